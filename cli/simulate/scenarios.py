@@ -27,10 +27,6 @@ from shared.simulation.recorded.caps import CapChanges, GivenCap
 from shared.simulation.sweep import THRESHOLD
 from shared.simulation.system import SizeUnit
 
-# They know one mode of each job, or choose among all of them.
-_OF_ONE_MODE: Final = frozenset(
-    (SimulatedPolicy.CONSERVATIVE, SimulatedPolicy.SLURM, SimulatedPolicy.LOOK_AHEAD)
-)
 # Of Eurora: without a cap they say nothing.
 _OF_A_CAP: Final = frozenset(
     ("policy", "slowdown", "jobs_csv", "draws_csv", "cap_margin", "cap_risk", "power_sd")
@@ -252,8 +248,9 @@ class ClustersScenario(_Schedules):
                 raise ValueError("{cap_slowdown} is of no use without {cap_w} or {region_cap_w}")
             if not self.cap_counts_idle:
                 raise ValueError("{cap_counts_idle} is of no use without {cap_w} or {region_cap_w}")
-        if self.cap_slowdown > 1 and (one := set(self.policy) & _OF_ONE_MODE):
-            raise ValueError(f"{{cap_slowdown}} is of no use to {min(one)}: leave it out")
+        for policy in self.policy:
+            if self.cap_slowdown > 1 and not policy.takes_slower_modes:
+                raise ValueError(f"{{cap_slowdown}} is of no use to {policy}: leave it out")
         _ = self.shares
         return self
 

@@ -299,11 +299,8 @@ class _Playing:
         refused = [_ANY_UNITS] * len(fits)
         for place in self.pending:
             kind, units = all_kinds[place], all_units[place]
-            if (
-                units >= refused[kind]
-                or draws_mw[place] > self._room_mw
-                or not self._has_power(place)
-            ):
+            is_refused = units >= refused[kind] or draws_mw[place] > self._room_mw
+            if is_refused or not self._has_power_later(place):
                 left.append(place)
                 continue
             allocation = self._free.take_as(fits[kind], units)
@@ -353,12 +350,9 @@ class _Playing:
             self._free.give(of.needs[of.kinds[place]], self._held[place])
             self._room_mw += of.draws_mw[place]
 
-    def _has_power(self, place: int) -> bool:
-        """True when it may draw what it does over its whole limit, from now on."""
-        draw_mw = self._of.draws_mw[place]
-        if draw_mw > self._room_mw:
-            return False
-        release_s = self._now_s + self._of.limits_s[place]
+    def _has_power_later(self, place: int) -> bool:
+        """True when it may draw what it does at each step of the cap before its limit."""
+        draw_mw, release_s = self._of.draws_mw[place], self._now_s + self._of.limits_s[place]
         for ahead in range(self._passed, len(self._steps)):
             if self._steps[ahead][0] >= release_s:
                 return True

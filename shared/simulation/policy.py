@@ -46,6 +46,12 @@ class SimulatedPolicy(StrEnum):
         return self.discipline in (Discipline.EASY, Discipline.FCFS)
 
     @property
+    def takes_slower_modes(self) -> bool:
+        """False where one mode of each job is known, or look-ahead chooses among all of them."""
+        of_one_mode = SimulatedPolicy.CONSERVATIVE, SimulatedPolicy.SLURM
+        return self not in (*of_one_mode, SimulatedPolicy.LOOK_AHEAD)
+
+    @property
     def weighs(self) -> bool:
         """Whether the weight of time over energy changes anything."""
         return self not in (*ONE_POOL, SimulatedPolicy.MIN_RUNTIME, SimulatedPolicy.MIN_ENERGY)

@@ -45,7 +45,8 @@ class Case:
 
     `threshold` is that of PriorityInc-V, `reading` that of equations 4 and 5,
     `ahead` how look-ahead weighs, `slurm` what Slurm's backfill looks at. Where a cap refuses a
-    job's P-state it may start at one at which it takes `cap_slowdown` times as long at most.
+    job's P-state it may start at one at which it takes `cap_slowdown` times as long at most: raises
+    ValueError where the policy has no use for it.
     """
 
     policy: SimulatedPolicy
@@ -58,6 +59,10 @@ class Case:
     ahead: Ahead = AS_TUNED
     slurm: SlurmBackfill = SLURM_DEFAULTS
     cap_slowdown: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.cap_slowdown > 1 and not self.policy.takes_slower_modes:
+            raise ValueError(f"cap_slowdown is of no use to {self.policy}: leave it out")
 
     @property
     def label(self) -> str:

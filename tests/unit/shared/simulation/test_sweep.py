@@ -120,7 +120,6 @@ ABC = tuple(
 )
 NORTH_W, ALL_W = 64 * 120.0, 64 * 120.0  # what idles
 FEW = WorkloadSpec(jobs=60, speed=20.0)
-AHEAD = {SimulatedPolicy.LOOK_AHEAD}
 KEEPERS = [policy for policy in SimulatedPolicy if policy.keeps_shared_caps]
 
 
@@ -144,6 +143,12 @@ def highest_w(played: Played, names: str, *, counts_idle: bool) -> float:
     return highest
 
 
+@pytest.mark.parametrize("policy", ["conservative", "slurm", "look-ahead"])
+def test_no_slower_mode_is_asked_of_who_takes_none(policy: str) -> None:
+    with pytest.raises(ValueError, match=f"cap_slowdown is of no use to {policy}"):
+        Case(SimulatedPolicy(policy), cap_slowdown=2.0)
+
+
 @settings(max_examples=12, deadline=None)
 @given(
     policy=st.sampled_from(KEEPERS),
@@ -162,8 +167,7 @@ def test_clusters_under_one_cap_never_draw_more_together(
     idle_w = (NORTH_W, ALL_W) if counts else (0.0, 0.0)
     caps_w = {"north": idle_w[0] + beyond_w[0], "region": idle_w[1] + beyond_w[1]}
     system = System(ABC, cap_counts_idle=counts, shared_cap_w=caps_w)
-    # Look-ahead chooses among all P-states by itself.
-    case = Case(policy, FEW, seed, cap_slowdown=1.0 if policy in AHEAD else slowdown)
+    case = Case(policy, FEW, seed, cap_slowdown=slowdown if policy.takes_slower_modes else 1.0)
     played = play_case(of_three(system), case).played
     highest = (highest_w(played, "ac", counts_idle=counts), caps_w["north"])
     of_all = (highest_w(played, "abc", counts_idle=counts), caps_w["region"])
