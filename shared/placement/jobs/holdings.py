@@ -1,6 +1,5 @@
 """Which jobs hold which nodes, and what users and accounts hold together."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Final
@@ -12,6 +11,8 @@ from shared.placement.jobs.occupancy import Occupancy
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.scheduling.sharing import Neighbours
 
+_NOTHING: Final = Usage()
+
 
 class Holdings:
     """A job holds its nodes from the decision on, and until it gives them up."""
@@ -22,7 +23,7 @@ class Holdings:
         self._reduced: Collection[str] = frozenset()
         self._jobs: dict[str, Tracked] = {}
         self._counted: dict[str, int] = {}  # nodes, as they were counted when a job got them
-        self._usage: dict[Subject, Usage] = defaultdict(Usage)
+        self._usage: dict[Subject, Usage] = {}
         self._changed: set[Subject] = set()
 
     def declare(self, cluster: Cluster) -> None:
@@ -125,7 +126,7 @@ class Holdings:
 
     def usage(self, subject: Subject) -> Usage:
         """What a user or an account holds."""
-        return self._usage.get(subject, Usage())
+        return self._usage.get(subject, _NOTHING)
 
     def take_changed(self) -> set[Subject]:
         """Who holds more or less than at the last call."""
@@ -159,11 +160,12 @@ class Holdings:
 
     def _account(self, job: Tracked, jobs: int, nodes: int) -> None:
         for subject in subjects_of(job.job):
-            before = self._usage[subject]
+            before = self.usage(subject)
             after = Usage(before.jobs + jobs, before.nodes + nodes)
-            self._usage[subject] = after
-            if after == Usage():
-                del self._usage[subject]
+            if any(after):
+                self._usage[subject] = after
+            else:
+                self._usage.pop(subject, None)
             self._changed.add(subject)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from coplace.v1.control_pb2 import (
@@ -60,7 +61,12 @@ class Limit(NamedTuple):
 
 def subjects_of(job: Job) -> tuple[Subject, Subject]:
     """Whose limits a job counts against."""
-    return Subject(SubjectKind.USER, job.user), Subject(SubjectKind.ACCOUNT, job.account)
+    return _subjects(job.user, job.account)
+
+
+@lru_cache(maxsize=4096)  # each is asked for at every start and end of a job of theirs
+def _subjects(user: str, account: str) -> tuple[Subject, Subject]:
+    return Subject(SubjectKind.USER, user), Subject(SubjectKind.ACCOUNT, account)
 
 
 def declared(subject: Subject, limit: Limit) -> LimitsDeclared:
