@@ -245,7 +245,7 @@ def _dispatcher(
         case CappingMethod.DEC_RAPL:
             return _dec_and_shares(table, jobs, rules, searches)
         case CappingMethod.HYBRID_RAPL:
-            return _planned_shares(table, jobs, rules, _by_walltime(jobs))
+            return planned_shares(table, jobs, rules, _by_walltime(jobs))
         case CappingMethod.BF | CappingMethod.DVFS:
             return Backfill(*_easy(table, jobs, rules))
         case CappingMethod.SIMPLE | CappingMethod.DYN_SHARE:
@@ -298,10 +298,10 @@ def _dec_and_shares(
         often=_dec(table, jobs, rules, searches),
         seldom=PriorityRule(range(len(jobs))),
     )
-    return _planned_shares(table, jobs, rules, planner)
+    return planned_shares(table, jobs, rules, planner)
 
 
-def _planned_shares(
+def planned_shares(
     table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules, planner: StartPlanner
 ) -> PowerSharing:
     """What is planned under three times the cap shares it as it runs."""

@@ -72,10 +72,10 @@ CASES: Final = (
 
 
 def drawn(
-    case: Case, pool: Sequence[EuroraJob], machine: EuroraMachine
+    case: Case, pool: Sequence[EuroraJob], machine: EuroraMachine, seed: int = _SEED
 ) -> tuple[int, list[EuroraJob]]:
     """How many jobs come before the first, and all of them by their coming."""
-    rng = Random(_SEED)
+    rng = Random(seed)
     cores, hot = case.hot_share * machine.cores_per_node * machine.nodes, list[EuroraJob]()
     while sum(job.units * job.unit.cores for job in hot) < cores:
         hot.append(replace(rng.choice(pool), submit_s=0.0))
@@ -108,10 +108,11 @@ def row(
         run = play_capped(machine, jobs, rules)
         wrong = impossible_under(rules, run, machine)
         assert not wrong, wrong[0]
-        yield f"{_slowdown(run, hot):.3f}"
+        yield f"{mean_slowdown(run, hot):.3f}"
 
 
-def _slowdown(run: EuroraRun, hot: int) -> float:
+def mean_slowdown(run: EuroraRun, hot: int = 0) -> float:
+    """The mean bounded slowdown (60 s) of all jobs but the first so many."""
     counted = [*zip(run.placements, run.jobs, strict=True)][hot:]
     return fmean(
         max(1.0, (placed.end_s - placed.submit_s) / bounded_length_s(job.runtime_s))
