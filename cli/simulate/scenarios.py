@@ -285,8 +285,7 @@ class EuroraScenario(Scenario):
     policy: Annotated[CappingMethod, BeforeValidator(_only)] = _field(
         CappingMethod.HYBRID_RAPL,
         "What decides under the cap. Take hybrid-rapl where nodes can be held to watts: what runs "
-        "shares the cap; else hybrid: the same search for an order, each job draws what is "
-        "predicted.",
+        "shares the cap; else hybrid: a search for an order, each job draws what is predicted.",
     )
     nodes: Path | None = _field(None, "Its nodes; else nodes_64.csv beside or above it.")
     queues: Path | None = _field(None, "Expected waits; else queues.txt beside or above it.")

@@ -1,27 +1,39 @@
 """Free TCP ports of the loopback interface."""
 
+import fcntl
 import json
+import os
 import random
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import gettempdir
+from typing import TextIO
 
 from shared.runtime.folders import written
 
 _FIRST_PORT = 10_000
 _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Until a server listens on its port at the latest: nobody else is given that before.
+_STARTED_S = 120.0
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports that nothing listens on, below the range of outgoing connections.
+    """`count` different ports that nothing listens on, below the range of outgoing connections,
+    which no other process of this user was given within two minutes.
 
     Inside that range the port of a server that is being restarted could be taken meanwhile by any
     outgoing connection, even by a client's own attempt to reach that very port.
     """
     candidates = range(_FIRST_PORT, _first_ephemeral_port())
     shuffled = random.SystemRandom().sample(candidates, len(candidates))
-    found = (port for port in shuffled if _is_free(port))
-    return [next(found) for _ in range(count)]
+    with _given() as given:
+        found = (port for port in shuffled if f"{port}" not in given and _is_free(port))
+        ports = [next(found) for _ in range(count)]
+        given.update(dict.fromkeys(map(str, ports), time.time()))
+    return ports
 
 
 def fresh_ports(names: Sequence[str]) -> Mapping[str, int]:
@@ -43,6 +55,29 @@ def kept_ports(file: Path, names: Sequence[str]) -> Mapping[str, int]:
 def remembered_ports(file: Path) -> Mapping[str, int]:
     """The ports that `kept_ports` chose last, by name; none if it chose none yet."""
     return json.loads(file.read_text()) if file.exists() else {}
+
+
+@contextmanager
+def _given() -> Iterator[dict[str, float]]:
+    """When which ports were given to servers that may not listen yet, while nobody else chooses."""
+    path, flags = Path(gettempdir()) / f"coplace-ports-{os.getuid()}.json", os.O_RDWR | os.O_CREAT
+    with os.fdopen(os.open(path, flags | os.O_NOFOLLOW, 0o600), "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        now_s = time.time()
+        given = {p: at_s for p, at_s in _read(file).items() if abs(now_s - at_s) < _STARTED_S}
+        yield given
+        file.seek(0)
+        file.truncate()
+        json.dump(given, file)
+
+
+def _read(file: TextIO) -> dict[str, float]:
+    """What stands in it; nothing where its last writer was killed as it wrote."""
+    try:
+        found: dict[str, float] = json.load(file)
+    except ValueError:
+        return {}
+    return found
 
 
 def _first_ephemeral_port() -> int:
