@@ -182,6 +182,7 @@ bench-prediction: setup ## compare predictions of power with simpler ones: OUT= 
 bench-capping: setup ## dispatchers under a power cap beside what was published: OUT= SOLVERS=1 INTO=document
 	$(CAPPING) --out '$(OUT)/capping' --instance _50_300_ --instance 100_900 --instance hist_100 \
 	    $(CAPPING_SOLVERS) $(CAPPING_INTO)
+	$(CAPPING).searched $(CAPPING_INTO)
 	$(CAPPING).arrivals $(CAPPING_INTO)
 	$(CAPPING).decisions $(CAPPING_INTO)
 	$(CAPPING).margins $(CAPPING_SOLVERS) $(CAPPING_INTO)
