@@ -9,7 +9,7 @@ import pytest
 
 from shared.domain.errors import UnusableError
 from shared.simulation.capping import CappingMethod
-from tests.benchmarks.capping import arrivals, backfill, clocks, decisions, margins
+from tests.benchmarks.capping import arrivals, backfill, clocks, decisions, margins, searched
 from tests.benchmarks.capping.__main__ import chosen_of, tables_of
 from tests.benchmarks.capping.document import put, require_solvers
 from tests.benchmarks.capping.plays import CONTENDERS, SOLVERS
@@ -18,7 +18,7 @@ from tests.support.snippets import REPOSITORY
 from tests.unit.benchmarks.capping.test_tables import ONE, OUTCOME
 
 DOCUMENT = REPOSITORY / "docs" / "power-capping.md"
-PARTS = ("arrivals", "decisions", "margins", "backfill", "clocks", "uncertain")
+PARTS = ("searched", "arrivals", "decisions", "margins", "backfill", "clocks", "uncertain")
 
 
 def header(text: str) -> list[str]:
@@ -47,6 +47,7 @@ def test_with_its_solvers_the_benchmark_fills_the_documents_tables_column_by_col
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
+        ("capping searched", searched.HEADER),
         ("capping arrivals", arrivals.HEADER),
         ("capping backfill", backfill.HEADER),
         ("capping clocks", clocks.HEADER),
