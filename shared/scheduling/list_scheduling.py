@@ -298,9 +298,11 @@ class _Playing:
         # From how many units on each kind is refused: what is free only gets less.
         refused = [_ANY_UNITS] * len(fits)
         for place in self.pending:
+            if draws_mw[place] > self._room_mw:
+                left.append(place)
+                continue
             kind, units = all_kinds[place], all_units[place]
-            is_refused = units >= refused[kind] or draws_mw[place] > self._room_mw
-            if is_refused or not self._has_power_later(place):
+            if units >= refused[kind] or not self._has_power_later(place):
                 left.append(place)
                 continue
             allocation = self._free.take_as(fits[kind], units)

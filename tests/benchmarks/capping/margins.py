@@ -97,7 +97,7 @@ def cells(
     solved = [[s for s in of_play if s is not None] for of_play in found]
     solved = [of_play for of_play in solved if len(of_play) == len(MARGINS)]
     without, *means = [fmean(column) for column in zip(*solved, strict=True)]
-    above = [f"{mean:.3f} (+{100 * (mean / without - 1):.1f} %)" for mean in means]
+    above = [f"{mean:.3f} ({100 * (mean / without - 1):+.1f} %)" for mean in means]
     return [f"{without:.3f}", *above, f"{process_time() - began_s:,.0f}"]
 
 
