@@ -85,8 +85,6 @@ class FreeNodes:
                 self._known[needs] = fits = self.fits(needs)
                 self._refresh(fits)
             self._fits, self._changed = {}, []
-            for fits in self._known.values():
-                fits.seen = 0
         free = [node.copy() for node in self._free]
         copied = FreeNodes(free, self._totals.copy(), self._left.copy(), self._parts)
         copied._known = self._known

@@ -245,7 +245,7 @@ def _dispatcher(
         case CappingMethod.DEC_RAPL:
             return _dec_and_shares(table, jobs, rules, searches)
         case CappingMethod.HYBRID_RAPL:
-            return planned_shares(table, jobs, rules, _by_walltime(jobs))
+            return planned_shares(table, jobs, rules, by_walltime(jobs))
         case CappingMethod.BF | CappingMethod.DVFS:
             return Backfill(*_easy(table, jobs, rules))
         case CappingMethod.SIMPLE | CappingMethod.DYN_SHARE:
@@ -334,11 +334,12 @@ def _parts(table: NodeTable, jobs: Sequence[EuroraJob]) -> list[tuple[float, ...
 
 def _rule(table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules) -> PriorityRule:
     if rules.method is CappingMethod.LS_WALLTIME:
-        return _by_walltime(jobs)
+        return by_walltime(jobs)
     return PriorityRule(priority_ranks(table, jobs, rules.waits_s))
 
 
-def _by_walltime(jobs: Sequence[EuroraJob]) -> PriorityRule:
+def by_walltime(jobs: Sequence[EuroraJob]) -> PriorityRule:
+    """Who asks for less time comes first."""
     return PriorityRule(ranks([job.walltime_s for job in jobs]))
 
 

@@ -108,11 +108,10 @@ def row(
         run = play_capped(machine, jobs, rules)
         wrong = impossible_under(rules, run, machine)
         assert not wrong, wrong[0]
-        yield f"{mean_slowdown(run, hot):.3f}"
+        yield f"{_slowdown(run, hot):.3f}"
 
 
-def mean_slowdown(run: EuroraRun, hot: int = 0) -> float:
-    """The mean bounded slowdown (60 s) of all jobs but the first so many."""
+def _slowdown(run: EuroraRun, hot: int) -> float:
     counted = [*zip(run.placements, run.jobs, strict=True)][hot:]
     return fmean(
         max(1.0, (placed.end_s - placed.submit_s) / bounded_length_s(job.runtime_s))

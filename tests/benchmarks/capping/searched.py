@@ -22,20 +22,20 @@ from cli.simulate.progress import progress_of
 from shared.planning.order_search import OrderSearch
 from shared.planning.searches import Searches
 from shared.scheduling.dispatch import Dispatcher
-from shared.scheduling.list_scheduling import PriorityRule, StartPlanner
+from shared.scheduling.list_scheduling import StartPlanner
 from shared.scheduling.problem import NodeTable
 from shared.simulation.capping import (
     CappingMethod,
     CappingRules,
+    by_walltime,
     constant_cap,
     impossible_under,
     planned_shares,
     planned_starts,
-    ranks,
 )
-from shared.simulation.eurora import play, table_of
+from shared.simulation.eurora import figures_of, play, table_of
 from shared.workloads.eurora import EuroraJob, EuroraMachine, expected_waits_s, read_queues
-from tests.benchmarks.capping.arrivals import Case, drawn, mean_slowdown
+from tests.benchmarks.capping.arrivals import Case, drawn
 from tests.benchmarks.capping.document import put
 from tests.benchmarks.capping.instances import own_caps_w, read_instances
 from tests.benchmarks.options import Data, Into
@@ -79,13 +79,12 @@ def means(pool: Pool, of: tuple[Case, int, int]) -> list[float]:
     found = []
     for method, playing in _PLAYINGS.items():
         rules = CappingRules(method, cap, waits_s, [_FACTOR] * len(jobs))
-        by_walltime = PriorityRule(ranks([job.walltime_s for job in jobs]))
-        for planner in (by_walltime, OrderSearch(Searches())):
+        for planner in (by_walltime(jobs), OrderSearch(Searches())):
             dispatcher = playing(nodes, jobs, rules, planner)
             run = play(jobs, dispatcher, lambda served: jobs[served[1].arrival].runtime_s)
             wrong = impossible_under(rules, run, pool.machine)
             assert not wrong, wrong[0]
-            found.append(mean_slowdown(run))
+            found.append(figures_of(run).bounded_slowdown)
     return found
 
 
