@@ -39,11 +39,9 @@ from shared.messaging.payloads.power_history import kind_of, update_of
 from shared.messaging.payloads.power_trees import chosen_trees
 from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.models.pair_trees import PAIRS_ORIGIN, PairTrees
-from shared.models.time_coefficient import AppTime
 from shared.placement import payloads
 from shared.placement.candidates.candidate import Rules
-from shared.placement.candidates.known_applications import KnownApplications
-from shared.placement.candidates.predictions import ClusterModels, Row
+from shared.placement.candidates.predictions import ClusterModels, WorkedOut
 from shared.placement.envelope import from_bytes, to_bytes
 from shared.placement.jobs.limits import Limit, Subject, limit_of
 from shared.placement.model_updates import ModelUpdates
@@ -74,8 +72,7 @@ class ModelStore:
         self._clusters: dict[str, Cluster] = {}
         self._coefficients: dict[str, Coefficients] = {}
         self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
-        self._times: defaultdict[str, KnownApplications[AppTime]] = defaultdict(KnownApplications)
-        self._rows: defaultdict[str, KnownApplications[Row]] = defaultdict(KnownApplications)
+        self._worked_out: defaultdict[str, WorkedOut] = defaultdict(WorkedOut)
         self._neighbours: dict[str, Contention] = {}
         self._neighbours_checked = False
         self._apart: Mapping[str, Set[Pair]] = {}
@@ -223,8 +220,7 @@ class ModelStore:
         """A cluster that was undeclared is gone; that it was is remembered, for copies of what was
         said of it before."""
         del self._clusters[name], self._names[name], self._undeclared[name]
-        self._times.pop(name, None)
-        self._rows.pop(name, None)
+        self._worked_out.pop(name, None)
         self._neighbours_checked = False
         self.node_factors = self._node_factors()
         self._forget_word(ClusterDeclared, name)
@@ -283,8 +279,7 @@ class ModelStore:
                 cluster,
                 self._coefficients.get(cluster.node_model),
                 self._signatures.get(cluster.node_model, {}),
-                self._times[cluster.name],
-                self._rows[cluster.name],
+                self._worked_out[cluster.name],
             )
             for cluster in self._clusters.values()
         ]
@@ -405,8 +400,7 @@ class ModelStore:
         for app in oldest[: len(rows) - self._most_applications * 9 // 10]:
             del rows[app], self._newest[keys[app]]
             self._changed.add(keys[app])
-        self._times.clear()
-        self._rows.clear()
+        self._worked_out.clear()
         self._neighbours_checked = False
 
     def _undeclare(self, event: Event, message: ClusterUndeclared) -> None:

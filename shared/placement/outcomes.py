@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
-from typing import Any, Final
+from typing import Final
 
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_CAPACITY,
@@ -196,49 +196,54 @@ class Outcomes:
         if entry is None or entry.draw_mw == start.entry.draw_mw:
             return None
         why_not = self.refusals.no_power(start, entry)
-        told = OwnPState(freq_ghz=own.freq_ghz, constraint=why_not.text)
-        tell(told.constraints, why_not.constraints)
-        self._tell_caps(told.power, why_not.shortages)
+        told = OwnPState(freq_ghz=own.freq_ghz)
+        self._tell_why_not(told, why_not)
         return told
 
     def candidate_message(self, job: Tracked, choice: Choice, why_not: WhyNot) -> CandidateMessage:
         """What was weighed, and what stood against it, in words and in figures."""
         found = candidate_message(job.job, self.clusters[choice.cluster], choice, why_not)
-        self._tell_caps(found.power, why_not.shortages)
+        if why_not.shortages:
+            self._tell_caps(found.power, why_not.shortages)
         return found
 
     def _tell(self, decided: PlacementDecided, job: Tracked, weighed: Weighed) -> None:
         """Let a decision tell what was weighed: messages are made in it, since one that is put
         into another is copied."""
+        told = decided.candidates
         for choice, why_not in weighed:
-            on = self.clusters[choice.candidate.cluster]
-            figures = candidate_figures(job.job, on, choice, why_not.text)
-            found = decided.candidates.add(**figures)
-            tell(found.constraints, why_not.constraints)
-            self._tell_caps(found.power, why_not.shortages)
+            found = told.add()
+            _write_candidate(found, job.job, self.clusters[choice.candidate.cluster], choice)
+            self._tell_why_not(found, why_not)
         decided.candidates_left_out = len(job.candidates) - len(weighed)
+
+    def _tell_why_not(self, found: CandidateMessage | OwnPState, why_not: WhyNot) -> None:
+        if why_not.constraints:
+            found.constraint = why_not.text
+            tell(found.constraints, why_not.constraints)
+        if why_not.shortages:
+            self._tell_caps(found.power, why_not.shortages)
 
     def shortage_message(self, shortage: Shortage) -> PowerShortage:
         """A cap that does not let a job start, in figures."""
-        return PowerShortage(**self._shortage(shortage))
+        found = PowerShortage()
+        self._write_shortage(found, shortage)
+        return found
 
     def _tell_caps(self, power: PowerShortages, shortages: Iterable[Shortage]) -> None:
+        told = power.shortages
         for shortage in shortages:
-            power.shortages.add(**self._shortage(shortage))
+            self._write_shortage(told.add(), shortage)
 
-    def _shortage(self, shortage: Shortage) -> dict[str, Any]:
+    def _write_shortage(self, found: PowerShortage, shortage: Shortage) -> None:
         cap, until_s = shortage.cap, shortage.until_s
-        return {
-            "scope": MESSAGES[cap.scope],
-            "name": cap.name,
-            "needed_w": shortage.needed_mw / 1000,
-            "available_w": shortage.available_mw / 1000,
-            "at_us": round(shortage.at_s * 1e6),
-            "until_us": round(until_s * 1e6) if until_s < inf else 0,
-            "reserved_for": self.refusals.of_reservation(shortage.reserved_for),
-            "declared_by": cap.author,
-            "reason": cap.reason,
-        }
+        found.scope, found.name = MESSAGES[cap.scope], cap.name
+        found.needed_w, found.available_w = shortage.needed_mw / 1000, shortage.available_mw / 1000
+        found.at_us = round(shortage.at_s * 1e6)
+        if until_s < inf:
+            found.until_us = round(until_s * 1e6)
+        found.reserved_for = self.refusals.of_reservation(shortage.reserved_for)
+        found.declared_by, found.reason = cap.author, cap.reason
 
     def started(
         self,
@@ -399,33 +404,29 @@ def reason_of(choices: Iterable[Choice], reasons: Mapping[str, WhyNot]) -> WaitR
 
 def candidate_message(job: Job, on: Cluster, choice: Choice, why_not: WhyNot) -> CandidateMessage:
     """What was weighed, and what stood against it; without what more there is to say of caps."""
-    found = CandidateMessage(**candidate_figures(job, on, choice, why_not.text))
+    found = CandidateMessage(constraint=why_not.text)
+    _write_candidate(found, job, on, choice)
     tell(found.constraints, why_not.constraints)
     return found
 
 
-def candidate_figures(job: Job, on: Cluster, choice: Choice, why_not: str) -> dict[str, Any]:
-    """The fields of the same message."""
+def _write_candidate(found: CandidateMessage, job: Job, on: Cluster, choice: Choice) -> None:
+    """Tell what was weighed. There are a thousand a round: see `tell`."""
     candidate = choice.candidate
-    basis = PREDICTION_BASIS_SIGNATURE if candidate.known else PREDICTION_BASIS_FIRST_RUN
-    return {
-        "cluster": candidate.cluster,
-        "freq_ghz": candidate.freq_ghz,
-        "basis": basis,
-        "time_s": candidate.time_s,
-        "power_w": candidate.power_w,
-        "energy_j": candidate.energy_j,
-        "distance": candidate.distance,
-        "part_eff": choice.part_eff,
-        "tier": choice.tier,
-        "walltime_s": candidate.walltime_s,
-        "constraint": why_not,
-        "coefficients_version": candidate.coefficients_version,
-        "power_model_version": candidate.power_model_version,
-        "nodes": min(candidate.nodes, _MOST_NODES),
-        "time_sd": candidate.time_sd,
-        "power_sd": candidate.power_sd,
-        "planned_time_s": candidate.planned_s,
-        "planned_energy_j": candidate.planned_j,
-        "memory_unknown": job.has_unknown_memory_on(on),
-    }
+    found.cluster, found.freq_ghz = candidate.cluster, candidate.freq_ghz
+    found.basis = PREDICTION_BASIS_SIGNATURE if candidate.known else PREDICTION_BASIS_FIRST_RUN
+    found.time_s, found.power_w = candidate.time_s, candidate.power_w
+    found.energy_j, found.distance = candidate.energy_j, candidate.distance
+    found.part_eff, found.tier = choice.part_eff, choice.tier
+    found.walltime_s, found.nodes = candidate.walltime_s, min(candidate.nodes, _MOST_NODES)
+    found.planned_time_s, found.planned_energy_j = candidate.planned_s, candidate.planned_j
+    if candidate.time_sd is not None:
+        found.time_sd = candidate.time_sd
+    if candidate.power_sd is not None:
+        found.power_sd = candidate.power_sd
+    if candidate.coefficients_version:
+        found.coefficients_version = candidate.coefficients_version
+    if candidate.power_model_version:
+        found.power_model_version = candidate.power_model_version
+    if job.has_unknown_memory_on(on):
+        found.memory_unknown = True

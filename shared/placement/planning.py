@@ -11,7 +11,8 @@ from coplace.v1.plans_pb2 import PlanItem
 from shared.domain.cluster import Cluster
 from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.eligible import Choice
-from shared.placement.candidates.modes import Modes, modes_of, same_ghz
+from shared.placement.candidates.modes import Modes, modes_of
+from shared.placement.candidates.over_pstates import same_ghz
 from shared.placement.jobs.occupancy import Occupancy
 from shared.placement.jobs.past_runs import share_ran
 from shared.placement.jobs.table import JobTable

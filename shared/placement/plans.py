@@ -16,7 +16,8 @@ from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.candidates.candidate import Candidate
-from shared.placement.candidates.modes import Modes, same_ghz
+from shared.placement.candidates.modes import Modes
+from shared.placement.candidates.over_pstates import same_ghz
 from shared.placement.jobs.tracked import Tracked, candidate_of
 from shared.scheduling.power import milliwatts
 

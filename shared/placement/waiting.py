@@ -7,7 +7,7 @@ from typing import Final
 
 from shared.placement.candidates.candidate import Candidate, Ranking
 from shared.placement.candidates.eligible import Choice, Choices, as_planned, as_weighed, choices
-from shared.placement.candidates.modes import has_ghz
+from shared.placement.candidates.over_pstates import has_ghz
 from shared.placement.jobs.limits import Subject, subjects_of
 from shared.placement.jobs.tracked import Tracked
 from shared.placement.kinds import Kinds

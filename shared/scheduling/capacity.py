@@ -97,7 +97,7 @@ class Capacity:
         nodes, units = allocation
         if not nodes:
             return
-        at = _at(nodes)
+        at = as_index(nodes)
         more: Ints | int = sign * units[0]
         if units.count(units[0]) < len(units):
             more = sign * np.array(units, dtype=np.int64)
@@ -121,8 +121,8 @@ class Capacity:
         self.group[at] = [after[key] for key in before]
 
 
-def _at(nodes: tuple[int, ...]) -> Ints | slice:
-    """Ascending nodes as an index: most are neighbours."""
-    if nodes[-1] - nodes[0] == len(nodes) - 1:
+def as_index(nodes: tuple[int, ...]) -> Ints | slice:
+    """Ascending nodes as an index into what there is of each: most are neighbours."""
+    if nodes and nodes[-1] - nodes[0] == len(nodes) - 1:
         return slice(nodes[0], nodes[-1] + 1)
     return np.array(nodes, dtype=np.int64)

@@ -22,6 +22,7 @@ from shared.models.projection import Projection
 from shared.models.spread import Quantile, Stretch
 from shared.models.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
 from shared.placement.candidates.known_applications import KnownApplications
+from shared.placement.candidates.over_pstates import OverPStates
 from shared.power_prediction.power_model import PowerModel
 
 Floats = NDArray[np.float64]
@@ -31,16 +32,24 @@ Row = tuple[float, ...]
 _UNKNOWN: Final[Row] = (nan,) * 7
 
 
+class WorkedOut:
+    """What was worked out of a cluster's signatures before: times at the nominal P-state, `rows` at
+    the P-states of one choice, and what they say over all P-states."""
+
+    def __init__(self) -> None:
+        self.times = KnownApplications[AppTime]()
+        self.rows = KnownApplications[Row]()
+        self.over_pstates = KnownApplications[OverPStates]()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterModels:
-    """A cluster with what is known of its node model; `signatures` by application, `times` and
-    `rows` (at the P-states of one choice) what was worked out of them before."""
+    """A cluster with what is known of its node model; `signatures` by application."""
 
     cluster: Cluster
     coefficients: Coefficients | None
     signatures: Mapping[str, Sequence[Signature]]
-    times: KnownApplications[AppTime] = field(default_factory=KnownApplications)
-    rows: KnownApplications[Row] = field(default_factory=KnownApplications)
+    worked_out: WorkedOut = field(default_factory=WorkedOut)
 
     @property
     def hardware(self) -> Hardware:
@@ -160,7 +169,7 @@ def _from_signatures(
     apps = sorted({job.app_id for job in jobs} & known.signatures.keys())
     choice = rule, quantile, weighing.t_weight, weighing.reading
     basis = known.cluster, known.coefficients, *choice
-    rows = known.rows.of(basis, {app: known.signatures[app] for app in apps}, chosen)
+    rows = known.worked_out.rows.of(basis, {app: known.signatures[app] for app in apps}, chosen)
     return np.array([rows.get(job.app_id, _UNKNOWN) for job in jobs])
 
 
@@ -231,4 +240,4 @@ def _app_times(known: ClusterModels) -> Mapping[str, AppTime]:
             for app, time_s, share in zip(names, nominal_s, shares, strict=True):
                 yield app, AppTime(time_s, share, known.signatures[app][-1].count)
 
-    return known.times.of((known.cluster, known.coefficients), known.signatures, times)
+    return known.worked_out.times.of((known.cluster, known.coefficients), known.signatures, times)

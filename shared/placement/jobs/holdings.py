@@ -1,6 +1,7 @@
 """Which jobs hold which nodes, and what users and accounts hold together."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import fields
 from operator import attrgetter
 from typing import Final
 
@@ -169,7 +170,7 @@ class Holdings:
             self._changed.add(subject)
 
 
-_but_end: Final = attrgetter(*[name for name in Placed.__slots__ if name != "ends_s"])
+_but_end: Final = attrgetter(*[each.name for each in fields(Placed) if each.name != "ends_s"])
 
 
 def _arrival(job: Tracked) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from shared.placement.jobs.actions import Refused
-from shared.placement.jobs.table import PREFIX
+from shared.placement.jobs.table import CANDIDATES, PREFIX
 from shared.placement.jobs.tracked import Tracked
 
 
@@ -16,6 +16,8 @@ def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | N
             job = Tracked.from_bytes(value)
             if _bring_back(job, now_us / 1e6):
                 changes[key] = job.to_bytes()
+                if job.candidates:  # of before they were kept apart
+                    changes[CANDIDATES + job.job.job_id] = job.candidates_to_bytes()
     return changes
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.placement.jobs.tracked import Placed, Tracked
-from shared.scheduling.capacity import Capacity, Held, without
+from shared.scheduling.capacity import Capacity, Held, as_index, without
 from shared.scheduling.easy import holder_of
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.node_states import KnownStates
@@ -238,11 +238,10 @@ class Occupancy:
 
     def others(self, job: Tracked) -> list[Tracked]:
         """The jobs that have part of its nodes too, by arrival."""
-        assert job.placed is not None
-        nodes = np.array(self._allocation(job.placed).nodes, dtype=np.int64)
-        if not (self.capacity.holders[nodes] > 1).any():
+        nodes = self._held[job.arrival].allocation.nodes
+        if not nodes or self.capacity.holders[as_index(nodes)].max() < 2:
             return []
-        mine, first, last = set(nodes.tolist()), nodes[0], nodes[-1]
+        mine, first, last = set(nodes), nodes[0], nodes[-1]
         found: list[int] = []
         for arrival, held in self._held.items():
             theirs = held.allocation.nodes
@@ -255,8 +254,7 @@ class Occupancy:
         """Predicted T_co / T_solo of a job: the largest of its nodes."""
         held = self._held[job.arrival]
         cores, found = held.kind.shape.needs[0], {1.0}
-        nodes = np.array(held.allocation.nodes, dtype=np.int64)
-        groups = self.capacity.group[nodes].tolist()
+        groups = self.capacity.group[as_index(held.allocation.nodes)].tolist()
         for number, units in set(zip(groups, held.allocation.units, strict=True)):
             me, group = (held.kind.app, units * cores), self.capacity.groups.of[number]
             if me in group:
@@ -266,9 +264,7 @@ class Occupancy:
     def has_too_much(self, job: Tracked) -> bool:
         """True where more was given out on one of its nodes than there is, or somebody is beside
         one who is to be alone."""
-        assert job.placed is not None
-        nodes = np.array(self._allocation(job.placed).nodes, dtype=np.int64)
-        capacity = self.capacity
+        capacity, nodes = self.capacity, as_index(self._held[job.arrival].allocation.nodes)
         crowded = (capacity.closed[nodes] > 0) & (capacity.holders[nodes] > 1)
         return bool(crowded.any() or (capacity.free[:, nodes] < 0).any())
 

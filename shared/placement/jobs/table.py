@@ -18,6 +18,7 @@ from shared.placement.jobs.tracked import MOST_TEXT, Placed, Tracked
 from shared.scheduling.backfill import Start
 
 PREFIX: Final = "job/"
+CANDIDATES: Final = "candidates/"
 _DAY_S: Final = 86_400.0
 
 
@@ -40,6 +41,7 @@ class JobTable:
         self._next_arrival = 0
         self._touched: set[str] = set()
         self._changed: set[str] = set()
+        self._weighed: set[str] = set()
 
     def restore(self, state: Mapping[str, bytes], clusters: Iterable[Cluster]) -> None:
         """Track what `changes` returned in earlier lives."""
@@ -47,13 +49,26 @@ class JobTable:
             self.holdings.declare(cluster)
         for key, value in state.items():
             if key.startswith(PREFIX):
-                self._adopt(Tracked.from_bytes(value))
+                job = Tracked.from_bytes(value)
+                if job.candidates:  # of before they were kept apart
+                    self._weighed.add(job.job.job_id)
+                elif candidates := state.get(CANDIDATES + job.job.job_id):
+                    job.restore_candidates(candidates)
+                self._adopt(job)
 
     def changes(self) -> dict[str, bytes | None]:
-        """Jobs that changed since the last call; None for those that are forgotten."""
+        """Jobs that changed since the last call, and their candidates where these did; None for
+        what is forgotten."""
         changed, self._changed = self._changed, set()
-        found = ((job_id, self._jobs.get(job_id)) for job_id in sorted(changed))
-        return {f"{PREFIX}{job_id}": job.to_bytes() if job else None for job_id, job in found}
+        weighed, self._weighed = self._weighed, set()
+        found: dict[str, bytes | None] = {}
+        for job_id in sorted(changed):
+            job = self._jobs.get(job_id)
+            found[PREFIX + job_id] = job.to_bytes() if job else None
+        for job_id in sorted(weighed):
+            job = self._jobs.get(job_id)
+            found[CANDIDATES + job_id] = job.candidates_to_bytes() if job else None
+        return found
 
     def take_touched(self) -> set[str]:
         """Ids of the jobs that something happened to since the last call; after a restart all."""
@@ -135,6 +150,7 @@ class JobTable:
         self.by_arrival[tracked.arrival] = job.job_id
         self._next_arrival += 1
         self._unadmitted.add(job.job_id)
+        self.weigh(tracked, ())
         self.revisit(tracked)
         if tracked.cancelled is not None:
             self.end(tracked, next_state(tracked.state, JobFact.CANCELLED))
@@ -171,6 +187,7 @@ class JobTable:
     def weigh(self, job: Tracked, candidates: tuple[Candidate, ...]) -> None:
         """Keep what a job's decisions weigh."""
         job.candidates = candidates
+        self._weighed.add(job.job.job_id)
         self.save(job)
 
     def needs(self, cluster: str) -> bool:
@@ -272,9 +289,9 @@ class JobTable:
         """Drop jobs whose end arrived too long ago; what ended since the last call did now."""
         for ending in self.found(self._ending):
             if ending.ended:
-                ending.ended_s, ending.candidates = now_s, ()
+                ending.ended_s = now_s
                 heappush(self._ended, (now_s, ending.job.job_id))
-                self.save(ending)
+                self.weigh(ending, ())
         self._ending.clear()
         while self._ended and self._ended[0][0] < now_s - self._remember_s:
             ended_s, job_id = heappop(self._ended)

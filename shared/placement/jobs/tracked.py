@@ -1,7 +1,7 @@
 """A job as placement tracks it, and the bytes in which the changelog keeps it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from math import inf
 from operator import attrgetter
@@ -231,21 +231,22 @@ class Tracked:
         return next(c for c in self.candidates if c.cluster == cluster)
 
     def to_bytes(self) -> bytes:
-        """JSON, in which an infinite number is null and nodes are runs."""
-        state = dict(zip(Tracked.__slots__, _of_tracked(self), strict=True))
+        """JSON of all but the candidates, in which an infinite number is null and nodes are runs.
+        Candidates are three quarters of a job, and stay the same while it comes and goes."""
+        state = dict(zip(_SAVED, _of_tracked(self), strict=True))
         if self.placed:
-            placed = dict(zip(Placed.__slots__, _of_placed(self.placed), strict=True))
+            placed = dict(zip(_OF_PLACED, _of_placed(self.placed), strict=True))
             state["placed"] = {**placed, "nodes": runs_of(self.placed.nodes)}
         state["refusals"] = [[*refused] for refused in self.refusals]
         return orjson.dumps(state)
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Self:
-        """The job that `to_bytes` wrote."""
+        """The job that `to_bytes` wrote. One of before candidates were kept apart has them."""
         state: dict[str, Any] = orjson.loads(value)
         state["job"] = Job.restored(state["job"])
         state["state"] = JobState(state["state"])
-        state["candidates"] = tuple(map(candidate_of, state["candidates"]))
+        state["candidates"] = tuple(map(candidate_of, state.get("candidates", ())))
         state["awaits"] = tuple(
             Dependency(d["job_id"], Condition(d["condition"])) for d in state["awaits"]
         )
@@ -265,9 +266,21 @@ class Tracked:
             state["placed"] = _placed(state["placed"])
         return cls(**state)
 
+    def candidates_to_bytes(self) -> bytes | None:
+        """JSON of its candidates and the attempt that they are of; None where there are none."""
+        return orjson.dumps([self.job.attempt, self.candidates]) if self.candidates else None
 
-_of_tracked: Final = attrgetter(*Tracked.__slots__)
-_of_placed: Final = attrgetter(*Placed.__slots__)
+    def restore_candidates(self, value: bytes) -> None:
+        """Take what that wrote, if it is of this attempt."""
+        attempt, candidates = orjson.loads(value)
+        if attempt == self.job.attempt and not self.ended:
+            self.candidates = tuple(map(candidate_of, candidates))
+
+
+_SAVED: Final = tuple([each.name for each in fields(Tracked) if each.name != "candidates"])
+_OF_PLACED: Final = tuple([each.name for each in fields(Placed)])
+_of_tracked: Final = attrgetter(*_SAVED)
+_of_placed: Final = attrgetter(*_OF_PLACED)
 
 
 def _action(fields: dict[str, Any]) -> Action:
@@ -276,7 +289,7 @@ def _action(fields: dict[str, Any]) -> Action:
 
 def _placed(fields: dict[str, Any]) -> Placed:
     """A state of before units were kept has the number of a set of nodes instead."""
-    known = {name: value for name, value in fields.items() if name in Placed.__slots__}
+    known = {name: value for name, value in fields.items() if name in _OF_PLACED}
     nodes, units = tuple(nodes_of(fields["nodes"])), tuple(fields.get("units", ()))
     return Placed(**{**known, "nodes": nodes, "units": units})
 

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from shared.domain.job import JobState
 from shared.placement.candidates.candidate import Candidate
-from shared.placement.candidates.modes import same_ghz
+from shared.placement.candidates.over_pstates import same_ghz
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.power.asking import WORTH_IT, Asking
 from shared.placement.power.clock_steps import ClockStep, Pace, steps_down, worth

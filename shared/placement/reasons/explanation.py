@@ -1,7 +1,7 @@
 """Why an entry did not start: texts that name what would have to be different."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import isinf
@@ -104,6 +104,8 @@ class Refusals:
 
     plan: Dispatch
     job_ids: Mapping[int, str]
+    # What was said of shortages, by their identity: clusters of one model lack the same of a site.
+    _said: dict[int, tuple[Shortage, str]] = field(default_factory=dict)
 
     def why(self, cluster: str, entry: Entry) -> WhyNot:
         """Why an entry did not start when its turn came. Of watts it is said what there is when the
@@ -176,7 +178,11 @@ class Refusals:
         return _of_watts(words, shortages)
 
     def _told(self, shortage: Shortage) -> str:
-        return told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
+        said = self._said.get(id(shortage))
+        if said is None:
+            words = told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
+            said = self._said[id(shortage)] = shortage, words
+        return said[1]
 
     def _why_no_nodes(
         self, scheduler: EasyScheduler, entry: Entry, before: ClusterState
