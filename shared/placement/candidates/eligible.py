@@ -60,15 +60,14 @@ class Choice(NamedTuple):
         """True for one that a plan has."""
         return self.place != _UNPLANNED
 
-    def planned(self, mode: PlannedMode, rank: int) -> Self:
+    def planned(self, mode: PlannedMode, rank: int) -> "Choice":
         """The same as a plan has it, which is a choice of this rank there."""
-        return self._replace(
-            candidate=mode.candidate,
-            rank=rank,
-            tier=mode.tier,
-            place=mode.place,
-            not_before_s=mode.not_before_s,
-        )
+        at = rank, mode.tier, mode.place, mode.not_before_s
+        return Choice(mode.candidate, self.part_eff, *at)
+
+    def excluded(self) -> "Choice":
+        """The same without an entry in the queue."""
+        return Choice(self.candidate, self.part_eff, EXCLUDED, self.tier)
 
     def entry(self, job: Job, arrival: int, kind: int, *, in_parts: bool) -> Entry:
         """The job's place in the queue of this cluster: by (tier, priority, arrival, rank), and
@@ -107,7 +106,7 @@ def as_planned(usual: Choices, modes: Mapping[str, PlannedMode]) -> Choices:
         [
             choice.planned(mode, places.index(mode.place))
             if choice.waits and (mode := modes.get(choice.cluster))
-            else choice._replace(rank=EXCLUDED)
+            else choice.excluded()
             for choice in usual
         ]
     )

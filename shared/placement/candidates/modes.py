@@ -134,7 +134,7 @@ def _over_pstates(apps: set[str], on: ClusterModels, rules: Rules) -> Mapping[st
             for app, name in enumerate(names):
                 yield name, OverPStates(projection, planned, far, app)
 
-    basis = on.cluster, on.coefficients, rules.quantile, rules.t_weight, rules.reading
+    basis = on.cluster, on.coefficients, rules  # as objects: numbers are made anew when compiled
     signatures = {app: on.signatures[app] for app in apps & on.signatures.keys()}
     return on.worked_out.over_pstates.of(basis, signatures, worked_out)
 
