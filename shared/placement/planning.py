@@ -193,8 +193,8 @@ def _waiting(job: Tracked, usual: _Usual, offered: _Offered) -> Waiting:
 def _drained(number: int, occupancy: Occupancy) -> Iterator[tuple[int, Running]]:
     """Idle nodes that are drained until a time, as if something ran there without drawing."""
     for place, (back_s, nodes) in enumerate(occupancy.coming_back()):
-        idle = sum(not occupancy.capacity.holders[node] for node in nodes)
-        yield holder_of(number, place), Running(number, idle, 0.0, back_s, back_s)
+        idle = Running(number, occupancy.idle(nodes), 0.0, back_s, back_s)
+        yield holder_of(number, place), idle
 
 
 def _released(occupancy: Occupancy) -> Iterator[tuple[int, float, int, int]]:

@@ -84,15 +84,11 @@ class NodeClasses:
 
     def _set_states(self, capacity: Capacity) -> None:
         first = [each.nodes[0] for each in self.all]
-        columns = (capacity.holders, capacity.closed, capacity.group)
-        holders, closed, group = [column[first].tolist() for column in columns]
-        free, amounts = (
-            capacity.free[:, first].T.tolist(),
-            capacity.table.amounts[:, first].T.tolist(),
-        )
+        amounts = capacity.table.amounts[:, first].T.tolist()
         for place, each in enumerate(self.all):
-            state = tuple(free[place]), tuple(amounts[place])
-            who = holders[place], closed[place], group[place]
+            node = first[place]
+            state = tuple([row[node] for row in capacity.free]), tuple(amounts[place])
+            who = capacity.holders[node], capacity.closed[node], capacity.group[node]
             each.now = self._states.number(NodeState(*state, *who))
 
     def take(self, kind: Kind, allocation: Allocation, release_s: float) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """What the jobs of one cluster hold of its nodes."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.placement.jobs.tracked import Placed, Tracked
-from shared.scheduling.capacity import Capacity, Held, as_index, without
+from shared.scheduling.capacity import Capacity, Held, without
 from shared.scheduling.easy import holder_of
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.node_states import KnownStates
@@ -26,7 +26,6 @@ from shared.scheduling.problem import (
 )
 from shared.scheduling.sharing import Neighbours
 
-Mask = NDArray[np.bool_]
 _MOST_GROUPS: Final = 10_000
 
 
@@ -66,14 +65,14 @@ class Occupancy:
         self.factors: NDArray[np.float64] = np.ones(self.nodes)
         known = [node for node in factors if node < self.nodes]
         self.factors[known] = [factors[node] for node in known]
+        self._is_even = not len(self.factors) or bool((self.factors == self.factors[0]).all())
 
     def close(self, unavailable: Mapping[int, float]) -> None:
         """Nodes take no jobs until these times, by index; infinite: until somebody resumes them.
         What runs there goes on."""
         self.unavailable = unavailable
         self._most: dict[Kind, int] = {}
-        self._open: Mask = np.ones(self.nodes, dtype=np.bool_)
-        self._open[[*unavailable]] = False
+        self._is_open = [node not in unavailable for node in range(self.nodes)]
         self.never = sorted(node for node, back_s in unavailable.items() if back_s == inf)
 
     def most_units(self, job: Job) -> int:
@@ -93,10 +92,7 @@ class Occupancy:
         capacity, held = self.capacity.copy(apart=apart), self.held
         if not self.unavailable:
             return capacity, held
-        amounts = capacity.table.amounts.copy()
-        amounts[:, self.never] = 0
-        capacity.free -= capacity.table.amounts - amounts
-        capacity.table = NodeTable(capacity.table.names, amounts)
+        capacity.lack(self.never)
         kind = whole_node(self._cluster.cores_per_node, len(self.names))
         for place, (back_s, nodes) in enumerate(self.coming_back()):
             allocation = Allocation(tuple(nodes), (1,) * len(nodes))
@@ -171,7 +167,11 @@ class Occupancy:
     @property
     def free(self) -> int:
         """How many nodes take jobs and nobody holds anything of."""
-        return int(np.count_nonzero((self.capacity.holders == 0) & self._open))
+        return len(self._free_nodes())
+
+    def _free_nodes(self) -> list[int]:
+        holders, is_open = self.capacity.holders, self._is_open
+        return [node for node in range(len(holders)) if not holders[node] and is_open[node]]
 
     @property
     def is_in_parts(self) -> bool:
@@ -192,8 +192,7 @@ class Occupancy:
             return Load(self.nodes, self.free, sets)
         sets = [node_set for each in held for node_set in self._sets_of(each)]
         for back_s, nodes in self.coming_back():
-            idle = int(np.count_nonzero(self.capacity.holders[nodes] == 0))
-            sets.append(NodeSet(idle, back_s))
+            sets.append(NodeSet(self.idle(nodes), back_s))
         return Load(self.nodes - len(self.never), self.free, sets)
 
     def holders(self, number: int) -> Iterator[tuple[int, int]]:
@@ -219,9 +218,14 @@ class Occupancy:
     def best_free(self, count: int) -> tuple[int, ...]:
         """The `count` free nodes that draw least, ties by index, ascending by index; fewer when
         there are not as many."""
-        free = np.flatnonzero((self.capacity.holders == 0) & self._open)
-        best = free[self.factors[free].argsort(kind="stable")[:count]]
-        return tuple(np.sort(best).tolist())
+        free = self._free_nodes()
+        if not self._is_even:
+            free = np.array(free)[self.factors[free].argsort(kind="stable")].tolist()
+        return tuple(sorted(free[:count]))
+
+    def idle(self, nodes: Iterable[int]) -> int:
+        """How many of these nodes nobody holds anything of."""
+        return sum([not self.capacity.holders[node] for node in nodes])
 
     def worth(self, job: Tracked) -> int:
         """How many nodes a job's are worth by its cores, rounded up: what limits count."""
@@ -239,7 +243,7 @@ class Occupancy:
     def others(self, job: Tracked) -> list[Tracked]:
         """The jobs that have part of its nodes too, by arrival."""
         nodes = self._held[job.arrival].allocation.nodes
-        if not nodes or self.capacity.holders[as_index(nodes)].max() < 2:
+        if not self.capacity.is_shared(nodes):
             return []
         mine, first, last = set(nodes), nodes[0], nodes[-1]
         found: list[int] = []
@@ -254,7 +258,7 @@ class Occupancy:
         """Predicted T_co / T_solo of a job: the largest of its nodes."""
         held = self._held[job.arrival]
         cores, found = held.kind.shape.needs[0], {1.0}
-        groups = self.capacity.group[as_index(held.allocation.nodes)].tolist()
+        groups = [self.capacity.group[node] for node in held.allocation.nodes]
         for number, units in set(zip(groups, held.allocation.units, strict=True)):
             me, group = (held.kind.app, units * cores), self.capacity.groups.of[number]
             if me in group:
@@ -264,9 +268,7 @@ class Occupancy:
     def has_too_much(self, job: Tracked) -> bool:
         """True where more was given out on one of its nodes than there is, or somebody is beside
         one who is to be alone."""
-        capacity, nodes = self.capacity, as_index(self._held[job.arrival].allocation.nodes)
-        crowded = (capacity.closed[nodes] > 0) & (capacity.holders[nodes] > 1)
-        return bool(crowded.any() or (capacity.free[:, nodes] < 0).any())
+        return self.capacity.is_overcommitted(self._held[job.arrival].allocation.nodes)
 
     def _kind(self, job: Tracked) -> Kind:
         """Where the cluster has no more what the job needs, it has all of its nodes."""

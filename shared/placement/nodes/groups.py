@@ -53,7 +53,7 @@ def _state(held: Occupancy, node: int, drain: Drain | None) -> NodeState.ValueTy
         return NODE_STATE_DRAINED if is_idle else NODE_STATE_DRAINING
     if is_idle:
         return NODE_STATE_IDLE
-    is_full = held.capacity.closed[node] or held.capacity.free[0, node] <= 0
+    is_full = held.capacity.closed[node] or held.capacity.free[0][node] <= 0
     return NODE_STATE_ALLOCATED if is_full else NODE_STATE_MIXED
 
 

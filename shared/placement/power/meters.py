@@ -201,7 +201,7 @@ class Meters:
             self._changed.add(name)
         is_new = np.isnan(meters.since_s) | meters.read
         since_s = np.where(is_new, self._time_s, meters.since_s)
-        since_s[occupancy.capacity.holders == 0] = _NOBODY
+        since_s[np.array(occupancy.capacity.holders) == 0] = _NOBODY
         silence_s = self._rules.now.meter_silence_s
         silent = (meters.silent & ~meters.read) | (self._time_s - since_s >= silence_s)
         if not silence_s or not self._nameplate_w(name):

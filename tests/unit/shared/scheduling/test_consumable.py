@@ -173,7 +173,7 @@ def test_a_guest_that_ends_before_its_host_leaves_it_alone_on_its_node() -> None
     assert started(made, 10.0).keys() == {4}
     made.release(1)
     made.release(4)
-    assert made.capacity.free[0, 0] == CORES
+    assert made.capacity.free[0][0] == CORES
 
 
 def test_a_join_takes_no_watts_that_are_reserved() -> None:
@@ -203,8 +203,8 @@ def random_kind(rng: Random) -> Kind:
 
 def units_on(capacity: Capacity, shape: Shape) -> list[int]:
     """How many units fit on each node beside whoever is there."""
-    fitting = units_in(capacity.free, shape)
-    fitting[(capacity.holders if shape.exclusive else capacity.closed) > 0] = 0
+    fitting = units_in(np.array(capacity.free), shape)
+    fitting[np.array(capacity.holders if shape.exclusive else capacity.closed) > 0] = 0
     return [int(units) for units in fitting]
 
 
@@ -338,7 +338,7 @@ def test_what_is_apart_numbers_groups_by_itself() -> None:
     other = capacity.copy(apart=True)
     capacity.take(part(1, app=1), Allocation((0,), (1,)))
     other.take(part(2, app=2), Allocation((0,), (1,)))
-    assert capacity.groups.of[int(capacity.group[0])] == (("1", 1),)
+    assert capacity.groups.of[capacity.group[0]] == (("1", 1),)
     assert other.groups.of[int(other.group[0])] == (("2", 2),)
     assert len(capacity.groups) == 2
 

@@ -37,9 +37,9 @@ class Differing:
 
 def units_on(capacity: Capacity, kind: Kind) -> list[int]:
     """How many units fit on each node, node by node."""
-    fitting = units_in(capacity.free, kind.shape)
-    fitting[(capacity.holders if kind.shape.exclusive else capacity.closed) > 0] = 0
-    groups = [capacity.groups.of[number] for number in capacity.group.tolist()]
+    fitting = units_in(np.array(capacity.free), kind.shape)
+    fitting[np.array(capacity.holders if kind.shape.exclusive else capacity.closed) > 0] = 0
+    groups = [capacity.groups.of[number] for number in capacity.group]
     return [
         0 if not kind.shape.exclusive and any(app == kind.app for app, _ in group) else int(units)
         for units, group in zip(fitting, groups, strict=True)
