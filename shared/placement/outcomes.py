@@ -57,6 +57,7 @@ from shared.scheduling.wait_queue import Entry
 
 OUTPUT: Final = "placement.decisions"
 SOURCE: Final = "placement"
+_DECIDED: Final = PlacementDecided.DESCRIPTOR.full_name
 # A decision on many clusters tells of these; `coplace why` tells of all.
 MOST_CANDIDATES: Final = 32
 _MOST_NODES: Final = 2**32 - 1
@@ -127,7 +128,7 @@ class Decisions:
 
     def publish(self, job: Tracked, decided: PlacementDecided, kind: str = "") -> Publish:
         """The decision as an event; `kind` tells apart two of one round on one job."""
-        name = f"{decided.DESCRIPTOR.full_name}/{decided.job_id}/{decided.attempt}"
+        name = f"{_DECIDED}/{decided.job_id}/{decided.attempt}"
         event = Event(
             id=f"{SOURCE}/{name}/{decided.round}{kind}",
             source=SOURCE,

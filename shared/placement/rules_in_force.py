@@ -41,7 +41,8 @@ class RulesInForce:
     """
 
     def __init__(self, started: Rules) -> None:
-        self.started, self.now = started, started
+        self.started = started
+        self._follow(started)
         self._words: dict[str, Event] = {}
         self._changed: set[str] = set()
         # By what those were ranked that were weighed before a number of the updates.
@@ -54,7 +55,7 @@ class RulesInForce:
                 self._words[key.removeprefix(_PREFIX)] = from_bytes(value)
         kept: list[tuple[int, Any]] = orjson.loads(state.get(_EARLIER, b"[]"))
         self._earlier = [(number, _ranking(*row)) for number, row in kept]
-        self.now = self._in_force()
+        self._follow(self._in_force())
 
     def changes(self) -> dict[str, bytes | None]:
         """What was declared anew since the last call, and the earlier rules where they changed."""
@@ -78,7 +79,7 @@ class RulesInForce:
         for name in newer:
             self._words[name] = event
             self._changed.add(f"{_PREFIX}{name}")
-        self.now = self._in_force()
+        self._follow(self._in_force())
         return any(getattr(before, name) != getattr(self.now, name) for name in _WEIGHED_BY)
 
     def rank_earlier(self, number: int, ranking: Ranking) -> None:
@@ -86,10 +87,15 @@ class RulesInForce:
         self._earlier.append((number, ranking))
         self._changed.add(_EARLIER)
 
+    def _follow(self, rules: Rules) -> None:
+        self.now, self._ranking = rules, rules.ranking
+
     def ranking_of(self, weighed: int) -> Ranking:
         """By what a job is ranked that was weighed at this number of the updates."""
+        if not self._earlier:
+            return self._ranking
         earlier = (ranking for number, ranking in self._earlier if weighed < number)
-        return next(earlier, self.now.ranking)
+        return next(earlier, self._ranking)
 
     @property
     def has_earlier(self) -> bool:

@@ -299,7 +299,10 @@ class PowerBudget:
         own = self._reserved.get(arrival)
         held = self._by_holder.get(arrival)  # it runs elsewhere by now
         self._look()
-        for place in range(bisect_left(self._times_s, until_s, 1)):
+        last = bisect_left(self._times_s, until_s, 1)
+        if own is None and held is None and self._least_mw[last - 1] >= draw_mw:
+            return None
+        for place in range(last):
             time_s, room_mw = self._times_s[place], self._room_mw[place]
             own_mw = own.draw_mw if own and own.draws_at(time_s) else 0
             own_mw += held[2] if held and (not place or time_s < held[0]) else 0

@@ -208,20 +208,24 @@ class Refusals:
 
     def _why_no_units(self, scheduler: ConsumableScheduler, entry: Entry) -> Constraint | None:
         """What is in its way now that the pass is over: what was then is so still."""
-        units, most = entry.nodes, scheduler.most_units(entry)
+        units, now = entry.nodes, scheduler.units_now(entry)
+        if units <= now:
+            return self._why_reserved(scheduler, entry)
         asked, unit = _units_of(scheduler, entry)
-        needed = f"needs {asked}"
+        needed, most = f"needs {asked}", scheduler.most_units(entry)
         if units > most:
             words = f"{needed}, the cluster has room for {most} when it is empty"
             return Constraint(CONSTRAINT_KIND_MISFIT, words, units, most, unit)
-        beside_anyone, now = scheduler.units_beside_anyone(entry), scheduler.units_now(entry)
+        beside_anyone = scheduler.units_beside_anyone(entry)
         if units > beside_anyone:
             words = f"{needed}, {beside_anyone} free"
             return Constraint(CONSTRAINT_KIND_CAPACITY, words, units, beside_anyone, unit)
-        if units > now:
-            why = scheduler.why_no_neighbour(entry)
-            words = f"{needed}, {now} free beside neighbours that suit it: {why}"
-            return Constraint(CONSTRAINT_KIND_NEIGHBOUR, words, units, now, unit)
+        why = scheduler.why_no_neighbour(entry)
+        words = f"{needed}, {now} free beside neighbours that suit it: {why}"
+        return Constraint(CONSTRAINT_KIND_NEIGHBOUR, words, units, now, unit)
+
+    def _why_reserved(self, scheduler: ConsumableScheduler, entry: Entry) -> Constraint | None:
+        """The reservation that it would delay, though its units are free."""
         reservation = scheduler.reservation
         is_own = reservation is not None and reservation.arrival == entry.arrival
         if reservation is None or is_own or scheduler.leaves_reservation(entry):
@@ -229,7 +233,8 @@ class Refusals:
         job, start_s = self.of_reservation(reservation.arrival), reservation.start_s
         needed_then = f"and leave less than {_reservation(job, start_s)} needs"
         words = f"would end at {when(scheduler.end_s(entry))}, {needed_then}"
-        return Constraint(CONSTRAINT_KIND_RESERVATION, words, units, None, unit, start_s, job)
+        by = entry.nodes, None, _units_of(scheduler, entry)[1], start_s, job
+        return Constraint(CONSTRAINT_KIND_RESERVATION, words, *by)
 
 
 def _of_watts(words: str, shortages: Sequence[Shortage]) -> Constraint:
