@@ -18,12 +18,12 @@ import numpy as np
 from shared.scheduling.capacity import Capacity, Held
 from shared.scheduling.dispatch import Scheduler, Served
 from shared.scheduling.easy import DONE, Turn
-from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.load import Reservation
 from shared.scheduling.node_classes import Soonest
 from shared.scheduling.node_selection import NodeSelection, Shadow
 from shared.scheduling.node_states import KnownStates
 from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
+from shared.scheduling.powered_entries import PoweredEntries
 from shared.scheduling.problem import Kind, NodeTable, Shape
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.wait_queue import Block, Entry, LeastByKind, WaitQueue
@@ -69,9 +69,7 @@ class ConsumableScheduler(Scheduler):
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[Shape, tuple[int, int]] = {}
         self.budgets = Budgets(budgets)
-        # The orders of those who have a reservation of watts, as of some headroom of this pass.
-        self._kept: list[int] = []
-        self._least: LeastHeadroom | None = None
+        self._powered = PoweredEntries(queue, self.budgets)
         self._is_capped = self.budgets.any
         self._may_hold_for_ever = False
         for each in held:
@@ -282,7 +280,7 @@ class ConsumableScheduler(Scheduler):
         if self._is_capped and self.budgets.begin(now_s):
             self._unsettle()
         self._nodes.forget_choices()
-        self._least = None
+        self._powered.begin(now_s)
         self._turns = self._acting(self._from) if self._from != DONE else iter(())
         self._from = DONE
 
@@ -381,7 +379,7 @@ class ConsumableScheduler(Scheduler):
             return
         undrawn_mw = self._undrawn_mw()
         for block in self.queue.blocks_from(order):
-            if block.least_draw_mw > undrawn_mw or not self._has_room_for_any(block):
+            if self._may_none_start(block, order, undrawn_mw):
                 continue
             if self._pauses and (place := block.place_of(order)) < len(block.entries):
                 yield block.entries[place].order
@@ -396,38 +394,21 @@ class ConsumableScheduler(Scheduler):
         """More than any entry draws that will start in this pass."""
         return self.budgets.undrawn_mw if self._is_capped else NO_CAP_MW
 
+    def _may_none_start(self, block: Block, order: int, undrawn_mw: int) -> bool:
+        """True when no entry of a block, from an order on, will start in this pass: what there is
+        only grows less in it."""
+        if block.least_draw_mw > undrawn_mw:
+            return True
+        if self._is_capped and not self._powered.has_any(block, order):
+            return True
+        return not self._has_room_for_any(block)
+
     def _has_room_for_any(self, block: Block) -> bool:
-        """False when no entry of a block will start in this pass: what there is of units only grows
-        less in it."""
+        """False when there are units for no entry of a block."""
         for number, (units, limit_s) in block.least_by_kind().items():
             if not self._was_refused(number, units, limit_s):
                 return True
         return False
-
-    def _has_power_for_any(self, block: Block, least: LeastHeadroom) -> bool:
-        """False when no entry may draw what it does for as long as it does. Of those who have a
-        reservation there that is not known: it does not stand against them."""
-        if not least.has_any(block.least_draws(), self._now_s):
-            return False
-        anew = block.least_draws_now()
-        return anew is None or least.has_any(anew, self._now_s)
-
-    def _with_reservation(self, block: Block, order: int, least: LeastHeadroom) -> list[Entry]:
-        """The entries of a block, from an order on, of jobs that have a reservation of watts."""
-        first, last = max(order, block.first_order), block.last_order
-        return [
-            entry
-            for kept in self._orders_kept(least)
-            if first <= kept <= last and (entry := block.entry_of(kept)) is not None
-        ]
-
-    def _orders_kept(self, least: LeastHeadroom) -> list[int]:
-        """The orders, ascending, of the entries of such jobs that wait here; some may be gone."""
-        if least is not self._least:
-            orders = [self.queue.order_of(arrival) for arrival in least.kept_for]
-            self._kept = sorted([order for order in orders if order is not None])
-            self._least = least
-        return self._kept
 
     def _from_order(self, order: int) -> Iterator[Entry]:
         for block in self.queue.blocks_from(order):
@@ -439,8 +420,8 @@ class ConsumableScheduler(Scheduler):
     def _first_to_start(self, block: Block, order: int) -> Entry | None:
         """The first entry of a block, from an order on, that may start."""
         least = self.budgets.least_headroom if self._is_capped else None
-        if least is not None and not self._has_power_for_any(block, least):
-            kept = self._with_reservation(block, order, least)
+        if least is not None and not self._powered.has_for_any(block, least):
+            kept = self._powered.with_reservation(block, order, least)
             return next((entry for entry in kept if self.starting(entry) is not None), None)
         entries, known, now_s = block.entries, self._nodes.known, self._now_s
         for place in range(block.place_of(order), len(entries)):

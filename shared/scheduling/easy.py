@@ -14,6 +14,7 @@ from typing import Final, cast
 from shared.scheduling.dispatch import Scheduler, Served
 from shared.scheduling.load import ClusterState, Load, Reservation
 from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
+from shared.scheduling.powered_entries import PoweredEntries
 from shared.scheduling.releases import Releases
 from shared.scheduling.wait_queue import Block, Entry, WaitQueue
 
@@ -75,6 +76,7 @@ class EasyScheduler(Scheduler):
         self._backfills, self._pauses, self._is_open = backfills, False, False
         self.budgets = Budgets(budgets)
         self._is_capped = self._may_wait_for_ever = self.budgets.any
+        self._powered = PoweredEntries(queue, self.budgets)
         self._now_s, self._from, self._reserved_order = 0.0, 0, 0
         self.releases = Releases()
         # What became of the cluster entry by entry. `_undone` are the ends of it that reservations
@@ -116,6 +118,7 @@ class EasyScheduler(Scheduler):
         if self._from == DONE:
             return False
         self._trail = [(-1, self.free, self.extra, self._reservation)]
+        self._powered.begin(now_s)
         if self._left:
             self._undone, self._left = [], {}
         self._turns = self._acting(self._from)
@@ -361,7 +364,7 @@ class EasyScheduler(Scheduler):
         if not self._backfills or queue.last_order < order:
             return
         for block in queue.blocks_from(order):
-            if self._may_none_start(block):
+            if self._may_none_start(block, order):
                 continue
             if self._pauses and (place := block.place_of(order)) < len(block.entries):
                 yield block.entries[place][0]
@@ -388,14 +391,14 @@ class EasyScheduler(Scheduler):
                 return entry
         return None
 
-    def _may_none_start(self, block: Block) -> bool:
-        """True when no entry of a block may start before the reservation."""
+    def _may_none_start(self, block: Block, order: int) -> bool:
+        """True when no entry of a block, from an order on, may start before the reservation."""
         assert self._reservation is not None
         if self._is_capped and block.least_draw_mw > self.budgets.undrawn_mw:
             return True
         in_time = self._now_s + block.least_limit_s <= self._reservation[2]
         starts = block.least_nodes <= self.free and (in_time or block.least_nodes <= self.extra)
-        return not starts
+        return not starts or (self._is_capped and not self._powered.has_any(block, order))
 
 
 def _state(noted: _ClusterState) -> ClusterState:

@@ -37,6 +37,7 @@ NOTHING: Final = Constraint(
 )
 _CAME_BACK: Final = Constraint(CONSTRAINT_KIND_NOT_TRIED, "watts came back after it had started")
 _MOST_TEXT: Final = 256
+_MOST_SAID: Final = 1024
 # The arrival number of no job, in shortages.
 _NOBODY: Final = -1
 
@@ -180,6 +181,8 @@ class Refusals:
     def _told(self, shortage: Shortage) -> str:
         said = self._said.get(id(shortage))
         if said is None:
+            if len(self._said) == _MOST_SAID:
+                self._said.clear()
             words = told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
             said = self._said[id(shortage)] = shortage, words
         return said[1]

@@ -1,0 +1,54 @@
+"""Which entries of a queue there is power for, a block at a time: of ten thousand that wait a pass
+under caps lets a hundred start, so that most blocks are passed over."""
+
+from shared.scheduling.headroom import LeastHeadroom
+from shared.scheduling.power import Budgets
+from shared.scheduling.wait_queue import Block, Entry, WaitQueue
+
+
+class PoweredEntries:
+    """The entries of one queue under its budgets, in a pass; `now_s` is its time.
+
+    Within a pass there is only ever less, but for reservations that are given up: what these let
+    start is for the pass that follows, as `is_relieved` of the budgets says.
+    """
+
+    def __init__(self, queue: WaitQueue, budgets: Budgets) -> None:
+        self._queue, self._budgets, self._now_s = queue, budgets, 0.0
+        # The orders of those who have a reservation of watts, as of some headroom of this pass.
+        self._kept: list[int] = []
+        self._least: LeastHeadroom | None = None
+
+    def begin(self, now_s: float) -> None:
+        """A pass begins."""
+        self._now_s, self._least = now_s, None
+
+    def has_any(self, block: Block, order: int) -> bool:
+        """False where there is power for no entry of a block, from an order on."""
+        least = self._budgets.least_headroom
+        return self.has_for_any(block, least) or bool(self.with_reservation(block, order, least))
+
+    def has_for_any(self, block: Block, least: LeastHeadroom) -> bool:
+        """False when no entry may draw what it does for as long as it does. Of those who have a
+        reservation there that is not known: it does not stand against them."""
+        if not least.has_any(block.least_draws(), self._now_s):
+            return False
+        anew = block.least_draws_now()
+        return anew is None or least.has_any(anew, self._now_s)
+
+    def with_reservation(self, block: Block, order: int, least: LeastHeadroom) -> list[Entry]:
+        """The entries of a block, from an order on, of jobs that have a reservation of watts."""
+        first, last = max(order, block.first_order), block.last_order
+        return [
+            entry
+            for kept in self._orders_kept(least)
+            if first <= kept <= last and (entry := block.entry_of(kept)) is not None
+        ]
+
+    def _orders_kept(self, least: LeastHeadroom) -> list[int]:
+        """The orders, ascending, of the entries of such jobs that wait here; some may be gone."""
+        if least is not self._least:
+            orders = [self._queue.order_of(arrival) for arrival in least.kept_for]
+            self._kept = sorted([order for order in orders if order is not None])
+            self._least = least
+        return self._kept
