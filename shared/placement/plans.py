@@ -18,7 +18,7 @@ from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.modes import Modes
 from shared.placement.candidates.over_pstates import same_ghz
-from shared.placement.jobs.tracked import Tracked, candidate_of
+from shared.placement.jobs.tracked import Tracked, candidate_of, row_of
 from shared.scheduling.power import milliwatts
 
 _PROPOSED: Final = "plan/proposed"
@@ -46,9 +46,8 @@ class PlannedJob:
 
     def to_bytes(self) -> bytes:
         """JSON, in which an infinite number is null."""
-        return orjson.dumps(
-            {"attempt": self.attempt, "modes": [[*mode] for mode in self.modes.values()]}
-        )
+        modes = [(*mode[:-1], row_of(mode.candidate)) for mode in self.modes.values()]
+        return orjson.dumps({"attempt": self.attempt, "modes": modes})
 
     @classmethod
     def from_bytes(cls, value: bytes) -> "PlannedJob":
@@ -195,13 +194,14 @@ def _planned(
     """The items that can be followed, by job; of two for one cluster the first."""
     found: dict[str, dict[str, PlannedMode]] = {}
     for place, item in enumerate(proposed.items):
-        job = jobs.get(item.job_id)
+        job_id, cluster = item.job_id, item.cluster
+        job = jobs.get(job_id)
         if job is None or job.job.attempt != item.attempt:
             continue
-        mode = _mode(item, modes.get((item.job_id, item.cluster), ()))
+        mode = _mode(item, modes.get((job_id, cluster), ()))
         if mode is not None:
             planned = PlannedMode(place, item.tier, item.not_before_us / 1e6, mode)
-            found.setdefault(item.job_id, {}).setdefault(item.cluster, planned)
+            found.setdefault(job_id, {}).setdefault(cluster, planned)
     return {job_id: PlannedJob(jobs[job_id].job.attempt, on) for job_id, on in found.items()}
 
 

@@ -114,6 +114,8 @@ class Candidate:
     `nodes` are units where the job asks for cores, each a `share` of a node. In one of the `slower`
     modes, tried in their order, the job may start where a cap of power refuses this one: None
     while nobody looked for them.
+
+    States keep the fields by their place: a new one goes last, and has a default.
     """
 
     cluster: str
