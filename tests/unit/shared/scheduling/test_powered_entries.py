@@ -1,0 +1,82 @@
+"""Blocks of a queue that lack power, against each of their entries asked by itself."""
+
+from random import Random
+
+import pytest
+
+from shared.scheduling.power import Budgets, Cap, PowerBudget, Scope
+from shared.scheduling.powered_entries import PoweredEntries
+from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue, order_of
+
+
+def budgets(rng: Random) -> Budgets:
+    """A cluster's and its site's, with steps, with jobs that run and with reservations."""
+    found: list[PowerBudget] = []
+    for scope in (Scope.CLUSTER, Scope.SITE):
+        steps = [(hour * 3600.0, rng.randint(40, 120)) for hour in range(4)]
+        budget = PowerBudget(Cap(scope, "name", tuple(steps)))
+        budget.advance(0.0)
+        for holder in range(rng.randint(0, 4)):
+            budget.hold(10_000 + holder, rng.uniform(1, 9000), rng.randint(1, 20))
+        found.append(budget)
+    for arrival in rng.sample(range(300), 3):
+        found[1].reserve(arrival, rng.uniform(0, 9000), rng.uniform(1, 5000), rng.randint(1, 60))
+    return Budgets(found)
+
+
+def queue(rng: Random) -> WaitQueue:
+    found = WaitQueue()
+    for arrival in range(300):
+        slower = (OtherMode(rng.uniform(1, 9000), rng.randint(1, 90)),) * rng.randint(0, 1)
+        power = rng.uniform(1, 9000), False, -1, rng.randint(1, 99), slower
+        found.add(Entry(order_of(0, arrival, 0), arrival, 1, *power))
+    for arrival in rng.sample(range(300), 60):
+        found.remove(arrival)
+    return found
+
+
+def has_power(of: Budgets, entry: Entry) -> bool:
+    modes = [(entry.limit_s, entry.draw_mw), *entry.others]
+    return any(of.has(draw_mw, limit_s, entry.arrival) for limit_s, draw_mw in modes)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_block_that_is_passed_over_has_no_entry_with_power(seed: int) -> None:
+    rng = Random(seed)
+    waiting, of = queue(rng), budgets(rng)
+    powered = PoweredEntries(waiting, of)
+    powered.begin(0.0)
+    passed = looked_at = 0
+    for block in waiting.blocks:
+        order = rng.choice(block.entries).order
+        with_power = [e for e in block.entries if e.order >= order and has_power(of, e)]
+        if not powered.has_any(block, order):
+            passed += 1
+            assert not with_power
+        looked_at += bool(with_power)
+    assert passed + looked_at > 0
+
+
+def test_a_block_without_power_is_passed_over() -> None:
+    budget = PowerBudget(Cap(Scope.REGION, "", ((0.0, 10),)))
+    budget.advance(0.0)
+    waiting, of = WaitQueue(), Budgets([budget])
+    waiting.add(Entry(order_of(0, 0, 0), 0, 1, 100.0, False, -1, 11, ()))
+    powered = PoweredEntries(waiting, of)
+    powered.begin(0.0)
+    assert not powered.has_any(waiting.blocks[0], 0)
+    waiting.add(Entry(order_of(0, 1, 0), 1, 1, 100.0, False, -1, 10, ()))
+    assert powered.has_any(waiting.blocks[0], 0)
+
+
+def test_who_reserved_the_watts_is_looked_at() -> None:
+    budget = PowerBudget(Cap(Scope.REGION, "", ((0.0, 10),)))
+    budget.advance(0.0)
+    budget.reserve(0, 0.0, 100.0, 10)
+    waiting, of = WaitQueue(), Budgets([budget])
+    for arrival in range(2):
+        waiting.add(Entry(order_of(0, arrival, 0), arrival, 1, 100.0, False, -1, 10, ()))
+    powered = PoweredEntries(waiting, of)
+    powered.begin(0.0)
+    assert powered.has_any(waiting.blocks[0], 0)
+    assert not powered.has_any(waiting.blocks[0], order_of(0, 1, 0))
