@@ -65,8 +65,8 @@ class Capacity:
     units there: `holders`, and of them those that accept nobody beside them, `closed`, by node. So
     is `group`, the number of the group that is there.
 
-    What a resource manager gave out beyond what there is leaves less than nothing. Half of all jobs
-    have eight nodes or fewer: lists, compiled, take a third of what arrays do.
+    What a resource manager gave out beyond what there is leaves less than nothing. Most jobs
+    have few nodes, for which lists, compiled, take less time than arrays.
     """
 
     def __init__(
