@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement, pairwise
 from math import inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shared.scheduling.dispatch import Served
@@ -19,7 +19,7 @@ from shared.scheduling.slack import (
     unaware,
 )
 
-CORES = 3
+CORES, ROUNDING_S = 3, 1e-9
 Of = Callable[[int, tuple[int, ...]], float]
 
 
@@ -92,7 +92,11 @@ class Playing:
 
 
 class Reference:
-    """Algorithm 4 without anything remembered: every task is asked of every node, each time."""
+    """Algorithm 4 without anything remembered: every task is asked of every node, each time.
+
+    `is_close` where the last digit of a time decides: which of two events is first, or whether
+    there is slack.
+    """
 
     def __init__(
         self, nodes: int, arrive_s: Sequence[float], tasks: Sequence[Task], *of: UnitInterference
@@ -103,10 +107,12 @@ class Reference:
         self.on: dict[int, int] = {}
         self.starts: dict[int, tuple[float, int]] = {}
         self.ends: dict[int, float] = {}
+        self.is_close = False
         now_s, waiting, coming = 0.0, list[int](), list(range(len(tasks)))
         while coming or self.on:
             nexts = [tasks[n].deadline_s for n in self.on] + [arrive_s[n] for n in coming[:1]]
             nexts += [now_s + self.left[n][0] * self.pace(self.actual, n) for n in self.on]
+            self.is_close |= sum(each <= min(nexts) + ROUNDING_S for each in nexts) > 1
             self.advance(min(nexts) - now_s)
             now_s = min(nexts)
             for n in list(self.on):
@@ -147,6 +153,7 @@ class Reference:
                 ends = completions_s(now_s, works, self.believed)
                 all_tasks = [self.tasks[m] for m in (*self.beside(node), n)]
                 slack = [t.deadline_s - e for t, e in zip(all_tasks, ends, strict=True)]
+                self.is_close |= abs(min(slack) - 1e-6) < ROUNDING_S
                 if min(slack) > 1e-6:
                     return node
         return None
@@ -177,6 +184,7 @@ def test_what_is_remembered_changes_no_decision(
     of = interference(alone_s, ratios), interference(alone_s, other)
     found = Playing(nodes, *timed(drawn, alone_s), *of)
     expected = Reference(nodes, *timed(drawn, alone_s), *of)
+    assume(not expected.is_close)
     assert found.starts.keys() == expected.starts.keys()
     for n, (start_s, node) in expected.starts.items():
         assert found.starts[n][0] == pytest.approx(start_s)
