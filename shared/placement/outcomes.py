@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf, isinf
 from typing import Final
 
@@ -332,9 +333,7 @@ class Outcomes:
             return why if drained is None else why._replace(constraints=[*why.constraints, drained])
         if choice.cluster == start.cluster:
             return _STARTS
-        before = f"the job started on {start.cluster}, which stands before it in the queue"
-        not_tried = Constraint(CONSTRAINT_KIND_NOT_TRIED, f"not tried: {before}", by=start.cluster)
-        return WhyNot([not_tried])
+        return _not_tried(start.cluster)
 
     def _why_no_entry(self, job: Tracked, choice: Choice) -> Constraint | None:
         if not choice.waits:
@@ -378,6 +377,13 @@ class Outcomes:
         policy = self.decisions.rules.ranking_of(job.weighed).policy
         words = f"policy {policy}: only the best cluster, {best}"
         return Constraint(CONSTRAINT_KIND_POLICY, words, by=best)
+
+
+@lru_cache(maxsize=256)  # half of all that is weighed stands behind what starts
+def _not_tried(started_on: str) -> WhyNot:
+    """Why a job does not start where its entry stands behind that of this cluster."""
+    words = f"not tried: the job started on {started_on}, which stands before it in the queue"
+    return WhyNot([Constraint(CONSTRAINT_KIND_NOT_TRIED, words, by=started_on)])
 
 
 def _as_started(choice: Choice, start: Start) -> Choice:

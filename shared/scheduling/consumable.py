@@ -18,11 +18,12 @@ import numpy as np
 from shared.scheduling.capacity import Capacity, Held
 from shared.scheduling.dispatch import Scheduler, Served
 from shared.scheduling.easy import DONE, Turn
+from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.load import Reservation
 from shared.scheduling.node_classes import Soonest
 from shared.scheduling.node_selection import NodeSelection, Shadow
 from shared.scheduling.node_states import KnownStates
-from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
+from shared.scheduling.power import Budgets, PowerBudget, Shortage
 from shared.scheduling.powered_entries import PoweredEntries
 from shared.scheduling.problem import Kind, NodeTable, Shape
 from shared.scheduling.sharing import Neighbours
@@ -69,7 +70,7 @@ class ConsumableScheduler(Scheduler):
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[Shape, tuple[int, int]] = {}
         self.budgets = Budgets(budgets)
-        self._powered = PoweredEntries(queue, self.budgets)
+        self._powered = PoweredEntries(queue)
         self._is_capped = self.budgets.any
         self._may_hold_for_ever = False
         for each in held:
@@ -377,9 +378,9 @@ class ConsumableScheduler(Scheduler):
         anywhere = self.queue.least_by_kind()
         if not self._may_start_any(anywhere):
             return
-        undrawn_mw = self._undrawn_mw()
+        least = self.budgets.least_headroom
         for block in self.queue.blocks_from(order):
-            if self._may_none_start(block, order, undrawn_mw):
+            if self._may_none_start(block, order, least):
                 continue
             if self._pauses and (place := block.place_of(order)) < len(block.entries):
                 yield block.entries[place].order
@@ -388,18 +389,12 @@ class ConsumableScheduler(Scheduler):
                 order = entry.order + 1
                 if not self._may_start_any(anywhere):
                     return
-            undrawn_mw = self._undrawn_mw()  # others had their turn
+            least = self.budgets.least_headroom  # others had their turn
 
-    def _undrawn_mw(self) -> int:
-        """More than any entry draws that will start in this pass."""
-        return self.budgets.undrawn_mw if self._is_capped else NO_CAP_MW
-
-    def _may_none_start(self, block: Block, order: int, undrawn_mw: int) -> bool:
+    def _may_none_start(self, block: Block, order: int, least: LeastHeadroom | None) -> bool:
         """True when no entry of a block, from an order on, will start in this pass: what there is
         only grows less in it."""
-        if block.least_draw_mw > undrawn_mw:
-            return True
-        if self._is_capped and not self._powered.has_any(block, order):
+        if least is not None and not self._powered.has_any(block, order, least):
             return True
         return not self._has_room_for_any(block)
 
@@ -419,7 +414,7 @@ class ConsumableScheduler(Scheduler):
 
     def _first_to_start(self, block: Block, order: int) -> Entry | None:
         """The first entry of a block, from an order on, that may start."""
-        least = self.budgets.least_headroom if self._is_capped else None
+        least = self.budgets.least_headroom
         if least is not None and not self._powered.has_for_any(block, least):
             kept = self._powered.with_reservation(block, order, least)
             return next((entry for entry in kept if self.starting(entry) is not None), None)

@@ -12,6 +12,7 @@ from sys import maxsize
 from typing import Final, cast
 
 from shared.scheduling.dispatch import Scheduler, Served
+from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.load import ClusterState, Load, Reservation
 from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
 from shared.scheduling.powered_entries import PoweredEntries
@@ -76,7 +77,7 @@ class EasyScheduler(Scheduler):
         self._backfills, self._pauses, self._is_open = backfills, False, False
         self.budgets = Budgets(budgets)
         self._is_capped = self._may_wait_for_ever = self.budgets.any
-        self._powered = PoweredEntries(queue, self.budgets)
+        self._powered = PoweredEntries(queue)
         self._now_s, self._from, self._reserved_order = 0.0, 0, 0
         self.releases = Releases()
         # What became of the cluster entry by entry. `_undone` are the ends of it that reservations
@@ -363,14 +364,16 @@ class EasyScheduler(Scheduler):
             order = entry[0] + 1
         if not self._backfills or queue.last_order < order:
             return
+        least = self.budgets.least_headroom
         for block in queue.blocks_from(order):
-            if self._may_none_start(block, order):
+            if self._may_none_start(block, order, least):
                 continue
             if self._pauses and (place := block.place_of(order)) < len(block.entries):
                 yield block.entries[place][0]
             while (entry := self._backfills_first(block, order)) is not None:
                 yield entry
                 order = entry[0] + 1
+            least = self.budgets.least_headroom  # others had their turn
 
     def _backfills_first(self, block: Block, order: int) -> Entry | None:
         """The first entry of a block, from an order on, that starts."""
@@ -391,14 +394,12 @@ class EasyScheduler(Scheduler):
                 return entry
         return None
 
-    def _may_none_start(self, block: Block, order: int) -> bool:
+    def _may_none_start(self, block: Block, order: int, least: LeastHeadroom | None) -> bool:
         """True when no entry of a block, from an order on, may start before the reservation."""
         assert self._reservation is not None
-        if self._is_capped and block.least_draw_mw > self.budgets.undrawn_mw:
-            return True
         in_time = self._now_s + block.least_limit_s <= self._reservation[2]
         starts = block.least_nodes <= self.free and (in_time or block.least_nodes <= self.extra)
-        return not starts or (self._is_capped and not self._powered.has_any(block, order))
+        return not starts or (least is not None and not self._powered.has_any(block, order, least))
 
 
 def _state(noted: _ClusterState) -> ClusterState:

@@ -280,7 +280,7 @@ class PowerBudget:
 
     def shortage(self, draw_mw: int, until_s: float, arrival: int) -> Shortage | None:
         """Why a job may not draw so much from now until then; None when it may."""
-        if arrival in self._reserved or arrival in self._by_holder:
+        if not self.is_shared or arrival in self._reserved or arrival in self._by_holder:
             return self._shortage(draw_mw, until_s, arrival)
         key = draw_mw, until_s  # clusters of one model ask alike, one after the other
         if key not in self._shortages:
@@ -335,12 +335,12 @@ class PowerBudget:
 
     def _rival(self, arrival: int, time_s: float, missing_mw: int) -> int:
         """A job without whose reservation there would be enough at a time."""
-        rivals = {
-            other: kept.draw_mw
-            for other, kept in self._reserved.items()
-            if other != arrival and kept.draws_at(time_s)
-        }
-        return min(rivals) if rivals and sum(rivals.values()) >= missing_mw else -1
+        first, kept_mw = maxsize, 0
+        for other, (start_s, end_s, draw_mw) in self._reserved.items():
+            if other != arrival and start_s <= time_s < end_s:
+                first = min(first, other)
+                kept_mw += draw_mw
+        return first if kept_mw >= missing_mw else -1
 
     def _look(self) -> None:
         """Work the headroom out anew where it is not known."""
@@ -473,8 +473,10 @@ class Budgets:
         return undrawn_mw
 
     @property
-    def least_headroom(self) -> LeastHeadroom:
-        """What is left under all of them."""
+    def least_headroom(self) -> LeastHeadroom | None:
+        """What is left under all of them; None where there is none."""
+        if not self.any:
+            return None
         changes = self._all_changes()
         if changes != self._changes:
             points = [fall for budget in self._each for fall in budget.falls()]

@@ -1,20 +1,21 @@
 """Which entries of a queue there is power for, a block at a time: of ten thousand that wait a pass
 under caps lets a hundred start, so that most blocks are passed over."""
 
+from bisect import bisect_left, bisect_right
+
 from shared.scheduling.headroom import LeastHeadroom
-from shared.scheduling.power import Budgets
 from shared.scheduling.wait_queue import Block, Entry, WaitQueue
 
 
 class PoweredEntries:
-    """The entries of one queue under its budgets, in a pass; `now_s` is its time.
+    """The entries of one queue under what budgets have left, in a pass; `now_s` is its time.
 
     Within a pass there is only ever less, but for reservations that are given up: what these let
-    start is for the pass that follows, as `is_relieved` of the budgets says.
+    start is for the pass that follows, as `is_relieved` of budgets says.
     """
 
-    def __init__(self, queue: WaitQueue, budgets: Budgets) -> None:
-        self._queue, self._budgets, self._now_s = queue, budgets, 0.0
+    def __init__(self, queue: WaitQueue) -> None:
+        self._queue, self._now_s = queue, 0.0
         # The orders of those who have a reservation of watts, as of some headroom of this pass.
         self._kept: list[int] = []
         self._least: LeastHeadroom | None = None
@@ -23,9 +24,8 @@ class PoweredEntries:
         """A pass begins."""
         self._now_s, self._least = now_s, None
 
-    def has_any(self, block: Block, order: int) -> bool:
+    def has_any(self, block: Block, order: int, least: LeastHeadroom) -> bool:
         """False where there is power for no entry of a block, from an order on."""
-        least = self._budgets.least_headroom
         return self.has_for_any(block, least) or bool(self.with_reservation(block, order, least))
 
     def has_for_any(self, block: Block, least: LeastHeadroom) -> bool:
@@ -38,12 +38,12 @@ class PoweredEntries:
 
     def with_reservation(self, block: Block, order: int, least: LeastHeadroom) -> list[Entry]:
         """The entries of a block, from an order on, of jobs that have a reservation of watts."""
-        first, last = max(order, block.first_order), block.last_order
-        return [
-            entry
-            for kept in self._orders_kept(least)
-            if first <= kept <= last and (entry := block.entry_of(kept)) is not None
-        ]
+        kept, last = self._orders_kept(least), block.last_order
+        place = bisect_left(kept, max(order, block.first_order))
+        if place == len(kept) or kept[place] > last:
+            return []  # as nearly always
+        found = [block.entry_of(order) for order in kept[place : bisect_right(kept, last)]]
+        return [entry for entry in found if entry is not None]
 
     def _orders_kept(self, least: LeastHeadroom) -> list[int]:
         """The orders, ascending, of the entries of such jobs that wait here; some may be gone."""

@@ -1,11 +1,14 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
 tests.benchmarks.placement_rounds [rounds] [clusters] [asking] [capped] [in_parts] [planned]
-[solving]
+[solving] [draining]
 
 Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
 P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
-many jobs end in a round as started in the one before, in the order of their limits, so that nodes
-come free and the queue stays as it is.
+many jobs end in a round as come, in the order of their limits, so that nodes come free and the
+queue stays as long as it is.
+
+With `draining` 1 as many jobs end as started in the round before: some 85 start a round where 50
+come, so that after 100 rounds 7,000 are queued.
 
 With `asking` 1, a caller asks over gRPC why waiting jobs wait, one after the other and all the
 time: the loop answers between rounds, and the forecasts run in their thread.
@@ -160,7 +163,9 @@ class Rounds:
         in_parts: bool = False,
         planned: int = 0,
         solving: bool = False,
+        draining: bool = False,
     ) -> None:
+        self._draining = draining
         self._rng, self._site = np.random.default_rng(1), Site()
         self._in_parts, self._planned = in_parts, planned
         self.planner = Planner(count, solving=solving)
@@ -168,11 +173,12 @@ class Rounds:
         region.feed(self.placement, clusters(count))
         if is_capped:
             region.feed(self.placement, caps(count))
+        self.queued = 0
         region.feed(self.placement, self._submissions(0, QUEUED + 100 * count))
         self.seconds: list[float] = []
         self.cpu_s: list[float] = []
         self.starts = self.plans = 0
-        self._started = self._site.start(self._decide(0), self._now_us(0))
+        self._start(self._decide(0), self._now_us(0))
 
     def play(self, number: int) -> None:
         """One round: confirmations, ends and submissions come, and it is decided."""
@@ -180,17 +186,23 @@ class Rounds:
         new = self._submissions(10**5 + number * 100, PER_ROUND)
         is_planned = self._planned and not number % self._planned
         plans = [*self.planner.plan(self.placement, number - 1)] if is_planned else []
-        events = [*self._site.finish(self._started, now_us), *new, *plans]
+        ending = self._started if self._draining else PER_ROUND
+        events = [*self._site.finish(ending, now_us), *new, *plans]
         began, began_cpu = time.perf_counter(), time.thread_time()
         region.feed(self.placement, events)
         decided = self._decide(number)
         self.seconds.append(time.perf_counter() - began)
         self.cpu_s.append(time.thread_time() - began_cpu)
-        self._started = self._site.start(decided, now_us)
+        self._start(decided, now_us)
         self.starts += self._started
         self.plans += len(plans)
 
+    def _start(self, decided: list[PlacementDecided], now_us: int) -> None:
+        self._started = self._site.start(decided, now_us)
+        self.queued -= self._started
+
     def _submissions(self, first: int, count: int) -> Iterator[Event]:
+        self.queued += count
         return submissions(first, count, self._rng, in_parts=self._in_parts)
 
     def _decide(self, number: int) -> list[PlacementDecided]:
@@ -257,6 +269,7 @@ def main(
     in_parts: int = 0,
     planned: int = 0,
     solving: int = 0,
+    draining: int = 0,
 ) -> None:
     """Print milliseconds a round and jobs decided a second, and what an answer takes."""
     gc.set_threshold(*GC_THRESHOLDS)
@@ -267,7 +280,9 @@ def main(
         in_parts=bool(in_parts),
         planned=planned,
         solving=bool(solving),
+        draining=bool(draining),
     )
+    queued = rounds.queued
     spawned, (told, telling) = get_context("spawn"), Pipe(duplex=False)
     beside = spawned.Process(
         target=solve_for_ever, args=(clusters_, bool(capped), telling), daemon=True
@@ -284,8 +299,8 @@ def main(
         print(f"solves beside it: {len(solved)}, {sum(solved) / len(solved):.1f} s in the mean")
         print(f"plans in the rounds: {rounds.planner.searches}")
     print(
-        f"{count} rounds of {PER_ROUND} submissions, {QUEUED} queued, {clusters_} clusters, "
-        f"{rounds.starts} later starts, {rounds.plans} plans"
+        f"{count} rounds of {PER_ROUND} submissions, {queued} queued before and {rounds.queued} "
+        f"after, {clusters_} clusters, {rounds.starts} starts, {rounds.plans} plans"
     )
     named = {"a round": rounds.seconds, "its CPU time": rounds.cpu_s, "an answer": answered}
     for name, seconds in named.items():

@@ -317,3 +317,4 @@ def test_schedulers_that_live_on_decide_as_those_that_are_made_anew(
         assert list(told(life.schedulers, served)) == expected
         for number, entry, allocation, _ in served:
             system.start(number, entry, allocation)
+        assert serve(system.schedulers(), system.now_s) == []

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.power import Budgets, Cap, PowerBudget, Scope
 from shared.scheduling.powered_entries import PoweredEntries
 from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue, order_of
@@ -35,6 +36,12 @@ def queue(rng: Random) -> WaitQueue:
     return found
 
 
+def headroom(of: Budgets) -> LeastHeadroom:
+    found = of.least_headroom
+    assert found is not None
+    return found
+
+
 def has_power(of: Budgets, entry: Entry) -> bool:
     modes = [(entry.limit_s, entry.draw_mw), *entry.others]
     return any(of.has(draw_mw, limit_s, entry.arrival) for limit_s, draw_mw in modes)
@@ -44,13 +51,13 @@ def has_power(of: Budgets, entry: Entry) -> bool:
 def test_a_block_that_is_passed_over_has_no_entry_with_power(seed: int) -> None:
     rng = Random(seed)
     waiting, of = queue(rng), budgets(rng)
-    powered = PoweredEntries(waiting, of)
+    powered = PoweredEntries(waiting)
     powered.begin(0.0)
     passed = looked_at = 0
     for block in waiting.blocks:
         order = rng.choice(block.entries).order
         with_power = [e for e in block.entries if e.order >= order and has_power(of, e)]
-        if not powered.has_any(block, order):
+        if not powered.has_any(block, order, headroom(of)):
             passed += 1
             assert not with_power
         looked_at += bool(with_power)
@@ -62,11 +69,11 @@ def test_a_block_without_power_is_passed_over() -> None:
     budget.advance(0.0)
     waiting, of = WaitQueue(), Budgets([budget])
     waiting.add(Entry(order_of(0, 0, 0), 0, 1, 100.0, False, -1, 11, ()))
-    powered = PoweredEntries(waiting, of)
+    powered = PoweredEntries(waiting)
     powered.begin(0.0)
-    assert not powered.has_any(waiting.blocks[0], 0)
+    assert not powered.has_any(waiting.blocks[0], 0, headroom(of))
     waiting.add(Entry(order_of(0, 1, 0), 1, 1, 100.0, False, -1, 10, ()))
-    assert powered.has_any(waiting.blocks[0], 0)
+    assert powered.has_any(waiting.blocks[0], 0, headroom(of))
 
 
 def test_who_reserved_the_watts_is_looked_at() -> None:
@@ -76,7 +83,7 @@ def test_who_reserved_the_watts_is_looked_at() -> None:
     waiting, of = WaitQueue(), Budgets([budget])
     for arrival in range(2):
         waiting.add(Entry(order_of(0, arrival, 0), arrival, 1, 100.0, False, -1, 10, ()))
-    powered = PoweredEntries(waiting, of)
+    powered = PoweredEntries(waiting)
     powered.begin(0.0)
-    assert powered.has_any(waiting.blocks[0], 0)
-    assert not powered.has_any(waiting.blocks[0], order_of(0, 1, 0))
+    assert powered.has_any(waiting.blocks[0], 0, headroom(of))
+    assert not powered.has_any(waiting.blocks[0], order_of(0, 1, 0), headroom(of))
