@@ -2,8 +2,10 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
+from types import MappingProxyType
 from typing import Final
 
 from coplace.v1.control_pb2 import (
@@ -22,7 +24,7 @@ from tests.chaos.billing import BILLING, fund_all
 from tests.chaos.clock import SECOND_US
 from tests.chaos.declarations import DECLARATIONS
 from tests.chaos.events import EVENTS, declare, publish
-from tests.chaos.faults import ARMING, FAULTS
+from tests.chaos.faults import ARMING, FAULTS, Fault
 from tests.chaos.managers import Temper
 from tests.chaos.world import Scale, World
 
@@ -52,10 +54,16 @@ class Report:
 
 
 class Episode:
-    """Plays one seed, where it is `planned` with planners at work."""
+    """Plays one seed, where it is `planned` with planners at work; `faults` happen with other
+    weights than they usually do."""
 
     def __init__(
-        self, seed: int, events: int = EVENTS_AN_EPISODE, *, planned: bool = False
+        self,
+        seed: int,
+        events: int = EVENTS_AN_EPISODE,
+        *,
+        planned: bool = False,
+        faults: Mapping[Fault, float] = MappingProxyType({}),
     ) -> None:
         self.seed = seed
         self._most_events = events
@@ -63,6 +71,7 @@ class Episode:
         scale = Scale(self._rng.choice([1, 2, 3]), self._rng.choice([1, 2, 2, 3]), planned)
         self.world = World(self._rng, scale)
         self._ill_will = self._rng.choice([0.1, 0.2, 0.3])
+        self._faults = {**FAULTS, **faults}
         declares = (seed - 1) % 10 >= 10 - _WITH_DECLARATIONS
         bills = (seed - 1) % 10 >= 10 - _WITH_BILLING
         self._events = {
@@ -96,8 +105,8 @@ class Episode:
         for event in rng.choices(list(kinds), list(kinds.values()), k=burst):
             world.events += 1
             event(world)
-        faults = sum(rng.random() < self._ill_will for _ in range(burst))
-        for fault in rng.choices(list(FAULTS), list(FAULTS.values()), k=faults):
+        count = sum(rng.random() < self._ill_will for _ in range(burst))
+        for fault in rng.choices(list(self._faults), list(self._faults.values()), k=count):
             world.journal.trace.append(f"{world.clock.now_us} {world.events} {fault.__name__}")
             fault(world)
             if fault not in ARMING:

@@ -154,7 +154,8 @@ PLACEMENT: Final = ("placement", INPUTS)
 # These only prepare a fault; it counts when it happens.
 ARMING: Final = (crash_between_steps, stall_between_steps)
 
-FAULTS: Final[Mapping[Callable[[World], None], float]] = {
+Fault = Callable[[World], None]
+FAULTS: Final[Mapping[Fault, float]] = {
     crash_between_steps: 30,
     stall_between_steps: 10,
     kill: 10,

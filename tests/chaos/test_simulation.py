@@ -6,12 +6,14 @@ The seeds are the same in every run: what fresh ones find is for `make simulate-
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.chaos.episode import Episode, Report
+from tests.chaos.faults import Fault, skip_time
 from tests.chaos.mutants import MUTANTS, Mutant
 
 _SEEDS: Final = range(1, 41)
@@ -48,13 +50,15 @@ _SOONEST: Final = {
     "no_share_of_a_cap_is_kept_free": 29,
     "surcharges_go_by_time_beside": 30,
     "requests_that_were_overtaken_are_waited_for": 7_100_395,
-    "what_was_under_way_when_all_stood_still_is_not_awaited": 7_600_109,
+    "what_was_under_way_when_all_stood_still_is_not_awaited": 27,
 }
-# Two requests have to lie before a resource manager that refuses the second; all to stand still for
-# a day behind a fact.
+# Two requests have to lie before a resource manager that refuses the second.
 _LONG: Final = {
     "requests_that_were_overtaken_are_waited_for": 1_000,
-    "what_was_under_way_when_all_stood_still_is_not_awaited": 1_000,
+}
+# What happens more often than usual: all has to stand still for a day behind a fact.
+_MORE: Final[Mapping[str, Mapping[Fault, float]]] = {
+    "what_was_under_way_when_all_stood_still_is_not_awaited": {skip_time: 60.0},
 }
 # CI has time for every third one.
 _PLANTED: Final = [
@@ -106,10 +110,12 @@ def test_no_seed_finds_a_violation_where_plans_are_followed(seed: int) -> None:
 @pytest.mark.parametrize("mutant", _PLANTED, ids=lambda mutant: mutant.__name__)
 def test_each_planted_bug_is_found(mutant: Mutant) -> None:
     events = _LONG.get(mutant.__name__, _MUTANT_EVENTS)
+    faults = _MORE.get(mutant.__name__, {})
     for seed in dict.fromkeys([_SOONEST.get(mutant.__name__, 1), *_MUTANT_SEEDS]):
         with mutant():
-            found = Episode(seed, events).play().violations
+            found = Episode(seed, events, faults=faults).play().violations
         assert not any("mutants.py" in each and "AttributeError" in each for each in found), found
-        if found:
+        # Who stands still for weeks gets copies of what nobody remembers.
+        if found and not (faults and Episode(seed, events, faults=faults).play().violations):
             return
     pytest.fail(f"{mutant.__name__} was not found in {len(_MUTANT_SEEDS)} episodes")
