@@ -180,6 +180,13 @@ MUTANTS: Final = (
         soonest=77,
     ),
     Mutant(
+        "who reserved the watts is passed over with its block",
+        "scheduling/powered_entries.py",
+        "return self.has_for_any(block, least) or bool(self.with_reservation(block, order, least))",
+        "return self.has_for_any(block, least)",
+        soonest=488,
+    ),
+    Mutant(
         "caps count in the order in which they were declared",
         "placement/model_store.py",
         "                self._caps = power_caps.in_order(self._caps)\n",
