@@ -71,7 +71,7 @@ def row(binding: Binding) -> dict[str, Any]:
 
 
 def in_words(binding: Binding) -> str:
-    """One line of it."""
+    """A line of the file in words."""
     named = row(binding)
     lists = [f"{name}: {', '.join(named[name])}" for name in _LISTS if name in named]
     return "; ".join([f"{binding.who} is {binding.role}", *lists])

@@ -84,10 +84,10 @@ def declaration(
 
 
 def told(step: PowerCapStep) -> str:
-    """A step in words."""
+    """A step in words: the cap, and from when on."""
     return f"{watts(step)} from {at(step.from_us)} on"
 
 
 def watts(step: PowerCapStep) -> str:
-    """The cap of a step."""
+    """The cap of a step in words: in W, or that there is none."""
     return f"{step.watts:,g} W" if step.HasField("watts") else "no cap"

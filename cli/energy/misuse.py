@@ -37,7 +37,7 @@ def by_user(events: Iterable[Event]) -> list[UserMisuse]:
 
 
 def table(users: Iterable[UserMisuse]) -> Table:
-    """One row a user."""
+    """A table with one row a user."""
     shown = Table("user", "jobs", "recent", "named", "last job", "last at")
     for each in users:
         named, at = ", ".join(each.app_ids), format_time(each.last_us)

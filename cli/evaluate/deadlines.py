@@ -143,7 +143,7 @@ def _shares(run: DeadlineRun, setting: DeadlineSetting, until_s: float) -> list[
 
 
 def printed(found: Iterable[DeadlineRuns], setting: DeadlineSetting) -> Table:
-    """As it is printed."""
+    """The runs as a table, a row each."""
     table = Table(box=MARKDOWN)
     for place, name in enumerate(HEADER):
         table.add_column(name, justify="right" if place > 1 else "left")

@@ -57,7 +57,7 @@ class SlurmJob:
 
     @property
     def job_id(self) -> int:
-        """Slurm's number."""
+        """The number of the job in Slurm; 0 where it has none."""
         return number(self.fields["job_id"]) or 0
 
     @property

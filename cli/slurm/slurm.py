@@ -31,7 +31,7 @@ class Slurm:
     that is over."""
 
     def cluster(self) -> str:
-        """Its name."""
+        """The name of the cluster in Slurm and in Coplace."""
         found = _CLUSTER.search(_said("scontrol", "show", "config"))
         if found is None:
             raise SlurmError("scontrol show config names no cluster")

@@ -76,5 +76,5 @@ def _control(controller: Controller, stop: threading.Event) -> None:
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process of the node agent."""
     run_process("agent", serve)

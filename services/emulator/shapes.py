@@ -23,7 +23,7 @@ class Share:
 
 
 def together(shares: Iterable[Share]) -> Share:
-    """The sum of them."""
+    """What several shares come to."""
     cores, memory_gib, resources = 0, 0.0, dict[str, int]()
     for share in shares:
         cores += share.cores

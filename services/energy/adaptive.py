@@ -37,7 +37,7 @@ class PairEvidence:
 
     @classmethod
     def none(cls) -> "PairEvidence":
-        """That of no run."""
+        """What is known before any pair of runs: zeros."""
         return cls(np.zeros((2, 3, 3)), np.zeros((2, 3)))
 
     @classmethod

@@ -65,6 +65,6 @@ def stages(
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process of the energy model."""
     meter = DriftMeter()
     run_service("energy", stages(settings(), meter=meter), meter.register)

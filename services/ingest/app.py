@@ -76,5 +76,5 @@ async def serve(process: Process) -> None:
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process of ingest."""
     run_process(NAME, serve)

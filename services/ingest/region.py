@@ -57,7 +57,7 @@ class KnownRegion:
         return OwnedJob(job_id, found.user, found.account, granted)
 
     def fold(self, event: Event) -> None:
-        """Take an event in."""
+        """Fold what an event says of the region."""
         match event.payload:
             case ClusterDeclared() as declared:
                 self._sites[declared.cluster] = declared.site

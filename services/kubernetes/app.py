@@ -132,5 +132,5 @@ async def _connected(cluster: ClusterEntry, meter: KubernetesMeter) -> AsyncIter
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process of the adapter of Kubernetes."""
     run_process(NAME, serve)

@@ -85,6 +85,6 @@ def _solver(own: PlannerSettings, searches: Searches, rule: PriorityRule) -> Sch
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process of a planner."""
     searches = Searches()
     run_service("planner", stages(settings(), searches=searches), partial(watch, searches))

@@ -54,6 +54,6 @@ def stages(shared: Settings, meter: PowerMeter | None = None) -> list[Stage]:
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process of prediction."""
     meter = PowerMeter()
     run_service("prediction", stages(settings(), meter), meter.register)

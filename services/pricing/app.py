@@ -34,5 +34,5 @@ def stages(settings: Settings) -> list[Stage]:
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process of pricing."""
     run_service("pricing", stages(settings()))

@@ -67,7 +67,7 @@ class BearerToken:
 
     @property
     def message(self) -> IssuedToken:
-        """As it is declared."""
+        """The message that declares it."""
         return IssuedToken(
             digest=self.digest,
             who=self.who,

@@ -51,5 +51,5 @@ class JobRequest:
 
     @property
     def true_app_id(self) -> str:
-        """What really runs."""
+        """The application that really runs, whatever the job says."""
         return self.runs or self.app_id

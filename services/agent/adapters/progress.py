@@ -29,7 +29,7 @@ class ProgressCounter(Protocol):
     """One job's counters of progress."""
 
     def read(self) -> ProgressReading:
-        """As they are now."""
+        """The counters as they are now."""
         ...
 
     def follow(self, pids: Iterable[int]) -> None:
@@ -37,7 +37,7 @@ class ProgressCounter(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of them."""
+        """Close the counters."""
         ...
 
 
@@ -68,7 +68,7 @@ class Heartbeats:
         """The file is the same whoever counts in it."""
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the counters."""
         os.close(self._file)
 
 

@@ -35,7 +35,7 @@ class Watchdog:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The number of the watchdog's process."""
         return self._process.pid
 
     def announce(self, targets: Sequence[Target]) -> None:

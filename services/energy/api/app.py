@@ -34,5 +34,5 @@ async def serve(process: Process) -> None:
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process of the API that EAR asks."""
     run_process(NAME, serve)

@@ -10,5 +10,5 @@ NAME: Final = "energy.appdb_cache"
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process of the cache of applications."""
     run_read_model(NAME, RedisAppDB, row_of)

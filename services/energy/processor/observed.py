@@ -97,7 +97,7 @@ class Reference:
 
     @classmethod
     def first(cls, run: PairedRun) -> Self:
-        """That of one run."""
+        """What is observed of an application after its first run."""
         return cls(run.freq_ghz, run.tpi_scale, run.metrics, 1, (run.event_id,))
 
     @classmethod

@@ -112,5 +112,5 @@ def _tally(records: Sequence[Record], publishes: Sequence[Publish]) -> Tally:
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process of the reader of Slurm's completed jobs."""
     run_process(NAME, serve)

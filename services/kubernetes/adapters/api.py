@@ -69,7 +69,7 @@ class ApiServer:
         self.cluster, self._client, self._refused = cluster, client, refused
 
     async def close(self) -> None:
-        """Disconnect."""
+        """Close the connections to the API server."""
         await self._client.close()
 
     async def get(self, key: JobKey) -> Mapping[str, Any]:
@@ -81,7 +81,7 @@ class ApiServer:
         return await self._json("PATCH", _path(key), body=body, content_type=_MERGE_PATCH)
 
     async def create(self, key: JobKey, body: Body) -> Mapping[str, Any]:
-        """A new Job."""
+        """Create a Job from its manifest."""
         return await self._json("POST", _path(key, named=False), body=body)
 
     async def delete(self, key: JobKey, uid: str) -> None:

@@ -74,7 +74,7 @@ class KubernetesMeter(WatchMeter):
         self._heard_s[cluster, _kind(path)] = self._monotonic_s()
 
     def listed_anew(self, cluster: str, path: str) -> None:
-        """There was a gap."""
+        """Count that a watch broke off and all objects were listed anew."""
         self._resyncs.add(1, {"cluster": cluster, "objects": _kind(path)})
 
     def refused(self, cluster: str) -> None:

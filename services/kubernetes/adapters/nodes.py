@@ -66,7 +66,7 @@ class NodeReporter:
         """Set once the cluster was declared."""
 
     def replace(self, cluster: str, found: Sequence[_Node]) -> None:
-        """All nodes."""
+        """Replace what is known by a list of all nodes."""
         self._there = {_name(node): node for node in found}
         self._changed.set()
 
@@ -76,7 +76,7 @@ class NodeReporter:
         self._changed.set()
 
     def deleted(self, cluster: str, found: _Node) -> None:
-        """A node is gone."""
+        """A node is no longer listed."""
         self._there.pop(_name(found), None)
         self._changed.set()
 

@@ -21,7 +21,7 @@ class WatchMeter:
         """Of the objects at this path of its API."""
 
     def listed_anew(self, cluster: str, path: str) -> None:
-        """There was a gap."""
+        """The watch broke off; all objects were listed anew."""
 
 
 _UNCOUNTED: Final = WatchMeter()
@@ -31,13 +31,13 @@ class ObjectWatcher(Protocol):
     """Who is told of objects."""
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
-        """These are all."""
+        """Replace what is known by a list of all objects."""
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
         """One is new, or otherwise."""
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """One is gone."""
+        """An object was deleted: forget it."""
 
 
 async def reflect(

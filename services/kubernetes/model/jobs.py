@@ -21,7 +21,7 @@ _MOST_NAME: Final = 63
 
 
 class JobKey(NamedTuple):
-    """Where a Job is."""
+    """Cluster, namespace and name of a Job."""
 
     cluster: str
     namespace: str
@@ -61,7 +61,7 @@ class KubernetesJob:
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """What became of it."""
+        """The status of the Job, as the API server has it."""
         return self.fields.get("status") or {}
 
     @property

@@ -57,7 +57,7 @@ class JobMirror:
             self._of_ids[self._id_of(job)] = job.key
 
     def remove(self, key: JobKey) -> None:
-        """It is gone."""
+        """A Job was deleted: forget it."""
         job = self._jobs.pop(key, None)
         if job is None:
             return

@@ -18,5 +18,5 @@ def entry(event: Event) -> AccountEntry | None:
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process of the accounts."""
     run_read_model(NAME, RedisAccounts, entry)
