@@ -73,9 +73,9 @@ from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import ClusterScheduler
 from shared.scheduling.power import NO_CAP_MW
 
-_NEWS: Final = Constraint(
+_CHANGED: Final = Constraint(
     CONSTRAINT_KIND_NOT_TRIED,
-    "there is news since the last round: it is tried at the end of this one",
+    "the job or its clusters changed since the last round: it is tried at the end of this one",
 )
 _RESTARTED: Final = Constraint(
     CONSTRAINT_KIND_NOT_TRIED,
@@ -454,7 +454,7 @@ class Queries:
         reason = self._why_it_waits(job)
         answer.reason = reason.text
         tell(answer.constraints, reason.constraints, reason.cluster)
-        answer.clusters.extend(self._outlooks(job, self._reasons(job)))
+        answer.clusters.extend(self._of_clusters(job, self._reasons(job)))
         reservation = self._reservation(job)
         if reservation is not None:
             answer.reservation.CopyFrom(reservation)
@@ -464,7 +464,7 @@ class Queries:
         if pending_reason is not None:
             return WaitReason([pending_reason.constraint])
         if not job.candidates:
-            return WaitReason([_NEWS])
+            return WaitReason([_CHANGED])
         return reason_of(self._waiting_jobs.choices(job), self._reasons(job))
 
     def _reasons(self, job: Tracked) -> Mapping[str, WhyNot]:
@@ -472,7 +472,8 @@ class Queries:
             return {c.cluster: WhyNot([_RESTARTED]) for c in job.candidates}
         found = self._last.reasons(job, None)
         return {
-            cluster: why if why.constraints else WhyNot([_NEWS]) for cluster, why in found.items()
+            cluster: why if why.constraints else WhyNot([_CHANGED])
+            for cluster, why in found.items()
         }
 
     def _told(self, job: Tracked, choice: Choice, why_not: WhyNot) -> Candidate:
@@ -481,7 +482,7 @@ class Queries:
             return candidate_message(job.job, cluster, choice, why_not)
         return self._last.candidate_message(job, choice, why_not)
 
-    def _outlooks(self, job: Tracked, reasons: Mapping[str, WhyNot]) -> Iterator[ClusterOutlook]:
+    def _of_clusters(self, job: Tracked, reasons: Mapping[str, WhyNot]) -> Iterator[ClusterOutlook]:
         for choice in self._waiting_jobs.choices(job):
             queue = self._waiting_jobs.queues.of(choice.cluster)
             held = self._job_table.holdings.occupancy[choice.cluster]
