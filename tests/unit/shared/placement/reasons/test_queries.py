@@ -188,7 +188,7 @@ def test_what_came_after_the_last_round_is_told_to_wait_for_its_end() -> None:
     for job_id in ("a", "b", "c"):
         answer = why(processor, job_id)
         assert answer.standing == JOB_STANDING_WAITING
-        assert "news since the last round" in answer.reason
+        assert "changed since the last round" in answer.reason
         assert processor.queries.arrival(job_id) is None
 
 
