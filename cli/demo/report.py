@@ -1,8 +1,7 @@
 """The files and the table of a run, written from its topics."""
 
-import csv
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +14,7 @@ from cli.demo.history import History, ReadTopic
 from cli.demo.summary import ActionFigures, DemoSummary, summarise
 from shared.domain.money import QUANTUM
 from shared.messaging.events.event_json import data_of, write_events
-from shared.runtime.folders import written
+from shared.runtime.folders import write_csv, written
 
 DECISIONS = "decisions.jsonl"
 FILES = (
@@ -51,7 +50,7 @@ def write(history: History, spent_micro_su: Mapping[str, int], folder: Path) -> 
     summary = summarise(history)
     _write_lines(folder / DECISIONS, history.decisions)
     _write_lines(folder / "charges.jsonl", history.charges)
-    _write_jobs(folder / "jobs.csv", history)
+    write_csv(folder / "jobs.csv", COLUMNS, _job_rows(history))
     _write_json(folder / "accounts.json", _balances(spent_micro_su))
     _write_json(folder / "summary.json", summary.as_json())
     plots.gantt(history, folder / "gantt.png")
@@ -82,27 +81,18 @@ def _balances(spent_micro_su: Mapping[str, int]) -> Mapping[str, str]:
     return {account: str(spent * QUANTUM) for account, spent in sorted(spent_micro_su.items())}
 
 
-def _write_jobs(path: Path, history: History) -> None:
-    """One row a finished attempt; seconds count from the first submission."""
+def _job_rows(history: History) -> Iterator[Sequence[object]]:
+    """A finished attempt each; seconds count from the first submission."""
     charges = history.final_charges()
     begin_us = min(job.submitted_at_us for job in history.finished)
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for job in history.finished:
-            times_us = (job.submitted_at_us, job.started_at_us, job.ended_at_us)
-            writer.writerow(
-                (
-                    job.job_id,
-                    job.app_id,
-                    job.cluster,
-                    job.nodes,
-                    job.freq_ghz,
-                    *((at - begin_us) / 1e6 for at in times_us),
-                    job.energy_j,
-                    charges[job.job_id, job.attempt].price_su,
-                )
-            )
+    for job in history.finished:
+        times_us = (job.submitted_at_us, job.started_at_us, job.ended_at_us)
+        yield (
+            *(job.job_id, job.app_id, job.cluster, job.nodes, job.freq_ghz),
+            *((at - begin_us) / 1e6 for at in times_us),
+            job.energy_j,
+            charges[job.job_id, job.attempt].price_su,
+        )
 
 
 _OF_SHARING: Final[tuple[tuple[str, str, Callable[[DemoSummary], float]], ...]] = (

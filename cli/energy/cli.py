@@ -1,8 +1,7 @@
 """`coplace energy`: coefficients learned, signatures projected, P-states chosen, from files, and
 what a running system says of its own."""
 
-import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from cli.telling import TABLE_WIDTH, note
 from cli.times import clock_us
 from shared.eamc.frequency import Reading
 from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
+from shared.runtime.folders import write_csv
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -59,14 +59,6 @@ EnergyThreshold = Annotated[
 TimeThreshold = Annotated[
     float, typer.Option(help="Time gain per clock gain that min-time-to-solution asks.")
 ]
-
-
-def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
 
 
 @app.callback()
@@ -113,7 +105,7 @@ def project(
         )
         note(projections.left_out(matched, found))
         note(matched.doubts)
-    _write(out_csv, header, rows)
+    write_csv(out_csv, header, rows)
     typer.echo(f"{len(rows)} projections are in {out_csv}")
 
 
@@ -147,7 +139,7 @@ def choose(
     ]
     chosen = choices.choose(several, knobs)
     if out_csv is not None:
-        _write(out_csv, choices.COLUMNS, (each.row for each in chosen))
+        write_csv(out_csv, choices.COLUMNS, (each.row for each in chosen))
     for matched, found in several:
         note(projections.left_out(matched, found))
         note(matched.doubts)
@@ -174,7 +166,7 @@ def time_coefficients(
     several = read_matched(coefficients, signatures, module or ())
     rows = list(ratios.compared(several, ratios.nodes(node)))
     if out_csv is not None:
-        _write(out_csv, ratios.COLUMNS, (row.cells for row in rows))
+        write_csv(out_csv, ratios.COLUMNS, (row.cells for row in rows))
     Console(width=TABLE_WIDTH).print(ratios.table(rows))
     typer.echo(ratios.summary(rows) or "too few applications ran on both to tell how sure this is")
 

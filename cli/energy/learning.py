@@ -1,6 +1,5 @@
 """`coplace energy learn`: from measured kernels to tables of coefficients."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from services.energy.adapters.signatures_csv import SignatureRow, read_signature
 from services.energy.model import Fit, KernelRun, fit, refusals
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
-from shared.runtime.folders import within, written
+from shared.runtime.folders import within, write_csv
 
 ERROR_COLUMNS = (
     *("from_ghz", "to_ghz", "kernels", "power", "time", "power_left_out", "time_left_out"),
@@ -126,10 +125,7 @@ def write(found: Learned, folder: Path) -> tuple[Path, Path]:
 
 def _write_errors(path: Path, found: Fit) -> None:
     """Relative root mean squares of each pair: of the fit, and of each kernel left out of it."""
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(ERROR_COLUMNS)
-        writer.writerows(_error_rows(found))
+    write_csv(path, ERROR_COLUMNS, _error_rows(found))
 
 
 def _error_rows(found: Fit) -> Iterator[Sequence[object]]:

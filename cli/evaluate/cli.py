@@ -43,7 +43,7 @@ def power(
     note(read.notes)
     found = evaluation.evaluated(read.jobs, lag=lag, alpha=alpha, explain=explain)
     first = first_of_test(len(read.jobs), train_share)
-    evaluation.write_csv(out_csv, read.jobs[first:], found.predictions[first:])
+    evaluation.write_predictions(out_csv, read.jobs[first:], found.predictions[first:])
     console = Console(width=TABLE_WIDTH)
     console.print(evaluation.table(read.jobs, found.predictions, first, alpha))
     note(found.notes)
@@ -80,7 +80,7 @@ def degradation(
     files = read_pairs(pairs, sensitivity, contentiousness)
     note(files.notes)
     found = evaluation.evaluated(files, seed)
-    evaluation.write_csv(out_csv, files.profiles, found)
+    evaluation.write_pairs(out_csv, files.profiles, found)
     Console(width=TABLE_WIDTH).print(evaluation.table(found))
     typer.echo(f"{len(found.actual)} targets beside a neighbour are in {out_csv}")
 
@@ -108,7 +108,7 @@ def groups(
     files = read_groups(groups, alone)
     note(files.notes)
     found = evaluation.scores(files, seed)
-    evaluation.write_csv(out_csv, found)
+    evaluation.write_scores(out_csv, found)
     console = Console(width=TABLE_WIDTH)
     for table in evaluation.tables(found, list(evaluation.unmeasured(files, seed))):
         console.print(table)

@@ -1,7 +1,6 @@
 """Degradation of pairs that were held out of training, and how far off its predictors are."""
 
-import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from services.prediction.degradation_trees import train_extra_trees
 from shared.colocation.history import Mask
 from shared.colocation.measured import Floats, Profiles
 from shared.colocation.model import Cells, DegradationModel
-from shared.runtime.folders import written
+from shared.runtime.folders import write_csv
 
 FOLDS: Final = 5
 
@@ -120,7 +119,7 @@ def scores(found: EvaluatedDegradation) -> dict[tuple[str, str], DegradationScor
     return {key: each for key, each in all_scores.items() if each.rows}
 
 
-def write_csv(path: Path, profiles: Profiles, found: EvaluatedDegradation) -> None:
+def write_pairs(path: Path, profiles: Profiles, found: EvaluatedDegradation) -> None:
     """config, target, neighbour, meas_rel_perf, and what each predictor said of it when the pair
     and when the target was held out, empty where it said nothing."""
     kinds = {UNSEEN_PAIRS: "unseen_pair", UNSEEN_TARGETS: "unseen_target"}
@@ -132,13 +131,17 @@ def write_csv(path: Path, profiles: Profiles, found: EvaluatedDegradation) -> No
         if by_name != BUBBLE_UP
     }
     columns = {"bubble_up": found.said[UNSEEN_PAIRS, BUBBLE_UP]} | columns
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("config", "target", "neighbour", "meas_rel_perf", *columns))
-        for row, (machine, target, neighbour) in enumerate(zip(*found.cells, strict=True)):
-            about = profiles.machines[machine], profiles.apps[target], profiles.apps[neighbour]
-            said = [found.actual[row], *(column[row] for column in columns.values())]
-            writer.writerow((*about, *map(_rel_perf, said)))
+    header = ("config", "target", "neighbour", "meas_rel_perf", *columns)
+    write_csv(path, header, _rows(profiles, found, list(columns.values())))
+
+
+def _rows(
+    profiles: Profiles, found: EvaluatedDegradation, columns: Sequence[Floats]
+) -> Iterator[Sequence[object]]:
+    for row, (machine, target, neighbour) in enumerate(zip(*found.cells, strict=True)):
+        about = profiles.machines[machine], profiles.apps[target], profiles.apps[neighbour]
+        said = [found.actual[row], *(column[row] for column in columns)]
+        yield *about, *map(_rel_perf, said)
 
 
 def _rel_perf(degradation: float) -> float | str:

@@ -5,10 +5,9 @@ application and P-state. Groups: target, neighbours (`cg+cg+ep`), freq_ghz, time
 the target's run.
 """
 
-import csv
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,7 @@ from typing import Final
 from cli.evaluate.pair_files import positive, rows_of
 from shared.colocation.groups import AppAlone, GroupRun
 from shared.domain.errors import UnusableError
-from shared.runtime.folders import written
+from shared.runtime.folders import write_csv
 
 _ALONE: Final = (
     "app", "freq_ghz", "time_s", "power_w", "instructions", "llc_accesses", "llc_misses",
@@ -73,12 +72,5 @@ def _runs(
 def write_groups(groups: Path, alone: Path, files: GroupFiles) -> None:
     """The two files of such runs."""
     alone_rows = ((*key, *each) for key, each in files.alone.items())
-    _write(alone, _ALONE, alone_rows)
-    _write(groups, _GROUPS, ((r[0], "+".join(r.neighbours), *r[2:]) for r in files.runs))
-
-
-def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+    write_csv(alone, _ALONE, alone_rows)
+    write_csv(groups, _GROUPS, ((r[0], "+".join(r.neighbours), *r[2:]) for r in files.runs))

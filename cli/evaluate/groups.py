@@ -3,7 +3,6 @@
 Dauwe et al. (2016), sections 4.2.4 and 5.
 """
 
-import csv
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -30,7 +29,7 @@ from shared.colocation.groups import (
     normalized_rmse,
 )
 from shared.domain.errors import UnusableError
-from shared.runtime.folders import written
+from shared.runtime.folders import write_csv
 
 PARTITIONS: Final = 20
 _HELD_SHARE: Final = 0.3
@@ -254,10 +253,7 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     return printed
 
 
-def write_csv(path: Path, found: Mapping[ScoreKey, GroupScore]) -> None:
+def write_scores(path: Path, found: Mapping[ScoreKey, GroupScore]) -> None:
     """target, feature_set, model, mpe_percent, nrmse."""
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow((*ScoreKey._fields, *GroupScore._fields))
-        for key, each in found.items():
-            writer.writerow((*key, *(round(figure, 6) for figure in each)))
+    rows = ((*key, *(round(figure, 6) for figure in each)) for key, each in found.items())
+    write_csv(path, (*ScoreKey._fields, *GroupScore._fields), rows)

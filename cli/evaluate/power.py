@@ -1,6 +1,5 @@
 """Predictions of the jobs of a log, their scores and what made one of them."""
 
-import csv
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from services.prediction.power_trees import train_forests
 from shared.domain.errors import UnusableError
 from shared.numerics.elementary import log2
 from shared.power_prediction.learner import Made, PowerLearner, PredictedPower, Reason, replay
-from shared.runtime.folders import written
+from shared.runtime.folders import write_csv
 
 _SHOWN: Final = 5
 
@@ -62,15 +61,20 @@ def table(jobs: Jobs, predictions: Sequence[PredictedPower], first: int, alpha: 
     return printed
 
 
-def write_csv(path: Path, jobs: Jobs, predictions: Sequence[PredictedPower]) -> None:
+def write_predictions(path: Path, jobs: Jobs, predictions: Sequence[PredictedPower]) -> None:
     """job_id, actual_w, predicted_w, upper_w; the actual one is empty where nobody measured it."""
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("job_id", "actual_w", "predicted_w", "upper_w"))
-        for (job, outcome), each in zip(jobs, predictions, strict=True):
-            actual = "" if math.isnan(outcome.node_power_w) else outcome.node_power_w
-            row = (job.job_id, actual, round(each.predicted_w, 3), round(each.upper_w[0], 3))
-            writer.writerow(row)
+    rows = (
+        (
+            *(job.job_id, _known(outcome.node_power_w)),
+            *(round(each.predicted_w, 3), round(each.upper_w[0], 3)),
+        )
+        for (job, outcome), each in zip(jobs, predictions, strict=True)
+    )
+    write_csv(path, ("job_id", "actual_w", "predicted_w", "upper_w"), rows)
+
+
+def _known(power_w: float) -> float | str:
+    return "" if math.isnan(power_w) else power_w
 
 
 def _lines(made: Made, reason: Reason) -> Iterator[str]:

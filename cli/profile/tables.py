@@ -4,7 +4,6 @@ Degradation is 100 (T_co - T_alone) / T_alone, of each repetition by its own run
 al., "Intelligent colocation of HPC workloads", JPDC 2021, equation 1).
 """
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement
@@ -15,7 +14,7 @@ from typing import Final
 
 from cli.profile.campaign import ALONE, REPORTER, Campaign, bubble_name
 from cli.profile.running import TimedRun
-from shared.runtime.folders import written
+from shared.runtime.folders import write_csv
 
 PAIRS: Final = ("config", "app1", "app2", "meas_rel_perf1", "meas_rel_perf2", "noise1", "noise2")
 SENSITIVITY: Final = ("config", "app", "bubble_mb", "solo_or_bubble_time_s")
@@ -106,13 +105,7 @@ def write(folder: Path, results: Results) -> list[Path]:
         "alone.csv": (columns, rows),
     }
     for name, (head, lines) in tables.items():
-        with (
-            written(folder / name) as fresh,
-            fresh.open("w", newline="", encoding="utf-8") as file,
-        ):
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(head)
-            writer.writerows([_shown(value) for value in line] for line in lines)
+        write_csv(folder / name, head, (map(_shown, line) for line in lines))
     return [folder / name for name in tables]
 
 

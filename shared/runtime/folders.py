@@ -1,8 +1,9 @@
 """Files that are written into a folder that a user named, and stay in it."""
 
+import csv
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from shared.domain.errors import UnusableError
@@ -19,6 +20,19 @@ def written(path: Path) -> Iterator[Path]:
         fresh = Path(folder) / path.name
         yield fresh
         fresh.replace(path)
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
+    """A table as CSV at `path`, once it is whole; devices and pipes there are written to as they
+    are. Raises OSError."""
+    is_stream = path.exists() and not path.is_file()
+    with (
+        nullcontext(path) if is_stream else written(path) as fresh,
+        fresh.open("w", newline="", encoding="utf-8") as file,
+    ):
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
 
 
 def within(folder: Path, name: str) -> Path:

@@ -1,13 +1,12 @@
 """Schedules and summaries as files."""
 
-import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from shared.runtime.folders import written
+from shared.runtime.folders import write_csv, written
 from shared.scheduling.workload import Floats
 from shared.simulation.metrics import Summary
 from shared.simulation.played import JobIds, Played
@@ -20,14 +19,14 @@ MORE_COLUMNS: Final = ("cluster", "freq_ghz", "wait_s", "energy_j")
 
 def write_jobs(path: Path, played: Played, job_id: JobIds) -> None:
     """One line a job, by submission: JOB_COLUMNS and no more."""
-    _write(path, JOB_COLUMNS, zip(*_job_columns(played, job_id), strict=True))
+    write_csv(path, JOB_COLUMNS, zip(*_job_columns(played, job_id), strict=True))
 
 
 def write_placements(path: Path, placements: Iterable[PlacedJob]) -> None:
     """The same of jobs on nodes, without processors: where nodes are given out in parts, jobs have
     units of their own."""
     rows = ((p.job_id, *_plain((p.submit_s, p.start_s, p.end_s))) for p in placements)
-    _write(path, JOB_COLUMNS[:4], rows)
+    write_csv(path, JOB_COLUMNS[:4], rows)
 
 
 def write_draws(
@@ -40,7 +39,7 @@ def write_draws(
         for placed, drawn in zip(placements, draws, strict=True)
         for from_s, draw_mw in (*drawn, (placed.end_s, 0))
     )
-    _write(path, DRAW_COLUMNS, rows)
+    write_csv(path, DRAW_COLUMNS, rows)
 
 
 def write_all_of_jobs(path: Path, played: Played, job_id: JobIds) -> None:
@@ -51,8 +50,7 @@ def write_all_of_jobs(path: Path, played: Played, job_id: JobIds) -> None:
         ghz = played.chosen(played.traits.freq_ghz).tolist()
     more = (clusters, ghz, _numbers(played.wait_s), _numbers(played.energy_j))
     rows = zip(*_job_columns(played, job_id), *more, strict=True)
-    with written(path) as fresh:
-        _write(fresh, (*JOB_COLUMNS, *MORE_COLUMNS), rows)
+    write_csv(path, (*JOB_COLUMNS, *MORE_COLUMNS), rows)
 
 
 def write_summary(path: Path, summary: Summary) -> None:
@@ -74,11 +72,3 @@ def _numbers(values: Floats) -> list[object]:
 def _plain(values: Iterable[float]) -> list[object]:
     """Whole numbers without a point, as logs have them."""
     return [int(value) if value.is_integer() else value for value in values]
-
-
-def _write(path: Path, header: Sequence[str], rows: Iterator[Sequence[object]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)

@@ -4,7 +4,6 @@ The columns are those of IEEE DataPort 10.21227/e02v-y602, and `tpi_scale`, whic
 of TPI. A file without it is in the unit of the published ones.
 """
 
-import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -15,7 +14,7 @@ from shared.domain import eamc_source
 from shared.domain.checks import require_finite, require_positive
 from shared.domain.coefficients import Coefficients, Mask, Matrix
 from shared.domain.errors import RejectedError
-from shared.runtime.folders import written
+from shared.runtime.folders import write_csv
 from shared.runtime.rows import FileRow, read_rows
 
 SUFFIX: Final = "_coefficients"
@@ -55,10 +54,7 @@ def read_coefficients_file(path: Path, node_model: str = "") -> Coefficients:
 
 def write_coefficients_file(path: Path, coefficients: Coefficients) -> None:
     """Write a table that `read_coefficients_file` reads back to the last digit."""
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(_lines(coefficients))
+    write_csv(path, COLUMNS, _lines(coefficients))
 
 
 def _lines(c: Coefficients) -> Iterator[Sequence[object]]:

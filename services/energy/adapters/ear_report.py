@@ -5,7 +5,6 @@ INSTRUCTIONS. A P-state is DEF_FREQ_KHZ, the one asked for; AVG_CPUFREQ_KHZ is w
 limit made of it.
 """
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Final
 
 from shared.domain.checks import require_not_negative, require_positive
 from shared.domain.signature import Signature
-from shared.runtime.folders import written
+from shared.runtime.folders import write_csv
 from shared.runtime.rows import FileRow, read_rows
 
 TPI_SCALE: Final = "ear-bytes-per-instruction"
@@ -134,9 +133,8 @@ def _mean(group: list[Signature]) -> Signature:
 
 def write_accounting(path: Path, runs: Iterable[ReportedRun]) -> None:
     """Write the energy of every run, projectable or not."""
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(ACCOUNTING_COLUMNS)
-        for run in runs:
-            values = (getattr(run, column) for column in ACCOUNTING_COLUMNS[:-1])
-            writer.writerow((*values, int(run.is_projectable)))
+    *columns, _ = ACCOUNTING_COLUMNS
+    rows = (
+        (*(getattr(run, column) for column in columns), int(run.is_projectable)) for run in runs
+    )
+    write_csv(path, ACCOUNTING_COLUMNS, rows)

@@ -5,7 +5,6 @@ The columns are those of `apps.csv` in IEEE DataPort 10.21227/e02v-y602. Three m
 which names the unit of TPI (without it that of the published file).
 """
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from shared.domain import eamc_source
 from shared.domain.checks import require_positive
 from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
-from shared.runtime.folders import written
+from shared.runtime.folders import write_csv
 from shared.runtime.rows import FileRow, read_rows
 
 REQUIRED: Final = ("app_id", "module", "time_s", "dc_node_power_w", "cpi", "tpi")
@@ -54,10 +53,7 @@ def read_signatures(path: Path, *, needs_pstate: bool = False) -> list[Signature
 
 def write_signatures(path: Path, signatures: Iterable[Signature]) -> None:
     """Write signatures in the form that `read_signatures` reads."""
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(_lines(signatures))
+    write_csv(path, COLUMNS, _lines(signatures))
 
 
 def _lines(signatures: Iterable[Signature]) -> Iterator[Sequence[object]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shared.domain.errors import UnusableError
-from shared.runtime.folders import within, written
+from shared.runtime.folders import within, write_csv, written
 
 
 def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
@@ -49,6 +49,33 @@ def test_new_files_have_the_rights_of_any_other(tmp_path: Path) -> None:
     with written(tmp_path / "new") as fresh:
         fresh.touch()
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_table_is_written_in_a_folder_that_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "jobs.csv"
+    write_csv(path, ("job", "power_w"), iter([("a,b", 1.5), ['"c"', None], ("d\ne", "")]))
+    assert path.read_bytes() == b'job,power_w\n"a,b",1.5\n"""c""",\n"d\ne",\n'
+
+
+def test_a_table_whose_rows_fail_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError):
+        write_csv(path, ("job",), ((1 // at,) for at in (1, 0)))
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_table_is_written_to_a_pipe_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_csv(path, ("job",), [(1,)])
+        assert os.read(pipe, 100) == b"job\n1\n"
+    finally:
+        os.close(pipe)
+    assert path.is_fifo()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../up", "/etc/passwd", "a/b"])
