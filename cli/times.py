@@ -5,6 +5,8 @@ import time
 from datetime import UTC, datetime
 from typing import Final
 
+from shared.domain.times import in_utc
+
 _FROM_NOW: Final = re.compile(r"now(?:\+(\d{1,6})(minute|hour|day|week)s?)?")
 _UNIT_S: Final = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
@@ -31,4 +33,4 @@ def time_us(text: str) -> int:
 
 def at(moment_us: int) -> str:
     """In UTC to the second."""
-    return datetime.fromtimestamp(moment_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return in_utc(moment_us / 1e6)

@@ -1,9 +1,9 @@
 """Carries out what follows from decisions and from how Jobs stand, Job by Job in order."""
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import structlog
@@ -33,6 +33,7 @@ from services.kubernetes.processor.effects import (
 from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.reconcile import problem, reconcile, stray
 from shared.clients.ingest import FactRefusedError
+from shared.domain.times import in_utc
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
@@ -266,7 +267,8 @@ class JobReconciler:
     async def _tell_user(self, job: KubernetesJob, effect: TellUser) -> None:
         """It is for reading alone: a failure is logged, and the work goes on."""
         try:
-            await self._apis[job.cluster].tell(job.key.namespace, user_event(job, effect, _now()))
+            at = in_utc(time.time())
+            await self._apis[job.cluster].tell(job.key.namespace, user_event(job, effect, at))
         except ApiError as error:
             log.info("event not taken", job="/".join(job.key), problem=str(error))
 
@@ -316,10 +318,6 @@ class JobReconciler:
     def _later(self, key: JobKey, wait_s: float, error: Exception) -> None:
         log.warning("tried again", job="/".join(key), problem=str(error))
         asyncio.get_running_loop().call_later(wait_s, self.touch, key)
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def user_event(job: KubernetesJob, effect: TellUser, at: str) -> Body:

@@ -6,10 +6,10 @@ of our own: who is behind the difference of `ListCost` and `BilledCost`, which t
 
 import html
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 
 from services.pricing.accounts.statement import OPERATOR, Posting, SlowedBy, Statement
+from shared.domain.times import in_utc
 
 FocusValue = str | int | float | None | list[dict[str, str | int]]
 FocusRow = Mapping[str, FocusValue]
@@ -126,4 +126,4 @@ def _named(each: SlowedBy) -> str:
 
 
 def _at(time_us: int) -> str:
-    return datetime.fromtimestamp(time_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return in_utc(time_us // 1_000_000)

@@ -1,0 +1,8 @@
+"""Times in words."""
+
+from datetime import UTC, datetime
+
+
+def in_utc(time_s: float) -> str:
+    """A time, s since 1970, in UTC to the second, as ISO 8601 writes it."""
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
