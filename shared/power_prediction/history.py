@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
+from statistics import median
 from typing import Any, Final
 
 from shared.numerics.elementary import exp, log
@@ -102,8 +103,8 @@ class Kept:
         padded = [*newest, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN][:5]
         return [
             *self.means,
-            _median(newest[:3]),
-            _median(newest),
+            median(newest[:3]),
+            median(newest),
             *padded,
             self.deviation,
             self.used_walltime,
@@ -204,8 +205,3 @@ def _runtime(job: Submission, runtime_s: float) -> tuple[float, float]:
         return UNKNOWN, UNKNOWN
     used = min(runtime_s / job.walltime_s, _MOST_USED) if job.walltime_s > 0 else UNKNOWN
     return used, log(runtime_s)
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered, half = sorted(values), len(values) // 2
-    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2

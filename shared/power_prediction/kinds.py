@@ -4,8 +4,8 @@ A *shape* is what jobs have in common; the finish of a job replaces one row of e
 Powers are those of a node used whole. Where they are logarithms, they are natural ones of W.
 """
 
-from collections.abc import Sequence
 from hashlib import sha256
+from statistics import median
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -110,7 +110,7 @@ class SimilarPower(NamedTuple):
 
     def statistics(self) -> tuple[float, ...]:
         """STATISTICS, ln W."""
-        return *self.means, _median(self.newest[:3]), _median(self.newest), self.newest[0]
+        return *self.means, median(self.newest[:3]), median(self.newest), self.newest[0]
 
     def with_power(self, log_w: float) -> "SimilarPower":
         """One more job. The first ones count as plain means."""
@@ -129,8 +129,3 @@ class SimilarPower(NamedTuple):
 
 
 NONE: Final = SimilarPower(0, (0.0,) * len(MEMORIES), ())
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered, half = sorted(values), len(values) // 2
-    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
