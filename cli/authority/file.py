@@ -15,7 +15,7 @@ from shared.runtime.user_files import read_yaml
 _LISTS = ("sites", "clusters", "accounts", "users", "jobs")
 
 
-class _Line(BaseModel):
+class _BindingEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     who: str
@@ -30,7 +30,7 @@ class _Line(BaseModel):
 class _TableFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    bindings: list[_Line] = Field(min_length=1)
+    bindings: list[_BindingEntry] = Field(min_length=1)
 
 
 def read_table(path: Path) -> list[Binding]:
@@ -49,7 +49,7 @@ def read_table(path: Path) -> list[Binding]:
     return [_binding(path, number, line) for number, line in enumerate(lines)]
 
 
-def _binding(path: Path, number: int, line: _Line) -> Binding:
+def _binding(path: Path, number: int, line: _BindingEntry) -> Binding:
     try:
         return Binding(**line.model_dump())
     except RejectedError as error:

@@ -46,12 +46,14 @@ class Cells(NamedTuple):
         return cls(*np.nonzero(~np.isnan(degradation)))
 
 
-class _Case(NamedTuple):
+class _KnownHistory(NamedTuple):
+    """Which of a pair was measured beside others."""
+
     target_known: bool
     neighbour_known: bool
 
 
-_CASES: Final = tuple(_Case(a, b) for a in (False, True) for b in (False, True))
+_CASES: Final = tuple(_KnownHistory(a, b) for a in (False, True) for b in (False, True))
 
 
 class _Trained(NamedTuple):
@@ -72,7 +74,7 @@ class DegradationModel:
     _alone: Floats = field(init=False)
     _curves: Floats = field(init=False)
     _history: PairHistory = field(init=False)
-    _trained: dict[_Case, _Trained] = field(init=False, default_factory=dict)
+    _trained: dict[_KnownHistory, _Trained] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._alone, self._curves = self.profiles.columns(), self.profiles.filled_curves()
@@ -108,7 +110,7 @@ class DegradationModel:
                 )
         return np.maximum(found, self._least)
 
-    def _block(self, case: _Case, machine: int, targets: Ints, neighbours: Ints) -> Floats:
+    def _block(self, case: _KnownHistory, machine: int, targets: Ints, neighbours: Ints) -> Floats:
         trained = self._forests(case)
         machines = np.full(len(targets), machine), np.full(len(neighbours), machine)
         first = self._of_role(machines[0], targets, targets, case.target_known)
@@ -125,7 +127,7 @@ class DegradationModel:
     def _least(self) -> float:
         return float(np.nanmin(self.degradation))
 
-    def _cases(self, cells: Cells) -> list[tuple[_Case, Mask]]:
+    def _cases(self, cells: Cells) -> list[tuple[_KnownHistory, Mask]]:
         machine, target, neighbour = cells
         target_known = self._is_known(machine, target, neighbour)
         neighbour_known = self._is_known(machine, neighbour, target)
@@ -138,22 +140,22 @@ class DegradationModel:
     def _is_known(self, machine: Ints, app: Ints, without: Ints) -> Mask:
         return np.asarray(self._history.known[machine, app, without])
 
-    def _forests(self, case: _Case) -> _Trained:
+    def _forests(self, case: _KnownHistory) -> _Trained:
         if case not in self._trained:
             self._trained[case] = self._grown(case)
         return self._trained[case]
 
-    def _learnable(self, case: _Case) -> _Case:
+    def _learnable(self, case: _KnownHistory) -> _KnownHistory:
         """The case; that of profiles alone where no pair that was measured is of this one."""
         return case if len(self._to_learn(case).machine) else _CASES[0]
 
-    def _to_learn(self, case: _Case) -> Cells:
+    def _to_learn(self, case: _KnownHistory) -> Cells:
         cells = Cells.known(self.degradation)
         learned = self._is_known(*cells) | (not case.target_known)
         learned &= self._is_known(*cells.mirrored()) | (not case.neighbour_known)
         return cells.only(learned)
 
-    def _grown(self, case: _Case) -> _Trained:
+    def _grown(self, case: _KnownHistory) -> _Trained:
         cells = self._to_learn(case)
         rows, actual = self._rows(cells, case), self.degradation[cells]
         return _Trained(
@@ -164,14 +166,14 @@ class DegradationModel:
             ],
         )
 
-    def _estimates(self, case: _Case) -> list[Floats]:
+    def _estimates(self, case: _KnownHistory) -> list[Floats]:
         """(machines, targets, neighbours); none beside a neighbour that nobody had."""
         if not case.neighbour_known:
             return []
         known = self._history
         return [known.like_bubble, known.like_targets if case.target_known else known.like_curves]
 
-    def _rows(self, cells: Cells, case: _Case) -> Floats:
+    def _rows(self, cells: Cells, case: _KnownHistory) -> Floats:
         machine, target, neighbour = cells
         first = self._of_role(machine, target, neighbour, case.target_known)
         second = self._of_role(machine, neighbour, target, case.neighbour_known)

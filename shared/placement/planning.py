@@ -89,7 +89,7 @@ class Planning:
         clusters = list(self._models.clusters.values())
         rules = self._models.rules.now
         modes = modes_of(jobs, self._models.per_cluster(), rules, worth_choosing_only=True)
-        offered = _Offered(clusters, modes)
+        offered = _OfferedModes(clusters, modes)
         waiting = {job.arrival: _waiting(job, queued[job.arrival], offered) for job in jobs}
         return PlanningProblem(
             [cluster.name for cluster in clusters],
@@ -148,7 +148,7 @@ class Planning:
             yield arrival, Running(number, nodes, draw_mw / 1000, release_s, expected_s)
 
 
-class _Offered:
+class _OfferedModes:
     """The modes that jobs may choose from, as look-ahead takes them."""
 
     def __init__(self, clusters: Sequence[Cluster], modes: Modes) -> None:
@@ -174,7 +174,7 @@ class _Offered:
         return ExecutionMode(candidate.walltime_s, power_w, pstate, idle_w)
 
 
-def _waiting(job: Tracked, usual: _Usual, offered: _Offered) -> Waiting:
+def _waiting(job: Tracked, usual: _Usual, offered: _OfferedModes) -> Waiting:
     """A job as look-ahead takes it: it may run where it has an entry."""
     units, modes, entries = [], [], []
     for number, cluster in enumerate(offered.clusters):

@@ -120,7 +120,9 @@ class PowerAtStart(NamedTuple):
         return PowerAtStart(*power_w, self.alpha, said, self.spread_w, self.group, "", "")
 
 
-class _Row(NamedTuple):
+class _PowerRow(NamedTuple):
+    """The newest row of a subject, and its number."""
+
     number: int
     similar: SimilarPower
 
@@ -130,7 +132,7 @@ class PowerTables:
 
     def __init__(self, most_kinds: int = MOST_KINDS) -> None:
         self._most_kinds = most_kinds
-        self._rows: dict[Key, _Row] = {}
+        self._rows: dict[Key, _PowerRow] = {}
         self._bounds: dict[str, tuple[int, PowerBound]] = {}
         self._kinds: dict[KindOfJob, int] = {}
         self._predicted: dict[KindOfJob, PowerAtStart | None] = {}
@@ -146,7 +148,7 @@ class PowerTables:
         self.number = max(self.number, number)
         for key, similar in zip(kind.subjects(), update.similar, strict=True):
             if key is not None and similar is not None and number > self._number_of(key):
-                self._rows[key] = _Row(number, similar)
+                self._rows[key] = _PowerRow(number, similar)
         if number > self._bounds.get(kind.where, (0, None))[0]:
             self._bounds[kind.where] = number, update.bound
         self._kinds[kind] = max(number, self._kinds.get(kind, 0))

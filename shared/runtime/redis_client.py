@@ -27,11 +27,11 @@ def redis_client(settings: Settings) -> Redis:
     client = Redis.from_url(settings.redis_url, **options)
     pool = client.connection_pool
     if pool.connection_class is SSLConnection:
-        pool.connection_class = _TlsOfFiles
+        pool.connection_class = _TlsConnectionOfFiles
     return client
 
 
-class _TlsOfFiles(SSLConnection):
+class _TlsConnectionOfFiles(SSLConnection):
     """TLS as the files of the settings say when a connection begins, and when it begins again."""
 
     def _connection_arguments(self) -> Mapping[str, Any]:

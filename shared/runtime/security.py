@@ -16,7 +16,7 @@ def kafka_options(settings: Settings) -> dict[str, Any]:
         "security_protocol": protocol,
     }
     if protocol.endswith("SSL"):
-        options["ssl_context"] = _TlsOfFiles(settings)
+        options["ssl_context"] = _TlsContextOfFiles(settings)
     if protocol.startswith("SASL_"):
         options["sasl_mechanism"] = settings.kafka_sasl_mechanism
         options["sasl_plain_username"] = settings.kafka_sasl_username
@@ -25,7 +25,7 @@ def kafka_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
-class _TlsOfFiles(ssl.SSLContext):
+class _TlsContextOfFiles(ssl.SSLContext):
     """TLS with Kafka as the files of the settings say when a connection begins."""
 
     _settings: Settings

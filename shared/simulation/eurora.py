@@ -175,25 +175,25 @@ def play(
     starts will run undisturbed. Raises UnusableError where jobs wait for ever."""
     submit_s = [job.submit_s for job in jobs]
     engine = Engine(dispatcher, submit_s, runs_s, submit_s[0] if jobs else inf)
-    record = _Record(dispatcher)
+    accounting = _JobAccounting(dispatcher)
     passes_s = list[float]()
-    while len(record.end_s) < len(jobs):
+    while len(accounting.end_s) < len(jobs):
         if engine.next_s == inf:
-            first = next(job for n, job in enumerate(jobs) if n not in record.end_s)
+            first = next(job for n, job in enumerate(jobs) if n not in accounting.end_s)
             raise UnusableError(f"job {first.job_id} waits for ever: nothing lets it start")
         began_s = perf_counter()
         started = engine.step()
         passes_s.append(perf_counter() - began_s)
-        record.add(engine, started)
+        accounting.add(engine, started)
     return EuroraRun(
         tuple(jobs),
-        tuple(record.placed(number, job) for number, job in enumerate(jobs)),
-        tuple(tuple(record.draws[number]) for number in range(len(jobs))),
+        tuple(accounting.placed(number, job) for number, job in enumerate(jobs)),
+        tuple(tuple(accounting.draws[number]) for number in range(len(jobs))),
         tuple(passes_s),
     )
 
 
-class _Record:
+class _JobAccounting:
     """What happened to each job, by number."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:

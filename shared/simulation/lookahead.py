@@ -33,14 +33,14 @@ def play_ahead(
 ) -> tuple[Entries, Schedule]:
     """The schedule of entries that PriorityInc-V ranked, and the entries at the P-states chosen."""
     objective = Objective(system.tariffs, ahead.prices)
-    offered = _Offered(system, epm, entries)
+    offered = _OfferedPstates(system, epm, entries)
     jobs = [offered.job(job) for job in range(len(entries.workload))]
     policy = LookAhead(objective, ahead.bounds)
     planned = replan(system.pools, jobs, offered.run_s, policy, system.over)
     return _chosen(entries, epm, planned), planned.schedule
 
 
-class _Offered:
+class _OfferedPstates:
     """Jobs with all P-states that are worth a choice."""
 
     def __init__(self, system: System, epm: Epm, entries: Entries) -> None:

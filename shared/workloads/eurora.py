@@ -96,7 +96,7 @@ class EuroraMachine:
         return sum(each.nodes for each in self.node_classes)
 
 
-class _Line(NamedTuple):
+class _JobLine(NamedTuple):
     """A job as its line tells it, times in s since 1970."""
 
     job_id: str
@@ -108,7 +108,7 @@ class _Line(NamedTuple):
     walltime_s: float
 
 
-class _Node(NamedTuple):
+class _NodeLine(NamedTuple):
     """A node as its line tells it."""
 
     number: int
@@ -138,7 +138,7 @@ def _numbered(path: Path) -> Iterable[tuple[int, list[str]]]:
     return ((n, line.split()) for n, line in enumerate(lines(path), 1) if line.strip())
 
 
-def _node(path: Path, number: int, row: Sequence[str]) -> _Node:
+def _node(path: Path, number: int, row: Sequence[str]) -> _NodeLine:
     if len(row) != 6:
         raise UnusableError(f"{path}:{number}: must be id cores gpus mics memory reserved")
     node, cores, gpus, mics, memory_kib, reserved = row
@@ -146,7 +146,7 @@ def _node(path: Path, number: int, row: Sequence[str]) -> _Node:
         if reserved.strip("0"):
             problem = "must be 0: nodes that are dedicated to reservations are not played"
             raise RejectedError("reserved", f"{problem}, got {reserved[:40]!r}")
-        return _Node(
+        return _NodeLine(
             number=_whole("id", node, MOST_NODES),
             cores=_whole("cores", cores, _MOST_CORES, least=1),
             memory_gib=_whole("memory_kib", memory_kib, _MOST_KIB, least=_LEAST_KIB) / _KIB_A_GIB,
@@ -288,8 +288,8 @@ def read_first_submission_s(path: Path) -> float:
     return min(job.submit_s for job in _told(path))
 
 
-def _told(path: Path) -> list[_Line]:
-    found: list[_Line] = []
+def _told(path: Path) -> list[_JobLine]:
+    found: list[_JobLine] = []
     first: dict[str, int] = {}
     for number, text in enumerate(lines(path), 1):
         if not text.strip():
@@ -304,7 +304,7 @@ def _told(path: Path) -> list[_Line]:
     return found
 
 
-def _parsed(path: Path, number: int, text: str) -> _Line:
+def _parsed(path: Path, number: int, text: str) -> _JobLine:
     """A line, checked to be a job."""
     try:
         found = _line(text.strip())
@@ -314,7 +314,7 @@ def _parsed(path: Path, number: int, text: str) -> _Line:
     return found
 
 
-def _line(text: str) -> _Line:
+def _line(text: str) -> _JobLine:
     asked, used, ran = text.split("__")
     job_id, _executable, _user, queue, submit = asked.split(";")
     start, end, _nodes, _cores, _memory, walltime, *_ = ran.split(";")
@@ -325,7 +325,7 @@ def _line(text: str) -> _Line:
     walltime_s = 3600 * _whole("hours", hours, _MOST_S // 3600) + 60 * _whole(
         "minutes", minutes, 59
     )
-    return _Line(
+    return _JobLine(
         job_id=job_id,
         queue=queue,
         submit_s=_time_s(submit),
@@ -350,7 +350,7 @@ def _time_s(text: str) -> float:
     return datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
 
 
-def _job(told: _Line, first_s: float, power_w: Mapping[str, float]) -> EuroraJob:
+def _job(told: _JobLine, first_s: float, power_w: Mapping[str, float]) -> EuroraJob:
     return EuroraJob(
         job_id=told.job_id,
         queue=told.queue,

@@ -34,7 +34,7 @@ class ProjectionStart:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Columns:
+class _PointColumns:
     """One node model's points as lists, by subject and P-state.
 
     `values` and `deviations` by name; `has_gaps` and `has_deviations` by subject, whether there is
@@ -110,7 +110,7 @@ def _fitting(table: Coefficients, signatures: Sequence[Signature]) -> Signature:
 
 def _projected(
     asked: Asked, tables: Sequence[Coefficients], starts: Mapping[str, Sequence[ProjectionStart]]
-) -> dict[str, _Columns]:
+) -> dict[str, _PointColumns]:
     if not tables:
         return {}
     metrics = [Metrics.of(t, [start.signature for start in starts[t.node_model]]) for t in tables]
@@ -122,7 +122,7 @@ def _projected(
     }
 
 
-def _columns(several: Projection, number: int, *, whole_table: bool) -> _Columns:
+def _columns(several: Projection, number: int, *, whole_table: bool) -> _PointColumns:
     """Those of one node model; of a whole table without the P-states that only others have."""
     own = np.flatnonzero((several.status[0, number] != Status.NO_SUCH_PSTATE) | (not whole_table))
 
@@ -132,7 +132,7 @@ def _columns(several: Projection, number: int, *, whole_table: bool) -> _Columns
     status = several.status[:, number, own]
     is_missing = status > Status.VIA_INTERMEDIATE
     is_known = np.isfinite(several.time_sd[:, number, own])
-    return _Columns(
+    return _PointColumns(
         freq_ghz=np.asarray(several.pstates_ghz)[own].tolist(),
         status=status.tolist(),
         is_indirect=(status == Status.VIA_INTERMEDIATE).tolist(),
@@ -148,7 +148,7 @@ def _answer(
     subject: AppOrSignature,
     start: ProjectionStart,
     table: Coefficients,
-    columns: _Columns,
+    columns: _PointColumns,
 ) -> Answer:
     lists = {name: rows[index] for name, rows in columns.values.items()}
     lists["freq_ghz"] = columns.freq_ghz

@@ -67,7 +67,7 @@ class Failure(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Record:
+class _NodeRecord:
     """What is known of a node, or of a cluster as a whole. A drain whose time is over stays known,
     and so do the first `aged` of its failures, which count no more: the clock that ended them may
     have been wrong."""
@@ -124,16 +124,16 @@ class _Record:
 class _Cluster:
     """The records of a cluster, by the names of nodes."""
 
-    records: dict[str, _Record] = field(default_factory=dict)
+    records: dict[str, _NodeRecord] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[_Record]:
+    def __iter__(self) -> Iterator[_NodeRecord]:
         return iter(self.records.values())
 
     @property
-    def whole(self) -> _Record:
-        return self.records.get(_ALL) or _Record()
+    def whole(self) -> _NodeRecord:
+        return self.records.get(_ALL) or _NodeRecord()
 
-    def drains(self, record: _Record) -> list[Drain]:
+    def drains(self, record: _NodeRecord) -> list[Drain]:
         """What drains the node of a record."""
         whole = self.whole.in_force
         is_free = whole is None or record.resumed > whole.stamp
@@ -161,7 +161,7 @@ class NodeStates:
         for key, value in sorted(state.items()):
             if key.startswith(_PREFIX):
                 cluster, _, node = key.removeprefix(_PREFIX).partition("|")
-                self._of(cluster).records[node] = _Record.from_bytes(value)
+                self._of(cluster).records[node] = _NodeRecord.from_bytes(value)
                 self.touch(cluster)
 
     def changes(self) -> dict[str, bytes | None]:
@@ -229,7 +229,7 @@ class NodeStates:
             return
         for node in names:
             known = self._of(cluster)
-            record = known.records.get(node) or _Record()
+            record = known.records.get(node) or _NodeRecord()
             resumed_us = max(record.resumed, known.whole.resumed)[0]
             told = {each[1:] for each in record.failures}
             if failure.at_us > resumed_us and failure[1:] not in told:
@@ -318,12 +318,12 @@ class NodeStates:
         record = records[node]
         if self._expire(record, now_s):
             self._save(cluster, node, record)
-        if record == _Record() or not self._is_declared(cluster, node):
+        if record == _NodeRecord() or not self._is_declared(cluster, node):
             del records[node]
             self._changed.add((cluster, node))
             self.touch(cluster)
 
-    def _fails_too_often(self, cluster: str, record: _Record) -> bool:
+    def _fails_too_often(self, cluster: str, record: _NodeRecord) -> bool:
         too_often = 0 < self._rules.now.most_node_failures <= len(record.recent)
         return too_often and not self._known[cluster].drains(record)
 
@@ -364,17 +364,17 @@ class NodeStates:
             raise RejectedError("nodes", f"{problem}, which has {declared.nodes}")
         return [names.name(index) for index in found]
 
-    def _records(self, cluster: str, nodes: Iterable[str]) -> list[tuple[str, _Record]]:
+    def _records(self, cluster: str, nodes: Iterable[str]) -> list[tuple[str, _NodeRecord]]:
         if cluster not in self._clusters():
             raise RejectedError("cluster", f"{cluster[:80]!r} is not declared")
         known = self._of(cluster).records
-        return [(n, known.get(n) or _Record()) for n in self._named(cluster, nodes) or [_ALL]]
+        return [(n, known.get(n) or _NodeRecord()) for n in self._named(cluster, nodes) or [_ALL]]
 
     def _require_news(self, event: Event, found: object) -> None:
         if not found:
             raise AlreadyAppliedError(event.id)
 
-    def _expire(self, record: _Record, now_s: float) -> bool:
+    def _expire(self, record: _NodeRecord, now_s: float) -> bool:
         """Whether time changed what holds. It goes back where a clock was mended."""
         before = record.is_over, record.aged
         record.is_over = record.drain is not None and record.drain.until_s <= now_s
@@ -382,13 +382,13 @@ class NodeStates:
         record.aged = sum(each.at_us < since_us for each in record.failures)
         return before != (record.is_over, record.aged)
 
-    def _save(self, cluster: str, node: str, record: _Record) -> None:
+    def _save(self, cluster: str, node: str, record: _NodeRecord) -> None:
         self._of(cluster).records[node] = record
         self._changed.add((cluster, node))
         self.touch(cluster)
 
 
-def _free(record: _Record, stamp: Stamp) -> None:
+def _free(record: _NodeRecord, stamp: Stamp) -> None:
     """Nothing holds that was said before."""
     record.resumed = max(record.resumed, stamp)
     if record.drain is not None and record.drain.stamp < stamp:

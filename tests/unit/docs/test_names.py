@@ -59,7 +59,8 @@ _ALIAS: Final = re.compile(r"[A-Z]\w*[a-z]\w*")
 
 
 class Named(NamedTuple):
-    """A module, class, alias or function: `name` as the allow-list has it."""
+    """A module, class, alias or function: `name` as the allow-list has it. Of what is private, a
+    class alone."""
 
     name: str
     path: str
@@ -74,14 +75,15 @@ class Named(NamedTuple):
 
 
 def named(source: str, path: str) -> Iterator[Named]:
-    """What is public in a module, and the module."""
+    """What is public in a module, its private classes, and the module."""
     for part in Path(path).with_suffix("").parts:
         yield Named(part, path)
     for node in ast.parse(source).body:
         match node:
-            case ast.ClassDef(name=name, body=body) if name[0] != "_":
+            case ast.ClassDef(name=name, body=body):
                 yield Named(name, path, is_class=True)
-                yield from (Named(f"{name}.{each}", path) for each in _functions(body))
+                if name[0] != "_":
+                    yield from (Named(f"{name}.{each}", path) for each in _functions(body))
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _ALIAS.fullmatch(name):
                 # Parameters of commands and type variables are a module's own.
                 if not ast.unparse(value).startswith(_PARAMETER):
@@ -113,7 +115,7 @@ def retired(all_named: list[Named]) -> set[tuple[str, str]]:
     return {
         (each.name, each.path)
         for each in all_named
-        if each.words & RETIRED and each.name not in ALLOWED
+        if each.name[0] != "_" and each.words & RETIRED and each.name not in ALLOWED
     }
 
 
@@ -129,7 +131,7 @@ def everything() -> list[Named]:
     ]
 
 
-def test_no_two_public_classes_have_one_name(everything: list[Named]) -> None:
+def test_no_two_classes_have_one_name(everything: list[Named]) -> None:
     assert not taken_twice(everything)
 
 
@@ -139,6 +141,13 @@ def test_nothing_is_named_by_a_retired_word(everything: list[Named]) -> None:
 
 def test_what_is_allowed_is_there_still(everything: list[Named]) -> None:
     assert ALLOWED.keys() <= {each.name for each in everything}
+
+
+def test_two_private_classes_of_one_name_are_found() -> None:
+    twice = [*named("class _Row: ...", "a.py"), *named("class _Row: ...", "b.py")]
+    assert taken_twice(twice) == {"_Row": ["a.py", "b.py"]}
+    apart = [*named("class _Row: ...", "a.py"), *named("class Row: ...", "b.py")]
+    assert not taken_twice(apart)
 
 
 def test_a_class_and_an_alias_of_one_name_are_found() -> None:
@@ -171,7 +180,13 @@ def test_a_retired_word_is_found_in_a_name_of_several(source: str, path: str, na
 
 
 @pytest.mark.parametrize(
-    "source", ["class Outline: ...", "class _Line: ...", "def _room(): ...", "def replace(): ..."]
+    "source",
+    [
+        "class Outline: ...",
+        "class _Line:\n    def stand(self): ...",
+        "def _room(): ...",
+        "def replace(): ...",
+    ],
 )
 def test_other_words_and_what_is_private_are_left_alone(source: str) -> None:
     assert not retired(list(named(source, "a.py")))
