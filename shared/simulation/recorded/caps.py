@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -118,10 +119,15 @@ def _no_cap(text: str) -> UnusableError:
 @dataclass(frozen=True, slots=True)
 class CapChanges:
     """Which caps hold: the recorded ones, unless all are `dropped`, but for what `instead` is
-    of."""
+    of. Raises UnusableError for two caps of the same."""
 
     dropped: bool = False
     instead: tuple[NewCap, ...] = ()
+
+    def __post_init__(self) -> None:
+        for cap, other in combinations(self.instead, 2):
+            if cap.covered == other.covered:
+                raise UnusableError(f"{cap.text} and {other.text} are of the same: leave one out")
 
     def require_possible(
         self, clusters: Mapping[str, Cluster], at_us: int, *, counts_idle: bool

@@ -118,6 +118,12 @@ def test_only_the_recorded_cap_of_the_same_is_replaced_and_all_are_dropped_on_de
     assert changed(CapChanges(dropped=True), *recorded) == []
 
 
+@pytest.mark.parametrize("second", ["p1=190000", "cluster:p1=190000", "cluster p1=60000"])
+def test_two_caps_of_the_same_are_refused_however_it_is_called(second: str) -> None:
+    with pytest.raises(UnusableError, match=r"cluster:p1=60000 and cluster:p1=.* are of the same"):
+        CapChanges(instead=(new("p1=60000"), new("region=9999"), new(second)))
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
