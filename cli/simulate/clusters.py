@@ -32,12 +32,27 @@ def system_of(scenario: ClustersScenario) -> System:
 def _clusters_of(scenario: ClustersScenario) -> System:
     counts_idle = scenario.cap_counts_idle
     if scenario.system is not None:
-        return read_system(scenario.system, cap_counts_idle=counts_idle)
+        system = read_system(scenario.system, cap_counts_idle=counts_idle)
+        if not system.is_capped:
+            _refuse_what_is_of_caps(scenario)
+        return system
     cap_w = inf if scenario.cap_w is None else scenario.cap_w
     region_cap_w = inf if scenario.region_cap_w is None else scenario.region_cap_w
     return built_in_system(
         [*scenario.clusters], cap_w, cap_counts_idle=counts_idle, region_cap_w=region_cap_w
     )
+
+
+def _refuse_what_is_of_caps(scenario: ClustersScenario) -> None:
+    """Raise UnusableError for an option that nothing reads where there is no cap."""
+    of_caps = {
+        "--no-cap-counts-idle (cap_counts_idle)": not scenario.cap_counts_idle,
+        "--cap-slowdown (cap_slowdown)": scenario.cap_slowdown > 1,
+    }
+    for option, is_given in of_caps.items():
+        if is_given:
+            problem = f"{option} is of no use on {scenario.system}, which has no cap"
+            raise UnusableError(f"{problem}: leave it out, or give cap_w or caps there")
 
 
 def cases_of(scenario: ClustersScenario) -> list[Case]:

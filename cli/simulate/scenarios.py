@@ -1,6 +1,7 @@
 """What can be simulated: one model a kind, the only place that knows names, defaults, bounds and
 help. Scenario files are validated by them, and the command's options are made of them."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -8,7 +9,7 @@ from math import nan
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from cli.cap.schedule import read_schedule, steps
 from cli.region_policy import RegionPolicy
@@ -20,7 +21,7 @@ from shared.scheduling.pool import Discipline
 from shared.scheduling.runtimes import Runtimes
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 from shared.simulation.capping import AS_PREDICTED, CappingMethod
-from shared.simulation.jobs import CIRNE
+from shared.simulation.jobs import CIRNE, MODELS
 from shared.simulation.lookahead import AS_TUNED, Ahead
 from shared.simulation.policy import SimulatedPolicy
 from shared.simulation.recorded.caps import CapChanges, GivenCap
@@ -29,7 +30,10 @@ from shared.simulation.system import SizeUnit
 
 # Of Eurora: without a cap they say nothing.
 _OF_A_CAP: Final = frozenset(
-    ("policy", "slowdown", "jobs_csv", "draws_csv", "cap_margin", "cap_risk", "power_sd")
+    (
+        *("policy", "slowdown", "jobs_csv", "draws_csv"),
+        *("cap_margin", "cap_risk", "power_sd", "queues"),
+    )
 )
 # No figure of a simulation comes near; squares and products of such still have room.
 MOST: Final = 1e12
@@ -49,12 +53,26 @@ def _only(value: Any) -> Any:
     return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
 
 
+def _distinct(values: tuple[_T, ...]) -> tuple[_T, ...]:
+    """Raise ValueError for a value that stands there twice: it would be played once more."""
+    if twice := [value for value, count in Counter(values).items() if count > 1]:
+        raise ValueError(f"{str(twice[0])[:40]!r} is given twice: leave one out")
+    return values
+
+
+def _require_threshold(policies: Iterable[str]) -> None:
+    """Raise ValueError where none of the policies has a threshold."""
+    if not any(SimulatedPolicy(policy).has_threshold for policy in policies):
+        having = " and ".join(each for each in SimulatedPolicy if each.has_threshold)
+        raise ValueError(f"{{threshold}} is of {having} alone: leave it out")
+
+
 Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Duration = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Watts = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
-# Several of a kind, to be compared: a list in a file, the option again on the command line.
-Several = Annotated[tuple[_T, ...], BeforeValidator(_listed)]
+# Several of a kind, each once: a list in a file, the option again on the command line.
+Several = Annotated[tuple[_T, ...], BeforeValidator(_listed), AfterValidator(_distinct)]
 UNIFORM: Final = "uniform"
 # Each job has a factor of its own: drawn, or by its clocks per instruction.
 MIXED: Final = "mixed"
@@ -205,7 +223,7 @@ class ClustersScenario(_Schedules):
         None, "Jobs; 5000 of a model, all of a log."
     )
     speed: Amount = _field(1.0, "How many times as fast jobs arrive.")
-    mix: Several[str] = _field(
+    mix: Several[Annotated[str, Field(coerce_numbers_to_str=True)]] = _field(
         (UNIFORM,),
         "Applications: uniform, or the share of jobs that are best off elsewhere than on the first "
         "cluster; several are compared.",
@@ -251,7 +269,25 @@ class ClustersScenario(_Schedules):
         for policy in self.policy:
             if self.cap_slowdown > 1 and not policy.takes_slower_modes:
                 raise ValueError(f"{{cap_slowdown}} is of no use to {policy}: leave it out")
-        _ = self.shares
+        return self
+
+    @model_validator(mode="after")
+    def _is_of_use(self) -> Self:
+        said = sorted(self.look_ahead.model_fields_set)
+        if said and SimulatedPolicy.LOOK_AHEAD not in self.policy:
+            raise ValueError(f"{{{said[0]}}} is of the policy look-ahead alone: leave it out")
+        if "threshold" in self.model_fields_set:
+            _require_threshold(self.policy)
+        if "counts" in self.model_fields_set and self.workload in MODELS:
+            problem = f"{{counts}} is of no use to {self.workload}, whose sizes count nodes"
+            raise ValueError(f"{problem}: leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _is_mixed(self) -> Self:
+        shares = self.shares
+        if len(set(shares)) < len(shares):
+            raise ValueError("{mix} has one share twice: leave one out")
         return self
 
     @property
@@ -382,6 +418,8 @@ class RecordedScenario(Scenario):
     def _agrees(self) -> Self:
         if (self.recorded is None) != self.from_kafka:
             raise ValueError("give {recorded} or {from_kafka}, one of them")
+        if self.threshold is not None and self.policy:
+            _require_threshold(self.policy)
         _ = self.caps
         return self
 

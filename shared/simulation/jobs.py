@@ -17,6 +17,7 @@ from shared.workloads.streams import Stream, stream
 
 CIRNE: Final = "cirne"
 LUBLIN: Final = "lublin"
+MODELS: Final = (CIRNE, LUBLIN)
 MODEL_JOBS: Final = 5000
 
 
@@ -68,9 +69,7 @@ def submitted(spec: WorkloadSpec, seed: int, system: System) -> SubmittedJobs:
     Raises OSError or UnusableError for a log that cannot be read, ValueError for a model that
     knows no such system.
     """
-    made = (
-        _modelled(spec, seed, system) if spec.source in (CIRNE, LUBLIN) else _logged(spec, system)
-    )
+    made = _modelled(spec, seed, system) if spec.source in MODELS else _logged(spec, system)
     faster = replace(made.jobs, submit_s=made.jobs.submit_s / spec.speed)
     return replace(made, jobs=faster)
 

@@ -52,6 +52,11 @@ class SimulatedPolicy(StrEnum):
         return self not in (*of_one_mode, SimulatedPolicy.LOOK_AHEAD)
 
     @property
+    def has_threshold(self) -> bool:
+        """Whether the threshold of PriorityInc-V changes anything."""
+        return self.ranking is Policy.PRIORITY_INC_V
+
+    @property
     def weighs(self) -> bool:
         """Whether the weight of time over energy changes anything."""
         return self not in (*ONE_POOL, SimulatedPolicy.MIN_RUNTIME, SimulatedPolicy.MIN_ENERGY)

@@ -146,6 +146,11 @@ class System:
         ]
 
     @property
+    def is_capped(self) -> bool:
+        """Whether a cap is of any of its clusters, or over several."""
+        return bool(self.over) or any(cluster.cap_w < inf for cluster in self.clusters)
+
+    @property
     def left_mw(self) -> list[int]:
         """What a job alone may draw on each cluster under all caps, beyond what counts idle."""
         pools = self.pools

@@ -259,6 +259,20 @@ def test_clusters_of_a_site_keep_to_its_cap_together(
     assert above_s == 0
 
 
+@pytest.mark.parametrize("caps", ["cap_w: 90000", "caps: {north: 90000}"])
+def test_what_is_of_caps_is_taken_where_the_system_has_one(
+    caps: str, log: Path, models: Path, system: Path
+) -> None:
+    text = system.read_text().replace("128}", "128, site: north}")
+    of_all = caps.startswith("caps")
+    system.write_text(f"{text}\n{caps}" if of_all else text.replace("site: north", caps))
+    done = coplace_simulate(
+        *("--system", system, "--coefficients", models, "--workload", log),
+        *("--no-cap-counts-idle", "--cap-slowdown", 1.5),
+    )
+    assert done.exit_code == 0, done.output
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -286,6 +300,27 @@ def test_clusters_of_a_site_keep_to_its_cap_together(
                 *("--policy", "easy", "--policy", "slurm"),
             ),
             "policy slurm keeps caps of single clusters alone, and the region has one: take easy",
+        ),
+        (
+            ("--system", "SYSTEM", "--coefficients", "MODELS", "--no-cap-counts-idle"),
+            "--no-cap-counts-idle (cap_counts_idle) is of no use on ",
+        ),
+        (
+            ("--system", "SYSTEM", "--coefficients", "MODELS", "--cap-slowdown", "1.5"),
+            "which has no cap: leave it out, or give cap_w or caps there",
+        ),
+        (("--swf", "LOG", "--policy", "easy", "--policy", "easy"), "--policy: 'easy' is given"),
+        (
+            ("--clusters", "p1", "--coefficients", "MODELS", "--seed", "1", "--seed", "1"),
+            "--seed: '1' is given twice: leave one out",
+        ),
+        (
+            ("--clusters", "p1", "--coefficients", "MODELS", "--response-price", "2"),
+            "--response-price is of the policy look-ahead alone: leave it out",
+        ),
+        (
+            ("--clusters", "p1", "--coefficients", "MODELS", "--threshold", "0.35"),
+            "--threshold is of priority-inc-v and look-ahead alone: leave it out",
         ),
         (("--clusters", "p1", "--region-cap-w", "-5"), "--region-cap-w: Input should be greater"),
         (("--swf", "LOG", "--policy", "sjf", "--policy", "easy", "--jobs-csv", "x"), "one policy"),

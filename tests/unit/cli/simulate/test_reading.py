@@ -26,11 +26,13 @@ CLUSTERS = """
 kind: clusters
 clusters: [p1, p2]
 coefficients: models
-policy: [base, priority-inc-v]
+policy: [base, look-ahead]
 seeds: [1, 2, 3]
 look_ahead:
   head: 20
 """
+# Nothing but what is needed.
+EASY = "kind: clusters\nclusters: p1\ncoefficients: x\n"
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def test_a_file_says_all_that_options_say(file: Path) -> None:
     options: dict[str, Any] = {
         "clusters": "p1,p2",
         "coefficients": Path("models"),
-        "policy": [SimulatedPolicy.BASE, SimulatedPolicy.PRIORITY_INC_V],
+        "policy": [SimulatedPolicy.BASE, SimulatedPolicy.LOOK_AHEAD],
         "seeds": [1, 2, 3],
         "head": 20,
     }
@@ -52,10 +54,10 @@ def test_a_file_says_all_that_options_say(file: Path) -> None:
 
 
 def test_set_goes_before_the_file_and_options_before_both(file: Path) -> None:
-    sets = ("policy=easy", "seeds=4,5", "look_ahead.budget=3", "t_weight=2")
+    sets = ("policy=look-ahead", "seeds=4,5", "look_ahead.budget=3", "t_weight=2")
     found = scenario_of(file, sets, {"t_weight": [7.0]})
     assert isinstance(found, ClustersScenario)
-    assert found.policy == (SimulatedPolicy.EASY,)
+    assert found.policy == (SimulatedPolicy.LOOK_AHEAD,)
     assert found.seeds == (4, 5)
     assert (found.look_ahead.head, found.look_ahead.budget) == (20, 3)
     assert found.t_weight == (7.0,)
@@ -148,6 +150,24 @@ def test_every_field_of_every_kind_has_an_option_and_says_what_it_is() -> None:
         ),
         (f"{CLUSTERS}cap_slowdown: 2", "cap_slowdown is of no use without cap_w"),
         (f"{CLUSTERS}cap_w: 5\ncap_slowdown: 2\npolicy: slurm", "is of no use to slurm"),
+        (f"{EASY}look_ahead: {{head: 20}}", "look_ahead.head is of the policy look-ahead alone"),
+        (
+            f"{EASY}policy: [base, priority-inc]\nthreshold: 0.35",
+            "threshold is of priority-inc-v and look-ahead alone: leave it out",
+        ),
+        (f"{EASY}counts: core", "counts is of no use to cirne, whose sizes count nodes"),
+        (f"{EASY}workload: lublin\ncounts: node", "counts is of no use to lublin"),
+        (f"{EASY}seeds: [1, 2, 1]", "seeds: '1' is given twice: leave one out"),
+        (f"{EASY}policy: [easy, easy]", "policy: 'easy' is given twice: leave one out"),
+        (f"{EASY}t_weight: [1, 1.0]", "t_weight: '1.0' is given twice: leave one out"),
+        (f"{EASY}mix: [0.5, 0.50]", "mix: '0.5' is given twice: leave one out"),
+        (f"{EASY}mix: [0.5, '.5']", "mix has one share twice: leave one out"),
+        ("kind: pool\nswf: x\npolicy: [easy, easy]", "policy: 'easy' is given twice"),
+        (
+            "kind: recorded\nrecorded: x\npolicy: base\nthreshold: 0.9",
+            "threshold is of priority-inc-v and look-ahead alone: leave it out",
+        ),
+        ("kind: eurora\neurora: x\nqueues: y", "queues needs cap: without one instances are"),
         ("kind: clusters\nlook_ahead: 3", "look_ahead: Input should be"),
         ("kind: clusters\nlook_ahead: {tail: 3}", "look_ahead.tail is not known"),
         ("kind: recorded", "give recorded or from_kafka, one of them"),
@@ -180,6 +200,9 @@ def test_what_is_no_scenario_is_told_in_one_line(text: str, problem: str, tmp_pa
         ("look_ahead.head=1", "look_ahead.head: Input should be greater than or equal to 2"),
         ("look_ahead=1", "look_ahead: Input should be"),
         ("slurm.bf_window_s=0", "slurm.bf_window_s: Input should be greater than 0"),
+        ("policy=easy", "look_ahead.head is of the policy look-ahead alone: leave it out"),
+        ("counts=core", "counts is of no use to cirne, whose sizes count nodes"),
+        ("seeds=1,2,1", "seeds: '1' is given twice: leave one out"),
         ("slurm.bf_depth=9", "slurm.bf_depth is of the policy slurm alone: leave it out"),
         (".".join("a" * 5000) + "=1", "a is not known"),
         ("kind=pool", "swf is needed"),
@@ -191,6 +214,28 @@ def test_what_cannot_be_set_is_told_in_one_line(said: str, problem: str, file: P
         scenario_of(file, (said,), {})
     assert problem in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EASY,
+        f"{EASY}look_ahead: {{}}",
+        f"{EASY}policy: [easy, look-ahead]\nlook_ahead: {{head: 20}}",
+        f"{EASY}policy: [easy, priority-inc-v]\nthreshold: 0.9",
+        f"{EASY}policy: look-ahead\nthreshold: 0.9",
+        f"{EASY}mix: [uniform, 0.33, 0.5]",
+        f"{EASY}workload: some.swf\ncounts: core",
+        # It tells which cluster is best, of which there is a measure whatever the policy.
+        f"{EASY}reading: printed",
+        "kind: recorded\nrecorded: x\nthreshold: 0.9",
+        "kind: recorded\nrecorded: x\npolicy: [base, look-ahead]\nthreshold: 0.9",
+    ],
+)
+def test_what_something_reads_is_taken(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "good.yaml"
+    path.write_text(text)
+    scenario_of(path, (), {})
 
 
 _VALUES = st.recursive(

@@ -150,6 +150,16 @@ def test_the_policy_of_the_record_is_that_of_its_decisions(
         (("--cap", "p1"), "is no cap: write CLUSTER=WATTS"),
         (("--cap", "cluster=5"), "'cluster' is no cluster and no site: known are cluster:p1"),
         (("--cap", "p1=0"), "the cap cluster:p1=0: "),
+        (
+            ("--cap", "p1=60000", "--cap", "p1=190000"),
+            "cluster:p1=60000 and cluster:p1=190000 are of the same: leave one out",
+        ),
+        (("--cap", "p1=6e4", "--cap", "cluster:p1=6e4"), "are of the same: leave one out"),
+        (("--cap", "p1=6e4", "--cap", "p1=6e4"), "--cap: 'p1=6e4' is given twice"),
+        (
+            ("--policy", "base", "--policy", "priority-inc", "--threshold", "0.9"),
+            "--threshold is of priority-inc-v and look-ahead alone: leave it out",
+        ),
         (("--cap", "p1=TARIFFS"), "is no cap"),
         (("--cap", "region:x=5"), "is no cap"),
         (("--cap", "region=lots"), "is no cap"),

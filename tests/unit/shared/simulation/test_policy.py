@@ -46,3 +46,8 @@ def test_the_shortest_job_stands_first_and_ties_by_submission() -> None:
 def test_a_policy_that_weighs_nothing_says_so(policy: SimulatedPolicy) -> None:
     assert not policy.weighs
     assert SimulatedPolicy.BASE.weighs
+
+
+def test_the_threshold_is_of_priority_inc_v_and_of_what_starts_from_it() -> None:
+    having = [policy for policy in SimulatedPolicy if policy.has_threshold]
+    assert having == [SimulatedPolicy.PRIORITY_INC_V, SimulatedPolicy.LOOK_AHEAD]

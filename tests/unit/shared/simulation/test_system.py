@@ -86,7 +86,15 @@ def test_caps_of_a_file_are_over_the_clusters_of_a_site_and_over_all(
 def test_a_cap_without_end_is_none() -> None:
     system = System((cluster("a"),), shared_cap_w={"region": inf})
     assert (system.over, system.left_mw) == ([], [NO_CAP_MW])
+    assert not system.is_capped
     system.require_kept_by(SimulatedPolicy)
+
+
+def test_a_cap_of_a_cluster_or_over_several_is_one() -> None:
+    uncapped = cluster("a")
+    capped = uncapped.model_copy(update={"name": "b", "cap_w": 9e9})
+    assert System((uncapped, capped)).is_capped
+    assert System((uncapped,), shared_cap_w={"region": 9e9}).is_capped
 
 
 @pytest.mark.parametrize(
