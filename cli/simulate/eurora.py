@@ -1,7 +1,7 @@
 """`coplace simulate --eurora`: instances of the Eurora supercomputer, under a cap too."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -55,9 +55,12 @@ from shared.workloads.eurora import (
     read_queues,
 )
 
-_NODES: Final = "nodes_64.csv"
-_QUEUES: Final = "queues.txt"
-_POWER: Final = "power_predictions.csv"
+# What files are called in the published folders, by the field that gives another one.
+_USUAL: Final[Mapping[str, str]] = {
+    "nodes": "nodes_64.csv",
+    "power": "power_predictions.csv",
+    "queues": "queues.txt",
+}
 _RESULTS: Final = "pa_hpc_sim_results.csv"
 # The published methods without a cap: backfill, and list scheduling.
 _METHODS: Final = ("BF", "LS")
@@ -75,6 +78,8 @@ class _Compared:
 def run(scenario: EuroraScenario) -> None:
     """Play and print; check each schedule. Raises OSError, and UnusableError for what cannot be
     played or came out impossible."""
+    if not scenario.eurora.exists():
+        raise UnusableError(f"there is no file or folder {scenario.eurora}: give an instance")
     if scenario.is_capped:
         _cap(scenario)
     else:
@@ -87,10 +92,10 @@ def _compare(scenario: EuroraScenario) -> None:
     instances = sorted(path.glob("**/*.log_crypt")) if path.is_dir() else [path]
     if not instances:
         raise UnusableError(f"{path} holds no instance: give a file, or a folder of *.log_crypt")
-    files = _files(scenario, instances[0])
-    machine = read_machine(files.nodes)
-    power = read_power_predictions(files.power)
-    published = _published(files.nodes.parent / _RESULTS)
+    files = _files(scenario, instances[0], ("nodes", "power"))
+    machine = read_machine(files["nodes"])
+    power = read_power_predictions(files["power"])
+    published = _published(files["nodes"].parent / _RESULTS)
     rows = [
         row
         for instance in instances
@@ -102,8 +107,11 @@ def _compare(scenario: EuroraScenario) -> None:
 def _cap(scenario: EuroraScenario) -> None:
     """One instance under a cap. Where jobs are refused the others are played, and the exit status
     is 1."""
-    files = _files(scenario, scenario.eurora)
-    machine, case = read_machine(files.nodes), _case(scenario, files)
+    if scenario.eurora.is_dir():
+        problem = f"{scenario.eurora} is a folder, and a cap is of one instance"
+        raise UnusableError(f"{problem}: give one of its files *.log_crypt")
+    files = _files(scenario, scenario.eurora, _USUAL)
+    machine, case = read_machine(files["nodes"]), _case(scenario, files)
     for why in case.refused:
         typer.echo(f"refused: {why}", err=True)
     played = play_capped(machine, case.jobs, case.rules)
@@ -116,12 +124,6 @@ def _cap(scenario: EuroraScenario) -> None:
         raise typer.Exit(1)
 
 
-class _Files(NamedTuple):
-    nodes: Path
-    queues: Path
-    power: Path
-
-
 class _Case(NamedTuple):
     """What is played, and why jobs of the instance are refused."""
 
@@ -130,18 +132,18 @@ class _Case(NamedTuple):
     refused: Sequence[str]
 
 
-def _case(scenario: EuroraScenario, files: _Files) -> _Case:
+def _case(scenario: EuroraScenario, files: Mapping[str, Path]) -> _Case:
     """Without the jobs that are refused. Where the cap refuses all that are left they stay: the
     first of them ends the command. Raises OSError, and UnusableError where no row of a job says
     what it draws."""
-    columns = _columns(scenario, files.power)
+    columns = _columns(scenario, files["power"])
     every = read_jobs(scenario.eurora, columns.power.found)
     wrong = {job.job_id: why for job in every if (why := columns.wrong(job.job_id))}
     refused = [*wrong.values()]
     if len(refused) == len(every):
         raise UnusableError(refused[0])
     known = [job for job in every if job.job_id not in wrong]
-    rules, jobs = _ruled(scenario, columns, known, read_queues(files.queues))
+    rules, jobs = _ruled(scenario, columns, known, read_queues(files["queues"]))
     above = dict(refusals(rules, jobs))
     if len(above) == len(jobs):
         return _Case(rules, jobs, refused)
@@ -249,23 +251,23 @@ def _factors(scenario: EuroraScenario, columns: _Columns, jobs: Sequence[EuroraJ
     return [factor_of_cpi(cpi[job.job_id]) for job in jobs]
 
 
-def _files(scenario: EuroraScenario, instance: Path) -> _Files:
-    """Those that were given, else those of the published folders."""
-    given = scenario.nodes, scenario.queues, scenario.power
-    if all(given):
-        return _Files(*(path for path in given if path))
-    folder = _folder_of(instance)
-    usual = folder / _NODES, folder / _QUEUES, folder / _POWER
-    return _Files(*(path or other for path, other in zip(given, usual, strict=True)))
+def _files(scenario: EuroraScenario, instance: Path, needed: Collection[str]) -> dict[str, Path]:
+    """What is needed, by field: what was given, else what lies beside the instance or above it.
+    Raises UnusableError with all that is missing."""
+    paths = ((field, getattr(scenario, field) or _beside(instance, field)) for field in needed)
+    found = {field: path for field, path in paths if path is not None}
+    if missing := [field for field in needed if field not in found]:
+        names = " and no ".join(_USUAL[field] for field in missing)
+        options = " and ".join(f"--{field}" for field in missing)
+        problem = f"keep the published folders, or give {options}"
+        raise UnusableError(f"no {names} beside {instance} or above it: {problem}")
+    return found
 
 
-def _folder_of(instance: Path) -> Path:
-    """Where the machine of an instance is described: in its folder or above."""
-    for folder in instance.resolve().parents:
-        if (folder / _NODES).exists():
-            return folder
-    problem = "keep the published folders, or give --nodes, --queues and --power"
-    raise UnusableError(f"no {_NODES} beside {instance} or above it: {problem}")
+def _beside(instance: Path, field: str) -> Path | None:
+    """A file of the published folders, in the folder of an instance or above."""
+    paths = (folder / _USUAL[field] for folder in instance.resolve().parents)
+    return next((path for path in paths if path.exists()), None)
 
 
 def _played(instance: Path, machine: EuroraMachine, power: JobColumn) -> _Compared:

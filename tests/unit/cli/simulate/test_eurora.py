@@ -36,11 +36,35 @@ def test_a_folder_without_instances_is_refused(tmp_path: Path) -> None:
     assert "holds no instance" in str(found.exception) + found.output
 
 
-def test_an_instance_without_its_machine_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "missing", "to_give"),
+    [
+        ((), "no nodes_64.csv and no power_predictions.csv beside", "give --nodes and --power"),
+        (("--nodes", "n"), "no power_predictions.csv beside", "give --power"),
+        (("--power", "p"), "no nodes_64.csv beside", "give --nodes"),
+        (("--cap", "9", "--nodes", "n", "--power", "p"), "no queues.txt beside", "give --queues"),
+    ],
+)
+def test_an_instance_without_what_it_needs_is_refused_with_what_is_missing(
+    options: tuple[str, ...], missing: str, to_give: str, tmp_path: Path
+) -> None:
     path = tmp_path / "a.log_crypt"
     path.write_text("")
-    found = RUNNER.invoke(app, ["simulate", "--eurora", str(path)])
-    assert "no nodes_64.csv beside" in str(found.exception) + found.output
+    found = RUNNER.invoke(app, ["simulate", "--eurora", str(path), *options])
+    assert f"error: {missing} {path}" in found.output
+    assert found.output.rstrip().endswith(to_give)
+
+
+@pytest.mark.parametrize("options", [(), ("--cap", "90")])
+def test_an_instance_that_is_not_there_is_told(options: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "none.log"
+    found = RUNNER.invoke(app, ["simulate", "--eurora", str(path), *options])
+    assert f"error: there is no file or folder {path}" in found.output
+
+
+def test_a_cap_of_a_folder_is_refused(tmp_path: Path) -> None:
+    found = RUNNER.invoke(app, ["simulate", "--eurora", str(tmp_path), "--cap", "90"])
+    assert "is a folder, and a cap is of one instance: give one of its files" in found.output
 
 
 UNIT = "0;8;0;0;4194304#"
@@ -168,6 +192,7 @@ def test_clocks_per_instruction_slow_jobs_down(files: dict[str, Path]) -> None:
         (("--cap", 41, "--cap-margin", 0.1, "--policy", "ls"), "a cap of 36.9 W never lets it"),
         (("--cap-risk", 0.1), "--cap-risk needs --cap"),
         (("--draws-csv", "d.csv"), "--draws-csv needs --cap"),
+        ((), "--queues needs --cap: without one instances are compared"),
         (
             ("--cap", 90, "--jobs-csv", "d.csv", "--draws-csv", "d.csv"),
             "--jobs-csv and --draws-csv must be two files",
