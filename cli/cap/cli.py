@@ -1,12 +1,14 @@
 """`coplace cap set|show|clear`."""
 
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from coplace.v1.control_pb2 import PowerCapStep
 from coplace.v1.placement_service_pb2 import PowerStanding
 from google.protobuf.json_format import MessageToJson
+from typer.core import TyperCommand
 
 from cli import completion
 from cli.asking import Ingest, Placement, publish
@@ -16,6 +18,8 @@ from cli.cap.signal import SignalRule, read_signal
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
 from cli.times import at, clock_us, time_us
+from shared.domain.bounds import POWER_CAP_W
+from shared.domain.errors import UnusableError
 
 app = typer.Typer(no_args_is_help=True, help="What clusters, sites and the region may draw.")
 
@@ -35,7 +39,18 @@ COLUMNS: Final = (
 _PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"
 
 
-@app.command("set")
+class _OfWatts(TyperCommand):
+    """A command that is told watts: a number below 0 looks like an option that there is not."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As the base class. Raises UnusableError for a number below 0 that is no option's."""
+        for before, word in pairwise(["", *args]):
+            if _is_negative(word) and not before.startswith("-") and not ctx.resilient_parsing:
+                raise UnusableError(f"{word} W is no cap: give more than 0")
+        return super().parse_args(ctx, args)
+
+
+@app.command("set", cls=_OfWatts)
 def set_cap(
     subject: Subject,
     watts: Annotated[float | None, typer.Argument(help="What may be drawn at most.")] = None,
@@ -83,6 +98,7 @@ def set_cap(
         found = steps(read_schedule(schedule))
     else:
         assert watts is not None
+        POWER_CAP_W.require(f"the cap of {subject}", watts)
         found = steps([_period(watts, begin, until, now_us)])
     _declare(subject, found, reason, placement, ingest, source, now_us)
 
@@ -140,6 +156,14 @@ def _above(one: PowerStanding) -> str:
     now = f"{one.measured_w - one.cap_w:,.0f} W since {at(one.above_since_us)}; "
     ever = f"{one.above_s / 60:,.1f} min, {one.above_j / 3.6e6:,.3g} kWh in all"
     return (now if one.above_since_us else "") + (ever if one.above_s else "")
+
+
+def _is_negative(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return word.startswith("-")
 
 
 def _rule(text: str) -> SignalRule:

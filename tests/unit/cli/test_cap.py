@@ -129,8 +129,9 @@ def test_an_answer_for_programs_has_all_that_placement_said(published: list[Enve
         ("coplace cap set p1 56319", "below the idle power of cluster p1, 56,320 W"),
         (
             "coplace cap set p1 0",
-            "the cap of cluster p1: must be from 1 to 1,000,000,000 W, got 0.0",
+            "the cap of p1: must be from 1 to 1,000,000,000 W, got 0.0",
         ),
+        ("coplace cap set p1 90000 --reason -5 --sauce x", "No such option: --sauce"),
         ("coplace cap set p1", "one of WATTS, --schedule and --signal"),
         ("coplace cap set p1 90000 --from tomorrow", "is no time such as"),
         ("coplace cap set p1 90000 --rule 1=90000,2=80000", "--signal and --rule belong together"),
@@ -147,6 +148,35 @@ def test_what_placement_would_refuse_is_not_published(
     assert result.exit_code != 0
     assert problem in " ".join((result.output + str(result.exception)).split())
     assert published == []
+
+
+@pytest.mark.parametrize(
+    ("watts", "problem"),
+    [
+        ("0", "the cap of p1: must be from 1 to 1,000,000,000 W, got 0.0"),
+        ("nan", "the cap of p1: must be from 1 to 1,000,000,000 W, got nan"),
+        ("inf", "the cap of p1: must be from 1 to 1,000,000,000 W, got inf"),
+        ("-5", "-5 W is no cap: give more than 0"),
+        ("-1e5 --reason hot", "-1e5 W is no cap: give more than 0"),
+        ("-inf", "-inf W is no cap: give more than 0"),
+        ("-- -5", "the cap of p1: must be from 1 to 1,000,000,000 W, got -5.0"),
+    ],
+)
+def test_watts_that_no_cap_has_are_refused_before_anybody_is_asked(
+    watts: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(address: str) -> ShowPowerResponse:
+        raise AssertionError(address)
+
+    monkeypatch.setattr(declare, "ask", asked)
+    result = run(f"coplace cap set p1 {watts}")
+    assert result.exit_code == 1
+    assert result.output == f"error: {problem}\n"
+
+
+def test_what_an_option_is_told_may_be_a_number_below_0(published: list[Envelope]) -> None:
+    assert run("coplace cap set p1 90000 --reason -5").exit_code == 0
+    assert published[0].power_cap_declared.reason == "-5"
 
 
 def test_a_name_of_a_cluster_and_a_site_has_to_say_which() -> None:
