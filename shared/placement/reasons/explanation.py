@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import lru_cache
 from math import isinf
 from pathlib import Path
@@ -19,6 +18,7 @@ from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_UNEXPLAINED,
 )
 
+from shared.domain.times import in_utc
 from shared.placement.reasons.constraints import NODES, UNITS, WATTS, Constraint, in_words
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start
 from shared.scheduling.consumable import ConsumableScheduler
@@ -64,7 +64,7 @@ class WhyNot(NamedTuple):
 @lru_cache(maxsize=1024)  # the jobs of a round wait for the same few reservations and caps
 def when(time_s: float) -> str:
     """A time in UTC to the second."""
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return in_utc(time_s)
 
 
 def unexplained(error: Exception) -> Constraint:
