@@ -63,7 +63,7 @@ OUTPUT: Final = "placement.inputs"
 KEY: Final = "region"
 
 # Of events of the same microsecond: first what is known, then what gives nodes back.
-_KINDS: Final[tuple[type[Message], ...]] = (
+INPUTS: Final[tuple[type[Message], ...]] = (
     ClusterDeclared,
     ClusterUndeclared,
     ClusterLost,
@@ -107,7 +107,7 @@ _MADE_INTO_OTHERS: Final = (
     *(PowerTreesPublished, PowerTreesJudged),
     *(PairTreesPublished, PairTreesJudged),
 )
-_RANKS: Final = {kind.DESCRIPTOR.full_name: rank for rank, kind in enumerate(_KINDS)}
+_RANKS: Final = {kind.DESCRIPTOR.full_name: rank for rank, kind in enumerate(INPUTS)}
 
 
 class Sequencer:

@@ -17,6 +17,7 @@ from coplace.v1.control_pb2 import (
     LimitsDeclared,
     NodesDrained,
     NodesResumed,
+    PairsAllowed,
     PolicyDeclared,
     PowerCapDeclared,
     RoundEnded,
@@ -61,6 +62,7 @@ from coplace.v1.prediction_pb2 import (
     PowerTreesChosen,
     RunningPowerMeasured,
 )
+from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from google.protobuf.message import Message
 
 from shared.messaging.events.event import Event
@@ -98,6 +100,8 @@ FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     DegradationModelPublished,
     PairTreesChosen,
     NodePowerPublished,
+    ShuttersMeasured,
+    PairsAllowed,
     JobCancelled,
     JobHeld,
     JobReleased,
