@@ -78,7 +78,8 @@ from shared.simulation.recorded.region import RecordFollower, Region, Setting
 from shared.simulation.recorded.runs import Allotment, Nodes, Run
 from shared.simulation.recorded.truth import Truth
 
-# What comes from outside whatever placement decides. A job's first submission does too.
+# What comes from outside whatever placement decides. A job's first submission does too. What was
+# learned of runs, signatures and what shutters saw of pairs among it, counts as it was recorded.
 FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     ClusterDeclared,
     ClusterLost,
