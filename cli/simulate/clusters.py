@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
@@ -19,6 +20,9 @@ from shared.simulation.metrics import summarise
 from shared.simulation.sweep import Case, Result, Setup, combinations, play_case, sweep
 from shared.simulation.system import System, built_in_system, read_system
 from shared.workloads.tariff_files import read_tariffs
+
+# What is of caps alone, by field, as options say it.
+_OF_CAPS: Final = {"cap_slowdown": "--cap-slowdown", "cap_counts_idle": "--no-cap-counts-idle"}
 
 
 def system_of(scenario: ClustersScenario) -> System:
@@ -45,14 +49,10 @@ def _clusters_of(scenario: ClustersScenario) -> System:
 
 def _refuse_what_is_of_caps(scenario: ClustersScenario) -> None:
     """Raise UnusableError for an option that nothing reads where there is no cap."""
-    of_caps = {
-        "--no-cap-counts-idle (cap_counts_idle)": not scenario.cap_counts_idle,
-        "--cap-slowdown (cap_slowdown)": scenario.cap_slowdown > 1,
-    }
-    for option, is_given in of_caps.items():
-        if is_given:
-            problem = f"{option} is of no use on {scenario.system}, which has no cap"
-            raise UnusableError(f"{problem}: leave it out, or give cap_w or caps there")
+    if said := scenario.of_caps:
+        option = f"{_OF_CAPS[said[0]]} ({said[0]})"
+        problem = f"{option} is of no use on {scenario.system}, which has no cap"
+        raise UnusableError(f"{problem}: leave it out, or give cap_w or caps there")
 
 
 def cases_of(scenario: ClustersScenario) -> list[Case]:

@@ -247,6 +247,12 @@ class ClustersScenario(_Schedules):
     )
     look_ahead: LookAheadSection = LookAheadSection()
 
+    @property
+    def of_caps(self) -> list[str]:
+        """The fields that say what nothing reads where there is no cap."""
+        said = {"cap_slowdown": self.cap_slowdown > 1, "cap_counts_idle": not self.cap_counts_idle}
+        return [field for field, is_said in said.items() if is_said]
+
     @model_validator(mode="before")
     @classmethod
     def _is_said_once(cls, content: Any) -> Any:
@@ -261,11 +267,10 @@ class ClustersScenario(_Schedules):
     def _agrees(self) -> Self:
         if self.system is None and not self.clusters:
             raise ValueError("{clusters} or {system} is needed")
-        if self.cap_w is None and self.region_cap_w is None and self.system is None:
-            if self.cap_slowdown > 1:
-                raise ValueError("{cap_slowdown} is of no use without {cap_w} or {region_cap_w}")
-            if not self.cap_counts_idle:
-                raise ValueError("{cap_counts_idle} is of no use without {cap_w} or {region_cap_w}")
+        is_uncapped = self.cap_w is None and self.region_cap_w is None and self.system is None
+        if is_uncapped and (said := self.of_caps):
+            problem = "is of no use without {cap_w} or {region_cap_w}"
+            raise ValueError(f"{{{said[0]}}} {problem}")
         for policy in self.policy:
             if self.cap_slowdown > 1 and not policy.takes_slower_modes:
                 raise ValueError(f"{{cap_slowdown}} is of no use to {policy}: leave it out")

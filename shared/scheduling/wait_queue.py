@@ -47,11 +47,6 @@ class Entry(NamedTuple):
         """The entry as it starts in another mode."""
         return self._replace(limit_s=mode.limit_s, draw_mw=mode.draw_mw, others=())
 
-    @property
-    def least_draw_mw(self) -> int:
-        """What it draws in the mode in which that is least."""
-        return min([self.draw_mw, *(mode.draw_mw for mode in self.others)])
-
 
 def order_of(tier: int, arrival: int, rank: int) -> int:
     """The sort key (tier, arrival, rank) as one integer of 63 bits: rank below 256."""
@@ -98,7 +93,6 @@ class Block:
         "entries",
         "first_order",
         "last_order",
-        "least_draw_mw",
         "least_limit_s",
         "least_nodes",
     )
@@ -109,7 +103,7 @@ class Block:
 
     def clear(self) -> None:
         """Forget the bounds: the last entry was taken out."""
-        self.least_nodes, self.least_limit_s, self.least_draw_mw = maxsize, inf, maxsize
+        self.least_nodes, self.least_limit_s = maxsize, inf
         self._least_by_kind: LeastByKind | None = None
         self._least_draws: list[tuple[float, int]] | None = None
         self._is_loose = False  # where these are of one that has left
@@ -121,7 +115,6 @@ class Block:
         self.first_order, self.last_order = self.entries[0][0], self.entries[-1][0]
         self.least_nodes = min(e.nodes for e in self.entries)
         self.least_limit_s = min(e.limit_s for e in self.entries)
-        self.least_draw_mw = min(e.least_draw_mw if e.others else e.draw_mw for e in self.entries)
         self._least_by_kind = self._least_draws = None
 
     def least_by_kind(self) -> LeastByKind:
@@ -140,8 +133,6 @@ class Block:
             for limit_s, draw_mw in self._modes():
                 if not self._least_draws or draw_mw < self._least_draws[-1][1]:
                     self._least_draws.append((limit_s, draw_mw))
-            if self._least_draws:
-                self.least_draw_mw = self._least_draws[-1][1]
         return self._least_draws
 
     def least_draws_now(self) -> list[tuple[float, int]] | None:
@@ -174,13 +165,10 @@ class Block:
         """An entry was put in."""
         self.first_order = min(self.first_order, entry[0])
         self.last_order = max(self.last_order, entry[0])
-        draw_mw = entry.least_draw_mw if entry[7] else entry[6]
         if entry[2] < self.least_nodes:
             self.least_nodes = entry[2]
         if entry[3] < self.least_limit_s:
             self.least_limit_s = entry[3]
-        if draw_mw < self.least_draw_mw:
-            self.least_draw_mw = draw_mw
         if self._least_by_kind is not None:
             bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
         if self._least_draws is not None:
@@ -193,7 +181,6 @@ class Block:
         other = Block()
         other.entries = self.entries.copy()
         other.least_nodes, other.least_limit_s = self.least_nodes, self.least_limit_s
-        other.least_draw_mw = self.least_draw_mw
         other.first_order, other.last_order = self.first_order, self.last_order
         return other
 

@@ -270,6 +270,22 @@ async def play(rounds: Rounds, count: int, *, asking: bool) -> list[float]:
     return answered
 
 
+def tell(rounds: Rounds, clusters_: int, queued: int, answered: list[float]) -> None:
+    """Print what the rounds came to, of which so many jobs waited before."""
+    count = len(rounds.seconds)
+    print(
+        f"{count} rounds of {PER_ROUND} submissions, {queued} queued before and {rounds.queued} "
+        f"after, {clusters_} clusters, {rounds.starts} starts, {rounds.plans} plans"
+    )
+    named = {"a round": rounds.seconds, "its CPU time": rounds.cpu_s, "an answer": answered}
+    for name, seconds in named.items():
+        if seconds:
+            p50, p99 = np.percentile(seconds, [50, 99]) * 1e3
+            print(f"{name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms of {len(seconds)}")
+    jobs = count * PER_ROUND
+    print(f"jobs decided: {jobs / sum(rounds.seconds):.0f} /s")
+
+
 def main(
     count: int = 200,
     clusters_: int = 8,
@@ -314,17 +330,7 @@ def main(
         beside.kill()
         print(f"solves beside it: {len(solved)}, {sum(solved) / len(solved):.1f} s in the mean")
         print(f"plans in the rounds: {rounds.planner.searches}")
-    print(
-        f"{count} rounds of {PER_ROUND} submissions, {queued} queued before and {rounds.queued} "
-        f"after, {clusters_} clusters, {rounds.starts} starts, {rounds.plans} plans"
-    )
-    named = {"a round": rounds.seconds, "its CPU time": rounds.cpu_s, "an answer": answered}
-    for name, seconds in named.items():
-        if seconds:
-            p50, p99 = np.percentile(seconds, [50, 99]) * 1e3
-            print(f"{name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms of {len(seconds)}")
-    jobs = count * PER_ROUND
-    print(f"jobs decided: {jobs / sum(rounds.seconds):.0f} /s")
+    tell(rounds, clusters_, queued, answered)
 
 
 if __name__ == "__main__":

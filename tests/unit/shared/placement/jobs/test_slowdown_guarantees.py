@@ -35,6 +35,8 @@ def seen(
     co_runners: int = 1,
     number: int = 0,
     noise: float = 0.002,
+    node_model: str = MODEL,
+    at_us: int = T0_US + PERIOD_US,
 ) -> Event:
     """An interval beside a neighbour that slowed the job down by so much."""
     draw = Random(f"{job_id}|{beside}|{number}")
@@ -52,15 +54,13 @@ def seen(
         co_runner_job_id=beside,
         app_id=APP,
         co_runner_app_id=APP,
-        node_model=MODEL,
+        node_model=node_model,
         began_at_us=T0_US,
         ended_at_us=T0_US + PERIOD_US,
         shutters=found,
         co_runners=co_runners,
     )
-    return Event(
-        f"shutters/{job_id}/{beside}/{number}", "agent", T0_US + PERIOD_US, job_id, message
-    )
+    return Event(f"shutters/{job_id}/{beside}/{number}", "agent", at_us, job_id, message)
 
 
 def allowed(**which: str) -> Event:

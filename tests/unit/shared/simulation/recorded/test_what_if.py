@@ -1,9 +1,10 @@
 """A record under the rules that it ran with, and under others."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
-from coplace.v1.control_pb2 import POWER_SCOPE_REGION, PairsAllowed
+from coplace.v1.control_pb2 import POWER_SCOPE_REGION
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_COMPLETED,
@@ -20,7 +21,6 @@ from coplace.v1.jobs_pb2 import (
 )
 from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_REJECTED
 from coplace.v1.plans_pb2 import PlanProposed
-from coplace.v1.telemetry_pb2 import Shutter, ShuttersMeasured
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +28,6 @@ from services.placement.sequencer import INPUTS
 from services.planner.app import search_of, stage_of
 from services.planner.settings import PlannerSettings
 from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
 from shared.placement.candidates.candidate import Rules
 from shared.placement.power.caps import Covered
 from shared.planning.searches import Searches
@@ -39,6 +38,7 @@ from shared.simulation.recorded.region import RecordFollower, Setting, replay
 from shared.simulation.recorded.truth import Truth
 from shared.simulation.recorded.what_if import FROM_OUTSIDE, as_recorded
 from tests.unit.shared.placement import region
+from tests.unit.shared.placement.jobs.test_slowdown_guarantees import allowed, seen
 from tests.unit.shared.placement.region import APPS, T0_US
 from tests.unit.shared.simulation.recorded.records import NODE_W, recorded, starts, what_if
 
@@ -72,25 +72,6 @@ def test_what_was_declared_on_the_way_is_followed_unless_the_case_is_about_it() 
     assert throughout.unfinished == followed.unfinished == 0
 
 
-def measured(job_id: str, beside: str, slowdown: float, at_us: int, node_model: str) -> Event:
-    """Shutters of an interval in which a neighbour slowed a job down by so much."""
-    ipc = 1 / slowdown
-    shutters = [Shutter(ipc_before=ipc, ipc_during=1.0, ipc_after=ipc)] * 16
-    message = ShuttersMeasured(
-        job_id=job_id,
-        attempt=1,
-        co_runner_job_id=beside,
-        app_id=APPS[0],
-        co_runner_app_id=APPS[0],
-        node_model=node_model,
-        began_at_us=T0_US,
-        ended_at_us=at_us,
-        shutters=shutters,
-        co_runners=1,
-    )
-    return Event(f"shutters/{job_id}/{at_us}", "agent", at_us, job_id, message)
-
-
 def test_pairs_that_were_measured_as_too_slow_stay_apart_until_they_are_allowed_again() -> None:
     jobs = [
         region.submitted(
@@ -101,12 +82,10 @@ def test_pairs_that_were_measured_as_too_slow_stay_apart_until_they_are_allowed_
     run_s = {f"j{n}": 900.0 for n in range(12)}
     plain = starts(recorded(jobs, run_s, nodes=1)[1])
     first = next(d for d in plain.values() if d.co_runner_job_id)
-    at_us = first.decided_at_us + 40 * S
-    models = [region.MODELS[first.cluster]]
-    found = [measured(first.job_id, first.co_runner_job_id, 1.9, at_us, each) for each in models]
-    payload = PairsAllowed(allowed_at_us=at_us + 300 * S)
-    again = Event("allowed", "operator/ada", at_us + 300 * S, "region", payload)
-    inputs, decisions = recorded([*jobs, *found, again], run_s, nodes=1)
+    at_us, model = first.decided_at_us + 40 * S, region.MODELS[first.cluster]
+    slow = seen(first.job_id, first.co_runner_job_id, 1.9, node_model=model, at_us=at_us)
+    again = replace(allowed(), time_us=at_us + 300 * S)
+    inputs, decisions = recorded([*jobs, slow, again], run_s, nodes=1)
     assert starts(decisions) != plain
     course = what_if(inputs)
     assert course.decisions == decisions
