@@ -138,6 +138,11 @@ run-tests: setup
 test-thorough: setup system-servers system-containers ## what CI has no time for: containers, kills of Kafka and of secure runs
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope -m thorough
 
+.PHONY: same
+same: setup system-servers ## decisions and charges are those recorded: RECORD=1 writes them anew, TEXTS=0 lets reasons differ
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.same $(if $(RECORD),--record) \
+	    $(if $(filter 0,$(TEXTS)),--ignore-texts)
+
 .PHONY: paste-readme
 paste-readme: setup system-servers ## what README says in a fresh clone, with the time of each step
 	$(BIN)/python -m tests.support.paste

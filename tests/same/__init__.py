@@ -1,0 +1,1 @@
+"""What must stay equal: decisions and charges, by their hashes."""
