@@ -48,7 +48,7 @@ $(VENV)/.locked: requirements.lock
 	touch $@
 
 $(VENV)/.generated: $(VENV)/.locked $(PROTOS)
-	PATH="$(CURDIR)/$(BIN):$$PATH" deploy/generate-proto.sh generated
+	PATH="$(CURDIR)/$(BIN):$$PATH" deploy/generate-proto.sh client
 	touch $@
 
 # A compiled module goes before its source, so it has to be as new. Bytecode of the rest: each start
@@ -59,11 +59,11 @@ $(VENV)/.installed: $(VENV)/.generated pyproject.toml setup.py $(COMPILED)
 	find shared -name '*.so' -delete
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	find shared -name '*.so' -exec touch {} +
-	$(BIN)/python -m compileall -q --workers 0 cli deploy generated services shared
+	$(BIN)/python -m compileall -q --workers 0 agent cli client deploy services shared
 	touch $@
 
 .PHONY: proto
-proto: $(VENV)/.generated ## build the protobuf code under generated/
+proto: $(VENV)/.generated ## build the protobuf code, client/coplace
 
 .PHONY: lock
 lock: $(VENV)/.locked ## pin anew what pyproject.toml asks for, with hashes and no package host
@@ -270,5 +270,5 @@ asyncapi: setup ## write the AsyncAPI document of the topics
 .PHONY: clean
 clean: ## remove everything that the targets above built
 	find shared -name '*.so' -delete
-	rm -rf $(VENV) build generated run *.egg-info .mypy_cache .pytest_cache .ruff_cache \
+	rm -rf $(VENV) build client/coplace run *.egg-info */*.egg-info .mypy_cache .pytest_cache .ruff_cache \
 	    .hypothesis .import_linter_cache .grimp_cache

@@ -8,11 +8,11 @@ from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.kafka_topics import CHARGES, KafkaTopics
 from cli.output import Row
+from coplace_client.errors import UnusableError
 from services.pricing.accounts.adapters import RedisAccounts
-from shared.domain.errors import UnusableError
 from shared.domain.money import QUANTUM
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.redis_client import redis_client
+from shared.process.redis_client import redis_client
+from shared.streams.on_kafka.deployment import Deployment
 
 
 class UnknownAccountError(UnusableError):

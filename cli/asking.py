@@ -8,9 +8,9 @@ import grpc
 import typer
 from coplace.v1.ingest_service_pb2 import Envelope
 
-from shared.clients import ingest as clients
-from shared.clients.calls import calling
-from shared.runtime.settings import settings
+from coplace_client import ingest as clients
+from coplace_client.calls import calling
+from shared.process.settings import settings
 
 Placement = Annotated[
     str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")

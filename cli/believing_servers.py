@@ -18,11 +18,11 @@ from deploy.local.credentials import Credentials, Identity
 from deploy.local.kafka.broker import NODE_ID, reloaded_files
 from deploy.local.redis_server import REDIS
 from deploy.local.servers import LocalServers
-from shared.messaging.access.redis import set_passwords
-from shared.messaging.access.rules import OPERATOR
-from shared.runtime.redis_client import redis_client
-from shared.runtime.refusals import RefusedError
-from shared.runtime.settings import Settings
+from shared.catalogue.access.redis import set_passwords
+from shared.catalogue.access.rules import OPERATOR
+from shared.process.redis_client import redis_client
+from shared.process.refusals import RefusedError
+from shared.process.settings import Settings
 
 _CONNECT_S: Final = 5.0
 _REFUSED_WITHIN_S: Final = 0.3

@@ -18,6 +18,8 @@ from cli.kafka_topics import CHARGES, KafkaTopics
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
 from cli.times import at, clock_us, time_us
+from coplace_client.errors import UnusableError
+from coplace_client.facts import fact
 from services.pricing.accounts.focus import FocusRow, FocusValue, focus_rows, page
 from services.pricing.accounts.statement import (
     ChargeEntry,
@@ -26,12 +28,10 @@ from services.pricing.accounts.statement import (
     statement_of,
     trial_balance,
 )
-from shared.clients.facts import fact
-from shared.domain.errors import UnusableError
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.event import Event
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import settings
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.event import Event
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
 
 app = typer.Typer(help="What accounts spent, may spend, and owe for a period.")
 Account = Annotated[str, typer.Argument(help="As its jobs name it.")]

@@ -4,10 +4,10 @@ import asyncio
 
 import typer
 
-from shared.messaging.events.codec import format_time
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.restoring.mend import mend_clock
-from shared.runtime.settings import settings
+from shared.catalogue.codec import format_time
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.restoring.mend import mend_clock
 
 app = typer.Typer(no_args_is_help=True, help="After a clock was wrong.")
 

@@ -22,7 +22,7 @@ _USUAL_ADDRESS: Final = "127.0.0.1:50053"
 
 def topics() -> list[str]:
     """The names of all topics."""
-    from shared.messaging.events.topics import load_topics
+    from shared.catalogue.topics import load_topics
 
     return sorted(load_topics())
 
@@ -44,7 +44,7 @@ def capped(ctx: typer.Context) -> list[str]:
 
 def _answered(ctx: typer.Context, ask: Callable[[str], Iterable[str]]) -> list[str]:
     from cli.installation.installation import reachable
-    from shared.domain.errors import UnusableError
+    from coplace_client.errors import UnusableError
 
     try:
         with reachable():

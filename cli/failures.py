@@ -16,7 +16,7 @@ _TOLD: Final = {
     "grpc": "RpcError",
     "kafka.errors": "KafkaError",
     "redis.exceptions": "RedisError",
-    "shared.domain.errors": "UnusableError",
+    "coplace_client.errors": "UnusableError",
 }
 _OF_KAFKA: Final = ("aiokafka.errors", "kafka.errors")
 
@@ -67,16 +67,16 @@ def line_of(error: BaseException) -> str:
 
 def _text_of(error: BaseException) -> str:
     if isinstance(error, _errors(*_OF_KAFKA)):
-        from shared.runtime.refusals import acl_problem
-        from shared.runtime.settings import settings
+        from shared.process.refusals import acl_problem
+        from shared.process.settings import settings
 
         if refused := acl_problem(settings(), error):
             return refused
         where = f"Kafka at {settings().kafka_bootstrap}: {_named(error)}"
         return f"{where}: is it up, with this deployment's topics, at COPLACE_KAFKA_BOOTSTRAP?"
     if isinstance(error, _errors("redis.exceptions")):
-        from shared.runtime.refusals import redis_problem
-        from shared.runtime.settings import settings
+        from shared.process.refusals import redis_problem
+        from shared.process.settings import settings
 
         where = f"Redis: {_named(error)}: is it up at COPLACE_REDIS_URL?"
         return redis_problem(settings(), error) or where

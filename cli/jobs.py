@@ -27,8 +27,8 @@ from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.telling import note, utc
 from cli.times import clock_us
-from shared.clients.facts import fact
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
+from coplace_client.facts import fact
 
 _PREFIX: Final = "JOB_STANDING_"
 _STANDINGS: Final = [name.removeprefix(_PREFIX).lower() for name in JobStanding.keys()[1:]]
@@ -114,8 +114,8 @@ def jobs(
 
 def _write_story(job_id: str, output: Output) -> None:
     from cli import story
-    from shared.messaging.on_kafka.deployment import Deployment
-    from shared.runtime.settings import settings
+    from shared.process.settings import settings
+    from shared.streams.on_kafka.deployment import Deployment
 
     found = story.events(Deployment.of(settings()), job_id)
     write([*story.rows(found)], ("time", "what", "details"), output)

@@ -7,11 +7,11 @@ from contextlib import suppress
 from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.jobs_pb2 import JobFinished
 
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
-from shared.messaging.events.record import Record, TopicPartition
-from shared.messaging.on_kafka.clients import Reader
-from shared.messaging.on_kafka.deployment import Deployment
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.catalogue.record import Record, TopicPartition
+from shared.streams.on_kafka.clients import Reader
+from shared.streams.on_kafka.deployment import Deployment
 
 JOBS = "jobs.events"
 CHARGES = "prices.charges"

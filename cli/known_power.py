@@ -8,11 +8,11 @@ from coplace.v1.energy_pb2 import SignatureUpdated
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated, PowerModelPublished, PowerTreesChosen
 from google.protobuf.message import Message
 
+from coplace_client.errors import RejectedError
+from shared.catalogue.payloads.domain_types import cluster_of
+from shared.catalogue.payloads.power_history import kind_of, update_of
+from shared.catalogue.payloads.power_trees import chosen_trees
 from shared.domain.cluster import Cluster
-from shared.domain.errors import RejectedError
-from shared.messaging.payloads.domain_types import cluster_of
-from shared.messaging.payloads.power_history import kind_of, update_of
-from shared.messaging.payloads.power_trees import chosen_trees
 from shared.power_prediction.kinds import MOST_NEWEST, Key
 from shared.power_prediction.power_model import PowerModel
 

@@ -12,7 +12,7 @@ from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import clock_us
-from shared.clients.facts import fact
+from coplace_client.facts import fact
 from shared.placement.jobs.limits import Limit, Subject, SubjectKind, declared, limit_of
 
 app = typer.Typer(no_args_is_help=True, help="What users and accounts may have at once.")

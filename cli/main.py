@@ -19,7 +19,7 @@ _INSTALLED = ("up", "status", "logs", "env", "down")
 _OF_NODES = ("nodes", "drain", "resume", "undeclare")
 _OF_JOBS = ("jobs", "queue", "cancel", "hold", "release", "requeue", "suspend", "unsuspend")
 # These start, show or stop servers of their own, or need none; the others need a system that is up.
-_WITH_THEIR_OWN = (*_INSTALLED, "certificates", "local", "demo", "demo-parity", "agent")
+_WITH_THEIR_OWN = (*_INSTALLED, "certificates", "local", "demo", "demo-parity")
 
 app = typer.Typer(
     cls=with_commands_of(
@@ -38,7 +38,6 @@ app = typer.Typer(
             "local": "deploy.local.cli:app",
             "topics": "cli.topics:app",
             "accounts": "cli.billing:app",
-            "agent": "cli.agent:app",
             "authority": "cli.authority.cli:app",
             "cap": "cli.cap.cli:app",
             "certificates": "cli.installation.certificates:app",
@@ -193,8 +192,8 @@ def why(
 def _tell_power(job_id: str) -> None:
     from cli import why_power
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.on_kafka.deployment import Deployment
-    from shared.runtime.settings import settings
+    from shared.process.settings import settings
+    from shared.streams.on_kafka.deployment import Deployment
 
     topics = KafkaTopics(Deployment.of(settings()))
     for line in why_power.lines(topics.topic(why_power.INPUTS), job_id):
@@ -208,8 +207,8 @@ def statement(
 ) -> None:
     """Print what an account was charged for each job, from the ledger."""
     from cli import accounts as spending
-    from shared.messaging.on_kafka.deployment import Deployment
-    from shared.runtime.settings import settings
+    from shared.process.settings import settings
+    from shared.streams.on_kafka.deployment import Deployment
 
     made = spending.charges(Deployment.of(settings()), account)
     found = spending.statement_rows(made)
@@ -263,8 +262,8 @@ def report(
     from cli.demo.report import table
     from cli.demo.run import write_files
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.on_kafka.deployment import Deployment
-    from shared.runtime.settings import settings
+    from shared.process.settings import settings
+    from shared.streams.on_kafka.deployment import Deployment
 
     topics = KafkaTopics(Deployment.of(settings()))
     summary = write_files(topics, out, hold_redis=redis)
@@ -279,8 +278,8 @@ def wait(
     """Wait until an emulated run on Kafka is complete."""
     from cli.demo.run import progress_of
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.on_kafka.deployment import Deployment
-    from shared.runtime.settings import settings
+    from shared.process.settings import settings
+    from shared.streams.on_kafka.deployment import Deployment
 
     topics = KafkaTopics(Deployment.of(settings()))
     with progress_of(jobs, Console()) as told:
@@ -292,8 +291,8 @@ def asyncapi(out: Out = Path("out")) -> None:
     """Write the AsyncAPI document of the topics."""
     import yaml
 
-    from shared.messaging.events.asyncapi import document
-    from shared.runtime.folders import written
+    from coplace_client.files import written
+    from shared.catalogue.asyncapi import document
 
     path = out / "asyncapi.yaml"
     with written(path) as fresh:

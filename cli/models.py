@@ -30,13 +30,12 @@ from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.telling import utc
 from cli.times import clock_us
-from shared.domain.errors import UnusableError
-from shared.messaging.events.digest import model_sha256
-from shared.messaging.events.event import Event
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.models.pair_trees import PAIR_TREES
-from shared.power_prediction.trees import TREES
-from shared.runtime.settings import settings
+from coplace_client.errors import UnusableError
+from shared.catalogue.digest import model_sha256
+from shared.catalogue.event import Event
+from shared.domain.model_names import PAIR_TREES, TREES
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
 
 app = typer.Typer(no_args_is_help=True, help="The versions of learned models, and which holds.")
 

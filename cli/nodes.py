@@ -27,8 +27,8 @@ from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import at, clock_us, time_us
-from shared.clients.facts import fact
-from shared.domain.errors import RejectedError, UnusableError
+from coplace_client.errors import RejectedError, UnusableError
+from coplace_client.facts import fact
 from shared.domain.hostlist import expand
 
 # Tables are read in terminals of this width.

@@ -21,9 +21,9 @@ from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import at, clock_us
-from shared.clients.facts import fact
-from shared.domain.errors import RejectedError
-from shared.messaging.events.contents.check import check_contents
+from coplace_client.errors import RejectedError
+from coplace_client.facts import fact
+from shared.catalogue.contents.check import check_contents
 from shared.placement.rules_in_force import SETTINGS
 
 app = typer.Typer(no_args_is_help=True, help="By what placement decides: policy, weights, limits.")

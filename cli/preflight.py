@@ -8,13 +8,13 @@ import typer
 from kafka import KafkaAdminClient
 
 from cli.stages import every_stage
-from shared.domain.errors import UnusableError
-from shared.messaging.access.rules import load_principals
-from shared.messaging.events.topics import load_topics
-from shared.messaging.on_kafka.admin import admin_client, wanted_topics, when_coordinated
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.redis_client import redis_client
-from shared.runtime.settings import settings
+from coplace_client.errors import UnusableError
+from shared.catalogue.access.rules import load_principals
+from shared.catalogue.topics import load_topics
+from shared.process.redis_client import redis_client
+from shared.process.settings import settings
+from shared.streams.on_kafka.admin import admin_client, wanted_topics, when_coordinated
+from shared.streams.on_kafka.deployment import Deployment
 
 # Who writes and reads what is copied: at the hub `site`, at the site `mirror`.
 _LINK: Final = frozenset(("site", "mirror"))

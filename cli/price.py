@@ -20,16 +20,16 @@ from cli.speaking import Source
 from cli.tariff import BILLING, newest, tariffs
 from cli.telling import utc
 from cli.times import clock_us, time_us
+from coplace_client.errors import UnusableError
+from coplace_client.facts import fact
 from services.pricing.attribution import attributed, discount_su
 from services.pricing.charge import surcharges_of
 from services.pricing.explanation import Explanation, explained, shutters_of
-from shared.clients.facts import fact
-from shared.domain.errors import UnusableError
+from shared.catalogue.event import Event
 from shared.domain.tariff import ENERGY
-from shared.messaging.events.event import Event
-from shared.messaging.on_kafka.deployment import Deployment
 from shared.models.shutters import interference, slowdown_interval
-from shared.runtime.settings import settings
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
 
 app = typer.Typer(no_args_is_help=True, help="Explain what jobs were charged.")
 _SHUTTERS: Final = "telemetry.shutters"

@@ -22,15 +22,15 @@ from cli.output import Output, OutputName, Row, write
 from cli.tariff import newest, tariffs
 from cli.telling import note, utc
 from cli.times import clock_us
+from coplace_client.errors import UnusableError
 from services.pricing.quotation import PriceRange, Quotation
 from services.pricing.settings import PricingSettings
 from services.pricing.tariff_book import TariffBook
-from shared.domain.errors import UnusableError
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.payloads.tariffs import tariff_of
 from shared.domain.tariff import PriceTariff, RateScope
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.payloads.tariffs import tariff_of
-from shared.runtime.settings import settings
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
 
 _WITHIN_S: Final = 60.0
 _JOULES_A_KWH: Final = 3.6e6

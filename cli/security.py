@@ -11,19 +11,20 @@ from typing import Any, Final
 
 from kafka import KafkaAdminClient
 
+from coplace_client.errors import UnusableError
+from coplace_client.files import written
 from deploy.local.credentials import Credentials
 from deploy.local.kafka.broker import KAFKA
 from deploy.local.redis_server import REDIS, SecureRedis
 from deploy.local.servers import LocalServers
-from shared.domain.errors import UnusableError
-from shared.messaging.access.kafka import ensure_acls, set_scram_passwords
-from shared.messaging.access.redis import acl_file
-from shared.messaging.access.rules import OPERATOR, Access, load_principals
-from shared.messaging.on_kafka.admin import admin_client
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.folders import written
-from shared.runtime.refusals import RefusedError, require_kafka_believes
-from shared.runtime.settings import Settings
+from shared.catalogue.access.kafka import ensure_acls, set_scram_passwords
+from shared.catalogue.access.redis import acl_file
+from shared.catalogue.access.rules import OPERATOR, Access, load_principals
+from shared.process.refusals import RefusedError
+from shared.process.settings import Settings
+from shared.streams.on_kafka.admin import admin_client
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.refusals import require_kafka_believes
 from shared.workloads.clusters import SITE
 
 # Who answers over gRPC, and who asks only; the emulator speaks for the resource managers of its

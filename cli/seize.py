@@ -14,8 +14,8 @@ from coplace.v1.placement_service_pb2 import (
 from cli import why
 from cli.asking import publish
 from cli.times import clock_us
-from shared.clients.facts import fact
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
+from coplace_client.facts import fact
 
 # In which a resource manager has a job.
 _SEIZED: Final = (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING, JOB_STANDING_SUSPENDED)

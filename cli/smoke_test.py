@@ -15,10 +15,10 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from cli.asking import Ingest, publish
 from cli.speaking import Source
 from cli.times import clock_us
-from shared.domain.errors import UnusableError
-from shared.messaging.on_kafka.clients import Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import settings
+from coplace_client.errors import UnusableError
+from shared.process.settings import settings
+from shared.streams.on_kafka.clients import Reader
+from shared.streams.on_kafka.deployment import Deployment
 
 _SITE: Final = "smoke-test"
 _NODE_MODEL: Final = "smoke-test"

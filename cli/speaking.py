@@ -11,8 +11,8 @@ def who_does_it(told: str) -> str:
     """As told; whom the certificate names that is shown, where nobody was told."""
     if told != OPERATOR:
         return told
-    from shared.runtime.certificates import common_name
-    from shared.runtime.settings import settings
+    from shared.process.certificates import common_name
+    from shared.process.settings import settings
 
     certificate = settings().grpc_cert_file
     return (common_name(certificate) if certificate else "") or told

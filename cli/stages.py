@@ -5,10 +5,10 @@ from services.placement.app import stages as placement_stages
 from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from shared.messaging.on_kafka.admin import admin_client, ensure_topics
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.stage import Stage
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
+from shared.streams.on_kafka.admin import admin_client, ensure_topics
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.stages.stage import Stage
 
 
 def every_stage(settings: Settings) -> list[Stage]:

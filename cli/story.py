@@ -17,9 +17,9 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from cli.kafka_topics import CHARGES, JOBS, KafkaTopics
 from cli.output import Row
 from cli.telling import utc
-from shared.domain.errors import UnusableError
-from shared.messaging.events.event import Event
-from shared.messaging.on_kafka.deployment import Deployment
+from coplace_client.errors import UnusableError
+from shared.catalogue.event import Event
+from shared.streams.on_kafka.deployment import Deployment
 
 _DECISIONS: Final = "placement.decisions"
 _JOULES_A_KWH: Final = 3.6e6

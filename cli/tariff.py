@@ -20,11 +20,11 @@ from cli.kafka_topics import KafkaTopics
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import at, clock_us, time_us
-from shared.clients.facts import fact
-from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import settings
+from coplace_client.errors import RejectedError, UnusableError
+from coplace_client.facts import fact
+from shared.catalogue.contents.check import check_contents
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
 
 app = typer.Typer(no_args_is_help=True, help="What jobs are charged by.")
 BILLING: Final = "billing"

@@ -9,16 +9,16 @@ import orjson
 import typer
 
 from cli import completion
+from coplace_client.errors import RejectedError, UnusableError
 from deploy.local.credentials import Credentials
-from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.access.rules import Access, kafka_commands, redis_commands, strimzi_users
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.event_json import plain
-from shared.messaging.events.record import Record
-from shared.messaging.events.topics import load_topics
-from shared.messaging.on_kafka.clients import Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import settings
+from shared.catalogue.access.rules import Access, kafka_commands, redis_commands, strimzi_users
+from shared.catalogue.codec import Codec
+from shared.catalogue.event_json import plain
+from shared.catalogue.record import Record
+from shared.catalogue.topics import load_topics
+from shared.process.settings import settings
+from shared.streams.on_kafka.clients import Reader
+from shared.streams.on_kafka.deployment import Deployment
 
 app = typer.Typer(no_args_is_help=True, help="Create and list the topics. Say who may use them.")
 
@@ -98,8 +98,8 @@ def _acl_lines(access: Access, form: AclForm, cluster: str) -> Iterable[str]:
 def _create_acls(deployment: Deployment, access: Access) -> None:
     from kafka.errors import SecurityDisabledError
 
-    from shared.messaging.access.kafka import ensure_acls
-    from shared.messaging.on_kafka.admin import admin_client
+    from shared.catalogue.access.kafka import ensure_acls
+    from shared.streams.on_kafka.admin import admin_client
 
     with admin_client(deployment) as connected:
         try:
@@ -114,8 +114,8 @@ def _create_acls(deployment: Deployment, access: Access) -> None:
 
 
 def _tell_passwords(deployment: Deployment, access: Access, kept: Credentials) -> None:
-    from shared.messaging.access.kafka import set_scram_passwords
-    from shared.messaging.on_kafka.admin import admin_client
+    from shared.catalogue.access.kafka import set_scram_passwords
+    from shared.streams.on_kafka.admin import admin_client
 
     users = access.principals
     if missing := [str(kept.password_file(user)) for user in users if not kept.has_password(user)]:

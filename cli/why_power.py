@@ -7,11 +7,11 @@ from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.jobs_pb2 import JobSubmitted
 
 from cli.known_power import KnownPower
+from coplace_client.errors import UnusableError
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import job_of
 from shared.domain.cluster import Cluster
-from shared.domain.errors import UnusableError
 from shared.domain.job import Job
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import job_of
 from shared.numerics.elementary import exp
 from shared.power_prediction.kinds import SHAPES, KindOfJob
 from shared.power_prediction.similar_jobs import PREDICTORS, PowerAtStart

@@ -8,11 +8,11 @@ from coplace.v1.authority_pb2 import AccessAudited
 
 from cli.output import Output, OutputName, Row, write
 from cli.times import at, time_us
+from coplace_client.errors import RejectedError
 from shared.authority.door import AUDIT
-from shared.domain.errors import RejectedError
-from shared.messaging.on_kafka.clients import Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import settings
+from shared.process.settings import settings
+from shared.streams.on_kafka.clients import Reader
+from shared.streams.on_kafka.deployment import Deployment
 
 _COLUMNS: Final = ("at", "who", "action", "about", "verdict", "reason")
 

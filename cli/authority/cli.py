@@ -14,13 +14,13 @@ from cli.output import Output, OutputName, write
 from cli.speaking import OPERATOR, Source, who_does_it
 from cli.telling import note
 from cli.times import at, clock_us
+from coplace_client.errors import RejectedError, UnusableError
+from coplace_client.facts import fact
 from shared.authority.binding import EVERY, Binding
 from shared.authority.rules import About, OwnedJob
 from shared.authority.table import AuthorityTable, TableInForce, message_of
-from shared.clients.facts import fact
-from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import settings
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
 
 app = typer.Typer(no_args_is_help=True, help="Who may say and ask what.")
 

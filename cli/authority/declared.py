@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from coplace.v1.control_pb2 import ClusterDeclared
 
+from coplace_client.errors import RejectedError
 from shared.authority.binding import SitedCluster
 from shared.authority.following import TOPIC
 from shared.authority.table import TableInForce
-from shared.domain.errors import RejectedError
-from shared.messaging.on_kafka.clients import Reader
-from shared.messaging.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.clients import Reader
+from shared.streams.on_kafka.deployment import Deployment
 
 
 def in_force(deployment: Deployment) -> TableInForce:

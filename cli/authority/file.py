@@ -7,10 +7,10 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from coplace_client.errors import RejectedError, UnusableError
 from shared.authority.binding import Binding, Role
 from shared.authority.rules import RULES
-from shared.domain.errors import RejectedError, UnusableError
-from shared.runtime.user_files import read_yaml
+from shared.process.user_files import read_yaml
 
 _LISTS = ("sites", "clusters", "accounts", "users", "jobs")
 

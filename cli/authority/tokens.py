@@ -14,13 +14,13 @@ from cli.authority import declared
 from cli.output import Output, OutputName, write
 from cli.speaking import OPERATOR, Source
 from cli.times import at, clock_us
+from coplace_client.errors import RejectedError, UnusableError
+from coplace_client.facts import fact
+from coplace_client.files import written
 from shared.authority.table import AuthorityTable, message_of
 from shared.authority.tokens import BearerToken, digest_of, fresh_token
-from shared.clients.facts import fact
-from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.folders import written
-from shared.runtime.settings import settings
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
 
 app = typer.Typer(
     no_args_is_help=True,

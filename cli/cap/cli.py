@@ -18,8 +18,8 @@ from cli.cap.signal import SignalRule, read_signal
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
 from cli.times import at, clock_us, time_us
-from shared.domain.bounds import POWER_CAP_W
-from shared.domain.errors import UnusableError
+from coplace_client.bounds import POWER_CAP_W
+from coplace_client.errors import UnusableError
 
 app = typer.Typer(no_args_is_help=True, help="What clusters, sites and the region may draw.")
 

@@ -16,9 +16,9 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.asking import asking
 from cli.times import at
-from shared.clients.facts import fact
-from shared.domain.bounds import POWER_CAP_W
-from shared.domain.errors import UnusableError
+from coplace_client.bounds import POWER_CAP_W
+from coplace_client.errors import UnusableError
+from coplace_client.facts import fact
 
 REGION: Final = "region"
 _WITHIN_S: Final = 60.0

@@ -9,9 +9,9 @@ from coplace.v1.control_pb2 import PowerCapStep
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from cli.times import at, time_us
-from shared.domain.bounds import POWER_CAP_W
-from shared.domain.errors import UnusableError
-from shared.runtime.user_files import read_yaml
+from coplace_client.bounds import POWER_CAP_W
+from coplace_client.errors import UnusableError
+from shared.process.user_files import read_yaml
 
 
 class Period(BaseModel):

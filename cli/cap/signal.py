@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from coplace.v1.control_pb2 import PowerCapStep
 
 from cli.times import at, time_us
-from shared.domain.bounds import POWER_CAP_W
-from shared.domain.errors import RejectedError, UnusableError
-from shared.runtime.rows import FileRow, read_rows
+from coplace_client.bounds import POWER_CAP_W
+from coplace_client.errors import RejectedError, UnusableError
+from shared.process.rows import FileRow, read_rows
 from shared.workloads.tariff_files import PRICE_COLUMNS
 
 _TIME: Final = "time"

@@ -9,9 +9,9 @@ from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.accounts.model import entry_of, spent_micro_su
-from shared.messaging.events.record import TopicPartition
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.redis_client import redis_client
+from shared.catalogue.record import TopicPartition
+from shared.process.redis_client import redis_client
+from shared.streams.on_kafka.deployment import Deployment
 
 _POLL_S: Final = 0.1
 

@@ -16,7 +16,7 @@ from coplace.v1.jobs_pb2 import JobActionDone, JobFinished, RunInterval
 from coplace.v1.placement_pb2 import VERDICT_QUEUED
 
 from cli.demo.history import History, JobAttempt
-from shared.messaging.payloads.domain_types import cores_of
+from shared.catalogue.payloads.domain_types import cores_of
 
 # (time_us, W): a change of what is drawn.
 Change = tuple[int, float]

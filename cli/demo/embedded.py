@@ -14,13 +14,13 @@ from services.placement.app import stages as placement_stages
 from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.event import Event
-from shared.messaging.events.record import TopicPartition
-from shared.messaging.events.topics import Topics
-from shared.messaging.in_memory.embedded import EmbeddedRuntime
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.stages.stage import Round, Stage
+from shared.catalogue.codec import Codec
+from shared.catalogue.event import Event
+from shared.catalogue.record import TopicPartition
+from shared.catalogue.topics import Topics
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.log import InMemoryLog
+from shared.streams.stages.stage import Round, Stage
 
 
 class EmbeddedSystem:

@@ -23,7 +23,7 @@ from coplace.v1.telemetry_pb2 import SignatureMeasured
 from google.protobuf.message import Message
 
 from cli.demo.submission_power import SubmissionPower, submission_powers
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 ReadTopic = Callable[[str], Iterable[Event]]
 Payload = TypeVar("Payload", bound=Message)

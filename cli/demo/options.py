@@ -11,9 +11,9 @@ from services.emulator.settings import SimulationSettings
 from services.energy.settings import EnergySettings
 from services.placement.settings import PlacementSettings
 from services.planner.settings import PlannerSettings
-from shared.eamc.ranking import Policy
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.domain.eamc_policy import Policy
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
 
 # Every unit commits every round, with a barrier for every Kafka partition: two let workers share a
 # stage, and take a third less of CPU time than four.

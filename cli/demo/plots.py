@@ -25,8 +25,8 @@ from matplotlib.patches import Patch
 from cli.demo.bands import Bands
 from cli.demo.caps import Change, as_predicted, caps_in_force, metered, region_levels
 from cli.demo.history import History
-from shared.messaging.payloads.domain_types import cores_of
-from shared.runtime.pictures import save_png
+from shared.catalogue.payloads.domain_types import cores_of
+from shared.process.pictures import save_png
 from shared.simulation.plots import PowerPanel, draw_boxes, draw_power
 from shared.simulation.steps import Steps, stacked
 from shared.simulation.units import runs

@@ -12,9 +12,10 @@ from rich.table import Table
 from cli.demo.caps import CapFigures
 from cli.demo.history import History, ReadTopic
 from cli.demo.summary import ActionFigures, DemoSummary, summarise
+from coplace_client.files import written
+from shared.catalogue.event_json import data_of, write_events
 from shared.domain.money import QUANTUM
-from shared.messaging.events.event_json import data_of, write_events
-from shared.runtime.folders import write_csv, written
+from shared.process.folders import write_csv
 
 DECISIONS = "decisions.jsonl"
 FILES = (

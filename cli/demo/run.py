@@ -17,7 +17,7 @@ from cli.demo.servers import running
 from cli.demo.summary import DemoSummary
 from cli.kafka_topics import CHARGES, KafkaTopics
 from services.emulator.app import workload
-from shared.runtime.folders import within
+from shared.process.folders import within
 
 PATIENCE_S: Final = 180.0
 

@@ -13,9 +13,9 @@ from cli.security import Security
 from cli.stages import create_topics
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.access.rules import OPERATOR
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import Settings
+from shared.catalogue.access.rules import OPERATOR
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 
 from cli.known_power import KnownPower
 from services.prediction.facts import run_of
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import job_of
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import job_of
 
 
 class SubmissionPower(NamedTuple):

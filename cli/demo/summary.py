@@ -22,8 +22,8 @@ from coplace.v1.placement_pb2 import (
 
 from cli.demo.caps import CapFigures, cap_figures, waited_for_power
 from cli.demo.history import History, JobAttempt
-from shared.domain.errors import UnusableError
-from shared.messaging.payloads.domain_types import cores_of
+from coplace_client.errors import UnusableError
+from shared.catalogue.payloads.domain_types import cores_of
 from shared.placement.jobs.slowdown_guarantees import LEAST_SHUTTERS
 
 

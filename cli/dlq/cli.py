@@ -8,8 +8,8 @@ from google.protobuf.json_format import MessageToJson
 
 from cli import completion
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import settings
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
 
 app = typer.Typer(no_args_is_help=True, help="List, show and replay dead letters.")
 

@@ -8,11 +8,11 @@ from typing import Final
 from coplace.v1.control_pb2 import DeadLetter
 
 from cli.kafka_topics import KafkaTopics
-from shared.domain.errors import UnusableError
-from shared.messaging.events.record import NewRecord, TopicPartition
-from shared.messaging.events.topics import DLQ_PREFIX
-from shared.messaging.on_kafka.clients import Publisher
-from shared.messaging.on_kafka.deployment import Deployment
+from coplace_client.errors import UnusableError
+from shared.catalogue.record import NewRecord, TopicPartition
+from shared.catalogue.topics import DLQ_PREFIX
+from shared.streams.on_kafka.clients import Publisher
+from shared.streams.on_kafka.deployment import Deployment
 
 SEQUENCED: Final = "placement.inputs"
 

@@ -9,15 +9,10 @@ from numpy.typing import NDArray
 from rich.box import MARKDOWN
 from rich.table import Table
 
+from coplace_client.checks import require_not_negative
 from services.energy.adapters.matching import Matched
-from shared.domain.checks import require_not_negative
-from shared.eamc.frequency import (
-    EVEN,
-    FrequencyRule,
-    Reading,
-    Weighing,
-    choose_pstates,
-)
+from shared.domain.eamc_policy import Reading
+from shared.eamc.frequency import EVEN, FrequencyRule, Weighing, choose_pstates
 from shared.eamc.ranking import part_eff
 from shared.eamc.to_solution import (
     MIN_ENERGY_THRESHOLD,

@@ -13,9 +13,9 @@ from cli.output import Output, OutputName, write
 from cli.speaking import Source
 from cli.telling import TABLE_WIDTH, note
 from cli.times import clock_us
-from shared.eamc.frequency import Reading
+from shared.domain.eamc_policy import Reading
 from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
-from shared.runtime.folders import write_csv
+from shared.process.folders import write_csv
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -69,8 +69,8 @@ def predicted(ctx: typer.Context, output: OutputName = Output.TABLE) -> None:
         return
     from cli.energy import predicted as accuracy
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.on_kafka.deployment import Deployment
-    from shared.runtime.settings import settings
+    from shared.process.settings import settings
+    from shared.streams.on_kafka.deployment import Deployment
 
     found = accuracy.by_application(KafkaTopics(Deployment.of(settings())).topic)
     if output is Output.TABLE:
@@ -176,8 +176,8 @@ def misuse() -> None:
     """Users whose jobs do not behave like the application that they name, from energy.advice."""
     from cli.energy import misuse as misused
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.on_kafka.deployment import Deployment
-    from shared.runtime.settings import settings
+    from shared.process.settings import settings
+    from shared.streams.on_kafka.deployment import Deployment
 
     topics = KafkaTopics(Deployment.of(settings()))
     users = misused.by_user(topics.topic(misused.TOPIC))
@@ -246,8 +246,8 @@ def push(
     """Publish coefficients and signatures to a running system, after saying what they change."""
     from cli.energy import push as pushing
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.on_kafka.deployment import Deployment
-    from shared.runtime.settings import settings
+    from shared.process.settings import settings
+    from shared.streams.on_kafka.deployment import Deployment
 
     known = pushing.EnergyModels.read(KafkaTopics(Deployment.of(settings())).topic)
     found = pushing.Files.read(files, node_model, known)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from coplace_client.errors import RejectedError
 from services.energy.adapters.coefficients_csv import SUFFIX, write_coefficients_file
 from services.energy.adapters.errors_csv import errors_file
 from services.energy.adapters.signatures_csv import SignatureRow, read_signatures
 from services.energy.model import Fit, KernelRun, fit, refusals
 from shared.domain.coefficients import Coefficients
-from shared.domain.errors import RejectedError
-from shared.runtime.folders import within, write_csv
+from shared.process.folders import within, write_csv
 
 ERROR_COLUMNS = (
     *("from_ghz", "to_ghz", "kernels", "power", "time", "power_left_out", "time_left_out"),

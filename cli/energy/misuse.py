@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from coplace.v1.energy_pb2 import AppIdMisused
 from rich.table import Table
 
-from shared.messaging.events.codec import format_time
-from shared.messaging.events.event import Event
+from shared.catalogue.codec import format_time
+from shared.catalogue.event import Event
 
 TOPIC = "energy.advice"
 

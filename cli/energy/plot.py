@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from cli.energy.learning import Learned
-from shared.domain.signature import Signature
+from coplace_client.signature import Signature
 from shared.models.ear import project
-from shared.runtime.folders import within
-from shared.runtime.pictures import save_png
+from shared.process.folders import within
+from shared.process.pictures import save_png
 
 Floats = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from cli.demo.history import JobAttempt, ReadTopic
 from cli.output import Row
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 # What CSV has where no job has ended yet.
 COLUMNS: Final = ("application", "node model", "cluster", "runs")

@@ -13,24 +13,24 @@ from coplace.v1.telemetry_pb2 import SignatureMeasured
 
 from cli.demo.history import ReadTopic
 from cli.output import Row
+from coplace_client.errors import RejectedError, UnusableError
+from coplace_client.facts import fact
+from coplace_client.signature import Signature
 from services.energy.adapters.coefficients_csv import read_coefficients_file
 from services.energy.adapters.signatures_csv import SignatureRow, read_signatures
 from services.energy.processor.measured import measured_of
 from services.energy.processor.profile import METRICS, SignatureProfile
-from shared.clients.facts import fact
-from shared.domain.coefficients import Coefficients
-from shared.domain.eamc_source import NODE_MODEL_OF_MODULE
-from shared.domain.errors import RejectedError, UnusableError
-from shared.domain.signature import Signature
-from shared.eamc.frequency import FrequencyRule, choose_pstates
-from shared.eamc.reference import reference_signature
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import (
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import (
     coefficients_of,
     declared_coefficients_of,
     signatures_of,
 )
+from shared.domain.coefficients import Coefficients
+from shared.domain.eamc_source import NODE_MODEL_OF_MODULE
+from shared.eamc.frequency import FrequencyRule, choose_pstates
+from shared.eamc.reference import reference_signature
 from shared.models.ear import project
 
 COLUMNS: Final = ("application", "node model", "GHz", "time", "power")

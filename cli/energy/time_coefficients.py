@@ -8,9 +8,9 @@ from typing import Final
 from rich.box import MARKDOWN
 from rich.table import Table
 
+from coplace_client.checks import require_count, require_not_negative
+from coplace_client.errors import RejectedError
 from services.energy.adapters.matching import Matched
-from shared.domain.checks import require_count, require_not_negative
-from shared.domain.errors import RejectedError
 from shared.models.ear import project
 from shared.models.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
 from shared.numerics.elementary import exp, log

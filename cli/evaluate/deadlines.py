@@ -15,9 +15,9 @@ from rich.table import Table
 from cli.evaluate.group_files import GroupFiles
 from cli.evaluate.groups import ratio_margin, train_ratio_networks, train_time_network
 from cli.simulate.progress import progress_of
+from coplace_client.errors import UnusableError
 from shared.colocation.groups import FEATURE_SETS, FEATURES, Floats, GroupRun, features
-from shared.domain.errors import UnusableError
-from shared.runtime.pictures import save_png
+from shared.process.pictures import save_png
 from shared.scheduling.slack import UnitInterference, unaware
 from shared.simulation.deadlines import DeadlineRun, drawn_tasks, mean_usage, play_deadlines
 

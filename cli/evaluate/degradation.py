@@ -16,7 +16,7 @@ from services.prediction.degradation_trees import train_extra_trees
 from shared.colocation.history import Mask
 from shared.colocation.measured import Floats, Profiles
 from shared.colocation.model import Cells, DegradationModel
-from shared.runtime.folders import write_csv
+from shared.process.folders import write_csv
 
 FOLDS: Final = 5
 

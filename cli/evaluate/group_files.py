@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from cli.evaluate.pair_files import positive, rows_of
+from coplace_client.errors import UnusableError
 from shared.colocation.groups import AppAlone, GroupRun
-from shared.domain.errors import UnusableError
-from shared.runtime.folders import write_csv
+from shared.process.folders import write_csv
 
 _ALONE: Final = (
     "app", "freq_ghz", "time_s", "power_w", "instructions", "llc_accesses", "llc_misses",

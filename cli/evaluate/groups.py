@@ -15,6 +15,7 @@ from rich.table import Table
 
 from cli.evaluate.group_files import GroupFiles
 from cli.simulate.progress import progress_of
+from coplace_client.errors import UnusableError
 from services.prediction.group_models import Predict, train_linear, train_network
 from shared.colocation.groups import (
     FEATURE_SETS,
@@ -28,8 +29,7 @@ from shared.colocation.groups import (
     mean_percent_error,
     normalized_rmse,
 )
-from shared.domain.errors import UnusableError
-from shared.runtime.folders import write_csv
+from shared.process.folders import write_csv
 
 PARTITIONS: Final = 20
 _HELD_SHARE: Final = 0.3

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from coplace_client.errors import UnusableError
 from shared.colocation.measured import BUBBLES, Floats, Profiles
-from shared.domain.errors import UnusableError
 
 # A configuration with fewer pairs was broken off: what it holds compares with no other.
 LEAST_PAIRS: Final = 10

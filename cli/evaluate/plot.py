@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from cli.evaluate.scores import Jobs, columns, score
 from shared.power_prediction.learner import PredictedPower
-from shared.runtime.pictures import save_png
+from shared.process.pictures import save_png
 
 _PARTS: Final = 50
 

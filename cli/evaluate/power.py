@@ -10,11 +10,11 @@ from rich.table import Table
 
 from cli.evaluate.scores import Jobs, columns, groups, score
 from cli.simulate.progress import progress_of
+from coplace_client.errors import UnusableError
 from services.prediction.power_trees import train_forests
-from shared.domain.errors import UnusableError
 from shared.numerics.elementary import log2
 from shared.power_prediction.learner import Made, PowerLearner, PredictedPower, Reason, replay
-from shared.runtime.folders import write_csv
+from shared.process.folders import write_csv
 
 _SHOWN: Final = 5
 

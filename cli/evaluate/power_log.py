@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.power_prediction.submission import MeasuredPower, Submission
 
 POWER: Final = "avg_power_per_node_w"

@@ -9,7 +9,7 @@ from cli.installation.cli import export_lines
 from cli.installation.installation import Installation
 from cli.security import Security
 from cli.topics import Clients, named_clients
-from shared.runtime.settings import settings
+from shared.process.settings import settings
 
 app = typer.Typer(
     no_args_is_help=True,

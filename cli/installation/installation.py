@@ -19,14 +19,14 @@ from cli.installation.record import (
     state_dir,
 )
 from cli.times import clock_us
+from coplace_client.errors import UnusableError
 from deploy.local.errors import NotRunningError
 from deploy.local.ports import kept_ports, remembered_ports
 from deploy.local.readiness import is_ready, waits_for
 from deploy.local.run_state import RunState
 from deploy.local.servers import LocalServers
 from deploy.local.supervision import ProcessState, Supervisor
-from shared.domain.errors import UnusableError
-from shared.messaging.access.rules import OPERATOR
+from shared.catalogue.access.rules import OPERATOR
 
 if TYPE_CHECKING:
     from cli.security import Security
@@ -225,8 +225,8 @@ class Installation:
         from cli.processes import MODULES, Processes
         from cli.security import Security
         from cli.stages import create_topics
-        from shared.messaging.on_kafka.deployment import Deployment
-        from shared.runtime.settings import Settings
+        from shared.process.settings import Settings
+        from shared.streams.on_kafka.deployment import Deployment
 
         for name in stale_variables():
             del os.environ[name]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from shared.runtime.folders import written
+from coplace_client.files import written
 
 _FILE: Final = "installation.json"
 # A link in the state folder to the folder that was used last.

@@ -8,8 +8,8 @@ from typing import Annotated, Final, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from shared.domain.errors import UnusableError
-from shared.runtime.user_files import read_yaml
+from coplace_client.errors import UnusableError
+from shared.process.user_files import read_yaml
 
 REPORTER: Final = "reporter"
 ALONE: Final = ""

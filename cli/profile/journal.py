@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cli.profile.campaign import Campaign
 from cli.profile.running import TimedRun
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 
 _LINES: Final = TypeAdapter(list[TimedRun])
 

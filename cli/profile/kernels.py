@@ -9,9 +9,9 @@ from typing import Final
 import yaml
 
 from cli.profile.campaign import Campaign
-from services.agent import client
-from shared.domain.errors import UnusableError
-from shared.runtime.folders import written
+from coplace_client import heartbeats as client
+from coplace_client.errors import UnusableError
+from coplace_client.files import written
 
 _SOURCE: Final = Path(__file__).with_name("kernels.c")
 NAMES: Final = (

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from cli.profile.campaign import ALONE, Campaign, ProfiledRun, words
 from cli.profile.counters import Counter, features, parsed, stat_words
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 
 _TAIL: Final = 300
 

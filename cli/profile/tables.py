@@ -14,7 +14,7 @@ from typing import Final
 
 from cli.profile.campaign import ALONE, REPORTER, Campaign, bubble_name
 from cli.profile.running import TimedRun
-from shared.runtime.folders import write_csv
+from shared.process.folders import write_csv
 
 PAIRS: Final = ("config", "app1", "app2", "meas_rel_perf1", "meas_rel_perf2", "noise1", "noise2")
 SENSITIVITY: Final = ("config", "app", "bubble_mb", "solo_or_bubble_time_s")

@@ -6,12 +6,12 @@ from typing import Final
 
 from kafka.errors import SecurityDisabledError
 
-from shared.messaging.access.kafka import difference
-from shared.messaging.access.redis import differences, has_users
-from shared.messaging.access.rules import Access
-from shared.messaging.on_kafka.admin import admin_client
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.redis_client import redis_client
+from shared.catalogue.access.kafka import difference
+from shared.catalogue.access.redis import differences, has_users
+from shared.catalogue.access.rules import Access
+from shared.process.redis_client import redis_client
+from shared.streams.on_kafka.admin import admin_client
+from shared.streams.on_kafka.deployment import Deployment
 
 KAFKA: Final = "access to Kafka"
 REDIS: Final = "access to Redis"

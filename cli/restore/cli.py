@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from shared.domain.errors import UnusableError
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.consistency import InconsistentError
-from shared.runtime.settings import settings
+from coplace_client.errors import UnusableError
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.stages.consistency import InconsistentError
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -8,23 +8,23 @@ from aiokafka import AIOKafkaProducer
 from kafka import KafkaAdminClient
 
 from cli.restore.restore import require_stopped
-from shared.messaging.events.topics import DLQ_PREFIX
-from shared.messaging.on_kafka.admin import admin_client
-from shared.messaging.on_kafka.clients import Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.on_kafka.facts import KafkaFacts
-from shared.messaging.on_kafka.transactions import Transactions, read_changelog, topic_partition
-from shared.messaging.restoring.repartition import (
+from shared.catalogue.topics import DLQ_PREFIX
+from shared.streams.on_kafka.admin import admin_client
+from shared.streams.on_kafka.clients import Reader
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.facts import KafkaFacts
+from shared.streams.on_kafka.transactions import Transactions, read_changelog, topic_partition
+from shared.streams.restoring.repartition import (
     UnitState,
     as_before,
     commits_of,
     has_moved,
     planned,
 )
-from shared.messaging.stages.consistency import InconsistentError, UnitPartitions, at_start
-from shared.messaging.stages.provenance import split_state
-from shared.messaging.stages.stage import Stage
-from shared.messaging.stages.unit import unit_count
+from shared.streams.stages.consistency import InconsistentError, UnitPartitions, at_start
+from shared.streams.stages.provenance import split_state
+from shared.streams.stages.stage import Stage
+from shared.streams.stages.unit import unit_count
 
 # All of a stage's state goes in one transaction; Kafka's default bound is a quarter of an hour.
 _TRANSACTION_MS: Final = 900_000

@@ -15,30 +15,24 @@ from services.energy.appdb_cache.adapters import RedisAppDB
 from services.energy.appdb_cache.app import NAME as APPDB_CACHE
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.accounts.app import NAME as ACCOUNTS
-from shared.messaging.events.event import Event
-from shared.messaging.events.record import TopicPartition
-from shared.messaging.on_kafka.admin import admin_client, when_coordinated
-from shared.messaging.on_kafka.clients import Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.on_kafka.doctor import examine_stages
-from shared.messaging.on_kafka.facts import KafkaFacts
-from shared.messaging.on_kafka.transactions import Transactions, read_changelog
-from shared.messaging.read_models.check import ReadModelCheck
-from shared.messaging.read_models.read_model import Name, ReadModel
-from shared.messaging.restoring import mending
-from shared.messaging.restoring.mending import (
-    Mended,
-    UnitAtRest,
-    followers_of,
-    misplaced,
-    told_by,
-)
-from shared.messaging.stages.consistency import Inconsistency, UnitPartitions
-from shared.messaging.stages.provenance import split_state
-from shared.messaging.stages.quarantine import at
-from shared.messaging.stages.stage import Stage
-from shared.messaging.stages.unit import unit_count
-from shared.runtime.redis_client import redis_client
+from shared.catalogue.event import Event
+from shared.catalogue.record import TopicPartition
+from shared.process.redis_client import redis_client
+from shared.streams.on_kafka.admin import admin_client, when_coordinated
+from shared.streams.on_kafka.clients import Reader
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.doctor import examine_stages
+from shared.streams.on_kafka.facts import KafkaFacts
+from shared.streams.on_kafka.transactions import Transactions, read_changelog
+from shared.streams.read_models.check import ReadModelCheck
+from shared.streams.read_models.read_model import Name, ReadModel
+from shared.streams.restoring import mending
+from shared.streams.restoring.mending import Mended, UnitAtRest, followers_of, misplaced, told_by
+from shared.streams.stages.consistency import Inconsistency, UnitPartitions
+from shared.streams.stages.provenance import split_state
+from shared.streams.stages.quarantine import at
+from shared.streams.stages.stage import Stage
+from shared.streams.stages.unit import unit_count
 
 READ_MODELS: Final[Mapping[str, Callable[[Redis, Name], ReadModel[Any]]]] = {
     ACCOUNTS: RedisAccounts,

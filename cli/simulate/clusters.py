@@ -12,8 +12,8 @@ from cli.simulate import report
 from cli.simulate.progress import progress_of
 from cli.simulate.scenarios import UNIFORM, ClustersScenario
 from cli.telling import TABLE_WIDTH, note
+from coplace_client.errors import UnusableError
 from services.energy.adapters.matching import read_matched
-from shared.domain.errors import UnusableError
 from shared.simulation.epm import NodeModels
 from shared.simulation.jobs import WorkloadSpec
 from shared.simulation.metrics import summarise

@@ -15,10 +15,10 @@ from cli.cap.schedule import read_schedule, steps
 from cli.simulate.scenarios import OF_CPI, EuroraScenario
 from cli.telling import TABLE_WIDTH
 from cli.times import at
-from shared.domain.bounds import CAP_RISK
-from shared.domain.errors import UnusableError
+from coplace_client.bounds import CAP_RISK
+from coplace_client.errors import UnusableError
 from shared.models.power_reduction import factor_of_cpi, mixed_factor
-from shared.runtime.user_files import lines
+from shared.process.user_files import lines
 from shared.simulation.capping import (
     CappingRules,
     KeptFree,

@@ -12,7 +12,7 @@ from cli.simulate import report
 from cli.simulate.progress import progress_of
 from cli.simulate.scenarios import PoolScenario
 from cli.telling import TABLE_WIDTH, note
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.scheduling.runtimes import Runtimes
 from shared.simulation.files import write_jobs
 from shared.simulation.log import LoggedJobs, UnknownSizeError, read_log

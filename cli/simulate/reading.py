@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from cli.simulate.options import OPTIONS, FieldPath
 from cli.simulate.scenarios import KINDS, TELLING, Scenario
-from shared.domain.errors import UnusableError
-from shared.runtime.user_files import read_yaml
+from coplace_client.errors import UnusableError
+from shared.process.user_files import read_yaml
 
 _KIND: Final = "kind"
 _VALUE_ERROR: Final = "Value error, "

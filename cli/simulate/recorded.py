@@ -18,17 +18,16 @@ from cli.simulate import report
 from cli.simulate.progress import progress_of
 from cli.simulate.scenarios import RecordedScenario
 from cli.telling import TABLE_WIDTH, note
+from coplace_client.errors import UnusableError
 from services.placement.sequencer import Sequencer
 from services.placement.settings import PlacementSettings
 from services.planner.app import search_of, stage_of
 from services.planner.settings import PlannerSettings
-from shared.domain.errors import UnusableError
-from shared.eamc.ranking import Policy
-from shared.messaging.on_kafka.deployment import Deployment
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.planning.searches import Searches
-from shared.runtime.folders import within
-from shared.runtime.settings import settings
+from shared.process.folders import within
+from shared.process.settings import settings
 from shared.simulation.metrics import Summary, summarise
 from shared.simulation.policy import SimulatedPolicy
 from shared.simulation.recorded.caps import AS_RECORDED, CapChanges
@@ -42,6 +41,7 @@ from shared.simulation.recorded.region import RecordFollower, Setting, replay
 from shared.simulation.recorded.results import Fidelity, played_of
 from shared.simulation.recorded.truth import Truth
 from shared.simulation.recorded.what_if import Course, WhatIf, as_recorded
+from shared.streams.on_kafka.deployment import Deployment
 from shared.workloads.tariff import Tariff
 from shared.workloads.tariff_files import read_tariffs
 

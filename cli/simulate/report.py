@@ -12,7 +12,7 @@ from typing import Final
 from rich.table import Table
 from scipy.stats import t
 
-from shared.runtime.folders import written
+from coplace_client.files import written
 from shared.simulation.files import write_all_of_jobs, write_summary
 from shared.simulation.metrics import Summary
 from shared.simulation.played import JobIds, Played

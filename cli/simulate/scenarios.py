@@ -13,9 +13,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from cli.cap.schedule import read_schedule, steps
 from cli.region_policy import RegionPolicy
-from shared.domain.bounds import CAP_MARGIN, CAP_RISK
+from coplace_client.bounds import CAP_MARGIN, CAP_RISK
 from shared.domain.cluster import Cluster
-from shared.eamc.frequency import EVEN, Reading
+from shared.domain.eamc_policy import Reading
+from shared.eamc.frequency import EVEN
 from shared.scheduling.lookahead import Prices
 from shared.scheduling.pool import Discipline
 from shared.scheduling.runtimes import Runtimes

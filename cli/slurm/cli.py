@@ -16,12 +16,12 @@ from cli.slurm.orders import Order
 from cli.slurm.slurm import Slurm, SlurmError
 from cli.slurm.tell import Teller
 from cli.telling import note
-from shared.clients.calls import UnansweredError
+from coplace_client.calls import UnansweredError
 from shared.clients.decisions import DecisionFollower, ResourceManager
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.refusals import require_kafka_believes
-from shared.runtime.settings import settings
+from shared.process.settings import settings
 from shared.slurm.facts import Site
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.refusals import require_kafka_believes
 
 app = typer.Typer(no_args_is_help=True, help="Let Coplace start the jobs of a Slurm.")
 _RETRY_S: Final = 5.0

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
 from coplace.v1.ingest_service_pb2 import Envelope
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.domain.folding import fold
 from shared.slurm.facts import OUTCOMES, Site, envelopes, submission
 from shared.slurm.message import Message

@@ -7,8 +7,8 @@ from cli.slurm.jobs import SlurmJob
 from cli.slurm.orders import Cancel, Decline, Hold, Order, Refuse, Release, orders
 from cli.slurm.slurm import Slurm
 from cli.times import clock_us
-from shared.clients.facts import action_refused, declined
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
+from coplace_client.facts import action_refused, declined
 from shared.slurm.facts import Site, submission
 
 

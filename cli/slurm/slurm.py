@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cli.slurm.jobs import SlurmJob, Word
 from cli.slurm.orders import Release
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 
 _WITHIN_S: Final = 60.0
 _CLUSTER: Final = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)

@@ -9,10 +9,10 @@ from cli.asking import publish
 from cli.slurm.jobs import SlurmJob, facts
 from cli.telling import note
 from cli.times import clock_us
-from shared.clients.facts import fact
-from shared.clients.ingest import publish_all
-from shared.domain.errors import RejectedError
-from shared.runtime.settings import settings
+from coplace_client.errors import RejectedError
+from coplace_client.facts import fact
+from coplace_client.ingest import publish_all
+from shared.process.settings import settings
 from shared.slurm.facts import Site
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from coplace_client.files import written
 from deploy.local.errors import LocalServersError
 from deploy.local.prerequisites import require_command
-from shared.runtime.folders import written
 
 _AUTHORITY_DAYS: Final = 3_650
 _DAYS: Final = 397

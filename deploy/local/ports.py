@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TextIO
 
-from shared.runtime.folders import written
+from coplace_client.files import written
 
 _FIRST_PORT = 10_000
 _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -22,7 +22,7 @@ from deploy.local.redis_server import SecureRedis, redis_program
 from deploy.local.run_state import RunState
 from deploy.local.supervision import ProcessState, Supervisor
 from deploy.local.waiting import not_ready, wait_until
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
 
 _SUPERVISOR_START_S = 15.0
 _SHUTDOWN_S = 60.0

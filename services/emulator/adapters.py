@@ -13,15 +13,15 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.plans_pb2 import PlanProposed
 
+from coplace_client.facts import PAYLOADS
+from coplace_client.ingest import IngestClient, Patience
 from services.emulator import facts
 from services.emulator.answers import Answers
-from shared.clients.facts import PAYLOADS
-from shared.clients.ingest import IngestClient, Patience
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import Record, TopicPartition
-from shared.messaging.events.topics import ROUND_ENDED
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.stage import Round
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import Record, TopicPartition
+from shared.catalogue.topics import ROUND_ENDED
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.stages.stage import Round
 
 SOURCE: Final = "simulation"
 # The topics that ingest fills for the emulator, which therefore barriers the rounds in them.

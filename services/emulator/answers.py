@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Self
 from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.plans_pb2 import PlanProposed
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 DECISIONS: Final = "placement.decisions"
 PLANS: Final = "placement.plans"

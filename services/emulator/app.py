@@ -11,9 +11,10 @@ from services.emulator.emulator import Emulator
 from services.emulator.scales import PER_INSTRUCTION, read_eamc_scale
 from services.emulator.settings import SimulationSettings
 from shared.domain.cluster import Cluster
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.service import Process, run_process
-from shared.runtime.topics import wait_for_topics
+from shared.process.life import Process, run_process
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.waiting import wait_for_topics
+from shared.streams.telemetry import hooks_of
 from shared.workloads.clusters import GPU_NODES, clusters
 from shared.workloads.generate import built_in
 from shared.workloads.mislabel import mislabelled
@@ -76,7 +77,7 @@ async def serve(process: Process) -> None:
     again as a whole, since nobody knows how much of it got through.
     """
     settings = SimulationSettings()
-    deployment = Deployment.of(process.settings, process.telemetry.hooks())
+    deployment = Deployment.of(process.settings, hooks_of(process.telemetry))
     topics = answered_in(planned=settings.planned)
     await wait_for_topics(process.settings, {*MARKED, *topics}, process.readiness, process.stop)
     played = emulator(settings)

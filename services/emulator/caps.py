@@ -11,8 +11,8 @@ from coplace.v1.control_pb2 import (
 )
 
 from services.emulator.facts import COMMANDS, EPOCH_US
+from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
-from shared.messaging.events.event import Event, Publish
 from shared.workloads.clusters import SITE
 
 # Of the site whose resource managers are emulated too: one certificate speaks for all of them.

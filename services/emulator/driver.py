@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from services.emulator.answers import Answers
 from services.emulator.emulator import Emulator, RoundOutput
-from shared.messaging.stages.stage import Round
+from shared.streams.stages.stage import Round
 
 
 def play(

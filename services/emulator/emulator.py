@@ -28,6 +28,7 @@ from coplace.v1.placement_pb2 import (
 )
 from coplace.v1.plans_pb2 import PlanProposed
 
+from coplace_client.errors import UnusableError
 from services.emulator import facts
 from services.emulator.caps import declared, step_times_us
 from services.emulator.facts import EPOCH_US, id_of, submit_us
@@ -45,11 +46,10 @@ from services.emulator.scales import PER_INSTRUCTION, TpiScale
 from services.emulator.shapes import units_that_fit
 from services.emulator.truth.laws import Behaviour
 from services.emulator.truth.noise import Noise
+from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
-from shared.domain.errors import UnusableError
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import Round
 from shared.scheduling.progress import Progress
+from shared.streams.stages.stage import Round
 from shared.workloads.request import JobRequest
 from shared.workloads.table1 import profile
 

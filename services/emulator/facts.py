@@ -31,11 +31,11 @@ from services.emulator.scales import TpiScale
 from services.emulator.shapes import cores_of_unit
 from services.emulator.truth.laws import Behaviour
 from services.emulator.truth.noise import METER_SIGMA, SHUTTER_SIGMA, Noise
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.trace import job_traceparent
 from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
 from shared.domain.job import job_id
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.trace import job_traceparent
 from shared.workloads.request import JobRequest
 
 JOBS: Final = "jobs.events"

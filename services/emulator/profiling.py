@@ -19,8 +19,8 @@ from services.emulator.scales import TpiScale
 from services.emulator.truth.kernels import KERNELS, kernel_profile
 from services.emulator.truth.laws import Behaviour, behaviour
 from services.emulator.truth.noise import Noise
+from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
-from shared.messaging.events.event import Event, Publish
 from shared.workloads.table1 import APPS, AppProfile
 
 FIRST_NODE = 0  # profiling runs use one node of each cluster

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from coplace_client.errors import RejectedError, UnusableError
 from services.emulator.truth.laws import transactions_per_instruction
 from shared.domain import eamc_source
-from shared.domain.errors import RejectedError, UnusableError
-from shared.runtime.rows import FileRow, read_rows
+from shared.process.rows import FileRow, read_rows
 from shared.workloads.table1 import APPS, NODE_MODELS
 
 # The published data numbers them from 1.

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from shared.runtime.environment import EnvironmentSettings
+from shared.process.environment import EnvironmentSettings
 
 
 class SimulationSettings(EnvironmentSettings):

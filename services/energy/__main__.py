@@ -1,6 +1,6 @@
 """`python -m services.energy`: signatures in, coefficients and AppDB rows out."""
 
 from services.energy.app import main
-from shared.runtime.environment import run
+from shared.process.environment import run
 
 run(main)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from coplace_client.signature import Signature
 from shared.domain.coefficients import Coefficients
-from shared.domain.signature import Signature
 from shared.eamc.frequency import FrequencyRule, Weighing, choose_pstates
 from shared.eamc.reference import reference_signature
 from shared.eamc.to_solution import (

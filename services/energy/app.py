@@ -6,9 +6,9 @@ from services.energy.adapters import read_coefficients
 from services.energy.adapters.drift_meter import DriftMeter
 from services.energy.processor import advisor, appdb, learner
 from services.energy.settings import EnergySettings
-from shared.messaging.stages.stage import Stage
-from shared.runtime.service import run_service
-from shared.runtime.settings import Settings, settings
+from shared.process.settings import Settings, settings
+from shared.streams.on_kafka.service import run_service
+from shared.streams.stages.stage import Stage
 
 MEASURED = "telemetry.signatures"
 DECLARED = "commands"

@@ -7,7 +7,7 @@ from pydantic_settings import SettingsConfigDict
 
 from services.energy.advice import AdvicePolicy, AdviceRule
 from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
-from shared.runtime.environment import EnvironmentSettings
+from shared.process.environment import EnvironmentSettings
 
 
 class EnergySettings(EnvironmentSettings):

@@ -1,6 +1,6 @@
 """`python -m services.ingest`: gRPC in, Kafka out."""
 
 from services.ingest.app import main
-from shared.runtime.environment import run
+from shared.process.environment import run
 
 run(main)

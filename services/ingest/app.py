@@ -18,12 +18,13 @@ from shared.authority.bearing import TokenGate
 from shared.authority.door import AUDIT, Door
 from shared.authority.following import table_followed
 from shared.authority.table import TableInForce
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.on_kafka.publisher import KafkaPublisher
-from shared.messaging.stages.crash import end_process
-from shared.runtime.grpc_server import serve_grpc
-from shared.runtime.service import Process, run_process
-from shared.runtime.topics import wait_for_topics
+from shared.process.crash import end_process
+from shared.process.grpc_server import serve_grpc
+from shared.process.life import Process, run_process
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.publisher import KafkaPublisher
+from shared.streams.on_kafka.waiting import wait_for_topics
+from shared.streams.telemetry import hooks_of
 
 NAME: Final = "ingest"
 
@@ -54,7 +55,7 @@ async def gated(
 
 async def serve(process: Process) -> None:
     """Serve gRPC until the process shall stop."""
-    deployment = Deployment.of(process.settings, process.telemetry.hooks())
+    deployment = Deployment.of(process.settings, hooks_of(process.telemetry))
     topics = {kind.topic for kind in KINDS.values()} | {AUDIT, *FOLDED}
     await wait_for_topics(process.settings, topics, process.readiness, process.stop)
     own, crash = IngestSettings(), partial(end_process, NAME)

@@ -8,16 +8,16 @@ from typing import Final
 import structlog
 from coplace.v1.authority_pb2 import AuthorityDeclared
 
+from coplace_client.errors import RejectedError
 from services.ingest.region import FOLDED, KnownRegion
 from shared.authority.door import AccessRequest, Door
 from shared.authority.following import Followed, following
 from shared.authority.naming import about_of
 from shared.authority.rules import ORDERS, About, AccessVerdict
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Publish
-from shared.messaging.events.record import TopicPartition
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.clock import now_us
+from shared.catalogue.event import Publish
+from shared.catalogue.record import TopicPartition
+from shared.process.clock import now_us
+from shared.streams.on_kafka.deployment import Deployment
 
 DECLARE: Final = "authority_declared"
 _DAY_US: Final = 86_400_000_000

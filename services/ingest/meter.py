@@ -5,7 +5,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.metrics import Meter
 
 from services.ingest.payloads import KINDS
-from shared.messaging.events.event import Publish
+from shared.catalogue.event import Publish
 
 
 class IngestMeter:

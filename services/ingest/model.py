@@ -7,17 +7,17 @@ from coplace.v1.authority_pb2 import AuthorityDeclared
 from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest, PublishStreamRequest
 from google.protobuf.message import DecodeError, Message
 
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
 from services.ingest.payloads import KINDS, PayloadKind
-from shared.domain.checks import require_text
-from shared.domain.errors import RejectedError
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.contents.times import times_us
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.field_checks import YEAR_2000_US
-from shared.messaging.events.texts import MOST_TEXT_BYTES, require_short_texts
-from shared.messaging.events.topics import Topics
-from shared.messaging.events.trace import job_traceparent
-from shared.messaging.stages.unit import EventTimeLimit
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.field_checks import YEAR_2000_US
+from shared.catalogue.texts import MOST_TEXT_BYTES, require_short_texts
+from shared.catalogue.times import times_us
+from shared.catalogue.topics import Topics
+from shared.catalogue.trace import job_traceparent
+from shared.streams.stages.unit import EventTimeLimit
 
 # What a record holds beside its value: key, headers and framing.
 RECORD_OVERHEAD_BYTES: Final = 8_192

@@ -8,9 +8,9 @@ from coplace.v1.authority_pb2 import AuthorityDeclared
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
 
+from coplace_client.errors import RejectedError
 from shared.authority.table import AuthorityTable
-from shared.domain.errors import RejectedError
-from shared.messaging.payloads.domain_types import (
+from shared.catalogue.payloads.domain_types import (
     cluster_of,
     declared_coefficients_of,
     dependencies_of,

@@ -11,7 +11,7 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from shared.authority.binding import SitedCluster
 from shared.authority.rules import OwnedJob
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 # The messages that are folded, by the topic that has them.
 FOLDED: Final = {

@@ -16,14 +16,14 @@ from coplace.v1.ingest_service_pb2 import (
 )
 from grpc.aio import ServicerContext
 
+from coplace_client.errors import RejectedError
 from services.ingest.gate import DECLARE, Gate, NotAllowedError, NotYetKnownError
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake, check_source, parse_envelope
 from shared.authority.callers import caller, callers
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Publish
-from shared.messaging.stages.clock import now_us
-from shared.runtime.grpc_server import RefusedCallError, ends_process, received
+from shared.catalogue.event import Publish
+from shared.process.clock import now_us
+from shared.process.grpc_server import RefusedCallError, ends_process, received
 
 NAME: Final = "coplace.v1.IngestService"
 # Bounds what one stream holds in memory.

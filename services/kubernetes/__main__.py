@@ -1,6 +1,6 @@
 """`python -m services.kubernetes`: Jobs and decisions in, facts about Jobs out."""
 
 from services.kubernetes.app import main
-from shared.runtime.environment import run
+from shared.process.environment import run
 
 run(main)

@@ -9,6 +9,7 @@ from typing import Final
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import ApiClient, Configuration
 
+from coplace_client.ingest import FactSender, IngestClient, Patience
 from services.kubernetes.adapters.api import JOBS, NODES, PODS, ApiServer
 from services.kubernetes.adapters.meter import KubernetesMeter
 from services.kubernetes.adapters.nodes import NodeReporter
@@ -19,12 +20,12 @@ from services.kubernetes.adapters.reflector import ObjectWatcher, reflect
 from services.kubernetes.model.names import GRANT, QUEUE_NAME
 from services.kubernetes.settings import ClusterEntry, KubernetesSettings, clusters_of
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
-from shared.clients.ingest import FactSender, IngestClient, Patience
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.clock import process_clock
-from shared.messaging.stages.crash import end_process
-from shared.runtime.service import CannotStartError, Process, run_process
-from shared.runtime.topics import wait_for_topics
+from shared.process.clock import process_clock
+from shared.process.crash import end_process
+from shared.process.life import CannotStartError, Process, run_process
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.waiting import wait_for_topics
+from shared.streams.telemetry import hooks_of
 
 NAME: Final = "kubernetes"
 # Obeyed at once, of several Jobs side by side, since each waits for an API server.
@@ -91,7 +92,7 @@ async def _run(
         manager = ResourceManager(own.name, own.site, frozenset(apis))
         deployment = Deployment.of(process.settings)
         decisions = DecisionFollower(deployment, manager, _DECISIONS_AT_ONCE)
-        process.telemetry.hooks().meter.watch_backlog(NAME, decisions.backlog)
+        hooks_of(process.telemetry).meter.watch_backlog(NAME, decisions.backlog)
         tasks.create_task(decisions.run(jobs.obey))
 
 

@@ -9,7 +9,7 @@ from pydantic_settings import SettingsConfigDict
 
 from services.kubernetes.model.facts import JobTerms
 from services.kubernetes.model.nodes import NodeTraits
-from shared.runtime.environment import EnvironmentSettings, WrongSettingsError
+from shared.process.environment import EnvironmentSettings, WrongSettingsError
 
 _NAME: Final = r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$"
 

@@ -12,13 +12,14 @@ from services.placement.service import MOST_QUESTIONS, Duty, PlacementService
 from services.placement.settings import PlacementSettings
 from shared.authority.bearing import TokenGate
 from shared.authority.questions import question_door
-from shared.messaging.stages.crash import end_process
-from shared.messaging.stages.stage import Stage
 from shared.placement import outcomes, told
 from shared.placement.processor import Placement, mended
-from shared.runtime.grpc_server import grpc_server
-from shared.runtime.service import Process, run_service
-from shared.runtime.settings import Settings, settings
+from shared.process.crash import end_process
+from shared.process.grpc_server import grpc_server
+from shared.process.life import Process
+from shared.process.settings import Settings, settings
+from shared.streams.on_kafka.service import run_service
+from shared.streams.stages.stage import Stage
 
 NAME: Final = "placement"
 # As which it answers: a part of the process beside the stages.

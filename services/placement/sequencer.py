@@ -54,10 +54,10 @@ from coplace.v1.prediction_pb2 import (
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from google.protobuf.message import Message
 
-from shared.messaging.events.digest import Model, require_sha256
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from shared.catalogue.digest import Model, require_sha256
+from shared.catalogue.event import Event, Publish
 from shared.placement.envelope import from_bytes, to_bytes
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 
 OUTPUT: Final = "placement.inputs"
 KEY: Final = "region"

@@ -32,11 +32,11 @@ from coplace.v1.placement_service_pb2 import (
 from google.protobuf.message import DecodeError
 from grpc.aio import ServicerContext
 
+from coplace_client.errors import RejectedError
 from shared.authority.door import Door
 from shared.authority.rules import About
-from shared.domain.errors import RejectedError
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.payloads.domain_types import dependencies_of, job_of
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.placement.reasons.queries import Queries
 from shared.placement.reasons.quoting import QuotedJob, quoted_placement
 from shared.placement.reasons.start_estimates import StartEstimate, StartEstimates

@@ -1,6 +1,6 @@
 """`python -m services.planner`: placement's inputs in, plans out."""
 
 from services.planner.app import main
-from shared.runtime.environment import run
+from shared.process.environment import run
 
 run(main)

@@ -7,15 +7,15 @@ from typing import Final
 from services.planner.meter import watch
 from services.planner.processor import OUTPUT, Planner, Search, mended
 from services.planner.settings import PlannerSettings, SearchKind
-from shared.messaging.stages.stage import Stage
 from shared.placement.candidates.candidate import Rules
 from shared.placement.settings import RuleSettings
 from shared.planning.order_search import OrderSearch
 from shared.planning.region_order import RegionOrder, Scheduling
 from shared.planning.searches import Searches
-from shared.runtime.service import run_service
-from shared.runtime.settings import Settings, settings
+from shared.process.settings import Settings, settings
 from shared.scheduling.list_scheduling import PriorityRule
+from shared.streams.on_kafka.service import run_service
+from shared.streams.stages.stage import Stage
 from shared.workloads.tariff_files import read_tariffs
 
 _INPUT: Final = "placement.inputs"

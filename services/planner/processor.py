@@ -12,16 +12,16 @@ import orjson
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 
-from shared.domain.bounds import LENGTHS
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.quarantine import Fault
-from shared.messaging.stages.stage import Round
+from coplace_client.bounds import LENGTHS
+from shared.catalogue.event import Event, Publish
 from shared.placement import processor
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.planning.region_order import RegionOrder
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
 from shared.scheduling.run_share import RunShare
+from shared.streams.stages.quarantine import Fault
+from shared.streams.stages.stage import Round
 from shared.workloads.tariff import Tariff
 
 OUTPUT: Final = "placement.plans"

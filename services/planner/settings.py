@@ -10,9 +10,9 @@ from typing import Self
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from shared.domain.bounds import LENGTHS
+from coplace_client.bounds import LENGTHS
 from shared.planning.searches import tried_limits_s
-from shared.runtime.environment import EnvironmentSettings
+from shared.process.environment import EnvironmentSettings
 from shared.scheduling.lookahead import Bounds, Prices
 
 _HOUR_S = 3600.0

@@ -10,9 +10,9 @@ from services.prediction.node_statistics import OUTPUT as READINGS
 from services.prediction.processor import Prediction
 from services.prediction.publish import OUTPUT, POWER_OUTPUT, SOURCE
 from services.prediction.settings import PredictionSettings
-from shared.messaging.stages.stage import Stage
-from shared.runtime.service import run_service
-from shared.runtime.settings import Settings, settings
+from shared.process.settings import Settings, settings
+from shared.streams.on_kafka.service import run_service
+from shared.streams.stages.stage import Stage
 
 _INPUTS: Final = (
     "jobs.events",

@@ -3,17 +3,13 @@
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.telemetry_pb2 import ShuttersMeasured, SignatureMeasured
 
+from coplace_client.bounds import BANDWIDTH_GBPS, CLOCK_GHZ, JOB_ENERGY_J
+from coplace_client.errors import RejectedError
 from services.prediction.job_power import EndedRun, JobOnCluster
 from services.prediction.state import HALF, CoRunPair, Traffic
-from shared.domain.bounds import (
-    BANDWIDTH_GBPS,
-    CLOCK_GHZ,
-    JOB_ENERGY_J,
-)
-from shared.domain.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import cores_of
 from shared.domain.job import Job
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import cores_of
 from shared.models.shutters import Shutter, unfiltered_slowdown
 
 

@@ -8,16 +8,14 @@ from typing import Any, Final, NamedTuple
 
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 
+from coplace_client.bounds import NODE_POWER_W
 from services.prediction.publish import SOURCE, power_history_event
 from services.prediction.tree_versions import TreeVersions
-from shared.domain.bounds import NODE_POWER_W
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.payloads.power_history import update_of, updated
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.domain.resources import Resources
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.payloads.power_history import update_of, updated
-from shared.messaging.stages.stage import Round
-from shared.messaging.stages.table import Table
 from shared.power_prediction.kinds import KindOfJob, size_of
 from shared.power_prediction.online import (
     MOST_JUDGED,
@@ -28,6 +26,8 @@ from shared.power_prediction.online import (
     OnlineLearner,
 )
 from shared.power_prediction.similar_jobs import ORIGIN, PowerAtStart
+from shared.streams.stages.stage import Round
+from shared.streams.stages.table import Table
 
 _PROGRESS: Final = "learner"
 # The highest number that was told before the state was put back.

@@ -14,12 +14,12 @@ from coplace.v1.control_pb2 import (
 from coplace.v1.prediction_pb2 import NodeMetersRead, NodePowerMeasured
 
 from services.prediction.publish import meters_read_event
+from shared.catalogue.event import Publish
 from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
 from shared.domain.node import NodeNames
-from shared.messaging.events.event import Publish
-from shared.messaging.stages.stage import Round
-from shared.messaging.stages.table import Table
+from shared.streams.stages.stage import Round
+from shared.streams.stages.table import Table
 
 # Told of a cluster at most so often.
 PERIOD_US: Final = 60_000_000

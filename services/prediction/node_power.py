@@ -9,16 +9,16 @@ from typing import Any, Final, NamedTuple
 from coplace.v1.jobs_pb2 import JobStarted
 from coplace.v1.prediction_pb2 import NodePowerMeasured, RunningPowerMeasured
 
+from coplace_client.bounds import NODE_POWER_W
 from services.prediction.node_factors import NodeDraw, node_factors
 from services.prediction.node_shares import NodeUser, shares_mw
 from services.prediction.publish import node_power_event, running_power_event
-from shared.domain.bounds import NODE_POWER_W
+from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
 from shared.domain.folding import names_of
 from shared.domain.job import Job
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import Round
-from shared.messaging.stages.table import Table
+from shared.streams.stages.stage import Round
+from shared.streams.stages.table import Table
 
 # As for the other models: trained on so many first, then on twice as many each time.
 MIN_DRAWS: Final = 50

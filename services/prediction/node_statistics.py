@@ -7,12 +7,12 @@ from typing import Final
 from coplace.v1.prediction_pb2 import NodePowerMeasured
 from coplace.v1.telemetry_pb2 import NodeSamples
 
-from shared.domain.bounds import READING_W
-from shared.domain.checks import require_text
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.messaging.stages.table import Table
+from coplace_client.bounds import READING_W
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event, Publish
+from shared.streams.stages.stage import AlreadyAppliedError, Round
+from shared.streams.stages.table import Table
 
 STAGE: Final = "prediction.nodes"
 INPUT: Final = "telemetry.nodes"

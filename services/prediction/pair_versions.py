@@ -12,13 +12,14 @@ from google.protobuf.message import Message
 from services.prediction.pair_trees import PairExample, grow, unseen_errors
 from services.prediction.publish import trees_event
 from services.prediction.versions import VersionChoice, Versions, Wish
-from shared.messaging.events.digest import model_sha256
-from shared.messaging.events.event import Publish
-from shared.messaging.payloads.pair_trees import pair_trees_of
-from shared.messaging.payloads.regression_trees import packed
-from shared.messaging.stages.stage import Round
+from shared.catalogue.digest import model_sha256
+from shared.catalogue.event import Publish
+from shared.catalogue.payloads.pair_trees import pair_trees_of
+from shared.catalogue.payloads.regression_trees import packed
+from shared.domain.model_names import PAIR_TREES
 from shared.models.degradation import slowdown_of_shares
-from shared.models.pair_trees import PAIR_TREES, PAIRS_ORIGIN, PairTrees
+from shared.models.pair_trees import PAIRS_ORIGIN, PairTrees
+from shared.streams.stages.stage import Round
 
 # Grown of so many intervals first, then whenever there are as much more as this share, or this
 # many; of no more than the newest.

@@ -22,6 +22,7 @@ from coplace.v1.prediction_pb2 import NodePowerMeasured
 from coplace.v1.telemetry_pb2 import ShuttersMeasured, SignatureMeasured
 from google.protobuf.message import Message
 
+from coplace_client.errors import RejectedError
 from services.prediction.facts import (
     pair_of,
     run_of,
@@ -41,15 +42,14 @@ from services.prediction.training import (
     pair_examples,
     pair_rows,
 )
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.payloads.domain_types import cluster_of, job_of
 from shared.domain.cluster import MOST_CLUSTERS, require_few_clusters
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.payloads.domain_types import cluster_of, job_of
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.messaging.stages.table import Table
+from shared.domain.model_names import PAIR_TREES
 from shared.models.degradation import PRIOR_WEIGHTS
-from shared.models.pair_trees import PAIR_TREES
 from shared.power_prediction.online import OnlineLearner
+from shared.streams.stages.stage import AlreadyAppliedError, Round
+from shared.streams.stages.table import Table
 
 # The least that a model is trained on; from there on it is trained again whenever there is twice as
 # much, so that the cost of training stays in proportion to that of measuring.

@@ -16,11 +16,11 @@ from coplace.v1.prediction_pb2 import (
 from google.protobuf.message import Message
 
 from services.prediction.model import TrainedWeights
-from shared.messaging.events.digest import model_sha256
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.payloads.power_history import kind_of
-from shared.messaging.stages.stage import Round
+from shared.catalogue.digest import model_sha256
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.payloads.power_history import kind_of
 from shared.models import degradation
+from shared.streams.stages.stage import Round
 
 SOURCE: Final = "prediction"
 OUTPUT: Final = "prediction.models"

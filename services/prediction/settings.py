@@ -3,8 +3,8 @@
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from shared.domain.bounds import ALPHA
-from shared.runtime.environment import EnvironmentSettings
+from coplace_client.bounds import ALPHA
+from shared.process.environment import EnvironmentSettings
 
 
 class PredictionSettings(EnvironmentSettings):

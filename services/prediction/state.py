@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
-from shared.messaging.stages.table import Table
+from shared.streams.stages.table import Table
 
 T = TypeVar("T")
 

@@ -8,12 +8,12 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coplace_client.bounds import NODE_POWER_W
 from services.prediction.pair_trees import PairExample
 from services.prediction.state import HALF, CoRunPair, State
-from shared.domain.bounds import NODE_POWER_W
-from shared.messaging.stages.table import Table
 from shared.models import degradation
 from shared.models.pair_trees import Side
+from shared.streams.stages.table import Table
 
 Floats = NDArray[np.float64]
 

@@ -13,15 +13,16 @@ from google.protobuf.message import Message
 from services.prediction.power_trees import Growth, train_forests
 from services.prediction.publish import trees_event
 from services.prediction.versions import VersionChoice, Versions, Wish
-from shared.messaging.events.digest import model_sha256
-from shared.messaging.events.event import Publish
-from shared.messaging.payloads.power_trees import data_sha256, trees_of, with_models_of_users
-from shared.messaging.payloads.regression_trees import packed
-from shared.messaging.stages.stage import Round
+from shared.catalogue.digest import model_sha256
+from shared.catalogue.event import Publish
+from shared.catalogue.payloads.power_trees import data_sha256, trees_of, with_models_of_users
+from shared.catalogue.payloads.regression_trees import packed
+from shared.domain.model_names import TREES
 from shared.numerics.elementary import exps, logs
 from shared.power_prediction.forests import MEAN_OF_BOTH
 from shared.power_prediction.online import JudgedPrediction, OnlineLearner
-from shared.power_prediction.trees import SUBMITTED, TREES, TREES_ORIGIN, PowerTrees, unpacked
+from shared.power_prediction.trees import SUBMITTED, TREES_ORIGIN, PowerTrees, unpacked
+from shared.streams.stages.stage import Round
 
 # Small enough for a record, and for a round: about 1.6 s of 10,000 jobs.
 GROWTH: Final = Growth(12, 9, 40, 6, 6, 5)

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
+from coplace_client.errors import RejectedError
 from services.prediction.publish import SOURCE
-from shared.domain.errors import RejectedError
-from shared.messaging.stages.table import Table
+from shared.streams.stages.table import Table
 
 # Versions that can be put into force again.
 MOST_VERSIONS: Final = 5

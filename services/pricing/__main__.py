@@ -1,6 +1,6 @@
 """`python -m services.pricing`: job facts and shutters in, charges out."""
 
 from services.pricing.app import main
-from shared.runtime.environment import run
+from shared.process.environment import run
 
 run(main)

@@ -19,9 +19,9 @@ from coplace.v1.accounts_pb2 import (
 )
 from coplace.v1.pricing_state_pb2 import AccountState, PricingState
 
+from shared.catalogue.payloads.tariffs import allocated_su
 from shared.domain.money import micro_units, su_text
-from shared.messaging.payloads.tariffs import allocated_su
-from shared.messaging.stages.stage import AlreadyAppliedError
+from shared.streams.stages.stage import AlreadyAppliedError
 
 _EMPTY: Final[Mapping[WhenEmpty.ValueType, Standing.ValueType]] = {
     WHEN_EMPTY_REFUSE: STANDING_REFUSED,

@@ -5,9 +5,9 @@ from typing import Final
 from services.pricing.processor import CHARGES, STANDINGS, PriceRule, PricingProcessor
 from services.pricing.restoring import mended, recalled
 from services.pricing.settings import PricingSettings
-from shared.messaging.stages.stage import Stage
-from shared.runtime.service import run_service
-from shared.runtime.settings import Settings, settings
+from shared.process.settings import Settings, settings
+from shared.streams.on_kafka.service import run_service
+from shared.streams.stages.stage import Stage
 
 _INPUTS: Final = ("jobs.events", "telemetry.shutters", "commands", "billing")
 

@@ -29,15 +29,15 @@ from coplace.v1.tariffs_pb2 import (
     RatePoint,
 )
 
+from coplace_client.bounds import WALLTIME_S
+from coplace_client.errors import RejectedError
 from services.pricing.model import Evidence, Occupied, Price, price
 from services.pricing.rating import RatedAmount, amounts, rated_price
 from services.pricing.surcharging import surcharges_micro_su
-from shared.domain.bounds import WALLTIME_S
-from shared.domain.errors import RejectedError
+from shared.catalogue.payloads.domain_types import cores_of, suspensions
+from shared.catalogue.payloads.tariffs import function_of, surcharge_of
 from shared.domain.money import micro_units, service_units, su_text
 from shared.domain.tariff import FAIR, PriceTariff
-from shared.messaging.payloads.domain_types import cores_of, suspensions
-from shared.messaging.payloads.tariffs import function_of, surcharge_of
 
 # More than any job costs, and few enough that integer accounts of 0.000001 SU cannot overflow.
 _MOST_SU: Final = Decimal(10**12)

@@ -9,11 +9,11 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from coplace.v1.tariffs_pb2 import TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
+from coplace_client.errors import UnusableError
 from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
 from services.pricing.model import CoRun, evidence
-from shared.domain.errors import UnusableError
+from shared.catalogue.payloads.tariffs import tariff_of
 from shared.domain.tariff import PriceTariff
-from shared.messaging.payloads.tariffs import tariff_of
 from shared.models.shutters import Shutter, interference
 
 

@@ -11,9 +11,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
-from shared.domain.bounds import CORE_S, CORES
-from shared.domain.checks import require_text
-from shared.domain.errors import RejectedError
+from coplace_client.bounds import CORE_S, CORES
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
 from shared.domain.money import service_units
 from shared.models.shutters import Interference
 

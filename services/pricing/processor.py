@@ -48,6 +48,8 @@ from coplace.v1.pricing_state_pb2 import (
 from coplace.v1.tariffs_pb2 import TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
+from coplace_client.checks import require_count, require_text
+from coplace_client.errors import RejectedError
 from services.pricing.account_book import AccountBook
 from services.pricing.charge import (
     AttemptEnd,
@@ -63,13 +65,11 @@ from services.pricing.model import Evidence, evidence
 from services.pricing.reservation import NodeCores, reserved_micro_su
 from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts
 from services.pricing.tariff_book import TariffBook
-from shared.domain.checks import require_count, require_text
-from shared.domain.errors import RejectedError
+from shared.catalogue.event import Event, Publish
 from shared.domain.job import JobFact, JobState, next_state
 from shared.domain.tariff import PriceTariff
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.quarantine import Fault
-from shared.messaging.stages.stage import AlreadyAppliedError, EarlyError, Round
+from shared.streams.stages.quarantine import Fault
+from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, Round
 
 # What costs nothing: the finish tells what came of it.
 _COST_NOTHING: Final = (

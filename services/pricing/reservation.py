@@ -11,7 +11,7 @@ from coplace.v1.pricing_state_pb2 import ClusterCores, PricingState
 from services.pricing.rating import full_su
 from shared.domain.money import micro_units, service_units
 from shared.domain.tariff import CORE, GIB, PriceTariff, RateScope
-from shared.messaging.stages.stage import AlreadyAppliedError
+from shared.streams.stages.stage import AlreadyAppliedError
 
 # As much as one charge can be.
 _MOST_MICRO_SU: Final = 10**18

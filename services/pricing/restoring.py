@@ -11,7 +11,7 @@ from services.pricing.account_book import AccountBook
 from services.pricing.charge import charged_micro_su
 from services.pricing.processor import SOURCE, PriceRule
 from services.pricing.state import Attempt, AttemptKey, Attempts
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 
 def mended(

@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from shared.runtime.environment import EnvironmentSettings
+from shared.process.environment import EnvironmentSettings
 
 _ONE_SU_PER_CORE_HOUR: Final = Decimal(1) / Decimal(3600)
 

@@ -6,10 +6,10 @@ from coplace.v1.accounts_pb2 import PeriodClosed
 from coplace.v1.pricing_state_pb2 import PricingState
 from coplace.v1.tariffs_pb2 import TariffDeclared
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
+from shared.catalogue.payloads.tariffs import tariff_of
 from shared.domain.tariff import PriceTariff
-from shared.messaging.payloads.tariffs import tariff_of
-from shared.messaging.stages.stage import AlreadyAppliedError
+from shared.streams.stages.stage import AlreadyAppliedError
 
 
 class TariffBook:

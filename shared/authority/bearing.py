@@ -9,8 +9,8 @@ from grpc.aio import ServerInterceptor, ServicerContext
 from shared.authority.callers import bear, shows_certificate
 from shared.authority.door import Door
 from shared.authority.tokens import RefusedTokenError
-from shared.messaging.stages.clock import now_us
-from shared.runtime.grpc_server import RefusedCallError, ends_process
+from shared.process.clock import now_us
+from shared.process.grpc_server import RefusedCallError, ends_process
 
 _SCHEME: Final = "bearer "
 

@@ -6,8 +6,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
-from shared.domain.checks import require_text
-from shared.domain.errors import RejectedError
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
 
 EVERY: Final = "*"
 # What other pattern languages give a meaning: here it is refused rather than read as text.

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from grpc.aio import ServicerContext
 
+from coplace_client.errors import RejectedError
 from shared.authority.tokens import RefusedTokenError
-from shared.domain.errors import RejectedError
 
 # Of the call that this task answers: who its token stands for now.
 _HOLDER: Final[ContextVar[Callable[[], str] | None]] = ContextVar("holder", default=None)

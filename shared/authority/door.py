@@ -13,8 +13,8 @@ from opentelemetry.metrics import Meter, Observation
 from shared.authority.callers import caller
 from shared.authority.rules import About, AccessVerdict
 from shared.authority.table import TableInForce
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.clock import now_us
+from shared.catalogue.event import Event, Publish
+from shared.process.clock import now_us
 
 AUDIT: Final = "audit"
 # What is refused before it is looked at: the action of these in the audit.

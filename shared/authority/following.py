@@ -9,11 +9,11 @@ import structlog
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 
+from coplace_client.errors import RejectedError
 from shared.authority.table import TableInForce
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
-from shared.messaging.events.record import Record, TopicPartition
-from shared.messaging.on_kafka.deployment import Deployment
+from shared.catalogue.event import Event
+from shared.catalogue.record import Record, TopicPartition
+from shared.streams.on_kafka.deployment import Deployment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,18 +7,19 @@ from functools import partial
 from shared.authority.door import AUDIT, Door
 from shared.authority.following import TOPIC, table_followed
 from shared.authority.table import TableInForce
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.on_kafka.publisher import KafkaPublisher
-from shared.messaging.stages.crash import end_process
-from shared.runtime.service import Process
-from shared.runtime.topics import wait_for_topics
+from shared.process.crash import end_process
+from shared.process.life import Process
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.publisher import KafkaPublisher
+from shared.streams.on_kafka.waiting import wait_for_topics
+from shared.streams.telemetry import hooks_of
 
 
 @asynccontextmanager
 async def question_door(process: Process, name: str) -> AsyncIterator[Door]:
     """A door that knows the table in force, as it is now and as it becomes meanwhile."""
     await wait_for_topics(process.settings, (TOPIC, AUDIT), process.readiness, process.stop)
-    deployment, table = Deployment.of(process.settings, process.telemetry.hooks()), TableInForce()
+    deployment, table = Deployment.of(process.settings, hooks_of(process.telemetry)), TableInForce()
     async with (
         KafkaPublisher(deployment, name) as publisher,
         table_followed(deployment, table, partial(end_process, name)),

@@ -11,11 +11,11 @@ from coplace.v1.authority_pb2 import (
     RoleBinding,
 )
 
+from coplace_client.errors import RejectedError
 from shared.authority.binding import Binding, Role
 from shared.authority.rules import About, AccessVerdict, judged
 from shared.authority.tokens import BearerToken, Tokens
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 _PREFIX: Final = "AUTHORITY_ROLE_"
 _DECLARE: Final = "authority_declared"

@@ -9,8 +9,8 @@ from typing import Final
 
 from coplace.v1.authority_pb2 import IssuedToken
 
-from shared.domain.checks import require_text
-from shared.domain.errors import RejectedError
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
 
 # By which a token is known for one, wherever it was left.
 _PREFIX: Final = "coplace_"

@@ -9,8 +9,8 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_REJECTED, PlacementDecided
 
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.hooks import Backlog
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.stages.hooks import Backlog
 
 DECISIONS: Final = "placement.decisions"
 _TYPE: Final = PlacementDecided.DESCRIPTOR.full_name.encode()

@@ -6,9 +6,9 @@ from functools import lru_cache
 from math import fsum
 from typing import Any, Final, Protocol, Self
 
-from shared.domain.bounds import CLOCK_GHZ, LENGTHS, NODE_MEMORY_GIB, QUANTITIES
-from shared.domain.checks import require_text
-from shared.domain.errors import RejectedError
+from coplace_client.bounds import CLOCK_GHZ, LENGTHS, NODE_MEMORY_GIB, QUANTITIES
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
 from shared.domain.folding import MOST_HOST_LIST_BYTES, always_fit
 from shared.domain.node import NodeNames
 from shared.domain.resources import (

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 
 Matrix = NDArray[np.float64]
 Mask = NDArray[np.bool_]

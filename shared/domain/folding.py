@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 from shared.domain.hostlist import expand
 
 # Text and numbers in turn: n1-ib0 is "n", "1", "-ib", "0", "". A number of more digits is text.

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Final
 
-from shared.domain.errors import RejectedError
+from coplace_client.bounds import MOST_NODES
+from coplace_client.errors import RejectedError
 
-# More than any cluster has: who counts nodes keeps a place for each of them.
-MOST_NODES: Final = 100_000
 # As long as Linux lets a host name be; a name that is a part of many decisions stays short.
 MOST_NODE_NAME: Final = 64
 # What that many nodes fill when each of them is written out, with a comma behind it.

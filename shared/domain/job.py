@@ -6,10 +6,10 @@ from enum import StrEnum
 from math import ceil
 from typing import Any, Final, Self
 
-from shared.domain.bounds import JOB_MEMORY_GIB, LENGTHS, PRIORITY, QUANTITIES
-from shared.domain.checks import require_not_negative, require_text
+from coplace_client.bounds import JOB_MEMORY_GIB, LENGTHS, PRIORITY, QUANTITIES
+from coplace_client.checks import require_not_negative, require_text
+from coplace_client.errors import RejectedError
 from shared.domain.cluster import Cluster
-from shared.domain.errors import RejectedError
 from shared.domain.resources import Resources, require_resources, resources_of
 
 MOST_PRIORITY: Final = round(PRIORITY.most)

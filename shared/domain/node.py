@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 from shared.domain.hostlist import expand
 
 _INDEX: Final = re.compile("[0-9]{1,5}")

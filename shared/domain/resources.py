@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from shared.domain.bounds import LENGTHS, RESOURCES, TDP_W
-from shared.domain.checks import require_text
-from shared.domain.errors import RejectedError
+from coplace_client.bounds import LENGTHS, RESOURCES, TDP_W
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
 
 # Kinds with their counts, in the order of their names: equal where the same is meant.
 Resources = tuple[tuple[str, int], ...]

@@ -9,8 +9,8 @@ from decimal import Decimal, InvalidOperation
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
-from shared.domain.checks import require_count, require_text
-from shared.domain.errors import RejectedError
+from coplace_client.checks import require_count, require_text
+from coplace_client.errors import RejectedError
 
 CORE: Final = "core"
 GIB: Final = "gib"

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.domain.eamc_policy import Reading
 from shared.models.projection import Projection
 from shared.models.spread import Quantile
 
@@ -29,17 +30,6 @@ class FrequencyRule(StrEnum):
     MIN_RUNTIME = "min-runtime"
     MIN_ENERGY = "min-energy"
     MIN_DISTANCE = "min-distance"
-
-
-class Reading(StrEnum):
-    """What equations 4 and 5 and the threshold of PriorityInc-V are taken to say.
-
-    Given are the squares of the distance; how each ranks clusters is in ranking.py.
-    """
-
-    DIMENSIONLESS = "dimensionless"  # (E / E_min)^2 + w (T / T_min)^2: the text beside them
-    PRINTED = "printed"  # E^2 / E_min + w T^2 / T_min: depends on the units of E and T
-    AUTHORS = "authors"  # (E / E_min)^2 + (w T / T_min)^2: the code that the authors published
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ clusters in the order in which they were declared; ties go to the one declared f
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.eamc.frequency import EVEN, FrequencyRule, Reading, Weighing, distance
+from shared.domain.eamc_policy import Policy, Reading
+from shared.eamc.frequency import EVEN, FrequencyRule, Weighing, distance
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -22,17 +22,6 @@ EXCLUDED: Final = -1
 NO_PREFERENCE: Final = -1
 # What the authors' code ranks by, whatever the weight in the choice of a frequency.
 AUTHORS_TIME_WEIGHT: Final = 1.5
-
-
-class Policy(StrEnum):
-    """The policies that the paper compares."""
-
-    BASE = "base"
-    MIN_RUNTIME = "min-runtime"
-    MIN_ENERGY = "min-energy"
-    REORDER = "reorder"
-    PRIORITY_INC = "priority-inc"
-    PRIORITY_INC_V = "priority-inc-v"
 
 
 FREQUENCY_RULES: Final = {

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from math import isclose
 from typing import Final
 
+from coplace_client.signature import Signature
 from shared.domain.coefficients import Coefficients
-from shared.domain.signature import Signature
 
 _SAME_GHZ: Final = 1e-8
 

@@ -11,9 +11,9 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
 from shared.domain.coefficients import Coefficients
-from shared.domain.errors import RejectedError
-from shared.domain.signature import Signature
 from shared.models.bridge import bridged
 from shared.models.projection import Projection, Status, side_by_side
 from shared.models.spread import Spread

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

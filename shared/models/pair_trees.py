@@ -16,16 +16,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.errors import RejectedError
-from shared.domain.signature import Signature
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
 from shared.models.forest import LEAF, Forest
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-# Versions are named by it and the number of the newest interval that they were grown of.
-PAIR_TREES: Final = "pair-trees"
 # Leaves are whole numbers of it and at most MOST_EXCESS, which 24 bits hold; trees are a power of
 # two. So sums over trees and neighbours are exact in whatever order a processor adds.
 UNIT: Final = 2.0**-20

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from shared.domain.bounds import IPC
+from coplace_client.bounds import IPC
 
 # Section 6.3: shutters whose neighbours differ by more cross a phase boundary (in IPC).
 DELTA_IPC: Final = 0.05

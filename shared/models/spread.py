@@ -13,8 +13,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from coplace_client.errors import RejectedError
 from shared.domain.coefficients import Coefficients
-from shared.domain.errors import RejectedError
 from shared.numerics.elementary import exp, exps
 from shared.numerics.normal import quantile as normal_quantile
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import orjson
 
-from shared.messaging.events.event import Event
-from shared.messaging.events.schemas import MESSAGES
+from shared.catalogue.event import Event
+from shared.catalogue.schemas import MESSAGES
 
 
 def to_bytes(event: Event) -> bytes:

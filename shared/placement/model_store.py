@@ -25,19 +25,18 @@ from coplace.v1.prediction_pb2 import (
 )
 from google.protobuf.message import Message
 
-from shared.domain.checks import require_not_negative
+from coplace_client.checks import require_not_negative
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
+from shared.catalogue.digest import Model, require_sha256
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import cluster_of, coefficients_of, signatures_of
+from shared.catalogue.payloads.pair_trees import chosen_pair_trees
+from shared.catalogue.payloads.power_history import kind_of, update_of
+from shared.catalogue.payloads.power_trees import chosen_trees
 from shared.domain.cluster import Cluster, require_few_clusters
 from shared.domain.coefficients import Coefficients
-from shared.domain.errors import RejectedError
 from shared.domain.node import NodeNames
-from shared.domain.signature import Signature
-from shared.messaging.events.digest import Model, require_sha256
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import cluster_of, coefficients_of, signatures_of
-from shared.messaging.payloads.pair_trees import chosen_pair_trees
-from shared.messaging.payloads.power_history import kind_of, update_of
-from shared.messaging.payloads.power_trees import chosen_trees
-from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.models.pair_trees import PAIRS_ORIGIN, PairTrees
 from shared.placement import payloads
 from shared.placement.candidates.candidate import Rules
@@ -54,6 +53,7 @@ from shared.power_prediction.similar_jobs import ORIGIN
 from shared.power_prediction.trees import TREES_ORIGIN
 from shared.scheduling.power import Cap, PowerBudget
 from shared.scheduling.sharing import Contention, Pair, PairCosts
+from shared.streams.stages.stage import AlreadyAppliedError
 
 _PREFIX: Final = "known/"
 

@@ -31,12 +31,11 @@ from coplace.v1.placement_pb2 import (
 )
 from coplace.v1.placement_pb2 import Candidate as CandidateMessage
 
+from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
 from shared.domain.job import Job
 from shared.domain.node import NodeNames
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import Round
 from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.eligible import Choice, Choices, favourite, preference
 from shared.placement.candidates.misfits import in_words, misfit
@@ -55,6 +54,7 @@ from shared.scheduling.backfill import Start
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import unit_cores
 from shared.scheduling.wait_queue import Entry
+from shared.streams.stages.stage import Round
 
 OUTPUT: Final = "placement.decisions"
 SOURCE: Final = "placement"

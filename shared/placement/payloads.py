@@ -10,11 +10,11 @@ from coplace.v1.prediction_pb2 import (
     NodePowerPublished,
 )
 
-from shared.domain.bounds import NODE_FACTOR
-from shared.domain.checks import require_text
-from shared.domain.errors import RejectedError
+from coplace_client.bounds import NODE_FACTOR
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
+from shared.catalogue.payloads.domain_types import MOST_VERSION
 from shared.domain.node import NodeNames
-from shared.messaging.payloads.domain_types import MOST_VERSION
 from shared.models import degradation as pair_model
 
 

@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 import orjson
 from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from shared.catalogue.event import Event
 from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.modes import Modes
 from shared.placement.candidates.over_pstates import same_ghz
 from shared.placement.jobs.tracked import Tracked, candidate_of, row_of
 from shared.scheduling.power import milliwatts
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 
 _PROPOSED: Final = "plan/proposed"
 _STANDING: Final = "plan/standing"

@@ -40,11 +40,9 @@ from coplace.v1.prediction_pb2 import NodeMetersRead, NodePowerPublished, Runnin
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from google.protobuf.message import Message
 
+from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.quarantine import Fault
-from shared.messaging.stages.stage import Round
 from shared.placement import plans
 from shared.placement.candidates.candidate import Candidate, Rules, draw_mw, evaluate
 from shared.placement.candidates.misfits import misfits, without_reference
@@ -75,6 +73,8 @@ from shared.placement.schedulers import Arriving, schedulers_of
 from shared.placement.told import ToldDecisions
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import ClusterScheduler, schedule
+from shared.streams.stages.quarantine import Fault
+from shared.streams.stages.stage import Round
 
 # Jobs that are weighed again in one round: more take the rounds that follow, which come soon.
 _MOST_WEIGHED_AGAIN: Final = 1_000

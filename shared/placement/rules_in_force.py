@@ -7,13 +7,13 @@ from typing import Any, Final
 import orjson
 from coplace.v1.control_pb2 import PolicyDeclared
 
+from shared.catalogue.event import Event
 from shared.domain.cap_measures import measures_of
-from shared.eamc.frequency import Reading, Weighing
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError
+from shared.domain.eamc_policy import Policy, Reading
+from shared.eamc.frequency import Weighing
 from shared.placement.candidates.candidate import Ranking, Rules
 from shared.placement.envelope import from_bytes, to_bytes
+from shared.streams.stages.stage import AlreadyAppliedError
 
 # What can be declared, by its name in PolicyDeclared, in Rules and in COPLACE_PLACEMENT_*.
 SETTINGS: Final = tuple(

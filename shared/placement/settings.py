@@ -8,13 +8,12 @@ from typing import Final
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from shared.domain.bounds import QUANTITIES
+from coplace_client.bounds import QUANTITIES
+from coplace_client.errors import RejectedError
 from shared.domain.cap_measures import measures_of
-from shared.domain.errors import RejectedError
-from shared.eamc.frequency import Reading
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy, Reading
 from shared.placement.candidates.candidate import Rules
-from shared.runtime.environment import EnvironmentSettings
+from shared.process.environment import EnvironmentSettings
 
 _QUANTITIES: Final = (
     "t_weight",

@@ -27,10 +27,8 @@ from coplace.v1.placement_pb2 import (
 )
 from google.protobuf.message import Message
 
+from shared.catalogue.event import Event
 from shared.domain.job import JobFact, JobState, next_state
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Round
-from shared.messaging.stages.unit_state import TOLD_KEY
 from shared.placement.candidates.candidate import draw_mw
 from shared.placement.candidates.misfits import misfits
 from shared.placement.jobs.actions import KINDS, Action, ActionKind
@@ -38,6 +36,8 @@ from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import SOURCE
+from shared.streams.stages.stage import Round
+from shared.streams.stages.unit_state import TOLD_KEY
 
 _PREFIX: Final = "told/"
 # What somebody may have acted on; that a job waits, and why, is told anew.

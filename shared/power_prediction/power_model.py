@@ -7,7 +7,7 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.bounds import NODE_POWER_W
+from coplace_client.bounds import NODE_POWER_W
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.numerics.elementary import log

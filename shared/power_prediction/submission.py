@@ -3,7 +3,7 @@
 import math
 from typing import Final, NamedTuple
 
-from shared.domain.bounds import NODE_POWER_W
+from coplace_client.bounds import NODE_POWER_W
 from shared.numerics.elementary import log, log2
 
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.bounds import LOG_POWER
+from coplace_client.bounds import LOG_POWER
 from shared.numerics.elementary import log
 from shared.power_prediction.forests import FOREST_PREDICTORS, Forests, User
 from shared.power_prediction.kinds import MOST_NEWEST, SHAPES, KindOfJob, SimilarPower
@@ -29,8 +29,6 @@ from shared.power_prediction.submission import (
 
 Floats = NDArray[np.float64]
 
-# Versions are named by it and the number of the newest job that they were grown of.
-TREES: Final = "power-trees"
 SUBMITTED: Final = (*SUBMISSION_FEATURES, "shareable")
 _NEWEST: Final = ("last", "2nd last", "3rd last", "4th last", "5th last")
 _OF_A_SHAPE: Final = (

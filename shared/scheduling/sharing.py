@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf, isnan, nan
 from typing import Final, NamedTuple, Protocol
 
-from shared.domain.signature import Signature
+from coplace_client.signature import Signature
 from shared.models.degradation import slowdown_of_shares
 from shared.models.pair_trees import PairTrees, Reached, Side
 from shared.scheduling.capacity import Group

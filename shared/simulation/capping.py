@@ -12,7 +12,7 @@ from functools import partial
 from math import ceil, inf, sqrt
 from typing import Any, Final, NamedTuple
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.models.power_reduction import duration_ratio
 from shared.models.spread import moments
 from shared.numerics.normal import quantile

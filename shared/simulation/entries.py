@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
+from shared.domain.eamc_policy import Policy
 from shared.eamc.frequency import FrequencyRule, Weighing
-from shared.eamc.ranking import FREQUENCY_RULES, Policy, compare
+from shared.eamc.ranking import FREQUENCY_RULES, compare
 from shared.scheduling.workload import Floats, Ints, Mask, OtherModes, Schedule, Workload
 from shared.simulation.epm import Epm, EpmPredictions, SlowerModes
 from shared.simulation.jobs import SubmittedJobs

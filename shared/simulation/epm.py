@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coplace_client.errors import UnusableError
+from coplace_client.signature import Signature
 from shared.domain.coefficients import Coefficients
-from shared.domain.errors import UnusableError
-from shared.domain.signature import Signature
 from shared.eamc.chosen import ChosenPStates
 from shared.eamc.frequency import (
     EVEN,

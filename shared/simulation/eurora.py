@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.models.bounded_slowdown import THRESHOLD_S
 from shared.planning.searches import Searches
 from shared.scheduling.backfill import Backfill

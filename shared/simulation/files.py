@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from shared.runtime.folders import write_csv, written
+from coplace_client.files import written
+from shared.process.folders import write_csv
 from shared.scheduling.workload import Floats
 from shared.simulation.metrics import Summary
 from shared.simulation.played import JobIds, Played

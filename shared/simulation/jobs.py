@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.scheduling.workload import Ints
 from shared.simulation.log import read_log
 from shared.simulation.system import SizeUnit, System

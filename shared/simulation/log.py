@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.scheduling.pool import Pool
 from shared.scheduling.workload import Ints, Workload
 from shared.simulation.system import require_above_idle

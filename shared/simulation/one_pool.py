@@ -5,7 +5,7 @@ from math import inf
 
 import numpy as np
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.scheduling.pool import Pool
 from shared.scheduling.runtimes import PredictingPool, Runtimes, UserRuntimes
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill

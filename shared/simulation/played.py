@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.scheduling.workload import Floats, Ints, Schedule, Workload
 from shared.workloads.tariff import Tariff
 

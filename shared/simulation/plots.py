@@ -14,7 +14,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from shared.runtime.pictures import save_png
+from shared.process.pictures import save_png
 from shared.scheduling.workload import Floats, Mask
 from shared.simulation.played import Played, Traits
 from shared.simulation.steps import (

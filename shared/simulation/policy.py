@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy
 from shared.scheduling.pool import Discipline
 from shared.scheduling.workload import NO_ENTRY, Floats, Ints, Mask
 

@@ -8,7 +8,8 @@ from itertools import product
 from multiprocessing import get_context
 from typing import Final
 
-from shared.eamc.frequency import EVEN, Reading, Weighing
+from shared.domain.eamc_policy import Reading
+from shared.eamc.frequency import EVEN, Weighing
 from shared.scheduling.pool import Discipline
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 from shared.scheduling.timeline import play

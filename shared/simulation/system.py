@@ -10,9 +10,9 @@ from typing import Annotated, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from coplace_client.errors import UnusableError
 from shared.domain import eamc_source
-from shared.domain.errors import UnusableError
-from shared.runtime.user_files import read_yaml
+from shared.process.user_files import read_yaml
 from shared.scheduling.pool import Over, Pool
 from shared.scheduling.power import Cap, Scope, Step, milliwatts
 from shared.scheduling.workload import Ints

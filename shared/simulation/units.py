@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.scheduling.workload import Floats, Ints
 
 

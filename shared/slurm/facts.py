@@ -12,9 +12,9 @@ from typing import Final
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
 
-from shared.clients.facts import job_fact
-from shared.domain.bounds import JOB_MEMORY_GIB, NODE_MEMORY_GIB
-from shared.domain.errors import RejectedError
+from coplace_client.bounds import JOB_MEMORY_GIB, NODE_MEMORY_GIB
+from coplace_client.errors import RejectedError
+from coplace_client.facts import job_fact
 from shared.domain.hostlist import expand
 from shared.domain.job import job_id
 from shared.slurm.message import Message

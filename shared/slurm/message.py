@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import orjson
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UINT32_END: Final = 2**32

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 
 # Slurm shortens counts by powers of 1,024, and memory without a suffix is in MiB.
 _ENTRY: Final = re.compile(r"([^=,\s]{1,128})=([0-9]{1,18}(?:\.[0-9]{1,9})?)([KMGTPE]?)")

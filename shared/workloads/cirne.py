@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.numerics import gamma, normal
 from shared.numerics.elementary import exps
 from shared.workloads.rigid import Floats, Ints, RigidJobs

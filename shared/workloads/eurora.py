@@ -17,18 +17,12 @@ from math import ceil, inf, nan
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from shared.domain.bounds import (
-    CORES_PER_NODE,
-    NODE_MEMORY_GIB,
-    RESOURCES,
-    WALLTIME_S,
-)
-from shared.domain.checks import require_count, require_text
+from coplace_client.bounds import CORES_PER_NODE, MOST_NODES, NODE_MEMORY_GIB, RESOURCES, WALLTIME_S
+from coplace_client.checks import require_count, require_text
+from coplace_client.errors import RejectedError, UnusableError
 from shared.domain.cluster import NodeClass
-from shared.domain.errors import RejectedError, UnusableError
-from shared.domain.hostlist import MOST_NODES
 from shared.domain.resources import Resources, require_resources, resources_of
-from shared.runtime.user_files import lines
+from shared.process.user_files import lines
 
 GPU: Final = "gpu"
 MIC: Final = "mic"

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.checks import require_count, require_positive
+from coplace_client.checks import require_count, require_positive
+from coplace_client.errors import UnusableError
 from shared.domain.cluster import Cluster
-from shared.domain.errors import UnusableError
 from shared.workloads import lublin
 from shared.workloads.lublin import Floats, Ints
 from shared.workloads.request import JobRequest

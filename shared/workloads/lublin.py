@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.numerics import gamma
 from shared.numerics.elementary import LN2, exps, logs
 

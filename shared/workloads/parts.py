@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from coplace_client.errors import UnusableError
 from shared.domain.cluster import Cluster
-from shared.domain.errors import UnusableError
 from shared.workloads.request import JobRequest
 from shared.workloads.streams import Stream, stream
 

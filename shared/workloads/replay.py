@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.domain.checks import require_count
-from shared.domain.errors import UnusableError
+from coplace_client.checks import require_count
+from coplace_client.errors import UnusableError
 from shared.workloads.request import JobRequest
 from shared.workloads.streams import shareable
 from shared.workloads.swf import Skip, SwfRecord, read_swf

@@ -2,8 +2,13 @@
 
 from dataclasses import dataclass
 
-from shared.domain.checks import require_count, require_not_negative, require_positive, require_text
-from shared.domain.errors import RejectedError
+from coplace_client.checks import (
+    require_count,
+    require_not_negative,
+    require_positive,
+    require_text,
+)
+from coplace_client.errors import RejectedError
 from shared.domain.resources import Resources, require_resources
 from shared.workloads.table1 import APPS
 

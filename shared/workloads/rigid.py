@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.workloads import lublin
 from shared.workloads.streams import Stream, stream
 from shared.workloads.walltimes import walltimes_s

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.runtime.user_files import BrokenOffError, lines
+from shared.process.user_files import BrokenOffError, lines
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import floor, inf
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 
 _HOUR_S = 3600.0
 _J_PER_KWH = 3.6e6

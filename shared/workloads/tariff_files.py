@@ -4,8 +4,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Final
 
-from shared.domain.errors import RejectedError, UnusableError
-from shared.runtime.rows import FileRow, read_rows
+from coplace_client.errors import RejectedError, UnusableError
+from shared.process.rows import FileRow, read_rows
 from shared.workloads.tariff import Tariff
 
 # A column of money or of grams of CO2.

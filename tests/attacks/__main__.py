@@ -22,8 +22,8 @@ from cli.demo.servers import RunningSystem, new_namespace, serving
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
 from cli.processes import Processes
 from deploy.local.servers import LocalServers
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
 from tests.attacks import bystander, requests
 from tests.attacks.records import Attacker, HostileRecord
 

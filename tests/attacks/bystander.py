@@ -15,12 +15,12 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from google.protobuf.message import Message
 
 from cli.demo.servers import RunningSystem
+from coplace_client.channels import grpc_channel
+from coplace_client.errors import RejectedError
 from services.emulator.adapters import envelope_of
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
-from shared.messaging.on_kafka.clients import Reader
-from shared.messaging.stages.clock import now_us
-from shared.runtime.grpc_security import grpc_channel
+from shared.catalogue.event import Event
+from shared.process.clock import now_us
+from shared.streams.on_kafka.clients import Reader
 
 _SITE: Final = "bystander"
 _CLUSTER: Final = "bystander"

@@ -9,8 +9,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
-from shared.messaging.events.schemas import MESSAGES
-from shared.messaging.events.topics import TopicSpec
+from shared.catalogue.schemas import MESSAGES
+from shared.catalogue.topics import TopicSpec
 
 _INTEGERS: Final = (0, 1, -1, 2**31 - 1, 2**32 - 1, 2**53, 2**63 - 1, 2**64 - 1, -(2**63))
 _FLOATS: Final = (0.0, -0.0, -1.0, 1e-300, 1e15, 1e300, math.inf, -math.inf, math.nan)

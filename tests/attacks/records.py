@@ -8,8 +8,8 @@ from typing import Final
 from coplace.v1.control_pb2 import RoundEnded
 from google.protobuf.message import Message
 
-from shared.messaging.events.codec import MAX_MESSAGE_BYTES
-from shared.messaging.events.topics import Topics
+from shared.catalogue.codec import MAX_MESSAGE_BYTES
+from shared.catalogue.topics import Topics
 from tests.attacks.distortion import distorted, examples
 
 _TIMES: Final = (

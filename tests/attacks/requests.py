@@ -11,8 +11,8 @@ import grpc
 from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest, PublishStreamRequest
 from google.protobuf.message import Message
 
-from shared.clients.facts import PAYLOADS
-from shared.messaging.events.topics import load_topics
+from coplace_client.facts import PAYLOADS
+from shared.catalogue.topics import load_topics
 from tests.attacks.distortion import distorted, examples
 
 _PUBLISH: Final = "/coplace.v1.IngestService/Publish"

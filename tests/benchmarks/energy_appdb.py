@@ -25,9 +25,9 @@ from services.energy.api.settings import EnergyApiSettings
 from services.energy.appdb_cache.adapters import CachedAppDB, RedisAppDB
 from services.energy.appdb_cache.model import COEFFICIENTS, SIGNATURES, CachedRow
 from services.energy.processor.appdb import AppDB
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import TopicPartition
-from shared.messaging.stages.stage import Round
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import TopicPartition
+from shared.streams.stages.stage import Round
 from tests.unit.services.energy.api.appdb import SCALE, coefficients, row, serving
 
 REPEATS = 7

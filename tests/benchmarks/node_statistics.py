@@ -15,13 +15,14 @@ from typing import Final
 
 from services.prediction.app import stages
 from services.prediction.node_statistics import INPUT, OUTPUT
-from shared.messaging.events.codec import Codec, is_barrier
-from shared.messaging.events.record import NewRecord
-from shared.messaging.events.topics import Topics
-from shared.messaging.in_memory.embedded import EmbeddedRuntime
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.stages.stage import RoundSource, Stage
-from shared.runtime.settings import Settings
+from shared.catalogue.codec import Codec, is_barrier
+from shared.catalogue.record import NewRecord
+from shared.catalogue.topics import Topics
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.log import InMemoryLog
+from shared.streams.stages.stage import Stage
 from shared.workloads.clusters import clusters
 from tests.benchmarks.system.telemetry import SAMPLES, record
 

@@ -48,17 +48,17 @@ from coplace.v1.placement_service_pb2 import ExplainRequest, ExplainResponse
 from services.placement.app import QUICK_SWITCH_S
 from services.placement.service import NAME, Duty, PlacementService
 from services.planner.settings import PlannerSettings
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Round
+from shared.catalogue.event import Event
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.region_order import RegionOrder, Scheduling
 from shared.planning.searches import Searches
-from shared.runtime.service import GC_THRESHOLDS
+from shared.process.life import GC_THRESHOLDS
 from shared.scheduling.list_scheduling import PriorityRule
 from shared.scheduling.lookahead import LookAhead, Objective
 from shared.scheduling.plan_evaluation import PlannedEntry
+from shared.streams.stages.stage import Round
 from shared.workloads.tariff import Tariff
 from tests.unit.shared.placement import region
 

@@ -10,19 +10,19 @@ import fakeredis
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
 from services.pricing.accounts.app import entry
 from services.pricing.accounts.model import AccountEntry
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.event import Publish
-from shared.messaging.events.record import Record
-from shared.messaging.in_memory.facts import facts_of_partitions
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.read_models.read_model import LostPositionError
-from shared.messaging.stages.consistency import (
+from shared.catalogue.codec import Codec
+from shared.catalogue.event import Publish
+from shared.catalogue.record import Record
+from shared.streams.in_memory.facts import facts_of_partitions
+from shared.streams.in_memory.log import InMemoryLog
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.read_models.read_model import LostPositionError
+from shared.streams.read_models.service import Applier
+from shared.streams.stages.consistency import (
     Inconsistency,
     InconsistentError,
     read_model_differences,
 )
-from shared.runtime.read_model import Applier
 from tests.chaos.journal import Journal
 
 T = TypeVar("T")

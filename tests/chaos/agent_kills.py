@@ -23,18 +23,17 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
-from opentelemetry.metrics import NoOpMeter
 
-from services.agent.adapters.jobs import AttachedJobs, JobFile, JobFolder
-from services.agent.adapters.pausing import Pauser
-from services.agent.adapters.spool import Spool
-from services.agent.adapters.watchdog import Watchdog
-from services.agent.app import job_folder, pauses_file
-from services.agent.clocks import Clocks
-from services.agent.controller import Controller
-from services.agent.meter import AgentMeter
-from services.agent.settings import AgentSettings
-from shared.messaging.stages.clock import now_us
+from coplace_agent.adapters.jobs import AttachedJobs, JobFile, JobFolder
+from coplace_agent.adapters.pausing import Pauser
+from coplace_agent.adapters.spool import Spool
+from coplace_agent.adapters.watchdog import Watchdog
+from coplace_agent.app import job_folder, pauses_file
+from coplace_agent.clocks import Clocks
+from coplace_agent.controller import Controller
+from coplace_agent.meter import AgentMeter
+from coplace_agent.settings import AgentSettings
+from shared.process.clock import now_us
 from tests.support.agent import job, none_stops, pids_of, states
 
 JOBS: Final = 3
@@ -126,7 +125,7 @@ def _agent(settings: AgentSettings, ready: int) -> NoReturn:
         own = frozenset({os.getpid(), watchdog.pid})
         table = AttachedJobs(JobFolder(settings.run_dir / "jobs"), own)
         pauser = Pauser(watchdog, settings.standstill_s)
-        meter = AgentMeter(NoOpMeter("agent"))
+        meter = AgentMeter()
         controller = Controller(settings, table, pauser, spool, meter, Clocks(now_us))
         os.write(ready, b"+")
         controller.run(threading.Event())

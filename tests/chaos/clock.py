@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from shared.messaging.stages.clock import GuardedClock
+from coplace_client.clock import GuardedClock
 
 BEGIN_US: Final = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 SECOND_US: Final = 1_000_000

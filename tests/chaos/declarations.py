@@ -11,8 +11,7 @@ from coplace.v1.control_pb2 import PolicyDeclared
 from coplace.v1.energy_pb2 import CoefficientsDeclared
 from coplace.v1.jobs_pb2 import JobRequeueAsked
 
-from shared.eamc.frequency import Reading
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy, Reading
 from tests.chaos.events import MODELS, publish, run_alone, some_job
 from tests.chaos.squeezes import squeeze
 from tests.chaos.world import World

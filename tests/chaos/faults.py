@@ -6,9 +6,9 @@ from typing import Final
 
 from coplace.v1.control_pb2 import RoundEnded
 
-from shared.messaging.events.event import Event
-from shared.messaging.events.record import TopicPartition
-from shared.messaging.stages.hooks import POINTS
+from shared.catalogue.event import Event
+from shared.catalogue.record import TopicPartition
+from shared.streams.stages.hooks import POINTS
 from tests.chaos import hostile, replaced
 from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
 from tests.chaos.managers import DECISIONS

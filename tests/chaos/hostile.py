@@ -13,9 +13,9 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import NewRecord
-from shared.messaging.stages.stage import Processor, Stage
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import NewRecord
+from shared.streams.stages.stage import Processor, Stage
 from tests.support.deaths import die
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 
 @dataclass(slots=True)

@@ -34,11 +34,11 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
+from shared.catalogue.codec import Codec
+from shared.catalogue.record import TopicPartition
 from shared.domain.hostlist import expand
 from shared.domain.node import node_name
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.record import TopicPartition
-from shared.messaging.in_memory.log import InMemoryLog
+from shared.streams.in_memory.log import InMemoryLog
 from tests.chaos.clock import BEGIN_US, SECOND_US, Clock, some_time_us
 from tests.chaos.journal import Journal, Run
 from tests.chaos.network import Network

@@ -12,6 +12,7 @@ from zlib import crc32
 
 from coplace.v1.placement_pb2 import VERDICT_QUEUED, PlacementDecided
 
+from coplace_client.clock import GuardedClock
 from services.energy.processor.learner import Learner
 from services.placement.sequencer import Sequencer
 from services.pricing import charge, surcharging
@@ -21,17 +22,6 @@ from services.pricing.processor import PricingProcessor
 from services.pricing.state import Attempts
 from shared.domain.job import TRANSITIONS, JobFact, JobState
 from shared.domain.tariff import FAIR, PriceTariff, RateFunction, Surcharge
-from shared.messaging.in_memory import embedded
-from shared.messaging.in_memory import log as memory
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.in_memory.transactions import MemoryTransactions
-from shared.messaging.stages import early, unit
-from shared.messaging.stages.clock import GuardedClock
-from shared.messaging.stages.early import EarlyFacts
-from shared.messaging.stages.failures import Beginnings
-from shared.messaging.stages.guarded_unit import GuardedUnit
-from shared.messaging.stages.quarantine import Blame, at
-from shared.messaging.stages.unit import Unit
 from shared.placement.candidates.eligible import Choice
 from shared.placement.jobs.facts import JobFacts
 from shared.placement.jobs.occupancy import Occupancy
@@ -49,6 +39,16 @@ from shared.placement.reasons.notices import Notices
 from shared.placement.reasons.pending_reasons import PendingReasons
 from shared.placement.rules_in_force import RulesInForce
 from shared.placement.told import ToldDecisions
+from shared.streams.in_memory import embedded
+from shared.streams.in_memory import log as memory
+from shared.streams.in_memory.log import InMemoryLog
+from shared.streams.in_memory.transactions import MemoryTransactions
+from shared.streams.stages import early, unit
+from shared.streams.stages.early import EarlyFacts
+from shared.streams.stages.failures import Beginnings
+from shared.streams.stages.guarded_unit import GuardedUnit
+from shared.streams.stages.quarantine import Blame, at
+from shared.streams.stages.unit import Unit
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
 
+from coplace_client.clock import ClockJumpedError, GuardedClock
+from coplace_client.errors import RejectedError
 from services.ingest.model import Intake
-from shared.domain.errors import RejectedError
-from shared.messaging.events.codec import Codec
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.stages.clock import ClockJumpedError, GuardedClock
+from shared.catalogue.codec import Codec
+from shared.streams.in_memory.log import InMemoryLog
 from tests.chaos.clock import SECOND_US, Clock
 from tests.chaos.journal import Journal
 

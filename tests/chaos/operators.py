@@ -6,10 +6,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from cli.seize import NothingToSeizeError, seizure
-from shared.messaging.restoring.mending import accept, replay
-from shared.messaging.stages.consistency import MEND_CLOCK, InconsistentError, ahead_of_clock
-from shared.messaging.stages.stage import Stage
-from shared.messaging.stages.unit_state import closed_at_us
+from shared.streams.restoring.mending import accept, replay
+from shared.streams.stages.consistency import MEND_CLOCK, InconsistentError, ahead_of_clock
+from shared.streams.stages.stage import Stage
+from shared.streams.stages.unit_state import closed_at_us
 from tests.chaos.managers import Grant
 from tests.chaos.restoring import mend, mend_clock
 

@@ -1,9 +1,9 @@
 """A codec that decodes each record once: in one process all workers and the auditor read the same
 log, and its records do not change."""
 
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.event import Event
-from shared.messaging.events.record import Record
+from shared.catalogue.codec import Codec
+from shared.catalogue.event import Event
+from shared.catalogue.record import Record
 
 
 class RememberingCodec(Codec):

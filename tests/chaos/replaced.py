@@ -2,9 +2,9 @@
 stages refuse, and the operator of `operators.py` does what they say."""
 
 from services.pricing.accounts.adapters import LEDGER
-from shared.messaging.events.record import NewRecord
-from shared.messaging.events.topics import DLQ_PREFIX
-from shared.messaging.stages.stage import Stage
+from shared.catalogue.record import NewRecord
+from shared.catalogue.topics import DLQ_PREFIX
+from shared.streams.stages.stage import Stage
 from tests.chaos.audit.evidence import charges_of, events_of, taken_since
 from tests.chaos.clock import SECOND_US
 from tests.chaos.world import INPUTS, World

@@ -4,32 +4,26 @@ same decisions, other I/O."""
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.event import Event
-from shared.messaging.events.record import NewRecord, TopicPartition
-from shared.messaging.events.topics import DLQ_PREFIX, Topics
-from shared.messaging.in_memory.facts import facts_in_memory
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.in_memory.transactions import MemoryTransactions, restore
-from shared.messaging.restoring.mending import (
-    Mended,
-    UnitAtRest,
-    clock_mended,
-    followers_of,
-    told_by,
-)
-from shared.messaging.restoring.repartition import (
+from shared.catalogue.codec import Codec
+from shared.catalogue.event import Event
+from shared.catalogue.record import NewRecord, TopicPartition
+from shared.catalogue.topics import DLQ_PREFIX, Topics
+from shared.streams.in_memory.facts import facts_in_memory
+from shared.streams.in_memory.log import InMemoryLog
+from shared.streams.in_memory.transactions import MemoryTransactions, restore
+from shared.streams.restoring.mending import Mended, UnitAtRest, clock_mended, followers_of, told_by
+from shared.streams.restoring.repartition import (
     UnitState,
     as_before,
     commits_of,
     has_moved,
     planned,
 )
-from shared.messaging.stages.consistency import InconsistentError, UnitPartitions, at_start, opened
-from shared.messaging.stages.hooks import Hooks
-from shared.messaging.stages.provenance import split_state
-from shared.messaging.stages.stage import Stage
-from shared.messaging.stages.unit import unit_count
+from shared.streams.stages.consistency import InconsistentError, UnitPartitions, at_start, opened
+from shared.streams.stages.hooks import Hooks
+from shared.streams.stages.provenance import split_state
+from shared.streams.stages.stage import Stage
+from shared.streams.stages.unit import unit_count
 
 _WHOLE = 1 << 60
 

@@ -7,10 +7,10 @@ import pytest
 from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER
 
 from services.placement.app import stages
-from shared.messaging.in_memory.embedded import EmbeddedRuntime
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.log import InMemoryLog
 from tests.chaos.audit import power
 from tests.chaos.audit.evidence import Evidence
 from tests.chaos.journal import Journal

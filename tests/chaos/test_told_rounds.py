@@ -7,11 +7,11 @@ from typing import cast
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from services.placement.app import stages
-from shared.messaging.in_memory.embedded import EmbeddedRuntime
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.restoring.mending import replay
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.log import InMemoryLog
+from shared.streams.restoring.mending import replay
 from tests.chaos.audit.evidence import Evidence
 from tests.chaos.audit.starts import no_core_is_given_twice
 from tests.chaos.journal import Journal, Run

@@ -8,14 +8,15 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from shared.messaging.events.codec import Codec
-from shared.messaging.in_memory.embedded import EmbeddedRuntime
-from shared.messaging.in_memory.log import FencedError, InMemoryLog
-from shared.messaging.stages.clock import ClockJumpedError, GuardedClock
-from shared.messaging.stages.consistency import InconsistentError
-from shared.messaging.stages.hooks import Hooks
-from shared.messaging.stages.stage import RoundSource, Stage
-from shared.messaging.stages.unit import EventTimeLimit
+from coplace_client.clock import ClockJumpedError, GuardedClock
+from shared.catalogue.codec import Codec
+from shared.domain.rounds import RoundSource
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.log import FencedError, InMemoryLog
+from shared.streams.stages.consistency import InconsistentError
+from shared.streams.stages.hooks import Hooks
+from shared.streams.stages.stage import Stage
+from shared.streams.stages.unit import EventTimeLimit
 from tests.chaos.clock import SECOND_US, Clock
 from tests.chaos.journal import Death, Journal
 from tests.support.deaths import SIMULATED, KilledError

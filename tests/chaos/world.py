@@ -21,13 +21,14 @@ from services.planner.app import stages as planner_stages
 from services.planner.settings import PlannerSettings
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.record import TopicPartition
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.consistency import InconsistentError
-from shared.messaging.stages.stage import RoundSource, Stage
-from shared.runtime.settings import Settings
+from shared.catalogue.codec import Codec
+from shared.catalogue.record import TopicPartition
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
+from shared.streams.in_memory.log import InMemoryLog
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.stages.consistency import InconsistentError
+from shared.streams.stages.stage import Stage
 from tests.chaos.accounts import Accounts
 from tests.chaos.clock import SECOND_US, Clock, some_time_us
 from tests.chaos.hostile import fragile

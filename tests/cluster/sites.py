@@ -24,10 +24,10 @@ from services.emulator.adapters import MARKED, EmulatorIngest, RecordedAnswers, 
 from services.emulator.answers import DECISIONS, Answers
 from services.emulator.app import emulator
 from services.emulator.settings import SimulationSettings
-from shared.messaging.events.event import Publish
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.service import Process, run_process
-from shared.runtime.topics import wait_for_topics
+from shared.catalogue.event import Publish
+from shared.process.life import Process, run_process
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.waiting import wait_for_topics
 
 _POLL_MS: Final = 100
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from shared.messaging.events.record import NewRecord, Record, TopicPartition
-from shared.messaging.stages.stage import Stage
+from shared.catalogue.record import NewRecord, Record, TopicPartition
+from shared.streams.stages.stage import Stage
 from tests.support.fragile import fragile
 from tests.support.messaging import counting
 

@@ -9,10 +9,10 @@ import signal
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from shared.messaging.events.record import Record, TopicPartition
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.on_kafka.faust_app import run_stateless, stateless_app
-from shared.runtime.settings import Settings
+from shared.catalogue.record import Record, TopicPartition
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.faust_app import run_stateless, stateless_app
 
 TOPIC = "jobs.events"
 

@@ -4,19 +4,19 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 
-from shared.messaging.events.record import NewRecord, Record, TopicPartition
-from shared.messaging.in_memory.embedded import EmbeddedRuntime
-from shared.messaging.in_memory.facts import facts_in_memory
-from shared.messaging.in_memory.log import FencedError, InMemoryLog
-from shared.messaging.in_memory.transactions import restore
-from shared.messaging.stages.consistency import (
+from shared.catalogue.record import NewRecord, Record, TopicPartition
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.facts import facts_in_memory
+from shared.streams.in_memory.log import FencedError, InMemoryLog
+from shared.streams.in_memory.transactions import restore
+from shared.streams.stages.consistency import (
     Inconsistency,
     InconsistentError,
     UnitPartitions,
     at_start,
 )
-from shared.messaging.stages.hooks import Hooks
-from shared.messaging.stages.provenance import split_state
+from shared.streams.stages.hooks import Hooks
+from shared.streams.stages.provenance import split_state
 from tests.contract.backends import Plan
 from tests.support.deaths import SIMULATED, KilledError
 from tests.support.messaging import CODEC, counting

@@ -15,13 +15,13 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
 from kafka.structs import OffsetAndMetadata
 
-from shared.messaging.events.record import NewRecord, Record, TopicPartition
-from shared.messaging.on_kafka.admin import admin_client, ensure_topics, when_coordinated
-from shared.messaging.on_kafka.clients import Publisher, Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.on_kafka.doctor import examine_stages
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.catalogue.record import NewRecord, Record, TopicPartition
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
+from shared.streams.on_kafka.admin import admin_client, ensure_topics, when_coordinated
+from shared.streams.on_kafka.clients import Publisher, Reader
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.doctor import examine_stages
 from tests.contract.backends import STAGES, Plan
 from tests.support.messaging import counting
 

@@ -6,14 +6,16 @@ import pytest
 from aiokafka.errors import ProducerFenced
 from kafka.errors import CoordinatorNotAvailableError
 
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.on_kafka.facts import KafkaFacts
-from shared.messaging.on_kafka.unit import KafkaUnit
-from shared.messaging.restoring.mend import mend_clock
-from shared.messaging.stages.clock import GuardedClock, now_us
-from shared.messaging.stages.consistency import InconsistentError
-from shared.messaging.stages.stage import RoundSource, Stage
-from shared.messaging.stages.unit import Commit
+from coplace_client.clock import GuardedClock
+from shared.domain.rounds import RoundSource
+from shared.process.clock import now_us
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.facts import KafkaFacts
+from shared.streams.on_kafka.unit import KafkaUnit
+from shared.streams.restoring.mend import mend_clock
+from shared.streams.stages.consistency import InconsistentError
+from shared.streams.stages.stage import Stage
+from shared.streams.stages.unit import Commit
 from tests.contract.on_kafka import KafkaBackend
 from tests.support.messaging import counting
 

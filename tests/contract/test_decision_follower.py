@@ -7,7 +7,7 @@ import pytest
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
-from shared.messaging.on_kafka.admin import admin_client, ensure_topics
+from shared.streams.on_kafka.admin import admin_client, ensure_topics
 from tests.contract.on_kafka import KafkaBackend
 from tests.support.decisions import new_record
 

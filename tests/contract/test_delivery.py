@@ -8,12 +8,12 @@ import pytest
 from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.jobs_pb2 import JobSubmitted
 
-from shared.messaging.events.record import NewRecord, Record, TopicPartition
-from shared.messaging.events.topics import ROUND_ENDED
-from shared.messaging.stages.dead_letters import KEPT_BYTES
-from shared.messaging.stages.failures import DEFAULT_AFTER
-from shared.messaging.stages.hooks import POINTS
-from shared.messaging.stages.provenance import PROVENANCE_KEY
+from shared.catalogue.record import NewRecord, Record, TopicPartition
+from shared.catalogue.topics import ROUND_ENDED
+from shared.streams.stages.dead_letters import KEPT_BYTES
+from shared.streams.stages.failures import DEFAULT_AFTER
+from shared.streams.stages.hooks import POINTS
+from shared.streams.stages.provenance import PROVENANCE_KEY
 from tests.contract.backends import Backend, Plan, Worker
 from tests.contract.in_memory import MemoryBackend
 from tests.support.messaging import TOPICS, barriers, encoded, payloads, submission

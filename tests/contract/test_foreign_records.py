@@ -9,9 +9,9 @@ from aiokafka import AIOKafkaProducer
 from coplace.v1.control_pb2 import DeadLetter
 from kafka import KafkaProducer
 
-from shared.messaging.events.record import NewRecord
-from shared.messaging.on_kafka.batches import MOST_BATCH_BYTES
-from shared.messaging.on_kafka.clients import Reader
+from shared.catalogue.record import NewRecord
+from shared.streams.on_kafka.batches import MOST_BATCH_BYTES
+from shared.streams.on_kafka.clients import Reader
 from tests.contract.backends import Plan
 from tests.contract.on_kafka import KafkaBackend, KafkaWorker
 from tests.contract.test_faust import empty, has, start, times_applied

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.messaging.events.record import NewRecord, TopicPartition
+from shared.catalogue.record import NewRecord, TopicPartition
 from tests.contract.backends import Backend
 from tests.support.messaging import encoded, submission
 

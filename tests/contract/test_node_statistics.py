@@ -10,12 +10,13 @@ from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 
 from services.prediction.app import stages
 from services.prediction.node_statistics import INPUT, OUTPUT, STAGE
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import NewRecord
-from shared.messaging.stages.assignment import assign_units
-from shared.messaging.stages.hooks import POINTS
-from shared.messaging.stages.stage import RoundSource, Stage
-from shared.runtime.settings import Settings
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import NewRecord
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
+from shared.streams.stages.assignment import assign_units
+from shared.streams.stages.hooks import POINTS
+from shared.streams.stages.stage import Stage
 from tests.contract.backends import Plan
 from tests.contract.in_memory import MemoryBackend
 from tests.support.messaging import START_US, TOPICS, barriers, encoded, payloads

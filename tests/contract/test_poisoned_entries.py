@@ -14,13 +14,13 @@ from redis.exceptions import ResponseError
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
 from services.pricing.accounts.model import AccountEntry
 from services.pricing.charge import recompute
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import NewRecord, Record, TopicPartition
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.on_kafka.clients import Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.failures import DEFAULT_AFTER
-from shared.runtime.settings import Settings
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import NewRecord, Record, TopicPartition
+from shared.process.settings import Settings
+from shared.streams.in_memory.log import InMemoryLog
+from shared.streams.on_kafka.clients import Reader
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.stages.failures import DEFAULT_AFTER
 from tests.chaos.accounts import Accounts
 from tests.chaos.journal import Journal
 from tests.contract.on_kafka import KafkaBackend

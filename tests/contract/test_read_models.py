@@ -15,8 +15,8 @@ from services.energy.appdb_cache.adapters import CachedAppDB, RedisAppDB
 from services.energy.appdb_cache.model import COEFFICIENTS, SIGNATURES, CachedRow, newest
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
 from services.pricing.accounts.model import AccountEntry, spent_micro_su
-from shared.messaging.events.record import TopicPartition
-from shared.messaging.read_models.read_model import LostPositionError, Name, ReadModel
+from shared.catalogue.record import TopicPartition
+from shared.streams.read_models.read_model import LostPositionError, Name, ReadModel
 
 Redis = redis.asyncio.Redis
 ACCOUNTS, APPDB = "accounts", "appdb"

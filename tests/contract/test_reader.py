@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from shared.messaging.events.record import Record
-from shared.messaging.on_kafka import clients
-from shared.messaging.on_kafka.clients import Reader
+from shared.catalogue.record import Record
+from shared.streams.on_kafka import clients
+from shared.streams.on_kafka.clients import Reader
 from tests.contract.on_kafka import KafkaBackend
 from tests.support.messaging import TOPICS, encoded, submission
 

@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 
-from shared.messaging.events.record import NewRecord, Record, TopicPartition
-from shared.messaging.stages.provenance import PROVENANCE_KEY
+from shared.catalogue.record import NewRecord, Record, TopicPartition
+from shared.streams.stages.provenance import PROVENANCE_KEY
 from tests.contract.backends import Backend, Plan
 from tests.contract.in_memory import MemoryBackend
 from tests.contract.test_delivery import ROUNDS, outputs, rounds_closed, state, undisturbed, work

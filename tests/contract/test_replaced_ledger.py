@@ -6,10 +6,10 @@ import fakeredis
 
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
 from services.pricing.accounts.model import AccountEntry
-from shared.messaging.events.record import NewRecord, Record, TopicPartition
-from shared.messaging.read_models.check import ReadModelCheck
-from shared.messaging.read_models.read_model import Applied
-from shared.messaging.stages.provenance import LastRead
+from shared.catalogue.record import NewRecord, Record, TopicPartition
+from shared.streams.read_models.check import ReadModelCheck
+from shared.streams.read_models.read_model import Applied
+from shared.streams.stages.provenance import LastRead
 from tests.contract.on_kafka import KafkaBackend
 
 PARTITION = TopicPartition(LEDGER, 1)

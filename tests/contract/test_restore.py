@@ -14,14 +14,15 @@ from cli.restore.repartition import repartition
 from cli.stages import every_stage
 from services.placement.app import stages as placement_stages
 from services.pricing.app import stages as pricing_stages
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import NewRecord, TopicPartition
-from shared.messaging.on_kafka.admin import admin_client, ensure_topics
-from shared.messaging.on_kafka.clients import Publisher, Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.on_kafka.doctor import examine_stages
-from shared.messaging.stages.consistency import InconsistentError
-from shared.messaging.stages.stage import RoundSource, Stage
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import NewRecord, TopicPartition
+from shared.domain.rounds import RoundSource
+from shared.streams.on_kafka.admin import admin_client, ensure_topics
+from shared.streams.on_kafka.clients import Publisher, Reader
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.doctor import examine_stages
+from shared.streams.stages.consistency import InconsistentError
+from shared.streams.stages.stage import Stage
 from tests.contract.backends import Plan
 from tests.contract.on_kafka import KafkaBackend
 from tests.contract.test_clocks import clocked, opened

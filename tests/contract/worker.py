@@ -8,9 +8,9 @@ import asyncio
 import os
 import signal
 
-from shared.messaging.on_kafka.driver import run_stages
-from shared.messaging.stages.hooks import Hooks
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
+from shared.streams.on_kafka.driver import run_stages
+from shared.streams.stages.hooks import Hooks
 from tests.contract.backends import Plan
 
 ACTIONS = {"kill": signal.SIGKILL, "stall": signal.SIGSTOP}

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureAt, SignatureUpdated
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from tests.core import systems
 from tests.core.plain import Budget, Members, Shape
 from tests.unit.shared.placement import region

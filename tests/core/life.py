@@ -27,14 +27,14 @@ from coplace.v1.placement_pb2 import (
 )
 from coplace.v1.plans_pb2 import PlanItem
 
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event, Publish
 from shared.domain.cap_measures import Measure
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.candidates.candidate import Rules
 from shared.placement.outcomes import Decisions, Outcomes
 from shared.placement.processor import Placement
 from shared.scheduling.forecast import Expected, forecast
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.core import systems
 from tests.core.checks import Checks, Pass
 from tests.core.figures import (

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from tests.core.runs import CLOCK, END, RESUME, SUSPEND, Action, Run, Runs
 from tests.core.systems import Manage
 from tests.unit.shared.placement import region

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Protocol
 
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy
 
 POLICIES: Final = tuple(Policy)
 

@@ -33,11 +33,11 @@ from cli.dlq.dead_letters import DeadLetters
 from deploy.local.servers import LocalServers
 from services.emulator.adapters import MARKED, barrier_of
 from services.emulator.facts import EPOCH_US
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import NewRecord, Record
-from shared.messaging.on_kafka.clients import Publisher, Reader
-from shared.messaging.stages.dead_letters import KEPT_BYTES
-from shared.messaging.stages.stage import Round
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import NewRecord, Record
+from shared.streams.on_kafka.clients import Publisher, Reader
+from shared.streams.stages.dead_letters import KEPT_BYTES
+from shared.streams.stages.stage import Round
 
 JOBS: Final = "jobs.events"
 INPUTS: Final = "placement.inputs"

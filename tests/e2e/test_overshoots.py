@@ -21,7 +21,7 @@ from services.energy.app import stages as energy_stages
 from services.placement.app import stages as placement_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from shared.messaging.events.topics import Topics
+from shared.catalogue.topics import Topics
 from shared.workloads.clusters import clusters
 from shared.workloads.request import JobRequest
 

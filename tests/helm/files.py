@@ -8,11 +8,11 @@ from typing import Any, Final
 import yaml
 
 from cli.stages import every_stage
-from shared.messaging.access.rules import Access, load_principals, strimzi_users
-from shared.messaging.events.topics import load_topics
-from shared.messaging.on_kafka.admin import wanted_topics
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import Settings
+from shared.catalogue.access.rules import Access, load_principals, strimzi_users
+from shared.catalogue.topics import load_topics
+from shared.process.settings import Settings
+from shared.streams.on_kafka.admin import wanted_topics
+from shared.streams.on_kafka.deployment import Deployment
 from tests.helm.chart import CHART
 
 HEAD: Final = "# Made from proto/ by `make chart-files`.\n"

@@ -155,7 +155,7 @@ def test_more_processes_are_disrupted_one_at_a_time() -> None:
 
 def test_scaling_asks_for_the_lag_of_groups_and_topics_that_there_are() -> None:
     from cli.stages import every_stage
-    from shared.runtime.settings import Settings
+    from shared.process.settings import Settings
 
     stages = {stage.name: stage for stage in every_stage(Settings())}
     scaled = named(render(AUTOSCALED, "--set", "topicPrefix=north"), "ScaledObject")

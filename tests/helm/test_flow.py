@@ -13,9 +13,9 @@ import pytest
 from pydantic_settings import BaseSettings
 
 import services
-from shared.messaging.access.rules import OPERATOR, load_principals
-from shared.runtime.environment import EnvironmentSettings
-from shared.runtime.settings import Settings
+from shared.catalogue.access.rules import OPERATOR, load_principals
+from shared.process.environment import EnvironmentSettings
+from shared.process.settings import Settings
 from tests.helm.chart import KUBERNETES_JOBS, OWN_SERVERS, STRIMZI, Document, named, pods, render
 
 KAFKA_PORT: Final = 9092

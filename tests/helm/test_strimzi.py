@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from shared.messaging.access.rules import Access, strimzi_users
-from shared.runtime.settings import Settings
+from shared.catalogue.access.rules import Access, strimzi_users
+from shared.process.settings import Settings
 from tests.helm import files
 from tests.helm.chart import CHART, STRIMZI, named, pods, refusal, render
 

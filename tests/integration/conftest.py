@@ -7,7 +7,7 @@ import pytest
 from cli.security import Security
 from cli.stages import create_topics
 from deploy.local.servers import LocalServers
-from shared.messaging.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.deployment import Deployment
 from tests.support.secured import CLIENTS, Secured
 
 

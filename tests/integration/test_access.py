@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 from cli.main import app
 from cli.restore.access import KAFKA, REDIS, examine_access
 from cli.stages import every_stage
-from shared.messaging.access.kafka import acl_of
-from shared.messaging.access.redis import differences
-from shared.messaging.access.rules import Access, AclRule, Operation, Resource
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.redis_client import redis_client
-from shared.runtime.settings import Settings, settings
+from shared.catalogue.access.kafka import acl_of
+from shared.catalogue.access.redis import differences
+from shared.catalogue.access.rules import Access, AclRule, Operation, Resource
+from shared.process.redis_client import redis_client
+from shared.process.settings import Settings, settings
+from shared.streams.on_kafka.deployment import Deployment
 from tests.support.secured import Secured
 
 _NOT_ALLOWED: Final = {Resource.TOPIC: 29, Resource.GROUP: 30, Resource.TRANSACTIONAL_ID: 53}

@@ -14,9 +14,9 @@ import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.telemetry_pb2 import PROGRESS_SOURCE_HEARTBEATS, ShuttersMeasured
 
-from services.agent.adapters.jobs import JobFile, JobFolder
+from coplace_agent.adapters.jobs import JobFile, JobFolder
 from services.ingest.model import Intake
-from shared.messaging.events.topics import Topics
+from shared.catalogue.topics import Topics
 from tests.chaos.agent_kills import require_disjoint, run
 from tests.support.agent import job, none_stops, pids_of
 from tests.support.agent_ingest import Ingest, served
@@ -40,7 +40,7 @@ def _agent(folder: Path, port: int, **settings: str) -> Iterator[subprocess.Pope
         **settings,
     }
     environment = {f"COPLACE_AGENT_{name}": value for name, value in own.items()}
-    command = [sys.executable, "-m", "services.agent"]
+    command = [sys.executable, "-m", "coplace_agent", "run"]
     with subprocess.Popen(command, env={**os.environ, **environment}) as process:
         try:
             yield process

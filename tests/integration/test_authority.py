@@ -37,16 +37,16 @@ from google.protobuf.json_format import ParseDict
 from cli.authority.audit import recorded
 from cli.authority.file import row
 from cli.stages import create_topics
+from coplace_client.channels import grpc_channel
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from shared.authority.table import message_of
-from shared.messaging.events.record import NewRecord, TopicPartition
-from shared.messaging.on_kafka.admin import admin_client
-from shared.messaging.on_kafka.clients import Publisher, Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.grpc_security import grpc_channel
-from shared.runtime.settings import Settings
+from shared.catalogue.record import NewRecord, TopicPartition
+from shared.process.settings import Settings
+from shared.streams.on_kafka.admin import admin_client
+from shared.streams.on_kafka.clients import Publisher, Reader
+from shared.streams.on_kafka.deployment import Deployment
 from tests.integration.test_edges_on_kafka import SLURM_END
 from tests.support.certificates import certificate_authority, identity
 from tests.unit.services.ingest.envelopes import NOW_US, PAYLOADS

@@ -31,12 +31,12 @@ from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from services.pricing.app import stages
 from services.pricing.charge import audit
+from shared.catalogue.record import NewRecord, TopicPartition
 from shared.domain.money import micro_units
-from shared.messaging.events.record import NewRecord, TopicPartition
-from shared.messaging.on_kafka.admin import admin_client, ensure_topics
-from shared.messaging.on_kafka.clients import Publisher, Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
+from shared.streams.on_kafka.admin import admin_client, ensure_topics
+from shared.streams.on_kafka.clients import Publisher, Reader
+from shared.streams.on_kafka.deployment import Deployment
 from tests.unit.services.ingest.envelopes import JOB, NOW_US, envelope
 
 _DEADLINE_S = 60.0

@@ -20,11 +20,11 @@ from cli.main import app
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.on_kafka.admin import admin_client, ensure_topics
-from shared.messaging.on_kafka.clients import Publisher, Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import Settings
+from shared.catalogue.event import Event, Publish
+from shared.process.settings import Settings
+from shared.streams.on_kafka.admin import admin_client, ensure_topics
+from shared.streams.on_kafka.clients import Publisher, Reader
+from shared.streams.on_kafka.deployment import Deployment
 from tests.support.snippets import HOW_TO, write_programs
 from tests.unit.services.energy.api.appdb import PSTATES_GHZ, SCALE, coefficients, row
 

@@ -29,13 +29,13 @@ from cli.main import app
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import Record, TopicPartition
-from shared.messaging.on_kafka.admin import admin_client, ensure_topics
-from shared.messaging.on_kafka.clients import Publisher, Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.dead_letters import dead_letter
-from shared.runtime.settings import Settings, settings
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import Record, TopicPartition
+from shared.process.settings import Settings, settings
+from shared.streams.on_kafka.admin import admin_client, ensure_topics
+from shared.streams.on_kafka.clients import Publisher, Reader
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.stages.dead_letters import dead_letter
 from tests.support.snippets import HOW_TO, write_programs
 
 _TIME_US = 1_767_225_600_000_000

@@ -12,21 +12,21 @@ from coplace.v1.ingest_service_pb2 import PublishRequest
 from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 from opentelemetry.metrics import NoOpMeter
 
+from coplace_client import ingest
+from coplace_client.calls import UnansweredError
+from coplace_client.channels import grpc_channel_credentials
+from coplace_client.health import Readiness
+from coplace_client.ingest import IngestClient, Patience
 from deploy.local.ports import free_ports
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
 from services.ingest.service import IngestService
-from shared.clients import ingest
-from shared.clients.calls import UnansweredError
-from shared.clients.ingest import IngestClient, Patience
-from shared.messaging.events.event import Publish
-from shared.messaging.events.topics import Topics
-from shared.runtime.grpc_security import grpc_channel_credentials
-from shared.runtime.grpc_server import serve_grpc
-from shared.runtime.http import Readiness
-from shared.runtime.service import Process
-from shared.runtime.settings import Settings
-from shared.runtime.telemetry import Telemetry
+from shared.catalogue.event import Publish
+from shared.catalogue.topics import Topics
+from shared.process.grpc_server import serve_grpc
+from shared.process.life import Process
+from shared.process.settings import Settings
+from shared.process.telemetry import Telemetry
 from tests.support.certificates import certificate_authority, identity
 from tests.unit.services.ingest.envelopes import envelope
 

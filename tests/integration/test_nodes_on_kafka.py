@@ -24,8 +24,8 @@ from cli.stages import create_topics
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
 from tests.support.snippets import HOW_TO, blocks, write_programs
 
 _DEADLINE_S = 120.0

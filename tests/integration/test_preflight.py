@@ -13,9 +13,9 @@ import pytest
 from kafka import KafkaConsumer
 
 from deploy.local.servers import LocalServers
-from shared.messaging.on_kafka.admin import admin_client
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
+from shared.streams.on_kafka.admin import admin_client
+from shared.streams.on_kafka.deployment import Deployment
 
 _JOINED_WITHIN_S = 30.0
 

@@ -10,12 +10,12 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from cli.stages import create_topics
 from deploy.local.servers import LocalServers
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import NewRecord
-from shared.messaging.on_kafka.clients import Publisher
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime import settings as shared_settings
-from shared.runtime.settings import Settings
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import NewRecord
+from shared.process import settings as shared_settings
+from shared.process.settings import Settings
+from shared.streams.on_kafka.clients import Publisher
+from shared.streams.on_kafka.deployment import Deployment
 from tests.unit.shared.placement import region
 from tests.unit.shared.simulation.recorded.records import recorded
 

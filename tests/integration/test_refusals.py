@@ -17,20 +17,16 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ACLFilter, ResourcePatternFilter
 
+from coplace_client.tls import TlsFiles, grpc_problem, own_certificate_problem
 from deploy.local.credentials import Identity
 from deploy.local.ports import free_ports
-from shared.messaging.access.kafka import acl_of, ensure_acls
-from shared.messaging.access.rules import AclRule, Operation, Resource
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.redis_client import redis_client
-from shared.runtime.refusals import (
-    TlsFiles,
-    grpc_problem,
-    kafka_problem,
-    own_certificate_problem,
-    redis_problem,
-)
-from shared.runtime.settings import Settings
+from shared.catalogue.access.kafka import acl_of, ensure_acls
+from shared.catalogue.access.rules import AclRule, Operation, Resource
+from shared.process.redis_client import redis_client
+from shared.process.refusals import redis_problem
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.refusals import kafka_problem
 from tests.support.secured import FUTURE, PAST, Secured, dated, stranger
 
 # A start of Python with all that a service imports takes most of it, on a busy machine.

@@ -16,10 +16,10 @@ from cli.rotation import Rotation
 from deploy.local.credentials import Credentials
 from deploy.local.kafka.broker import KAFKA
 from deploy.local.ports import remembered_ports
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.redis_client import redis_client
-from shared.runtime.refusals import kafka_problem
-from shared.runtime.settings import Settings
+from shared.process.redis_client import redis_client
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.refusals import kafka_problem
 from tests.support.secured import Secured
 
 

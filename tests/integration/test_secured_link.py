@@ -18,7 +18,7 @@ from cli.security import Security
 from cli.stages import create_topics
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.deployment import Deployment
 from tests.helm.chart import ROOT, named, render
 from tests.support.secured import Secured
 from tests.support.sites import mirror_program

@@ -22,8 +22,8 @@ from cli.stages import create_topics
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
 from tests.support.slurm import LocalSlurm, is_installed
 
 _WITHIN_S = 60.0

@@ -19,10 +19,10 @@ from cli.stages import create_topics
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.on_kafka.clients import Publisher
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import Settings
+from shared.catalogue.event import Event, Publish
+from shared.process.settings import Settings
+from shared.streams.on_kafka.clients import Publisher
+from shared.streams.on_kafka.deployment import Deployment
 from tests.support.snippets import HOW_TO, write_programs
 
 _DEADLINE_S = 60.0

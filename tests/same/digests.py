@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, Self
 import orjson
 from google.protobuf.message import Message
 
-from shared.messaging.events.event_json import data_of
+from shared.catalogue.event_json import data_of
 
 # Words of our own, by message. All else that a decision says is figures and names.
 TEXTS: Final[Mapping[str, frozenset[str]]] = {

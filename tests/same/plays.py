@@ -18,9 +18,9 @@ from cli.demo.options import DemoOptions
 from cli.demo.parity import first_difference
 from cli.demo.run import run_embedded, run_on_servers
 from cli.region_policy import RegionPolicy
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Publish
-from shared.messaging.stages.stage import Round
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Publish
+from shared.streams.stages.stage import Round
 from tests.benchmarks.placement_rounds import Rounds
 from tests.chaos.episode import Episode
 from tests.chaos.world import World

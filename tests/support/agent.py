@@ -12,13 +12,13 @@ from typing import Final
 
 import psutil
 
-from services.agent.adapters.processes import ProcessTree
+from coplace_agent.adapters.processes import ProcessTree
 from tests.support.processes import gone
 
 # Forks children that count heartbeats until they are ended; the first process sleeps.
 _JOB: Final = """
 import os, sys, time
-from services.agent.client.coplace_heartbeat import Heartbeat
+from coplace_client.heartbeats.coplace_heartbeat import Heartbeat
 for slot in range(int(sys.argv[1])):
     if os.fork() == 0:
         beats = Heartbeat(slot)

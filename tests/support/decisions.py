@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from coplace.v1.placement_pb2 import PlacementDecided
 
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import NewRecord, TopicPartition
 from shared.clients import decisions
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import NewRecord, TopicPartition
 from tests.support import messaging as messages
 from tests.support.messaging import CODEC
 

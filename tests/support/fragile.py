@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.quarantine import Fault
-from shared.messaging.stages.stage import Processor, Round, RoundSource, Stage
+from shared.catalogue.event import Event, Publish
+from shared.domain.rounds import RoundSource
+from shared.streams.stages.quarantine import Fault
+from shared.streams.stages.stage import Processor, Round, Stage
 from tests.support.deaths import die
 
 

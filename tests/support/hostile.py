@@ -29,8 +29,8 @@ from coplace.v1.prediction_pb2 import (
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from shared.domain.bounds import LENGTHS, QUANTITIES
-from shared.messaging.events.digest import Model, model_sha256
+from coplace_client.bounds import LENGTHS, QUANTITIES
+from shared.catalogue.digest import Model, model_sha256
 from shared.models import degradation
 from shared.models.pair_trees import COLUMNS, PAIRS_ORIGIN, UNIT
 from shared.power_prediction.bound import SPREAD_GROUPS

@@ -10,6 +10,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import PlacementDecided
 from google.protobuf.message import Message
 
+from coplace_client.errors import RejectedError
 from services.energy.app import stages as energy_stages
 from services.ingest.model import Intake
 from services.ingest.payloads import KINDS
@@ -17,13 +18,12 @@ from services.placement.app import stages as placement_stages
 from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.topics import DLQ_PREFIX
-from shared.messaging.in_memory.embedded import EmbeddedRuntime
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.topics import DLQ_PREFIX
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.log import InMemoryLog
 from tests.support.hostile import DAY_US, Adversary
 from tests.support.messaging import CODEC, START_US, TOPICS, barrier
 

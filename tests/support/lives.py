@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from google.protobuf.message import Message
 
-from shared.messaging.events.event import Publish
-from shared.messaging.events.record import Record
-from shared.messaging.stages.stage import Stage
-from shared.messaging.stages.unit import Commit, Unit
+from shared.catalogue.event import Publish
+from shared.catalogue.record import Record
+from shared.streams.stages.stage import Stage
+from shared.streams.stages.unit import Commit, Unit
 from tests.support.messaging import CODEC, START_US, at_offset, encoded, payloads
 
 

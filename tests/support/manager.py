@@ -18,7 +18,7 @@ from coplace.v1.placement_service_pb2 import (
 from cli import nodes, why
 from cli.asking import publish
 from cli.times import clock_us
-from shared.clients.calls import UnansweredError
+from coplace_client.calls import UnansweredError
 
 _CORES, _GHZ, _NODE_MODEL = 36, 3.1, "gold-6254"
 

@@ -8,12 +8,13 @@ from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from shared.domain.errors import RejectedError
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import NewRecord, Record, TopicPartition
-from shared.messaging.events.topics import Topics
-from shared.messaging.stages.stage import AlreadyAppliedError, Round, RoundSource, Stage
+from coplace_client.errors import RejectedError
+from shared.catalogue.codec import Codec
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import NewRecord, Record, TopicPartition
+from shared.catalogue.topics import Topics
+from shared.domain.rounds import RoundSource
+from shared.streams.stages.stage import AlreadyAppliedError, Round, Stage
 
 START_US = 1_767_225_600_000_000
 TOPICS = Topics(kafka_partitions=4)

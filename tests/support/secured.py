@@ -9,7 +9,7 @@ import pytest
 from cli.security import Security
 from deploy.local.credentials import Credentials, Identity
 from deploy.local.servers import LocalServers
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
 
 CLIENTS = {"north": "resource-manager", "finance": "billing", "slurm-a": "slurm"}
 # When certificates of `dated` begin and end: over, and not begun.

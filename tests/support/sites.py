@@ -10,8 +10,8 @@ from deploy.local.kafka.artifacts import kafka_jars
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
 from tests.helm.chart import ROOT, named, render
 from tests.support.link import NetworkLink
 

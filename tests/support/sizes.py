@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from shared.messaging.events.event import Publish
-from shared.messaging.stages.stage import Processor
+from shared.catalogue.event import Publish
+from shared.streams.stages.stage import Processor
 from tests.support.messaging import CODEC
 
 # As long as a name may be, in characters that JSON doubles, or that UTF-8 writes in four bytes.

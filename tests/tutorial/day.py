@@ -25,6 +25,7 @@ from cli.demo.accounts import folded
 from cli.demo.embedded import EmbeddedSystem
 from cli.demo.history import History
 from cli.main import app
+from coplace_client.errors import RejectedError
 from services.emulator.emulator import Emulator
 from services.emulator.facts import EPOCH_US
 from services.energy.app import stages as energy_stages
@@ -35,12 +36,11 @@ from services.placement.service import Duty
 from services.placement.settings import PlacementSettings
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from shared.domain.errors import RejectedError
+from shared.catalogue.event import Publish
+from shared.catalogue.topics import Topics
 from shared.domain.money import QUANTUM
-from shared.messaging.events.event import Publish
-from shared.messaging.events.topics import Topics
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
 from shared.workloads.clusters import clusters
 from shared.workloads.request import JobRequest
 from shared.workloads.table1 import APPS, profile

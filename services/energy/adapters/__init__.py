@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from coplace_client.errors import RejectedError
 from services.energy.adapters.coefficients_csv import SUFFIX, read_coefficients_file
 from services.energy.processor.learner import Imported
 from shared.domain.eamc_source import NODE_MODEL_OF_MODULE
-from shared.domain.errors import RejectedError
 
 
 def read_coefficients(folder: Path) -> Mapping[str, Imported]:

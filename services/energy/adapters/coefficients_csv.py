@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
+from coplace_client.checks import require_finite, require_positive
+from coplace_client.errors import RejectedError
 from shared.domain import eamc_source
-from shared.domain.checks import require_finite, require_positive
 from shared.domain.coefficients import Coefficients, Mask, Matrix
-from shared.domain.errors import RejectedError
-from shared.runtime.folders import write_csv
-from shared.runtime.rows import FileRow, read_rows
+from shared.process.folders import write_csv
+from shared.process.rows import FileRow, read_rows
 
 SUFFIX: Final = "_coefficients"
 LETTERS: Final = "ABCDEF"

@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from shared.domain.checks import require_not_negative, require_positive
-from shared.domain.signature import Signature
-from shared.runtime.folders import write_csv
-from shared.runtime.rows import FileRow, read_rows
+from coplace_client.checks import require_not_negative, require_positive
+from coplace_client.signature import Signature
+from shared.process.folders import write_csv
+from shared.process.rows import FileRow, read_rows
 
 TPI_SCALE: Final = "ear-bytes-per-instruction"
 REQUIRED: Final = (

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from coplace_client.checks import require_not_negative
 from services.energy.adapters.coefficients_csv import SUFFIX
-from shared.domain.checks import require_not_negative
 from shared.domain.coefficients import MOST_SD, Coefficients, Uncertainty
-from shared.runtime.rows import FileRow, read_rows
+from shared.process.rows import FileRow, read_rows
 
 COLUMNS: Final = ("from_ghz", "to_ghz", "time_left_out", "power_left_out")
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
 from services.energy.adapters.coefficients_csv import read_coefficients_file
 from services.energy.adapters.signatures_csv import SignatureRow, read_signatures
 from shared.domain.coefficients import Coefficients
-from shared.domain.errors import RejectedError
-from shared.domain.signature import Signature
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from coplace_client.checks import require_positive
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
 from shared.domain import eamc_source
-from shared.domain.checks import require_positive
-from shared.domain.errors import RejectedError
-from shared.domain.signature import Signature
-from shared.runtime.folders import write_csv
-from shared.runtime.rows import FileRow, read_rows
+from shared.process.folders import write_csv
+from shared.process.rows import FileRow, read_rows
 
 REQUIRED: Final = ("app_id", "module", "time_s", "dc_node_power_w", "cpi", "tpi")
 COLUMNS: Final = (

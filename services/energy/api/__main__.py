@@ -1,6 +1,6 @@
 """`python -m services.energy.api`: projections over gRPC."""
 
 from services.energy.api.app import main
-from shared.runtime.environment import run
+from shared.process.environment import run
 
 run(main)

@@ -9,11 +9,11 @@ from services.energy.api.settings import EnergyApiSettings
 from services.energy.appdb_cache.adapters import CachedAppDB
 from shared.authority.bearing import TokenGate
 from shared.authority.questions import question_door
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.crash import end_process
-from shared.runtime.grpc_server import serve_grpc
-from shared.runtime.redis_client import redis_client, wait_for_redis
-from shared.runtime.service import Process, run_process
+from shared.process.crash import end_process
+from shared.process.grpc_server import serve_grpc
+from shared.process.life import Process, run_process
+from shared.process.redis_client import redis_client, wait_for_redis
+from shared.streams.on_kafka.deployment import Deployment
 
 NAME: Final = "energy.api"
 

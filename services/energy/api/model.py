@@ -9,10 +9,10 @@ import numpy as np
 from coplace.v1.energy_service_pb2 import Projection as Answer
 from coplace.v1.energy_service_pb2 import ProjectionGap, ProjectResponse
 
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
 from services.energy.api.request import AppOrSignature, Asked
 from shared.domain.coefficients import Coefficients
-from shared.domain.errors import RejectedError
-from shared.domain.signature import Signature
 from shared.eamc.reference import reference_signature
 from shared.models.ear import Metrics, project_onto_models
 from shared.models.projection import Projection, Status

@@ -7,11 +7,11 @@ from typing import TypeVar
 from coplace.v1.energy_service_pb2 import GivenSignature, ProjectionSubject, ProjectRequest
 from google.protobuf.message import DecodeError
 
-from shared.domain.checks import require_positive, require_text
+from coplace_client.checks import require_positive, require_text
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
 from shared.domain.cluster import MOST_PSTATES
 from shared.domain.coefficients import Coefficients
-from shared.domain.errors import RejectedError
-from shared.domain.signature import Signature
 
 # An application of the AppDB by its app_id, or a signature of the caller's own.
 AppOrSignature = str | Signature

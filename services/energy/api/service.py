@@ -10,16 +10,16 @@ from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from coplace.v1.energy_service_pb2 import ProjectResponse
 from grpc.aio import ServicerContext
 
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
 from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.model import Rows, answer
 from services.energy.api.request import Asked, parse, require_few_points
 from shared.authority.door import Door
 from shared.authority.rules import About
+from shared.catalogue.payloads.domain_types import coefficients_of, signatures_of
 from shared.domain.coefficients import Coefficients
-from shared.domain.errors import RejectedError
-from shared.domain.signature import Signature
-from shared.messaging.payloads.domain_types import coefficients_of, signatures_of
-from shared.runtime.grpc_server import RefusedCallError, ends_process
+from shared.process.grpc_server import RefusedCallError, ends_process
 
 NAME: Final = "coplace.v1.EnergyService"
 

@@ -3,7 +3,7 @@
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from shared.runtime.environment import EnvironmentSettings
+from shared.process.environment import EnvironmentSettings
 
 
 class EnergyApiSettings(EnvironmentSettings):

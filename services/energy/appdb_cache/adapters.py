@@ -7,7 +7,7 @@ from typing import Final, cast
 from redis.asyncio import Redis
 
 from services.energy.appdb_cache.model import COEFFICIENTS, SIGNATURES, CachedRow
-from shared.messaging.read_models.read_model import Field, Name, ReadModel
+from shared.streams.read_models.read_model import Field, Name, ReadModel
 
 _KEYS: Final = {SIGNATURES: ("appdb:signatures",), COEFFICIENTS: ("appdb:coefficients",)}
 _APPLY: Final = (Path(__file__).parent / "apply.lua").read_text()

@@ -4,7 +4,7 @@ from typing import Final
 
 from services.energy.appdb_cache.adapters import RedisAppDB
 from services.energy.appdb_cache.model import row_of
-from shared.runtime.read_model import run_read_model
+from shared.streams.read_models.service import run_read_model
 
 NAME: Final = "energy.appdb_cache"
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 
-from shared.messaging.events.digest import require_sha256
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import coefficients_of, signatures_of
+from shared.catalogue.digest import require_sha256
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import coefficients_of, signatures_of
 
 SIGNATURES: Final = "energy.signatures"
 COEFFICIENTS: Final = "energy.coefficients"

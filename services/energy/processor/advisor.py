@@ -18,20 +18,20 @@ from coplace.v1.energy_pb2 import (
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 from google.protobuf.message import Message
 
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
 from services.energy.advice import Advice, AdvicePolicy, Point, advice
 from services.energy.processor.measured import signature_of
 from services.energy.processor.misuse import Count, Misuse
 from services.energy.processor.profile import METRICS
 from services.energy.processor.runs import JobRun, Runs
+from shared.catalogue.digest import require_sha256
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.payloads.domain_types import coefficients_of
 from shared.domain.coefficients import Coefficients
-from shared.domain.errors import RejectedError
 from shared.domain.job import JobState
-from shared.domain.signature import Signature
-from shared.messaging.events.digest import require_sha256
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.payloads.domain_types import coefficients_of
-from shared.messaging.stages.stage import Round
-from shared.messaging.stages.table import Table
+from shared.streams.stages.stage import Round
+from shared.streams.stages.table import Table
 
 SOURCE: Final = "energy.advisor"
 OUTPUT: Final = "energy.advice"

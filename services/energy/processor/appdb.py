@@ -10,14 +10,14 @@ from coplace.v1.energy_pb2 import AppIdMismatch, MetricDeviation, SignatureAt, S
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 from google.protobuf.message import Message
 
+from coplace_client.checks import require_text
+from coplace_client.signature import Signature
 from services.energy.processor.conformity import Deviation
 from services.energy.processor.measured import measured_of, require_few_pstates, signature_of
 from services.energy.processor.row import AppDBRow, MeasuredRun, Mismatch, Rival
-from shared.domain.checks import require_text
-from shared.domain.signature import Signature
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.messaging.stages.table import Table
+from shared.catalogue.event import Event, Publish
+from shared.streams.stages.stage import AlreadyAppliedError, Round
+from shared.streams.stages.table import Table
 
 SOURCE: Final = "energy.appdb"
 OUTPUT: Final = "energy.signatures"

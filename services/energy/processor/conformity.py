@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import prod, sqrt
 from typing import Final, NamedTuple
 
+from coplace_client.signature import Signature
 from services.energy.processor.profile import METRICS, MOST_RUNS, SignatureProfile
-from shared.domain.signature import Signature
 
 # Of normal noise 6 runs in 100,000 lie farther out, of any other at most one in 16 (Chebyshev).
 TOLERANCE_SDS: Final = 4.0

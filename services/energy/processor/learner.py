@@ -13,17 +13,17 @@ from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished
 from coplace.v1.energy_pb2 import Drift as DriftMessage
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
+from coplace_client.bounds import CLOCK_GHZ
 from services.energy.drift import Drift
 from services.energy.model import Fit
 from services.energy.processor.node_model import LearnedNodeModel
 from services.energy.processor.observed import Head, PairedRun
-from shared.domain.bounds import CLOCK_GHZ
+from shared.catalogue.digest import model_sha256
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.payloads.domain_types import declared_coefficients_of
 from shared.domain.coefficients import Coefficients
-from shared.messaging.events.digest import model_sha256
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.payloads.domain_types import declared_coefficients_of
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.messaging.stages.table import Table
+from shared.streams.stages.stage import AlreadyAppliedError, Round
+from shared.streams.stages.table import Table
 
 SOURCE: Final = "energy.learner"
 OUTPUT: Final = "energy.coefficients"

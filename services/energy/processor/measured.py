@@ -4,9 +4,9 @@ from collections.abc import Set as AbstractSet
 
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
 from shared.domain.cluster import MOST_PSTATES
-from shared.domain.errors import RejectedError
-from shared.domain.signature import Signature
 
 
 def signature_of(message: SignatureMeasured) -> Signature:

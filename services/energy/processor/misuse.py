@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from shared.messaging.stages.table import Table
 from shared.numerics.elementary import power
+from shared.streams.stages.table import Table
 
 _DAY_US: Final = 86_400_000_000
 # Who comes below this is forgotten: what is kept does not grow with all users that ever were.

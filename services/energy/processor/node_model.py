@@ -23,7 +23,7 @@ from services.energy.processor.observed import (
     kernel_decoded,
     kernel_encoded,
 )
-from shared.messaging.stages.table import Table
+from shared.streams.stages.table import Table
 
 # What is off by more is another application under the same name, or a node for a learning phase:
 # it counts as drift, but coefficients do not chase it.

@@ -10,7 +10,7 @@ from services.energy.adaptive import Floats, PairEvidence
 from services.energy.drift import Drift
 from services.energy.model import KernelRun
 from services.energy.processor.measured import signature_of
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 # As in the AppDB: the least weight of a new run in the mean at the reference P-state.
 REFERENCE_WEIGHT: Final = 0.1

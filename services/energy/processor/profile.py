@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from typing import Any, Final, Self
 
-from shared.domain.signature import Signature
+from coplace_client.signature import Signature
 
 # What tells one application from another. Time is not among them: it goes with the input.
 METRICS: Final = ("power_w", "cpi", "tpi", "mem_gbps")

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
+from coplace_client.signature import Signature
 from services.energy.processor.conformity import Verdict, compared
 from services.energy.processor.profile import SignatureProfile
-from shared.domain.signature import Signature
 
 # Copies of a row's last runs are recognised. A copy that is older counts as one more run.
 REMEMBERED_IDS: Final = 64

@@ -13,8 +13,8 @@ from coplace.v1.jobs_pb2 import (
 from google.protobuf.message import Message
 
 from shared.domain.job import JobFact, JobState, next_state
-from shared.messaging.stages.stage import EarlyError
-from shared.messaging.stages.table import Table
+from shared.streams.stages.stage import EarlyError
+from shared.streams.stages.table import Table
 
 
 class JobRun(NamedTuple):

@@ -1,6 +1,6 @@
 """`python -m services.ingest.jobcomp`: Slurm's messages in, facts about jobs out."""
 
 from services.ingest.jobcomp.app import main
-from shared.runtime.environment import run
+from shared.process.environment import run
 
 run(main)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from coplace_client.errors import RejectedError
 from services.ingest.app import gated, intake
 from services.ingest.gate import Gate, NotAllowedError
 from services.ingest.model import Intake
@@ -12,21 +13,20 @@ from services.ingest.region import FOLDED
 from services.ingest.settings import IngestSettings
 from shared.authority.door import AUDIT
 from shared.authority.following import TOPIC as AUTHORITY
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Publish
-from shared.messaging.events.record import Record
-from shared.messaging.events.topics import DLQ_PREFIX
-from shared.messaging.on_kafka.batches import require_readable
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.on_kafka.faust_app import run_stateless, stateless_app
-from shared.messaging.on_kafka.publisher import KafkaPublisher
-from shared.messaging.stages.clock import now_us
-from shared.messaging.stages.dead_letters import dead_letter
-from shared.messaging.stages.hooks import Tally
-from shared.runtime.service import Process, run_process
-from shared.runtime.topics import wait_for_topics
+from shared.catalogue.event import Publish
+from shared.catalogue.record import Record, require_readable
+from shared.catalogue.topics import DLQ_PREFIX
+from shared.process.clock import now_us
+from shared.process.life import Process, run_process
 from shared.slurm.facts import Site, envelopes
 from shared.slurm.message import Message
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.faust_app import run_stateless, stateless_app
+from shared.streams.on_kafka.publisher import KafkaPublisher
+from shared.streams.on_kafka.waiting import wait_for_topics
+from shared.streams.stages.dead_letters import dead_letter
+from shared.streams.stages.hooks import Tally
+from shared.streams.telemetry import hooks_of
 
 NAME: Final = "ingest-jobcomp"
 _INPUT: Final = "slurm.jobcomp"
@@ -82,7 +82,7 @@ def jobcomp(deployment: Deployment, own: IngestSettings, gate: Gate) -> Jobcomp:
 
 async def serve(process: Process) -> None:
     """Consume until the process shall stop."""
-    deployment = Deployment.of(process.settings, process.telemetry.hooks())
+    deployment = Deployment.of(process.settings, hooks_of(process.telemetry))
     topics = {_INPUT, _OUTPUT, DLQ_PREFIX + _INPUT, AUDIT, AUTHORITY, *FOLDED}
     await wait_for_topics(process.settings, topics, process.readiness, process.stop)
     own, meter = IngestSettings(), process.telemetry.meter

@@ -9,9 +9,9 @@ import aiohttp
 import orjson
 from kubernetes_asyncio.client import ApiClient
 
+from coplace_client.errors import UnusableError
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.jobs import JobKey
-from shared.domain.errors import UnusableError
 
 JOBS: Final = "/apis/batch/v1/jobs"
 PODS: Final = "/api/v1/pods"

@@ -9,6 +9,7 @@ from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import ShowNodesResponse
 
+from coplace_client.errors import UnusableError
 from services.kubernetes.model.nodes import (
     NodeTraits,
     cluster_declared,
@@ -20,7 +21,6 @@ from services.kubernetes.model.nodes import (
     why_out,
 )
 from shared.domain.drains import drain_changes
-from shared.domain.errors import UnusableError
 from shared.domain.hostlist import expand
 
 # Nodes that change together are told together.

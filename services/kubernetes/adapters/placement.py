@@ -12,8 +12,8 @@ from coplace.v1.placement_service_pb2 import (
 )
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
-from shared.runtime.grpc_security import grpc_aio_channel
-from shared.runtime.settings import Settings
+from coplace_client.channels import grpc_aio_channel
+from shared.process.settings import Settings
 
 _CALL_S: Final = 30.0
 _LOOK_S: Final = 1.0

@@ -10,6 +10,7 @@ import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import PlacementDecided
 
+from coplace_client.ingest import FactRefusedError
 from services.kubernetes.adapters.api import (
     ApiConflictError,
     ApiError,
@@ -32,7 +33,6 @@ from services.kubernetes.processor.effects import (
 )
 from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.reconcile import problem, reconcile, stray
-from shared.clients.ingest import FactRefusedError
 from shared.domain.times import in_utc
 
 _RETRY_S: Final = 2.0

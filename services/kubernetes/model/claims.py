@@ -7,9 +7,9 @@ from typing import Any, Final, Self
 
 import orjson
 
-from shared.domain.bounds import ATTEMPT, CLOCK_GHZ, GRANT, NODES, UNITS_PER_NODE, WALLTIME_S
-from shared.domain.checks import require_text
-from shared.domain.errors import RejectedError
+from coplace_client.bounds import ATTEMPT, CLOCK_GHZ, GRANT, NODES, UNITS_PER_NODE, WALLTIME_S
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
 from shared.domain.hostlist import expand
 
 _EARLIEST_US: Final = 946_684_800_000_000

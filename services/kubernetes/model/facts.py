@@ -12,17 +12,17 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 
+from coplace_client.bounds import NODES
+from coplace_client.bounds import PRIORITY as PRIORITY_BOUND
+from coplace_client.errors import RejectedError
+from coplace_client.facts import job_fact
 from services.kubernetes.model.claims import StopRequest
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
 from services.kubernetes.model.names import APP, EXCLUSIVE, PRIORITY, WALLTIME_S
 from services.kubernetes.model.units import pod_needs
-from shared.clients.facts import job_fact
-from shared.domain.bounds import NODES
-from shared.domain.bounds import PRIORITY as PRIORITY_BOUND
-from shared.domain.errors import RejectedError
+from shared.catalogue.contents.check import check_contents
 from shared.domain.hostlist import expand
 from shared.domain.job import job_id
-from shared.messaging.events.contents.check import check_contents
 
 _POD: Final = "spec.template.spec"
 # Where pods go is decided by Coplace, which reads none of these.

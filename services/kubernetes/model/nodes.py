@@ -9,9 +9,9 @@ from typing import Any, Final
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, NodesDrained, NodesResumed
 from coplace.v1.ingest_service_pb2 import Envelope
 
+from coplace_client.errors import RejectedError, UnusableError
+from coplace_client.facts import fact
 from services.kubernetes.model.units import amounts, counted
-from shared.clients.facts import fact
-from shared.domain.errors import RejectedError, UnusableError
 from shared.domain.folding import fold
 
 _GIB: Final = 1024**3

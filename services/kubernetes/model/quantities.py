@@ -4,7 +4,7 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 
 _QUANTITY: Final = re.compile(
     r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d{1,2}|[KMGTPE]i|[numkMGTPE])?"

@@ -7,9 +7,9 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
+from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB
+from coplace_client.errors import RejectedError
 from services.kubernetes.model.quantities import quantity
-from shared.domain.bounds import CORES_PER_NODE, NODE_MEMORY_GIB
-from shared.domain.errors import RejectedError
 from shared.domain.resources import require_resources, resources_of
 
 _GIB: Final = 1024**3

@@ -13,11 +13,11 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
+from coplace_client.facts import action_refused, declined
 from services.kubernetes.model import bodies
 from services.kubernetes.model.claims import AfterStop, GrantClaim, StopRequest
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.processor.effects import JobEffect, PatchJob, TellCoplace, TellUser
-from shared.clients.facts import action_refused, declined
 
 _GONE = "the Job is not there any more"
 _ENDED = "the Job has ended"

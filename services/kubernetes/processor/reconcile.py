@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from coplace.v1.jobs_pb2 import JobOutcome
 
+from coplace_client.errors import RejectedError
+from coplace_client.facts import declined
 from services.kubernetes.model import bodies
 from services.kubernetes.model.claims import AfterStop, StopRequest
 from services.kubernetes.model.facts import (
@@ -29,8 +31,6 @@ from services.kubernetes.processor.effects import (
     TellCoplace,
     TellUser,
 )
-from shared.clients.facts import declined
-from shared.domain.errors import RejectedError
 
 _OUTCOMES = {
     JobOutcome.JOB_OUTCOME_COMPLETED: "completed",

@@ -1,6 +1,6 @@
 """`python -m services.pricing.accounts`: the ledger in, balances in Redis out."""
 
 from services.pricing.accounts.app import main
-from shared.runtime.environment import run
+from shared.process.environment import run
 
 run(main)

@@ -8,7 +8,7 @@ from typing import Final
 from redis.asyncio import Redis
 
 from services.pricing.accounts.model import AccountEntry
-from shared.messaging.read_models.read_model import Field, Name, ReadModel
+from shared.streams.read_models.read_model import Field, Name, ReadModel
 
 LEDGER: Final = "prices.charges"
 _SPENT: Final = "accounts:spent"

@@ -6,8 +6,8 @@ from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.accounts.model import AccountEntry, entry_of
-from shared.messaging.events.event import Event
-from shared.runtime.read_model import run_read_model
+from shared.catalogue.event import Event
+from shared.streams.read_models.service import run_read_model
 
 NAME: Final = "accounts"
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from coplace.v1.pricing_pb2 import ChargeMade
 
+from coplace_client.checks import require_count, require_text
 from services.pricing.charge import audit, charged_micro_su
-from shared.domain.checks import require_count, require_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.bounds import NODE_POWER_W, WALLTIME_S
+from coplace_client.bounds import NODE_POWER_W, WALLTIME_S
 from shared.domain.cap_measures import Measure
 from shared.domain.cluster import Cluster
+from shared.domain.eamc_policy import Policy, Reading
 from shared.domain.job import Job
-from shared.eamc.frequency import Reading, Weighing
-from shared.eamc.ranking import (
-    FREQUENCY_RULES,
-    NO_PREFERENCE,
-    Policy,
-    compare,
-)
+from shared.eamc.frequency import Weighing
+from shared.eamc.ranking import FREQUENCY_RULES, NO_PREFERENCE, compare
 from shared.placement.candidates.misfits import misfit
 from shared.placement.candidates.predictions import (
     ClusterModels,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from shared.domain.signature import Signature
+from coplace_client.signature import Signature
 
 Value = TypeVar("Value")
 Rows = Sequence[Signature]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isinf, isnan
 
-from shared.domain.bounds import WALLTIME_S
+from coplace_client.bounds import WALLTIME_S
 from shared.domain.cluster import Cluster
 from shared.eamc.frequency import distance, slower_pstates
 from shared.eamc.ranking import FREQUENCY_RULES

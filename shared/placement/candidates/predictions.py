@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from coplace_client.signature import Signature
 from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
 from shared.domain.job import Job
-from shared.domain.signature import Signature
 from shared.eamc.chosen import ChosenPStates
 from shared.eamc.frequency import FrequencyRule, Weighing, distance
 from shared.eamc.reference import reference_signature

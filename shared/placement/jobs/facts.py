@@ -15,19 +15,19 @@ from coplace.v1.jobs_pb2 import (
 )
 from coplace.v1.prediction_pb2 import RunningPowerMeasured
 
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.domain.cluster import Cluster
-from shared.domain.errors import RejectedError
 from shared.domain.job import JobFact, JobState, next_state
 from shared.domain.node import NodeNames
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import dependencies_of, job_of
-from shared.messaging.stages.stage import AlreadyAppliedError, EarlyError
 from shared.placement.candidates.candidate import draw_mw
 from shared.placement.jobs.actions import ActionKind, Refused
 from shared.placement.jobs.grants import MOST_SEIZED, Void, lower_grant, require_given
 from shared.placement.jobs.past_runs import share_ran
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import MOST_TEXT, Placed, Tracked
+from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 
 
 class JobFacts:

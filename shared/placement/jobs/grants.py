@@ -9,7 +9,7 @@ from typing import Final
 
 from coplace.v1.jobs_pb2 import JobDeclined, JobFinished, JobStarted
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 
 # Starts of a job that were taken from their holders and not answered; the oldest make room.
 MOST_SEIZED: Final = 15

@@ -12,8 +12,8 @@ from coplace.v1.control_pb2 import (
     LimitSubject,
 )
 
-from shared.domain.checks import require_text
-from shared.domain.errors import RejectedError
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
 from shared.domain.job import Job
 
 

@@ -10,13 +10,13 @@ from coplace.v1.jobs_pb2 import (
     JobSuspended,
 )
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
 from shared.domain.job import JobFact, next_state
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.jobs.grants import require_given
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import MOST_TEXT, Tracked
+from shared.streams.stages.stage import AlreadyAppliedError
 
 
 class JobRequests:

@@ -15,13 +15,13 @@ from coplace.v1.placement_pb2 import SlowdownPromiseBroken
 from coplace.v1.placement_service_pb2 import PairApart
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event, Publish
 from shared.models.shutters import Shutter, slowdown_interval, unfiltered_slowdown
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import GuaranteeState, Tracked
 from shared.scheduling.sharing import Contention, Pair, pair_of_apps
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 
 # Fewer shutters say nothing of how far they may be off.
 LEAST_SHUTTERS: Final = 4

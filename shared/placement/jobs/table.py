@@ -5,10 +5,9 @@ from dataclasses import replace
 from heapq import heappop, heappush, nlargest
 from typing import Final
 
+from shared.catalogue.event import Event
 from shared.domain.cluster import Cluster
 from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError, EarlyError
 from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.misfits import Misfit
 from shared.placement.jobs.actions import Action
@@ -16,6 +15,7 @@ from shared.placement.jobs.grants import MOST_SEIZED, Void
 from shared.placement.jobs.holdings import Holdings
 from shared.placement.jobs.tracked import MOST_TEXT, Placed, Tracked
 from shared.scheduling.backfill import Start
+from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 
 PREFIX: Final = "job/"
 CANDIDATES: Final = "candidates/"

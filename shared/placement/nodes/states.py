@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple, Self
 import orjson
 from coplace.v1.control_pb2 import NodesDrained, NodesResumed
 
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
-from shared.domain.errors import RejectedError
 from shared.domain.node import NodeNames
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.reasons.explanation import when
 from shared.placement.rules_in_force import RulesInForce
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 
 _PREFIX: Final = "node/"
 # The record of a cluster as a whole.

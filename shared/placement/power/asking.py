@@ -5,7 +5,7 @@ from typing import Final
 
 from coplace.v1.placement_pb2 import PowerShortage
 
-from shared.messaging.events.event import Publish
+from shared.catalogue.event import Publish
 from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.modes import modes_of
 from shared.placement.jobs.actions import Action, ActionKind

@@ -13,9 +13,9 @@ from coplace.v1.control_pb2 import (
     PowerScope,
 )
 
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
 from shared.domain.cluster import Cluster
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step, milliwatts
 
 SCOPES: Final[Mapping[PowerScope.ValueType, Scope]] = {

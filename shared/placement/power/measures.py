@@ -14,8 +14,8 @@ from typing import Final
 
 from coplace.v1.placement_pb2 import PowerShortage
 
+from shared.catalogue.event import Publish
 from shared.domain.cap_measures import Measure
-from shared.messaging.events.event import Publish
 from shared.placement.candidates.candidate import Candidate
 from shared.placement.jobs.actions import Action, ActionKind
 from shared.placement.jobs.table import JobTable

@@ -19,16 +19,16 @@ from coplace.v1.placement_pb2 import NodeMetersSilent
 from coplace.v1.prediction_pb2 import NodeMetersRead
 from numpy.typing import NDArray
 
+from shared.catalogue.event import Event, Publish
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.domain.node import NodeNames
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.candidates.candidate import draw_mw
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Placed, Tracked, nodes_of, runs_of
 from shared.placement.model_store import ModelStore
 from shared.placement.power.caps import Covered
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 
 _PREFIX: Final = "meters/"
 _CLOCK: Final = "meters|clock"

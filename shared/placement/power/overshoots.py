@@ -14,8 +14,7 @@ import orjson
 from coplace.v1.placement_pb2 import PowerCapExceeded, UnderPredicted
 from coplace.v1.prediction_pb2 import NodeMetersRead
 
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import Round
+from shared.catalogue.event import Event, Publish
 from shared.placement.jobs.holdings import Holdings
 from shared.placement.model_store import ModelStore
 from shared.placement.power.caps import MESSAGES, Covered
@@ -30,6 +29,7 @@ from shared.placement.power.metered_power import (
 )
 from shared.placement.power.meters import told_nodes
 from shared.scheduling.power import NO_CAP_MW, Scope
+from shared.streams.stages.stage import Round
 
 _METERED: Final = "metered/"
 _EXPECTED: Final = "metered-expected/"

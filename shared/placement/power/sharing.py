@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from shared.messaging.events.event import Publish
+from shared.catalogue.event import Publish
 from shared.placement.jobs.actions import Action
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Tracked

@@ -8,11 +8,11 @@ from typing import Final, NamedTuple, Self
 
 from coplace.v1.control_pb2 import ClusterDeclared, PowerCapDeclared, PowerCapStep
 
+from coplace_client.errors import RejectedError, UnusableError
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import cluster_of
 from shared.domain.cluster import Cluster
-from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import cluster_of
 from shared.placement.power.caps import (
     MESSAGES,
     SCOPES,

@@ -13,12 +13,12 @@ from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.placement_pb2 import PlacementDecided
 from google.protobuf.json_format import ParseDict, ParseError
 
-from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.events.event import Event
-from shared.messaging.events.event_json import UnknownKindError, event_of
-from shared.messaging.events.topics import load_topics
-from shared.messaging.stages.stage import Round
-from shared.runtime.user_files import lines
+from coplace_client.errors import RejectedError, UnusableError
+from shared.catalogue.event import Event
+from shared.catalogue.event_json import UnknownKindError, event_of
+from shared.catalogue.topics import load_topics
+from shared.process.user_files import lines
+from shared.streams.stages.stage import Round
 
 TOPIC: Final = "placement.inputs"
 # A message has 1 MiB at most, of which JSON makes some times as much; 10 million jobs take 20 GiB.

@@ -8,17 +8,17 @@ from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.plans_pb2 import PlanProposed
 
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import NewRecord, Record
-from shared.messaging.events.topics import DLQ_PREFIX, Topics
-from shared.messaging.stages.hooks import Tally
-from shared.messaging.stages.stage import Stage
-from shared.messaging.stages.unit import EventTimeLimit, Unit
+from shared.catalogue.codec import Codec
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import NewRecord, Record
+from shared.catalogue.topics import DLQ_PREFIX, Topics
 from shared.placement import outcomes
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.simulation.recorded.inputs import TOPIC, RecordedInputs
+from shared.streams.stages.hooks import Tally
+from shared.streams.stages.stage import Stage
+from shared.streams.stages.unit import EventTimeLimit, Unit
 
 Told = Callable[[int], None]
 

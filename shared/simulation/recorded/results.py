@@ -9,8 +9,8 @@ import numpy as np
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
-from shared.domain.errors import UnusableError
-from shared.messaging.payloads.domain_types import cores_of
+from coplace_client.errors import UnusableError
+from shared.catalogue.payloads.domain_types import cores_of
 from shared.scheduling.workload import Schedule, Workload
 from shared.simulation.played import Fleet, JobIds, Played, Traits
 from shared.simulation.recorded.runs import Allotment

@@ -9,7 +9,7 @@ from math import inf, isnan
 from coplace.v1.jobs_pb2 import JobFinished, JobStarted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 from shared.domain.job import Job
 from shared.placement.model_store import ModelStore
 from shared.scheduling.capacity import Group

@@ -21,18 +21,18 @@ from coplace.v1.jobs_pb2 import (
 )
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import job_of
 from shared.domain.job import Job
 from shared.eamc.frequency import EVEN, FrequencyRule
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import job_of
-from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.candidates.predictions import ClusterModels, predict, projections
 from shared.placement.model_store import ModelStore
 from shared.simulation.recorded.inputs import RecordedInputs
 from shared.simulation.recorded.region import Setting
 from shared.simulation.recorded.runs import Allotment, Observed, observed_runs, work_s
+from shared.streams.stages.stage import AlreadyAppliedError
 
 _SAME_GHZ: Final = 1e-6
 _MEDIAN: Final = 0.5

@@ -65,8 +65,7 @@ from coplace.v1.prediction_pb2 import (
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from google.protobuf.message import Message
 
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError, Processor, Round
+from shared.catalogue.event import Event
 from shared.placement.rules_in_force import without
 from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.engine import Engine
@@ -77,6 +76,7 @@ from shared.simulation.recorded.inputs import RecordedInputs
 from shared.simulation.recorded.region import RecordFollower, Region, Setting
 from shared.simulation.recorded.runs import Allotment, Nodes, Run
 from shared.simulation.recorded.truth import Truth
+from shared.streams.stages.stage import AlreadyAppliedError, Processor, Round
 
 # What comes from outside whatever placement decides. A job's first submission does too. What was
 # learned of runs, signatures and what shutters saw of pairs among it, counts as it was recorded.

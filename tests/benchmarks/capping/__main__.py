@@ -8,7 +8,7 @@ import typer
 
 from cli.failures import TellingGroup
 from cli.main import Out
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from tests.benchmarks.capping.document import Solvers, put, require_solvers
 from tests.benchmarks.capping.figure import write_figure
 from tests.benchmarks.capping.instances import Instance, read_instances

@@ -10,7 +10,7 @@ from typing import Final
 import typer
 
 from cli.failures import TellingGroup
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.models.power_reduction import mixed_factor
 from shared.simulation.capping import CappingMethod, CappingRules, constant_cap, play_capped
 from shared.simulation.eurora import figures_of

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from cli.failures import TellingGroup
-from shared.runtime.user_files import lines
+from shared.process.user_files import lines
 from tests.benchmarks.placement.markdown import table
 
 app = typer.Typer(cls=TellingGroup)

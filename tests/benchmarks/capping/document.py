@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from tests.benchmarks.placement.markdown import filled
 
 Solvers = Annotated[

@@ -7,7 +7,7 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from shared.runtime.pictures import save_png
+from shared.process.pictures import save_png
 from tests.benchmarks.capping.instances import CAPS_PCT
 from tests.benchmarks.capping.tables import Row
 

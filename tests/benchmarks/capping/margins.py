@@ -15,7 +15,7 @@ import typer
 
 from cli.failures import TellingGroup
 from cli.simulate.progress import progress_of
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.simulation.capping import CappingMethod, CappingRules, constant_cap, play_capped
 from shared.simulation.eurora import figures_of
 from shared.workloads.eurora import EuroraMachine

@@ -6,8 +6,8 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Final
 
-from shared.domain.errors import UnusableError
-from shared.runtime.folders import written
+from coplace_client.errors import UnusableError
+from coplace_client.files import written
 from tests.benchmarks.capping.plays import Outcome
 
 _COLUMNS: Final = [field.name for field in fields(Outcome)]

@@ -8,7 +8,7 @@ from time import process_time
 from typing import Final
 
 from cli.simulate.progress import progress_of
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.models.power_reduction import mixed_factor
 from shared.simulation.capping import (
     CappingMethod,

@@ -22,12 +22,12 @@ import typer
 from cli.evaluate.power_log import read_log
 from cli.failures import TellingGroup
 from cli.main import Out
+from coplace_client.files import written
 from shared.domain.cluster import NodeClass
 from shared.numerics.normal import quantile
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.online import EndedJob, OnlineLearner
 from shared.power_prediction.submission import MeasuredPower, Submission
-from shared.runtime.folders import written
 from shared.simulation.capping import (
     CappingMethod,
     CappingRules,

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 
 from cli.evaluate.pair_files import rows_of
+from coplace_client.errors import UnusableError
 from shared.colocation.history import Ints, Mask
 from shared.colocation.measured import Floats, Profiles
 from shared.colocation.model import Cells
-from shared.domain.errors import UnusableError
 
 STATISTICS: Final = ("mean", "min", "max", "sd")
 COUNTERS: Final = (

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from cli.evaluate import degradation
 from cli.evaluate.pair_files import PairFiles, read_pairs
 from cli.simulate.progress import progress_of
-from shared.runtime.pictures import save_png
+from shared.process.pictures import save_png
 from tests.benchmarks.colocation import models, queues
 from tests.benchmarks.colocation.pair_rows import counter_sets, profile_sets
 from tests.benchmarks.colocation.speed import all_pairs_rows, from_counters_rows, matching_rows

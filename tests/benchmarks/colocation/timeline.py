@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from shared.colocation.makespan import ServerRun, fifo, fifo_shared, paired
-from shared.runtime.pictures import save_png
+from shared.process.pictures import save_png
 from tests.benchmarks.colocation.queues import Queue, at_level, first_of, matchings
 
 JOBS: Final = 10

@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from shared.eamc.frequency import FrequencyRule, Reading, Weighing
-from shared.eamc.ranking import Policy, is_demoted, rank_clusters
+from shared.domain.eamc_policy import Policy, Reading
+from shared.eamc.frequency import FrequencyRule, Weighing
+from shared.eamc.ranking import is_demoted, rank_clusters
 from shared.scheduling.workload import Floats, Ints, Mask
 from shared.simulation.epm import Epm
 from shared.simulation.jobs import MODEL_JOBS, draw_apps

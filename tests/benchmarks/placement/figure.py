@@ -7,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from shared.runtime.pictures import save_png
+from shared.process.pictures import save_png
 from tests.benchmarks.placement.intervals import gain
 from tests.benchmarks.placement.measures import GAINS
 from tests.benchmarks.placement.rows import MIN_RUNTIME, ROWS, WORKLOADS, Grid

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from shared.domain.errors import UnusableError
-from shared.runtime.folders import written
+from coplace_client.errors import UnusableError
+from coplace_client.files import written
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

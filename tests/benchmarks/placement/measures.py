@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.simulation.metrics import Summary
 from tests.benchmarks.placement.intervals import Measure
 

@@ -8,9 +8,10 @@ from typing import Final
 
 from cli.simulate.clusters import setup_of
 from cli.simulate.progress import progress_of
-from shared.domain.errors import UnusableError
-from shared.eamc.frequency import Reading, Weighing
-from shared.runtime.folders import written
+from coplace_client.errors import UnusableError
+from coplace_client.files import written
+from shared.domain.eamc_policy import Reading
+from shared.eamc.frequency import Weighing
 from shared.simulation.epm import Epm
 from shared.simulation.policy import SimulatedPolicy
 from shared.simulation.system import built_in_system

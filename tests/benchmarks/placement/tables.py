@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from shared.eamc.frequency import Reading, Weighing
+from shared.domain.eamc_policy import Reading
+from shared.eamc.frequency import Weighing
 from shared.simulation.epm import Epm
 from shared.simulation.policy import SimulatedPolicy
 from shared.workloads.table1 import APPS

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from shared.eamc.frequency import Reading
+from shared.domain.eamc_policy import Reading
 from shared.scheduling.pool import Discipline
 from shared.simulation.jobs import SubmittedJobs
 from shared.simulation.metrics import Summary, summarise

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 from cli.evaluate.scores import Jobs
 from services.prediction.tree_versions import TreeVersions
-from shared.messaging.stages.stage import Round
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.learner import FALLBACK_POWER_W, PredictedPower
 from shared.power_prediction.online import EndedJob, OnlineLearner
 from shared.power_prediction.similar_jobs import PowerAtStart
 from shared.power_prediction.submission import Submission
+from shared.streams.stages.stage import Round
 
 _FREQ_GHZ = 2.2
 

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from services.agent.adapters.jobs import AttachedJobs, JobFile
-from services.agent.adapters.pausing import Pauser
-from services.agent.adapters.progress import Heartbeats
-from services.agent.adapters.spool import Spool
-from services.agent.adapters.watchdog import Watchdog
-from services.agent.app import job_folder, pauses_file
-from services.agent.clocks import Clocks
-from services.agent.controller import Controller
-from services.agent.meter import AgentMeter
-from services.agent.model import rate
-from services.agent.settings import AgentSettings
-from shared.messaging.stages.clock import now_us
+from coplace_agent.adapters.jobs import AttachedJobs, JobFile
+from coplace_agent.adapters.pausing import Pauser
+from coplace_agent.adapters.progress import Heartbeats
+from coplace_agent.adapters.spool import Spool
+from coplace_agent.adapters.watchdog import Watchdog
+from coplace_agent.app import job_folder, pauses_file
+from coplace_agent.clocks import Clocks
+from coplace_agent.controller import Controller
+from coplace_agent.meter import AgentMeter
+from coplace_agent.model import rate
+from coplace_agent.settings import AgentSettings
+from shared.process.clock import now_us
 
 _WATCHED_S: Final = 5.0
 _FOR_EVER: Final = "0"

@@ -27,9 +27,9 @@ from google.protobuf.message import Message
 from cli.billing import Format, text_of
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
 from services.pricing.processor import PriceRule, PricingProcessor
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.runtime.service import GC_THRESHOLDS
+from shared.catalogue.event import Event
+from shared.process.life import GC_THRESHOLDS
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 
 T0_US: Final = 1_767_225_600_000_000
 HOUR_US: Final = 3_600_000_000

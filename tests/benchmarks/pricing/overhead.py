@@ -11,12 +11,11 @@ from statistics import fmean, stdev
 from typing import Final
 
 import psutil
-from opentelemetry.metrics import NoOpMeter
 
 from cli.profile.kernels import compiled
-from services.agent.meter import AgentMeter
-from services.agent.model import Timing, dilation_ratio
-from services.agent.settings import AgentSettings
+from coplace_agent.meter import AgentMeter
+from coplace_agent.model import Timing, dilation_ratio
+from coplace_agent.settings import AgentSettings
 from tests.benchmarks.pricing.kernels import (
     WARM_S,
     Agent,
@@ -37,7 +36,7 @@ class _Tally(AgentMeter):
     """What an agent counts, added up."""
 
     def __init__(self) -> None:
-        super().__init__(NoOpMeter("agent"))
+        super().__init__()
         self.shutters = 0
         self.paused_s = 0.0
         self.shared_s = 0.0

@@ -9,13 +9,11 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Final
 
-from opentelemetry.metrics import NoOpMeter
-
 from cli.profile.kernels import compiled
-from services.agent.adapters.pausing import Pauser
-from services.agent.adapters.processes import ProcessTree
-from services.agent.meter import AgentMeter
-from services.agent.settings import AgentSettings
+from coplace_agent.adapters.pausing import Pauser
+from coplace_agent.adapters.processes import ProcessTree
+from coplace_agent.meter import AgentMeter
+from coplace_agent.settings import AgentSettings
 from shared.models.shutters import (
     Shutter,
     filtered_slowdown,
@@ -90,7 +88,7 @@ def _pair(
         agent = stack.enter_context(agent_beside(settings, both))
         time.sleep(WARM_S)
         truths = _truths(both, agent.pauser)
-        agent.work(AgentMeter(NoOpMeter("agent")), seconds)
+        agent.work(AgentMeter(), seconds)
         told = {event.shutters_measured.job_id: event for _, event in agent.spool.waiting()}
     for kernel, beside in (both, both[::-1]):
         event = told[str(kernel.pid)].shutters_measured

@@ -22,8 +22,8 @@ from cli.demo.run import run_embedded
 from services.placement.settings import PlacementSettings
 from services.pricing.quotation import Quotation
 from services.pricing.settings import PricingSettings
+from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.domain.tariff import ANY_JOB
-from shared.messaging.payloads.domain_types import dependencies_of, job_of
 from shared.placement.reasons.queries import Queries
 from shared.placement.reasons.quoting import quoted_placement
 from shared.placement.reasons.start_estimates import StartEstimates

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from services.agent.model import OverheadBudget, Timing, adapted, dilation_ratio
+from coplace_agent.model import OverheadBudget, Timing, adapted, dilation_ratio
 from shared.models.shutters import (
     Shutter,
     filtered_slowdown,

@@ -12,8 +12,8 @@ from cli.demo.embedded import EmbeddedSystem
 from cli.demo.options import DemoOptions
 from services.emulator.adapters import MARKED
 from services.emulator.emulator import RoundOutput
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import Round
+from shared.catalogue.event import Event, Publish
+from shared.streams.stages.stage import Round
 from tests.benchmarks.system.jobs import Submitted, requests, started, submitted_at
 from tests.benchmarks.system.step import Kind
 

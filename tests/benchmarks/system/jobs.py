@@ -17,9 +17,9 @@ from google.protobuf.message import Message
 
 from services.emulator import facts
 from services.emulator.emulator import Emulator
+from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
 from shared.domain.node import node_name
-from shared.messaging.events.event import Event, Publish
 from shared.workloads.clusters import clusters
 from shared.workloads.generate import built_in
 from shared.workloads.request import JobRequest

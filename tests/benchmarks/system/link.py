@@ -15,8 +15,8 @@ from rich.table import Table
 
 from cli.failures import TellingGroup
 from deploy.local.servers import LocalServers
-from shared.messaging.on_kafka.clients import Publisher, Reader
-from shared.messaging.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.clients import Publisher, Reader
+from shared.streams.on_kafka.deployment import Deployment
 from tests.support.messaging import submission
 from tests.support.sites import HubServers, mirror, topics_of
 

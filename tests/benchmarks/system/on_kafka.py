@@ -17,17 +17,17 @@ from cli.demo.options import variables
 from cli.demo.servers import RunningSystem, new_namespace, own_servers, serving
 from cli.processes import EMULATOR, Processes
 from cli.security import Security
+from coplace_client.ingest import publish
 from deploy.local.program import Program
 from services.emulator.adapters import EmulatorIngest
 from shared.authority.binding import Binding, Role
 from shared.authority.table import message_of
-from shared.clients.ingest import publish
-from shared.messaging.access.rules import OPERATOR
-from shared.messaging.events.event import Publish
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.clock import now_us
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.catalogue.access.rules import OPERATOR
+from shared.catalogue.event import Publish
+from shared.domain.rounds import RoundSource
+from shared.process.clock import now_us
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
 from shared.workloads.clusters import SITE
 from tests.benchmarks.system.step import Kind, Seen, Step
 

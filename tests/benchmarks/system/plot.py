@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from shared.runtime.pictures import save_png
+from shared.process.pictures import save_png
 from tests.benchmarks.system.run import Measured
 from tests.benchmarks.system.step import MOST_P99_S, Seen
 

@@ -7,7 +7,7 @@ from typing import Final
 import orjson
 from rich.table import Table
 
-from shared.runtime.folders import written
+from coplace_client.files import written
 from tests.benchmarks.system.run import Measured
 from tests.benchmarks.system.step import Seen
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.console import Console
 
-from shared.messaging.events.event import Publish
+from shared.catalogue.event import Publish
 from tests.benchmarks.system.in_process import InProcess
 from tests.benchmarks.system.on_kafka import Bench, Guard, benched
 from tests.benchmarks.system.step import Kind, Seen

@@ -20,10 +20,10 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from services.emulator.adapters import EmulatorIngest
 from services.emulator.answers import DECISIONS
-from shared.messaging.events.event import Publish
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.clock import now_us
-from shared.runtime.settings import settings
+from shared.catalogue.event import Publish
+from shared.process.clock import now_us
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
 from tests.benchmarks.system.jobs import (
     RUNTIME_S,
     Submitted,

@@ -15,12 +15,12 @@ from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 
 from services.emulator import facts
 from services.emulator.adapters import EmulatorIngest
+from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
 from shared.domain.node import node_name
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.clock import now_us
-from shared.runtime.settings import settings
+from shared.process.clock import now_us
+from shared.process.settings import settings
+from shared.streams.on_kafka.deployment import Deployment
 from shared.workloads.clusters import clusters
 
 SAMPLES: Final = 60

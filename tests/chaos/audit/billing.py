@@ -30,7 +30,7 @@ from coplace.v1.tariffs_pb2 import (
     TariffDeclared,
 )
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from tests.chaos.audit.evidence import Evidence, events_of, is_hostile
 from tests.chaos.clock import HOUR_US
 from tests.chaos.journal import Journal

@@ -17,11 +17,11 @@ from coplace.v1.jobs_pb2 import JobFinished, JobStarted
 from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from shared.domain.errors import RejectedError
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.event import Event
-from shared.messaging.events.topics import DLQ_PREFIX
-from shared.messaging.in_memory.log import InMemoryLog
+from coplace_client.errors import RejectedError
+from shared.catalogue.codec import Codec
+from shared.catalogue.event import Event
+from shared.catalogue.topics import DLQ_PREFIX
+from shared.streams.in_memory.log import InMemoryLog
 from tests.chaos.world import INPUTS, World
 
 _WHOLE = 1 << 60

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from coplace.v1.control_pb2 import ClusterDeclared, ClusterUndeclared
 from coplace.v1.placement_pb2 import NodeMetersSilent, PlacementDecided
 
+from shared.catalogue.event import Event
 from shared.domain.hostlist import expand
-from shared.messaging.events.event import Event
 from tests.chaos.audit.evidence import Evidence, events_of
 from tests.chaos.audit.nodes import names_of
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
+from coplace_client.errors import RejectedError
 from services.pricing.accounts.model import entry_of, spent_micro_su
 from services.pricing.charge import AttemptEnd, ChargeRevision, audit, charge_message, usage_of
 from services.pricing.model import CoRun, evidence
 from services.pricing.settings import PricingSettings
-from shared.domain.errors import RejectedError
 from shared.models.shutters import Shutter, interference
 from tests.chaos.audit.evidence import Evidence, is_hostile
 

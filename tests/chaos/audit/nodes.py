@@ -11,9 +11,9 @@ from coplace.v1.control_pb2 import (
     RoundEnded,
 )
 
+from shared.catalogue.event import Event
 from shared.domain.hostlist import expand
 from shared.domain.node import node_name
-from shared.messaging.events.event import Event
 from tests.chaos.audit.evidence import Evidence, events_of
 from tests.chaos.audit.rejections import Declared, Stamp
 

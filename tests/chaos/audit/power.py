@@ -35,7 +35,7 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDec
 from coplace.v1.prediction_pb2 import RunningPowerMeasured
 from google.protobuf.message import Message
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from tests.chaos.audit.evidence import Evidence
 from tests.chaos.audit.meters import Nodes, SilentMeters
 from tests.chaos.audit.rules import Rules

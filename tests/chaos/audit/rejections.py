@@ -20,7 +20,7 @@ from coplace.v1.placement_pb2 import (
 )
 from coplace.v1.placement_service_pb2 import JOB_STANDING_HELD, JOB_STANDING_WAITING
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from tests.chaos.audit.decisions import UNLESS_HOSTILE
 from tests.chaos.audit.evidence import Evidence, is_hostile
 

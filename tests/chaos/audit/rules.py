@@ -16,7 +16,7 @@ from coplace.v1.placement_pb2 import (
     VERDICT_START,
 )
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from tests.chaos.audit.evidence import Evidence, events_of
 from tests.chaos.world import RULES
 

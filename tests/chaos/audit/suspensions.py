@@ -23,7 +23,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from tests.chaos.audit.evidence import Evidence
 
 _MAY_END = (

@@ -19,7 +19,7 @@ from cli.processes import EMULATOR, MODULES, PLANNER
 from cli.rotation import Rotation
 from cli.security import Security
 from deploy.local.servers import LocalServers
-from shared.runtime.refusals import RefusedError
+from shared.process.refusals import RefusedError
 
 SERVERS: Final = ("kafka", "redis")
 TARGETS: Final = (*MODULES, EMULATOR, *SERVERS)

@@ -23,10 +23,11 @@ from cli.kafka_topics import StalledRunError
 from cli.processes import STATEFUL
 from cli.security import Security
 from cli.telling import TABLE_WIDTH
+from coplace_client.files import written
 from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
-from shared.runtime.folders import within, written
-from shared.runtime.settings import Settings
+from shared.process.folders import within
+from shared.process.settings import Settings
 from tests.chaos.kills.blows import (
     CREDENTIALS,
     OF_PLANS,

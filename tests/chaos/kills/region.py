@@ -19,18 +19,18 @@ from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
 from cli.kafka_topics import CHARGES, KafkaTopics
 from cli.processes import Processes
 from cli.restore import restore
+from coplace_client.errors import RejectedError
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from services.emulator.adapters import EmulatorIngest
 from services.emulator.answers import DECISIONS
 from services.emulator.emulator import Emulator
 from services.pricing.charge import audit
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Publish
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.clock import now_us
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.catalogue.event import Publish
+from shared.domain.rounds import RoundSource
+from shared.process.clock import now_us
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
 from shared.workloads.clusters import clusters
 from tests.benchmarks.system.jobs import SEED, Submitted, finished, requests, started, submitted_at
 from tests.benchmarks.system.step import Kind

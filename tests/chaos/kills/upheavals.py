@@ -10,11 +10,11 @@ from cli.restore import restore
 from cli.restore.repartition import repartition
 from cli.stages import create_topics, every_stage
 from deploy.local.servers import LocalServers
-from shared.messaging.events.record import NewRecord, TopicPartition
-from shared.messaging.on_kafka.admin import admin_client
-from shared.messaging.on_kafka.clients import Publisher, Reader
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.messaging.stages.stage import Stage
+from shared.catalogue.record import NewRecord, TopicPartition
+from shared.streams.on_kafka.admin import admin_client
+from shared.streams.on_kafka.clients import Publisher, Reader
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.stages.stage import Stage
 from tests.chaos.kills.region import PATIENCE_S, Region, books, region
 from tests.chaos.kills.wrong_clock import set_ahead
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from services.agent.model import Timing, dilation_ratio
+from coplace_agent.model import Timing, dilation_ratio
 from shared.models.shutters import unfiltered_slowdown
 from tests.benchmarks.pricing import ledger
 from tests.benchmarks.pricing.discounts import discounts, relative_price

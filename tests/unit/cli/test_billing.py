@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import cli.billing
 from cli.kafka_topics import KafkaTopics
 from cli.main import app
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 HOUR_US = 3_600_000_000
 T0_US = 1_767_225_600_000_000

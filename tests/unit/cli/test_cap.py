@@ -22,9 +22,9 @@ from cli.cap import cli, declare
 from cli.cap.schedule import Period, read_schedule, steps
 from cli.main import app
 from cli.times import time_us
+from coplace_client.errors import UnusableError
 from services.ingest.model import Intake
-from shared.domain.errors import UnusableError
-from shared.messaging.events.topics import Topics
+from shared.catalogue.topics import Topics
 from tests.support.snippets import HOW_TO
 
 GUIDE = (HOW_TO / "power-caps.md").read_text()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cli.cap.signal import RulePoint, SignalRule, read_signal
 from cli.times import time_us
-from shared.domain.errors import RejectedError, UnusableError
+from coplace_client.errors import RejectedError, UnusableError
 
 EIGHT_US = time_us("2026-07-01T08:00:00Z")
 QUARTER_US = 900_000_000

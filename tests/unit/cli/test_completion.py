@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import (
     T0_US,

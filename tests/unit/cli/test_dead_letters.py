@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from cli.dlq import dead_letters
 from cli.dlq.dead_letters import CannotReplayError, DeadLetters
 from cli.main import app
-from shared.messaging.events.record import NewRecord
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import Settings
+from shared.catalogue.record import NewRecord
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
 
 LETTERS = DeadLetters(Deployment.of(Settings()))
 

@@ -16,7 +16,7 @@ from cli.main import app
 from cli.profile import kernels
 from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
-from shared.runtime.settings import settings
+from shared.process.settings import settings
 from tests.unit.cli.hostile import (
     FILES,
     TEXTS,

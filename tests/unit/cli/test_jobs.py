@@ -25,8 +25,8 @@ from cli.jobs import asked
 from cli.listing import listed_jobs
 from cli.main import app
 from services.ingest.model import Intake
-from shared.eamc.ranking import Policy
-from shared.messaging.events.topics import Topics
+from shared.catalogue.topics import Topics
+from shared.domain.eamc_policy import Policy
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import (
     T0_US,

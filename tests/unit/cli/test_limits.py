@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from cli import limits as commands
 from cli.main import app
 from services.ingest.model import Intake
-from shared.messaging.events.topics import Topics
+from shared.catalogue.topics import Topics
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import T0_US, limits, placement, round_of, submitted
 

@@ -24,9 +24,9 @@ from cli import models
 from cli.kafka_topics import KafkaTopics
 from cli.main import app
 from cli.models import Model, Trees, published, rows
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.digest import model_sha256
-from shared.messaging.events.event import Event
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.digest import model_sha256
+from shared.catalogue.event import Event
 
 FIRST = PowerModelPublished(version="power@1", fallback_power_w={"m": 200.0})
 SECOND = PowerModelPublished(version="power@9", fallback_power_w={"m": 210.0})

@@ -21,7 +21,7 @@ from cli import nodes
 from cli.main import app
 from cli.times import time_us
 from services.ingest.model import Intake
-from shared.messaging.events.topics import Topics
+from shared.catalogue.topics import Topics
 
 NOW_US = time_us("2026-07-01T07:55:12Z")
 UNTIL_US = time_us("2026-07-01T12:00:00Z")

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from cli import policy as commands
 from cli.main import app
 from services.ingest.model import Intake
-from shared.messaging.events.event import Event
-from shared.messaging.events.topics import Topics
+from shared.catalogue.event import Event
+from shared.catalogue.topics import Topics
 from shared.placement.processor import Placement
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.jobs.test_slowdown_guarantees import (

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from cli import quote as command
 from cli.main import app
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import T0_US, event, placement, round_of, started, submitted
 

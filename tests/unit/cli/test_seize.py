@@ -12,7 +12,7 @@ from coplace.v1.placement_service_pb2 import (
 
 from cli.seize import NothingToSeizeError, seizure, told
 from services.ingest.model import Intake
-from shared.messaging.events.topics import Topics
+from shared.catalogue.topics import Topics
 
 NOW_US = 1_767_225_600_000_000
 

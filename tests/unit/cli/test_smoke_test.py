@@ -11,7 +11,7 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.smoke_test import SmokeJob, SmokeTestError, price_of, start_of
-from shared.messaging.events.contents.check import check_contents
+from shared.catalogue.contents.check import check_contents
 
 NOW_US = 1_767_225_600_000_000
 JOB = SmokeJob("smoke", NOW_US)

@@ -22,7 +22,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from google.protobuf.message import Message
 
 from cli.story import rows, told
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 HOUR_US = 3_600_000_000
 

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from cli.tariff import declaration, newest, read_tariff, row
-from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.payloads.tariffs import tariff_of
+from coplace_client.errors import RejectedError, UnusableError
+from shared.catalogue.payloads.tariffs import tariff_of
 from tests.support.snippets import HOW_TO, write_programs
 
 NOW_US = 1_798_761_600_000_000

@@ -26,7 +26,7 @@ from coplace.v1.placement_service_pb2 import (
 from rich.console import Console
 
 from cli import why
-from shared.clients.calls import UnansweredError
+from coplace_client.calls import UnansweredError
 
 _T0_US = 1_767_225_600_000_000
 _HOUR_US = 3_600_000_000

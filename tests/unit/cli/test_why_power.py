@@ -7,8 +7,8 @@ import pytest
 from coplace.v1.control_pb2 import RoundEnded
 
 from cli.why_power import lines
-from shared.domain.errors import UnusableError
-from shared.messaging.events.event import Event
+from coplace_client.errors import UnusableError
+from shared.catalogue.event import Event
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.test_chosen_trees import chosen
 from tests.unit.shared.placement.test_power_history import history

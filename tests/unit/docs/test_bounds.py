@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from shared.domain.bounds import LENGTHS, QUANTITIES
-from shared.domain.checks import readable
+from coplace_client.bounds import LENGTHS, QUANTITIES
+from coplace_client.checks import readable
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "bounds.md"
 

@@ -12,12 +12,12 @@ from services.placement.app import stages as placement_stages
 from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import NewRecord
-from shared.messaging.in_memory.embedded import EmbeddedRuntime
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import NewRecord
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.log import InMemoryLog
 from tests.support.messaging import CODEC, TOPICS, barriers
 from tests.unit.services.ingest.envelopes import broken, envelope
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.simulation.capping import CappingMethod
 from tests.benchmarks.capping import arrivals, backfill, clocks, decisions, margins, searched
 from tests.benchmarks.capping.__main__ import chosen_of, tables_of

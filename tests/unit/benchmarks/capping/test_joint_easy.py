@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coplace_client.errors import UnusableError
 from shared.domain.cluster import NodeClass
-from shared.domain.errors import UnusableError
 from shared.simulation.capping import constant_cap
 from shared.simulation.eurora import EuroraRun, play
 from shared.workloads.eurora import EuroraJob, EuroraMachine, EuroraUnit

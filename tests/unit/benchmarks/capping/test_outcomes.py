@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from tests.benchmarks.capping.outcomes import appended, read_outcomes
 from tests.benchmarks.capping.plays import Outcome
 from tests.unit.benchmarks.capping.test_tables import OUTCOME

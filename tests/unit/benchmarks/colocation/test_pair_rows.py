@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coplace_client.errors import UnusableError
 from shared.colocation.model import Cells
-from shared.domain.errors import UnusableError
 from tests.benchmarks.colocation import pair_rows
 from tests.benchmarks.colocation.run import KERNELS, read
 from tests.unit.shared.colocation.machines import made

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cli.simulate.clusters import setup_of
-from shared.eamc.frequency import Reading, Weighing
+from shared.domain.eamc_policy import Reading
+from shared.eamc.frequency import Weighing
 from shared.simulation.epm import Epm
 from shared.simulation.jobs import MODEL_JOBS, draw_apps
 from shared.simulation.system import built_in_system

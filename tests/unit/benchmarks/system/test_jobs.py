@@ -14,9 +14,9 @@ from services.emulator.adapters import envelope_of
 from services.emulator.emulator import Emulator, RoundOutput
 from services.emulator.facts import EPOCH_US
 from services.ingest.model import Intake
-from shared.messaging.events.event import Publish
-from shared.messaging.events.topics import Topics
-from shared.messaging.stages.stage import Round
+from shared.catalogue.event import Publish
+from shared.catalogue.topics import Topics
+from shared.streams.stages.stage import Round
 from shared.workloads.clusters import clusters
 from tests.benchmarks.system.jobs import cancelled, finished, requests, started, submitted_at
 from tests.benchmarks.system.step import Kind

@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 
 from cli.demo.history import History
 from cli.demo.summary import action_figures
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 
 def declared(time_us: int, cluster: str, nodes: int) -> Event:

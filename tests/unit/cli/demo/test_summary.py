@@ -24,7 +24,7 @@ from cli.demo.history import History
 from cli.demo.options import DemoOptions
 from cli.demo.summary import summarise
 from cli.main import app
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 HOUR_US = 3_600_000_000
 

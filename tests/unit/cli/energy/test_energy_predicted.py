@@ -16,7 +16,7 @@ from cli.demo.options import DemoOptions
 from cli.demo.summary import summarise
 from cli.energy.predicted import ApplicationRuns, by_application, rows, table
 from cli.main import app
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 OPTIONS = DemoOptions(seed=2, jobs=120)
 

@@ -13,12 +13,12 @@ from cli import kafka_topics
 from cli.energy import cli as commands
 from cli.energy.push import EnergyModels, Files, changes
 from cli.main import app
+from coplace_client.errors import RejectedError
 from services.energy.processor.appdb import AppDB
 from services.energy.processor.learner import Learner
 from services.ingest.model import Intake
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
-from shared.messaging.events.topics import Topics
+from shared.catalogue.event import Event
+from shared.catalogue.topics import Topics
 from tests.unit.services.energy.files import APP, pairs, write
 from tests.unit.services.energy.support import declared, in_round, measured
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.profile.campaign import ALONE, REPORTER, Campaign, bubble_name, read_campaign, runs, words
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 
 _PLACES = {"shared": {"primary": [0, 1], "beside": [0, 1]}}
 

@@ -7,7 +7,7 @@ import pytest
 from cli.profile.campaign import ALONE, Campaign, ProfiledRun
 from cli.profile.journal import Journal
 from cli.profile.running import TimedRun
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 
 
 def campaign(command: str = "x") -> Campaign:

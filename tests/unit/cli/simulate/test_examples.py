@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from shared.messaging.events.event_json import write_events
+from shared.catalogue.event_json import write_events
 from tests.support.snippets import REPOSITORY, programs, write_programs
 from tests.unit.cli.simulate.test_cli import JOBS, LINE
 from tests.unit.services.energy.files import apps, pairs, write

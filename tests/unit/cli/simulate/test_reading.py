@@ -18,7 +18,7 @@ from cli.simulate.scenarios import (
     RecordedScenario,
     Section,
 )
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.simulation.lookahead import AS_TUNED
 from shared.simulation.policy import SimulatedPolicy
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from cli.times import at
-from shared.messaging.events.event_json import write_events
+from shared.catalogue.event_json import write_events
 from shared.placement.candidates.candidate import Rules
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US

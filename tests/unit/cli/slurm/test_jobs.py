@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from cli.slurm.jobs import NodeHardware, SlurmJob, UnlikeNodesError, Word, declared, facts, number
 from services.ingest.model import Intake
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.payloads.domain_types import cluster_of
+from shared.catalogue.topics import Topics
 from shared.domain.cluster import Cluster
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.topics import Topics
-from shared.messaging.payloads.domain_types import cluster_of
 from shared.slurm.facts import Site
 from tests.unit.cli.slurm.fields import JOB, NODE, RUNS, SUBMIT_S
 

@@ -8,7 +8,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from cli.slurm import tell
 from cli.slurm.jobs import SlurmJob
 from cli.slurm.tell import Teller
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
 from shared.slurm.facts import Site
 from tests.unit.cli.slurm.fields import JOB, RUNS
 

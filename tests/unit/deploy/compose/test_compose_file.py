@@ -30,14 +30,15 @@ from services.planner.meter import watch as watch_searches
 from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.job_power import PowerOutcome
 from shared.authority.door import Door
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.hooks import Backlog, Tally
+from shared.catalogue.event import Event, Publish
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.planning.searches import Searches
 from shared.power_prediction.online import LearnerProgress, RecentScores
-from shared.runtime.settings import Settings
-from shared.runtime.telemetry import Telemetry
+from shared.process.settings import Settings
+from shared.process.telemetry import Telemetry
+from shared.streams.stages.hooks import Backlog, Tally
+from shared.streams.telemetry import hooks_of
 from tests.unit.shared.placement.metered_region import read
 from tests.unit.shared.placement.region import capped, declared, feed, round_of
 
@@ -157,7 +158,7 @@ def capped_region() -> Placement:
 def exported_metrics() -> str:
     """What a process exports once each of its instruments has counted something."""
     telemetry = Telemetry("any", Settings())
-    batches = telemetry.hooks().meter
+    batches = hooks_of(telemetry).meter
     batches.begin("any", 0)
     batches.batch("any", 0, Tally(1, 1, 1, 1, 1, 1, Counter(any=1)), duration_s=1.0)
     batches.watch_backlog("any", lambda: Backlog(1, 1.0))

@@ -12,7 +12,7 @@ import yaml
 from cli.security import Security
 from deploy.compose import check
 from deploy.local.kafka.broker import KafkaPorts, listener_properties
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
 from tests.unit.deploy.compose.test_compose_file import OURS, ROOT, SERVICES
 
 FILE = yaml.safe_load((ROOT / "docker-compose.secure.yml").read_text())

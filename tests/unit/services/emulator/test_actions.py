@@ -27,7 +27,7 @@ from coplace.v1.telemetry_pb2 import ShuttersMeasured, SignatureMeasured
 from services.emulator.caps import built_in_caps
 from services.emulator.emulator import Emulator, RoundOutput
 from services.emulator.feasibility import ImpossibleDecisionError
-from shared.messaging.payloads.domain_types import run_us, suspensions
+from shared.catalogue.payloads.domain_types import run_us, suspensions
 from shared.workloads.request import JobRequest
 from tests.unit.services.emulator.runs import (
     CLUSTERS,

@@ -2,7 +2,7 @@ from services.emulator.adapters import MARKED, envelope_of
 from services.emulator.emulator import Emulator
 from services.emulator.facts import BILLING
 from services.ingest.model import Intake
-from shared.messaging.events.topics import Topics
+from shared.catalogue.topics import Topics
 from shared.workloads.clusters import clusters
 from shared.workloads.generate import built_in
 from tests.unit.services.emulator.placer import Placer, play

@@ -30,8 +30,8 @@ from services.emulator.feasibility import ImpossibleDecisionError
 from services.emulator.settings import SimulationSettings
 from services.emulator.truth.interference import slowdown_ratio
 from services.emulator.truth.kernels import KERNELS
-from shared.messaging.events.event import Event
-from shared.messaging.events.trace import job_traceparent
+from shared.catalogue.event import Event
+from shared.catalogue.trace import job_traceparent
 from shared.workloads.generate import built_in
 from shared.workloads.request import JobRequest
 from shared.workloads.table1 import profile

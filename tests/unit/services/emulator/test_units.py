@@ -11,6 +11,7 @@ from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coplace_client.errors import UnusableError
 from services.emulator.emulator import Emulator, RoundOutput
 from services.emulator.feasibility import ImpossibleDecisionError
 from services.emulator.machine import Machine
@@ -19,7 +20,6 @@ from services.emulator.truth.interference import slowdown_ratio
 from services.emulator.truth.laws import behaviour
 from services.emulator.truth.noise import Noise
 from shared.domain.cluster import NodeClass
-from shared.domain.errors import UnusableError
 from shared.scheduling.progress import Progress
 from shared.workloads.request import JobRequest
 from shared.workloads.table1 import profile

@@ -5,8 +5,8 @@ from typing import Any
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Processor, Round
+from shared.catalogue.event import Event
+from shared.streams.stages.stage import Processor, Round
 
 NODE_MODEL = "gold-6254"
 

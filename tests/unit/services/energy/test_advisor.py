@@ -21,16 +21,16 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.signature import Signature
 from services.energy.advice import AdvicePolicy, AdviceRule, advice
 from services.energy.processor.advisor import Advisor
 from services.energy.processor.misuse import Count, Misuse
+from shared.catalogue.digest import model_sha256
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import coefficients_of
 from shared.domain.coefficients import Coefficients
-from shared.domain.signature import Signature
-from shared.messaging.events.digest import model_sha256
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import coefficients_of
-from shared.messaging.stages.stage import Round
-from shared.messaging.stages.table import Table
+from shared.streams.stages.stage import Round
+from shared.streams.stages.table import Table
 from tests.unit.services.energy.support import NODE_MODEL, in_round, measured
 
 PSTATES = (1.2, 2.0, 3.1)

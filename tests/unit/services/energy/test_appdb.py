@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.energy.processor.appdb import AppDB, row_of
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from shared.catalogue.event import Event
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.services.energy.support import in_round, measured
 
 

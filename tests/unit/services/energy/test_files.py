@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError, UnusableError
 from services.energy.adapters.coefficients_csv import (
     read_coefficients_file,
     write_coefficients_file,
@@ -21,7 +22,6 @@ from services.energy.adapters.ear_report import (
 )
 from services.energy.adapters.matching import read_matched
 from services.energy.adapters.signatures_csv import read_signatures, write_signatures
-from shared.domain.errors import RejectedError, UnusableError
 from tests.support.data import DATA, needs_data
 from tests.unit.services.energy.files import apps, pairs, read, write
 

@@ -7,18 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
+from coplace_client.errors import RejectedError
 from services.energy.adapters import read_coefficients
 from services.energy.adapters.drift_meter import DriftMeter
 from services.energy.processor.appdb import AppDB
 from services.energy.processor.learner import Learner
+from shared.catalogue.digest import require_sha256
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import coefficients_of
 from shared.domain import eamc_source
-from shared.domain.errors import RejectedError
-from shared.messaging.events.digest import require_sha256
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import coefficients_of
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.runtime.settings import Settings
-from shared.runtime.telemetry import Telemetry
+from shared.process.settings import Settings
+from shared.process.telemetry import Telemetry
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.services.energy.files import pairs, write
 from tests.unit.services.energy.support import NODE_MODEL, declared, in_round, measured
 

@@ -6,11 +6,11 @@ from typing import Any
 from coplace.v1.energy_pb2 import CoefficientsPublished
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
+from coplace_client.bounds import QUANTITIES
 from services.energy.processor.learner import Learner
-from shared.domain.bounds import QUANTITIES
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Round
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.event import Event
+from shared.streams.stages.stage import Round
 
 _METRICS = ("time_s", "power_w", "cpi", "tpi", "mem_gbps")
 

@@ -9,12 +9,12 @@ from coplace.v1.energy_pb2 import AppIdMismatch, SignatureUpdated
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.signature import Signature
 from services.energy.processor.appdb import AppDB
 from services.energy.processor.conformity import LEAST_SPREAD, TOLERANCE_SDS, compared
 from services.energy.processor.profile import SignatureProfile
 from services.energy.processor.row import AGREEING_JOBS
-from shared.domain.signature import Signature
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from tests.unit.services.energy.support import in_round, measured
 
 OTHER: Any = {"cpi": 4.0, "tpi": 0.05, "mem_gbps": 137.0}

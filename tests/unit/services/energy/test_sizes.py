@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from coplace.v1.energy_pb2 import AppIdMismatch, MetricDeviation
 
+from coplace_client.errors import RejectedError
 from services.energy.advice import AdvicePolicy, AdviceRule
 from services.energy.processor.advisor import Advisor
 from services.energy.processor.appdb import AppDB
 from services.energy.processor.learner import Learner
 from services.energy.processor.row import AGREEING_JOBS
+from shared.catalogue.event import Event
 from shared.domain.cluster import MOST_PSTATES
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Processor, Round
+from shared.streams.stages.stage import Processor, Round
 from tests.support.sizes import DOUBLED, require_carried
 from tests.unit.services.energy.support import measured
 

@@ -8,10 +8,10 @@ from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.ingest.model import Intake, check_source, parse_envelope
-from shared.domain.errors import RejectedError
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.topics import Topics
+from shared.catalogue.codec import Codec
+from shared.catalogue.topics import Topics
 from tests.unit.services.ingest.envelopes import JOB, NOW_S, NOW_US, PAYLOADS, broken, envelope
 
 TOPICS = Topics(kafka_partitions=4)

@@ -12,8 +12,8 @@ from services.ingest.region import FOLDED, KnownRegion
 from shared.authority.binding import Binding, Role, SitedCluster
 from shared.authority.naming import about_of
 from shared.authority.rules import RULES, About, judged
-from shared.messaging.events.event import Event
-from shared.messaging.events.topics import load_topics
+from shared.catalogue.event import Event
+from shared.catalogue.topics import load_topics
 
 _DAY_US = 86_400_000_000
 _NOW_US = 1_767_225_600_000_000

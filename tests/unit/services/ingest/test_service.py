@@ -20,8 +20,8 @@ from opentelemetry.metrics import NoOpMeter
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
 from services.ingest.service import IngestService, StreamLimits
-from shared.messaging.events.event import Publish
-from shared.messaging.events.topics import Topics
+from shared.catalogue.event import Publish
+from shared.catalogue.topics import Topics
 from tests.unit.services.ingest.envelopes import envelope
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from services.kubernetes.settings import KubernetesSettings, clusters_of
-from shared.runtime.environment import WrongSettingsError
+from shared.process.environment import WrongSettingsError
 
 ALPHA = (
     "{name: alpha, node_model: g, pstates_ghz: [3.1], idle_power_w: 110, peak_bandwidth_gbps: 140}"

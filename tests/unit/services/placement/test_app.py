@@ -6,14 +6,14 @@ from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN, PlacementDecided
 
 from services.placement.app import SEQUENCED, stages
 from services.placement.settings import PlacementSettings
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import TopicPartition
-from shared.messaging.events.topics import Topics
-from shared.messaging.in_memory.embedded import EmbeddedRuntime
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.catalogue.codec import Codec
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import TopicPartition
+from shared.catalogue.topics import Topics
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.log import InMemoryLog
 from tests.support.messaging import barriers
 from tests.unit.shared.placement.region import (
     T0_US,

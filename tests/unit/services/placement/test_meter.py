@@ -7,8 +7,8 @@ from services.placement.meter import watch
 from services.placement.service import Duty
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
-from shared.runtime.settings import Settings
-from shared.runtime.telemetry import Telemetry
+from shared.process.settings import Settings
+from shared.process.telemetry import Telemetry
 from tests.unit.shared.placement.region import (
     T0_US,
     capped,

@@ -7,12 +7,12 @@ import pytest
 from coplace.v1.placement_pb2 import VERDICT_REJECTED, VERDICT_START
 
 from services.placement.app import stages
-from shared.messaging.in_memory.embedded import EmbeddedRuntime
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.restoring.mending import Mended, UnitAtRest, accept, replay
-from shared.messaging.stages.consistency import InconsistentError
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.log import InMemoryLog
+from shared.streams.restoring.mending import Mended, UnitAtRest, accept, replay
+from shared.streams.stages.consistency import InconsistentError
 from tests.chaos.restoring import mend, mend_clock
 from tests.unit.services.placement.test_app import CODEC, TOPICS, append, close, decisions
 from tests.unit.shared.placement.region import T0_US, declared, models, submitted

@@ -10,16 +10,16 @@ from google.protobuf import descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.placement.app import SEQUENCED
 from services.placement.sequencer import Sequencer
-from shared.domain.errors import RejectedError
-from shared.messaging.events.digest import Model, model_sha256
-from shared.messaging.events.event import Event
-from shared.messaging.events.topics import load_topics
-from shared.messaging.stages.provenance import PROVENANCE_KEY
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from shared.catalogue.digest import Model, model_sha256
+from shared.catalogue.event import Event
+from shared.catalogue.topics import load_topics
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.streams.stages.provenance import PROVENANCE_KEY
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement.region import (
     T0_US,
     coefficients,

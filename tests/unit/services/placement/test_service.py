@@ -20,9 +20,9 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from services.placement.app import stages
 from services.placement.service import Duty, PlacementService
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy
 from shared.placement.processor import Placement
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
 from tests.unit.shared.placement.region import (
     T0_US,
     end_us,

@@ -10,17 +10,17 @@ from coplace.v1.plans_pb2 import PlanProposed
 
 from services.planner.processor import Planner, Search, mended
 from services.planner.settings import PlannerSettings
-from shared.messaging.events.codec import MAX_MESSAGE_BYTES
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Round
+from shared.catalogue.codec import MAX_MESSAGE_BYTES
+from shared.catalogue.event import Event
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.order_search import OrderSearch
 from shared.planning.region_order import RegionOrder
 from shared.planning.searches import Searches
-from shared.runtime.environment import WrongSettingsError
+from shared.process.environment import WrongSettingsError
 from shared.scheduling.lookahead import Bounds, Prices
+from shared.streams.stages.stage import Round
 from shared.workloads.tariff import Tariff
 from tests.unit.shared.placement.region import (
     T0_US,

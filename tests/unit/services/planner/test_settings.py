@@ -6,8 +6,8 @@ import pytest
 
 from services.planner.app import stages
 from services.planner.settings import PlannerSettings, SearchKind
-from shared.runtime.environment import WrongSettingsError
-from shared.runtime.settings import Settings
+from shared.process.environment import WrongSettingsError
+from shared.process.settings import Settings
 
 
 def dec(**values: Any) -> PlannerSettings:

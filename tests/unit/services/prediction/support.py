@@ -12,8 +12,8 @@ from coplace.v1.telemetry_pb2 import (
 )
 from google.protobuf.message import Message
 
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Processor, Round
+from shared.catalogue.event import Event
+from shared.streams.stages.stage import Processor, Round
 
 APPS = ("calm", "hungry")
 SECOND_US = 1_000_000

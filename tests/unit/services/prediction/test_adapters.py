@@ -5,8 +5,8 @@ from prometheus_client import generate_latest
 
 from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.processor import Prediction
-from shared.runtime.settings import Settings
-from shared.runtime.telemetry import Telemetry
+from shared.process.settings import Settings
+from shared.process.telemetry import Telemetry
 from tests.unit.services.prediction.support import declared
 from tests.unit.services.prediction.test_job_power import job, told
 

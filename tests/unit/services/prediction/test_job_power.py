@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from services.prediction.job_power import recalled
 from services.prediction.processor import Prediction
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.power_history import update_of
-from shared.messaging.stages.stage import Processor, Round
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.power_history import update_of
 from shared.power_prediction.bound import FEW_JOBS
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.similar_jobs import PowerTables
+from shared.streams.stages.stage import Processor, Round
 from tests.unit.services.prediction.support import SECOND_US, declared, event, run
 
 HOUR_US = 3_600 * SECOND_US

@@ -12,8 +12,8 @@ from coplace.v1.prediction_pb2 import NodeMetersRead
 
 from services.prediction.meters import ReadMeters
 from services.prediction.processor import Prediction
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Round
+from shared.catalogue.event import Event
+from shared.streams.stages.stage import Round
 from tests.unit.services.prediction.support import SECOND_US, declared, read
 
 

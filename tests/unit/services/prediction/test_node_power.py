@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from services.prediction.node_factors import NodeDraw, node_factors
 from services.prediction.node_power import MIN_DRAWS
 from services.prediction.processor import Prediction
-from shared.messaging.events.digest import require_sha256
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Round
+from shared.catalogue.digest import require_sha256
+from shared.catalogue.event import Event
+from shared.streams.stages.stage import Round
 from tests.unit.services.prediction.support import (
     SECOND_US,
     declared,

@@ -8,10 +8,10 @@ from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.prediction.node_statistics import REMEMBERED, NodeStatistics, node_of
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError
+from shared.catalogue.event import Event
+from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.services.prediction.support import event
 
 

@@ -17,20 +17,20 @@ from google.protobuf.message import Message
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.prediction import pair_trees, pair_versions
 from services.prediction.pair_trees import PairExample, grow, unseen_errors
 from services.prediction.pair_versions import grown
 from services.prediction.processor import Prediction
 from services.prediction.versions import MOST_VERSIONS, VersionChoice
-from shared.domain.errors import RejectedError
-from shared.messaging.events.codec import MAX_MESSAGE_BYTES
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.digest import model_sha256
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.pair_trees import chosen_pair_trees, pair_trees_of
-from shared.messaging.stages.stage import Round
-from shared.messaging.stages.table import Table
+from shared.catalogue.codec import MAX_MESSAGE_BYTES
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.digest import model_sha256
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.pair_trees import chosen_pair_trees, pair_trees_of
 from shared.models.pair_trees import PairTrees, Side, row_of_pair
+from shared.streams.stages.stage import Round
+from shared.streams.stages.table import Table
 from tests.unit.services.prediction.support import SECOND_US, beside, declared, event, measured
 
 # GB/s and cycles per instruction of each application.

@@ -7,18 +7,18 @@ from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.prediction import processor
 from services.prediction.processor import MIN_PAIRS, MIN_RUNS, Prediction
+from shared.catalogue.digest import require_sha256
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.payloads.power_history import update_of
 from shared.domain.cluster import Cluster
-from shared.domain.errors import RejectedError
 from shared.domain.job import Job
-from shared.messaging.events.digest import require_sha256
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.payloads.power_history import update_of
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.models.degradation import PRIOR_WEIGHTS, pair_features, slowdown_ratio
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.similar_jobs import PowerTables
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.support.messaging import TOPICS
 from tests.unit.services.prediction.support import (
     SECOND_US,

@@ -8,13 +8,13 @@ from coplace.v1.jobs_pb2 import JobStarted
 from coplace.v1.prediction_pb2 import NodePowerMeasured, NodePowerPublished
 from google.protobuf.message import Message
 
+from coplace_client.errors import RejectedError
 from services.prediction.processor import MOST_NODE_MODELS, Prediction
 from services.prediction.publish import node_power_event
+from shared.catalogue.codec import MAX_MESSAGE_BYTES
+from shared.catalogue.event import Event
 from shared.domain.cluster import MOST_CLUSTERS
-from shared.domain.errors import RejectedError
-from shared.messaging.events.codec import MAX_MESSAGE_BYTES
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Round
+from shared.streams.stages.stage import Round
 from tests.support.messaging import CODEC
 from tests.support.sizes import DOUBLED, WIDE, require_carried
 from tests.unit.services.prediction.support import declared, event, run

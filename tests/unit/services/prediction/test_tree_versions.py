@@ -17,18 +17,18 @@ from google.protobuf.message import Message
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.prediction import tree_versions
 from services.prediction.power_trees import Growth
 from services.prediction.processor import Prediction
 from services.prediction.tree_versions import TreeVersions
 from services.prediction.versions import MOST_VERSIONS
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.power_history import update_of
-from shared.messaging.payloads.power_trees import chosen_trees
-from shared.messaging.stages.stage import Round
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.power_history import update_of
+from shared.catalogue.payloads.power_trees import chosen_trees
 from shared.power_prediction.online import JudgedPrediction
 from shared.power_prediction.similar_jobs import PowerTables
+from shared.streams.stages.stage import Round
 from tests.unit.services.prediction.support import SECOND_US, declared, event, run
 
 HOUR_US = 3_600 * SECOND_US

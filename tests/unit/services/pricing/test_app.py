@@ -9,14 +9,14 @@ from services.pricing import charge
 from services.pricing.app import stages
 from services.pricing.model import Occupied
 from services.pricing.processor import PUT_OFF_US
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.topics import Topics
-from shared.messaging.in_memory.embedded import EmbeddedRuntime
-from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.stages.consistency import InconsistentError
-from shared.messaging.stages.stage import RoundSource
-from shared.runtime.settings import Settings
+from shared.catalogue.codec import Codec
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.topics import Topics
+from shared.domain.rounds import RoundSource
+from shared.process.settings import Settings
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.log import InMemoryLog
+from shared.streams.stages.consistency import InconsistentError
 
 TOPICS = Topics(kafka_partitions=1)
 CODEC = Codec(TOPICS)

@@ -8,6 +8,7 @@ from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.pricing.charge import (
     AttemptEnd,
     ChargeRevision,
@@ -17,7 +18,6 @@ from services.pricing.charge import (
     usage_of,
 )
 from services.pricing.model import CoRun, evidence
-from shared.domain.errors import RejectedError
 from shared.models.shutters import Interference
 
 START_US = 1_767_225_600_000_000

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.pricing.model import (
     MOST_ROWS,
     CoRun,
@@ -14,7 +15,6 @@ from services.pricing.model import (
     evidence,
     price,
 )
-from shared.domain.errors import RejectedError
 from shared.models.shutters import Interference
 
 RATE = Decimal("0.001")

@@ -17,8 +17,8 @@ from google.protobuf.message import Message
 from services.pricing.charge import audit
 from services.pricing.processor import SOURCE, PriceRule, PricingProcessor
 from services.pricing.restoring import recalled
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from shared.catalogue.event import Event
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 
 T0_US: Final = 1_767_225_600_000_000
 HOUR_US: Final = 3_600_000_000

@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.pricing.processor import PriceRule, PricingProcessor
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import RoundSource, Stage
+from shared.catalogue.event import Event, Publish
+from shared.domain.rounds import RoundSource
+from shared.streams.stages.stage import Stage
 from tests.support.lives import Life
 from tests.support.messaging import START_US
 

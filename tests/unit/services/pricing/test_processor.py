@@ -22,14 +22,14 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.pricing.charge import audit
 from services.pricing.processor import SOURCE, PriceRule, PricingProcessor
 from services.pricing.restoring import mended, recalled
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
-from shared.messaging.events.schemas import MESSAGES
-from shared.messaging.events.topics import Topics
-from shared.messaging.stages.stage import AlreadyAppliedError, EarlyError, Round
+from shared.catalogue.event import Event
+from shared.catalogue.schemas import MESSAGES
+from shared.catalogue.topics import Topics
+from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, Round
 
 START_US = 1_767_225_600_000_000
 HOUR_US = 3_600_000_000

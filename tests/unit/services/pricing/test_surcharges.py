@@ -19,16 +19,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.price import lines
+from coplace_client.errors import RejectedError
 from services.pricing.accounts.model import entry_of, spent_micro_su
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
 from services.pricing.charge import audit
 from services.pricing.explanation import explained
 from services.pricing.processor import PriceRule, PricingProcessor
 from services.pricing.restoring import recalled
-from shared.domain.errors import RejectedError
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import RoundSource, Stage
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.event import Event, Publish
+from shared.domain.rounds import RoundSource
+from shared.streams.stages.stage import Stage
 from tests.support.lives import Life
 from tests.support.messaging import START_US
 

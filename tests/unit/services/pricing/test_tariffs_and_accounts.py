@@ -38,13 +38,13 @@ from coplace.v1.tariffs_pb2 import (
 from coplace.v1.telemetry_pb2 import Shutter, ShuttersMeasured
 from google.protobuf.message import Message
 
+from coplace_client.errors import RejectedError
 from services.pricing.charge import audit
 from services.pricing.processor import SOURCE, PriceRule, PricingProcessor
 from services.pricing.restoring import recalled
-from shared.domain.errors import RejectedError
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.event import Event
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 
 T0_US = 1_767_225_600_000_000  # a midnight
 HOUR_US = 3_600_000_000

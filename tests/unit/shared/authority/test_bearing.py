@@ -11,6 +11,8 @@ import pytest
 from coplace.v1.authority_pb2 import AccessAudited
 from opentelemetry.metrics import NoOpMeter
 
+from coplace_client.channels import grpc_channel_credentials
+from coplace_client.errors import RejectedError
 from deploy.local.ports import free_ports
 from shared.authority.bearing import TokenGate
 from shared.authority.binding import Binding, Role
@@ -18,15 +20,13 @@ from shared.authority.callers import callers
 from shared.authority.door import Door
 from shared.authority.table import AuthorityTable, TableInForce, message_of
 from shared.authority.tokens import BearerToken, digest_of, fresh_token
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Publish
-from shared.messaging.stages.clock import now_us
-from shared.runtime.environment import WrongSettingsError
-from shared.runtime.grpc_security import grpc_channel_credentials
-from shared.runtime.grpc_server import grpc_server
-from shared.runtime.service import CannotStartError, Process
-from shared.runtime.settings import Settings
-from shared.runtime.telemetry import Telemetry
+from shared.catalogue.event import Publish
+from shared.process.clock import now_us
+from shared.process.environment import WrongSettingsError
+from shared.process.grpc_server import grpc_server
+from shared.process.life import CannotStartError, Process
+from shared.process.settings import Settings
+from shared.process.telemetry import Telemetry
 from tests.support.certificates import certificate_authority, identity
 
 _HOUR_US = 3_600_000_000

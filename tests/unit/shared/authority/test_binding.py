@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from shared.authority.binding import Binding, Role, SitedCluster
-from shared.domain.errors import RejectedError
 
 _NAMES = st.text("abcdefgh-.", min_size=1, max_size=12)
 

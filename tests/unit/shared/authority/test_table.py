@@ -5,11 +5,11 @@ from coplace.v1.authority_pb2 import AuthorityDeclared, RoleBinding
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from shared.authority.binding import Binding, Role
 from shared.authority.rules import About
 from shared.authority.table import AuthorityTable, TableInForce, message_of
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 
 _NOW_US = 1_767_225_600_000_000
 _REGION = About(is_region=True)

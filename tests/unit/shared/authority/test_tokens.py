@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from shared.authority.binding import Binding, Role
 from shared.authority.table import AuthorityTable, message_of
 from shared.authority.tokens import (
@@ -13,7 +14,6 @@ from shared.authority.tokens import (
     digest_of,
     fresh_token,
 )
-from shared.domain.errors import RejectedError
 
 _NOW_US = 1_767_225_600_000_000
 _DAY_US = 86_400_000_000

@@ -17,8 +17,8 @@ from coplace.v1.placement_pb2 import (
 
 from shared.clients import decisions
 from shared.clients.decisions import DecisionFollower, ResourceManager
-from shared.messaging.on_kafka.deployment import Deployment
-from shared.runtime.settings import Settings
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
 from tests.support.decisions import PlayedConsumer, barrier, record
 
 DEPLOYMENT = Deployment.of(Settings(namespace="n", kafka_partitions=2))

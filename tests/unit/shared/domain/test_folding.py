@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.bounds import MOST_NODES
 from shared.domain.folding import fold, most_folded_bytes
-from shared.domain.hostlist import MOST_NODES, expand
+from shared.domain.hostlist import expand
 
 A_NAME = st.one_of(
     st.builds("n{:03d}".format, st.integers(0, 1_100)),

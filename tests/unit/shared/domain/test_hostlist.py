@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.errors import RejectedError
-from shared.domain.hostlist import MOST_NODES, expand
+from coplace_client.bounds import MOST_NODES
+from coplace_client.errors import RejectedError
+from shared.domain.hostlist import expand
 from shared.domain.node import NodeNames
 
 # Far more than any of these takes, and far less than the minutes that squares of a million take.

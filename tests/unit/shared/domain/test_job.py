@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from coplace_client.errors import RejectedError
 from shared.domain.cluster import Cluster
-from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 
 

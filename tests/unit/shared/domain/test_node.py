@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 from shared.domain.node import NodeNames, node_index, node_name
 
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.eamc.frequency import FrequencyRule, Reading, Weighing, choose_pstates, distance
-from shared.eamc.ranking import EXCLUDED, Policy, part_eff, rank_clusters
+from shared.domain.eamc_policy import Policy, Reading
+from shared.eamc.frequency import FrequencyRule, Weighing, choose_pstates, distance
+from shared.eamc.ranking import EXCLUDED, part_eff, rank_clusters
 from shared.models.projection import Projection, Status
 
 NAN = float("nan")

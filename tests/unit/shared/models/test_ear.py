@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
 from shared.domain.coefficients import Coefficients
-from shared.domain.errors import RejectedError
-from shared.domain.signature import Signature
 from shared.models.ear import project, unlearned
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestRegressor
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 from shared.models.degradation import (
     PRIOR_WEIGHTS,
     pair_features,

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesRegressor
 
+from coplace_client.errors import RejectedError
 from services.prediction.model import open_tree
-from shared.domain.errors import RejectedError
 from shared.models.forest import Forest, Tree
 from shared.models.pair_forest import all_pairs
 from shared.models.pair_trees import (

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.signature import Signature
 from shared.domain.coefficients import Coefficients, Uncertainty
-from shared.domain.signature import Signature
 from shared.models.bridge import bridged
 from shared.models.ear import BLOCK, Metrics, project, project_metrics, project_onto_models
 from shared.models.projection import Status

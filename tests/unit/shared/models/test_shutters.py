@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.bounds import IPC
-from shared.domain.errors import RejectedError
+from coplace_client.bounds import IPC
+from coplace_client.errors import RejectedError
 from shared.models.shutters import (
     Interference,
     Shutter,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from shared.domain.coefficients import Coefficients, Uncertainty
-from shared.domain.errors import RejectedError
 from shared.models.ear import Metrics, project, project_onto_models
 from shared.models.spread import at_quantile
 from tests.unit.shared.models.test_projection import coefficients, signature

@@ -16,7 +16,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import CORES
 

@@ -10,10 +10,10 @@ from coplace.v1.placement_service_pb2 import PowerStanding
 from coplace.v1.prediction_pb2 import NodeMetersRead
 from google.protobuf.message import Message
 
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Round
+from shared.catalogue.event import Event
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.streams.stages.stage import Round
 from tests.unit.shared.placement.region import T0_US, capped, declared, event, feed, power, started
 
 IDLE_W, PREDICTED_W, NAMEPLATE_W = 100.0, 333.0, 500.0

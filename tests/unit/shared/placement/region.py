@@ -49,13 +49,13 @@ from coplace.v1.prediction_pb2 import (
 )
 from google.protobuf.message import Message
 
-from shared.eamc.ranking import Policy
-from shared.messaging.events.digest import model_sha256
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import Processor, Round
+from shared.catalogue.digest import model_sha256
+from shared.catalogue.event import Event, Publish
+from shared.domain.eamc_policy import Policy
 from shared.models import degradation
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.streams.stages.stage import Processor, Round
 from tests.support.typed import untyped
 
 M = TypeVar(

@@ -21,13 +21,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from shared.domain.errors import RejectedError
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import AlreadyAppliedError
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event, Publish
+from shared.domain.eamc_policy import Policy
 from shared.placement import processor
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.managers import OUTCOMES, Managers
 from tests.unit.shared.placement.region import T0_US, round_of

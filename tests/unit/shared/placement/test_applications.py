@@ -2,7 +2,7 @@
 
 from coplace.v1.placement_pb2 import PREDICTION_BASIS_FIRST_RUN, PREDICTION_BASIS_SIGNATURE
 
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (

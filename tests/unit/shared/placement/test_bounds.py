@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from shared.domain.bounds import WALLTIME_S
-from shared.eamc.ranking import Policy
+from coplace_client.bounds import WALLTIME_S
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region

@@ -6,11 +6,11 @@ import pytest
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.prediction_pb2 import PairTreesChosen, PairTreesPublished
 
-from shared.domain.errors import RejectedError
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.digest import model_sha256
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.regression_trees import packed
+from coplace_client.errors import RejectedError
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.digest import model_sha256
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.regression_trees import packed
 from shared.models.forest import Forest, Tree
 from shared.models.pair_trees import COLUMNS, PAIRS_ORIGIN
 from shared.placement.candidates.candidate import Rules

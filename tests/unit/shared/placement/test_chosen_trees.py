@@ -3,12 +3,12 @@
 import pytest
 from coplace.v1.prediction_pb2 import PowerTreesChosen
 
-from shared.domain.errors import RejectedError
-from shared.messaging.events.digest import model_sha256
-from shared.messaging.events.event import Event
+from coplace_client.errors import RejectedError
+from shared.catalogue.digest import model_sha256
+from shared.catalogue.event import Event
 from shared.placement.candidates.candidate import Rules
 from shared.placement.model_store import ModelStore
-from tests.unit.shared.messaging.payloads.test_power_trees import published
+from tests.unit.shared.catalogue.payloads.test_power_trees import published
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import round_of, submitted
 from tests.unit.shared.placement.test_power_history import history, on_p1, placement

@@ -10,8 +10,8 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from shared.domain.errors import RejectedError
-from shared.eamc.ranking import Policy
+from coplace_client.errors import RejectedError
+from shared.domain.eamc_policy import Policy
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     APPS,

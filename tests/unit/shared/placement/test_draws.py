@@ -7,8 +7,8 @@ import pytest
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import JobSubmitted
 
-from shared.domain.bounds import NODE_POWER_W
-from shared.messaging.payloads.domain_types import cluster_of, job_of
+from coplace_client.bounds import NODE_POWER_W
+from shared.catalogue.payloads.domain_types import cluster_of, job_of
 from shared.placement.candidates.candidate import draw_mw
 from tests.unit.shared.placement import region
 

@@ -9,8 +9,8 @@ from coplace.v1.accounts_pb2 import (
 )
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (

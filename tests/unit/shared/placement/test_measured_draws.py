@@ -5,10 +5,10 @@ from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER
 from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START
 from coplace.v1.prediction_pb2 import RunningPowerMeasured
 
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError
+from shared.catalogue.event import Event
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     T0_US,
     capped,

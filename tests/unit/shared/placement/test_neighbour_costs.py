@@ -8,7 +8,7 @@ from coplace.v1.control_pb2 import LIMIT_SUBJECT_USER
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from shared.placement.candidates.candidate import Rules
 from shared.placement.model_store import ModelStore
 from shared.scheduling.sharing import Contention

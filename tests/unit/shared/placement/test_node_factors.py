@@ -5,10 +5,10 @@ from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.prediction_pb2 import NodePowerPublished
 
-from shared.domain.errors import RejectedError
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import cluster_of, job_of
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import cluster_of, job_of
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.jobs.occupancy import Occupancy
 from shared.placement.jobs.tracked import Placed, Tracked

@@ -17,11 +17,12 @@ from google.protobuf.message import Message
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import RoundSource, Stage
+from shared.catalogue.event import Event, Publish
+from shared.domain.eamc_policy import Policy
+from shared.domain.rounds import RoundSource
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.streams.stages.stage import Stage
 from tests.support.lives import Life
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, end_us

@@ -6,9 +6,9 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from google.protobuf.message import Message
 
-from shared.messaging.stages.stage import Round
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.streams.stages.stage import Round
 from tests.unit.shared.placement.region import T0_US, decisions, event, feed
 
 _FIRST_END_US = T0_US + 1_000_000_000

@@ -11,9 +11,9 @@ from coplace.v1.plans_pb2 import PlanItem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement, mended
+from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     APPS,
     MODELS,

@@ -20,14 +20,14 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from shared.domain.errors import RejectedError
-from shared.eamc.ranking import Policy
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from coplace_client.errors import RejectedError
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.event import Event
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.scheduling.forecast import forecast
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement.region import (
     T0_US,
     capped,

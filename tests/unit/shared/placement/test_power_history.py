@@ -7,15 +7,15 @@ import pytest
 from coplace.v1.placement_pb2 import PREDICTION_BASIS_FIRST_RUN, PlacementDecided
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.power_history import updated
-from shared.messaging.stages.stage import AlreadyAppliedError
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.power_history import updated
 from shared.placement.candidates.candidate import Rules
 from shared.placement.model_store import ModelStore
 from shared.placement.processor import Placement
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.online import EndedJob, OnlineLearner, RecentScores
+from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import round_of, submitted
 

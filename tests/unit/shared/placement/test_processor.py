@@ -14,12 +14,12 @@ from coplace.v1.placement_pb2 import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.domain.errors import RejectedError
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, finished, placement, round_of, submitted
 

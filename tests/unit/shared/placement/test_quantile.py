@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region

@@ -28,9 +28,9 @@ from coplace.v1.placement_service_pb2 import JOB_STANDING_HELD, JOB_STANDING_REJ
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     T0_US,
     after,

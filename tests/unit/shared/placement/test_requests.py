@@ -11,10 +11,10 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from shared.domain.errors import RejectedError
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.domain.eamc_policy import Policy
+from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     T0_US,
     cancelled,

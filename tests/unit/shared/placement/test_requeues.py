@@ -10,10 +10,10 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from shared.domain.errors import RejectedError
-from shared.messaging.stages.stage import AlreadyAppliedError, EarlyError
+from coplace_client.errors import RejectedError
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 from tests.unit.shared.placement.region import (
     T0_US,
     cancelled,

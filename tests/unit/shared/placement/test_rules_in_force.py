@@ -6,15 +6,15 @@ import pytest
 from coplace.v1.control_pb2 import POWER_SCOPE_REGION, PolicyDeclared
 from coplace.v1.placement_pb2 import VERDICT_HELD, VERDICT_START, PlacementDecided
 
-from shared.domain.errors import RejectedError
-from shared.eamc.ranking import Policy
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.stages.stage import AlreadyAppliedError
+from coplace_client.errors import RejectedError
+from shared.catalogue.contents.check import check_contents
+from shared.domain.eamc_policy import Policy
 from shared.placement import processor as of_placement
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.placement.rules_in_force import SETTINGS, told, without
 from shared.placement.settings import RuleSettings
+from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     APPS,
     T0_US,

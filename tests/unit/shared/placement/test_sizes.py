@@ -12,15 +12,15 @@ from coplace.v1.control_pb2 import (
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK
 from coplace.v1.placement_pb2 import VERDICT_HELD, VERDICT_QUEUED, VERDICT_START, PlacementDecided
 
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
 from shared.domain.cluster import MOST_CLUSTERS
-from shared.domain.errors import RejectedError
+from shared.domain.eamc_policy import Policy
 from shared.domain.hostlist import expand
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Round
 from shared.placement.jobs.tracked import Tracked, nodes_of, runs_of
 from shared.placement.outcomes import MOST_CANDIDATES
 from shared.placement.processor import Placement
+from shared.streams.stages.stage import Round
 from tests.support.sizes import require_carried
 from tests.support.typed import MOST_CONSTRAINTS
 from tests.unit.shared.placement.region import (

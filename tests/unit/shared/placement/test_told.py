@@ -21,12 +21,12 @@ from coplace.v1.placement_pb2 import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.catalogue.event import Event, Publish
 from shared.domain.cap_measures import Measure
-from shared.messaging.events.event import Event, Publish
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.placement.told import recalled
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement.region import (
     cancelled,
     capped,

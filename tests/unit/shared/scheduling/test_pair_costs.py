@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.domain.signature import Signature
+from coplace_client.signature import Signature
 from shared.models.pair_trees import PairTrees, Side
 from shared.scheduling import sharing
 from shared.scheduling.capacity import Group

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from coplace_client.signature import Signature
 from shared.domain.coefficients import Coefficients
-from shared.domain.signature import Signature
 from shared.simulation.epm import NodeModels
 from shared.simulation.jobs import SubmittedJobs
 from shared.simulation.sweep import Setup

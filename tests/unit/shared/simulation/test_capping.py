@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coplace_client.errors import UnusableError
 from shared.domain.cluster import NodeClass
-from shared.domain.errors import UnusableError
 from shared.models.power_reduction import duration_ratio
 from shared.scheduling.power import Cap
 from shared.simulation.capping import (

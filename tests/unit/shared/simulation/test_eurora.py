@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from coplace_client.errors import UnusableError
 from shared.domain.cluster import NodeClass
-from shared.domain.errors import UnusableError
 from shared.simulation.eurora import EuroraRun, figures_of, impossible_in, play_eurora
 from shared.workloads.eurora import (
     EuroraJob,

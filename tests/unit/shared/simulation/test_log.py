@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.simulation.log import read_log
 from shared.workloads.swf import Skip, SwfRecord
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy
 from shared.scheduling.pool import Discipline
 from shared.scheduling.workload import NO_ENTRY
 from shared.simulation.policy import ONE_POOL, SimulatedPolicy, order_of

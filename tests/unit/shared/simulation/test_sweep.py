@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.simulation.jobs import WorkloadSpec
 from shared.simulation.metrics import summarise
 from shared.simulation.played import Played

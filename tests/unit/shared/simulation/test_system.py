@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.scheduling.power import NO_CAP_MW, Scope
 from shared.simulation.played import SharedCap
 from shared.simulation.policy import SimulatedPolicy

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.simulation.schedules import PlacedJob, violations
 from shared.workloads.eurora import (
     EuroraJob,

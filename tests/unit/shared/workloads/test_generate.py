@@ -4,8 +4,8 @@ from dataclasses import astuple, replace
 import numpy as np
 import pytest
 
+from coplace_client.errors import RejectedError
 from shared.domain.cluster import Cluster
-from shared.domain.errors import RejectedError
 from shared.workloads import lublin
 from shared.workloads.generate import built_in
 from shared.workloads.request import JobRequest

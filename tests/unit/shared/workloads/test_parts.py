@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from coplace_client.errors import UnusableError
 from services.emulator.shapes import units_that_fit
-from shared.domain.errors import UnusableError
 from shared.workloads.clusters import clusters
 from shared.workloads.generate import built_in
 from shared.workloads.parts import MOST_QUARTERS, with_parts

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 from shared.workloads.replay import SwfWorkload, app_of, replay
 from shared.workloads.swf import Skip, SwfRecord
 from shared.workloads.table1 import APPS, GOLD_6254, profile

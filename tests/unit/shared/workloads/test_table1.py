@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 from shared.workloads.table1 import APPS, NODE_MODELS, profile
 
 

@@ -10,7 +10,7 @@ from opentelemetry.metrics import NoOpMeter
 
 from services.energy.api import service
 from services.energy.api.meter import EnergyApiMeter
-from shared.messaging.events.digest import model_sha256
+from shared.catalogue.digest import model_sha256
 
 SCALE = "per-instruction"
 PSTATES_GHZ = (1.2, 2.0, 3.1)

@@ -3,9 +3,9 @@ from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from google.protobuf.message import Message
 
+from coplace_client.errors import RejectedError
 from services.energy.appdb_cache.model import CachedRow, newest, row_of
-from shared.domain.errors import RejectedError
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from tests.unit.services.energy.api.appdb import coefficients, row
 
 

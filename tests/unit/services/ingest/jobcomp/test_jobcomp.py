@@ -12,14 +12,14 @@ from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitte
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.ingest.jobcomp.app import Jobcomp
 from services.ingest.model import Intake
-from shared.domain.errors import RejectedError
+from shared.catalogue.codec import Codec
+from shared.catalogue.event import Publish
+from shared.catalogue.record import Record, TopicPartition
+from shared.catalogue.topics import Topics
 from shared.domain.hostlist import expand
-from shared.messaging.events.codec import Codec
-from shared.messaging.events.event import Publish
-from shared.messaging.events.record import Record, TopicPartition
-from shared.messaging.events.topics import Topics
 from shared.slurm.facts import OUTCOMES, Site
 
 NOW_S = 1_780_000_000.0

@@ -7,8 +7,8 @@ from services.kubernetes.adapters.meter import HeldAs, KubernetesMeter, held_as
 from services.kubernetes.model.claims import GrantClaim
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import CLAIM, COPY_OF, OUTCOME, PROBLEM
-from shared.runtime.settings import Settings
-from shared.runtime.telemetry import Telemetry
+from shared.process.settings import Settings
+from shared.process.telemetry import Telemetry
 from tests.unit.services.kubernetes.objects import NOW_US
 
 LIVE = GrantClaim(

@@ -8,10 +8,10 @@ import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import VERDICT_START, VERDICT_WITHDRAWN, PlacementDecided
 
+from coplace_client.ingest import FactRefusedError
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import CLAIM, JOB_ID, OUTCOME, PROBLEM
-from shared.clients.ingest import FactRefusedError
 from tests.support.kubernetes_api import MemoryApiServer, Object, suspended_job
 from tests.unit.services.kubernetes.objects import JOB_ID as LU
 from tests.unit.services.kubernetes.objects import NOW_US, TERMS

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT
 
+from coplace_client.errors import RejectedError
 from services.kubernetes.model import bodies
 from services.kubernetes.model.claims import GrantClaim
 from services.kubernetes.model.facts import (
@@ -17,8 +18,7 @@ from services.kubernetes.model.facts import (
 )
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
 from services.kubernetes.model.names import APP, CLAIM, EXCLUSIVE, PRIORITY, WALLTIME_S
-from shared.domain.errors import RejectedError
-from shared.messaging.events.contents.check import check_contents
+from shared.catalogue.contents.check import check_contents
 from tests.support.kubernetes_api import merged
 from tests.unit.services.kubernetes.objects import CREATED_US, JOB_ID, NOW_US, TERMS, job
 

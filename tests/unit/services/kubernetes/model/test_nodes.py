@@ -12,7 +12,7 @@ from services.kubernetes.model.nodes import (
     is_worker,
     why_out,
 )
-from shared.messaging.events.contents.check import check_contents
+from shared.catalogue.contents.check import check_contents
 from tests.unit.services.kubernetes.objects import node
 
 TRAITS = NodeTraits("alpha", "north", "gold-6254", (1.2, 3.1), 110, 140, "north/kubernetes")

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
+from coplace_client.errors import RejectedError
 from services.kubernetes.model.quantities import quantity
-from shared.domain.errors import RejectedError
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
+from coplace_client.errors import RejectedError
 from services.kubernetes.model.units import PodNeeds, pod_needs
-from shared.domain.errors import RejectedError
 
 
 def container(**requests: str) -> dict[str, object]:

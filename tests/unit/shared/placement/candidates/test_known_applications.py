@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from shared.domain.signature import Signature
+from coplace_client.signature import Signature
 from shared.placement.candidates.known_applications import KnownApplications
 
 BASIS = (object(), object())

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Candidate, Rules
 from shared.placement.candidates.modes import Modes, modes_of, with_slower_modes
 from shared.placement.jobs.tracked import Tracked

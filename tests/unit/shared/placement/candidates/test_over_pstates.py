@@ -2,8 +2,8 @@
 
 from math import nextafter
 
+from shared.domain.eamc_policy import Policy
 from shared.eamc.frequency import FrequencyRule
-from shared.eamc.ranking import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.candidates.modes import modes_of
 from shared.placement.candidates.over_pstates import OverPStates

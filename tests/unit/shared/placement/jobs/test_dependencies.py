@@ -12,7 +12,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from shared.domain.errors import RejectedError
+from coplace_client.errors import RejectedError
 from tests.unit.shared.placement.region import (
     T0_US,
     after,

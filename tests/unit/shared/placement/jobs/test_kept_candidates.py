@@ -7,8 +7,8 @@ import orjson
 import pytest
 from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER
 
+from shared.domain.eamc_policy import Policy
 from shared.domain.job import Dependency, Job
-from shared.eamc.ranking import Policy
 from shared.placement.candidates.candidate import Candidate, Rules, SlowerMode
 from shared.placement.candidates.misfits import Misfit
 from shared.placement.jobs import mending

@@ -8,9 +8,9 @@ from coplace.v1.control_pb2 import (
 )
 from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
 
-from shared.domain.errors import RejectedError
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (

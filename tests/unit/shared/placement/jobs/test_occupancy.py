@@ -2,8 +2,8 @@
 
 from coplace.v1.control_pb2 import ClusterDeclared
 
+from shared.catalogue.payloads.domain_types import cluster_of
 from shared.domain.cluster import Cluster
-from shared.messaging.payloads.domain_types import cluster_of
 from shared.placement.jobs.occupancy import Occupancy
 from shared.scheduling import node_states
 from shared.scheduling.problem import Kind, Shape

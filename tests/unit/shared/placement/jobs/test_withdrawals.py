@@ -9,12 +9,12 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from shared.domain.errors import RejectedError
-from shared.eamc.ranking import Policy
-from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from coplace_client.errors import RejectedError
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.jobs.mending import mended
 from shared.placement.processor import Placement
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement.region import (
     declined,
     end_us,

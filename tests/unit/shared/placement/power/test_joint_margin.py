@@ -15,11 +15,11 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.event import Event
 from shared.domain.cap_measures import Measure
-from shared.domain.errors import RejectedError
-from shared.eamc.ranking import Policy
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.event import Event
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.power.joint_margin import Error, kept_for_sent_back
 from shared.placement.processor import Placement

@@ -20,14 +20,14 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
 from shared.domain.cap_measures import Measure, measures_of
-from shared.domain.errors import RejectedError
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.scheduling.forecast import forecast
+from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     APPS,
     T0_US,

@@ -18,14 +18,14 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.event import Event
 from shared.domain.cap_measures import Measure
-from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
-from shared.messaging.events.contents.check import check_contents
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement, mended
+from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.metered_region import (
     IDLE_W,
     NAMEPLATE_W,

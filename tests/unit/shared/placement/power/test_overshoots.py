@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement, mended
 from tests.unit.shared.placement.metered_region import (

@@ -20,9 +20,9 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
+from shared.catalogue.event import Event
 from shared.domain.cap_measures import Measure
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement, mended
 from tests.unit.shared.placement.region import (

@@ -35,8 +35,8 @@ from coplace.v1.placement_pb2 import (
 )
 from coplace.v1.placement_service_pb2 import ExplainResponse
 
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
+from shared.catalogue.event import Event
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.misfits import Misfit
 from shared.placement.processor import Placement
 from shared.placement.reasons import constraints

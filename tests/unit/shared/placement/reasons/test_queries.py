@@ -19,7 +19,7 @@ from coplace.v1.placement_service_pb2 import (
     ExplainResponse,
 )
 
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (

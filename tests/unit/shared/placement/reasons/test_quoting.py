@@ -9,8 +9,8 @@ from coplace.v1.placement_service_pb2 import QuotedPlacement
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.eamc.ranking import Policy
-from shared.messaging.payloads.domain_types import dependencies_of, job_of
+from shared.catalogue.payloads.domain_types import dependencies_of, job_of
+from shared.domain.eamc_policy import Policy
 from shared.placement.jobs.past_runs import LEAST_JOBS
 from shared.placement.processor import Placement
 from shared.placement.reasons.quoting import quoted_placement

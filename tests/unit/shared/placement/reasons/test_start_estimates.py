@@ -1,6 +1,6 @@
 """What lies before a job: others, and its start if nothing else arrives."""
 
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy
 from shared.placement.processor import Placement
 from shared.placement.reasons.start_estimates import StartEstimate, StartEstimates
 from shared.scheduling.forecast import Expected

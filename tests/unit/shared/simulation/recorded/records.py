@@ -8,15 +8,15 @@ from coplace.v1.jobs_pb2 import JobFinished, JobStarted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from services.placement.sequencer import Sequencer
-from shared.eamc.ranking import Policy
-from shared.messaging.events.event import Event
-from shared.messaging.stages.stage import Round
+from shared.catalogue.event import Event
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.simulation.recorded.caps import AS_RECORDED, CapChanges
 from shared.simulation.recorded.inputs import RecordedInputs, RecordedRound
 from shared.simulation.recorded.region import RecordFollower, Region, Setting, replay
 from shared.simulation.recorded.truth import Truth
 from shared.simulation.recorded.what_if import Course, WhatIf
+from shared.streams.stages.stage import Round
 from tests.unit.shared.placement import region
 
 WRITER = "placement.sequencer.0"

@@ -11,10 +11,10 @@ from coplace.v1.control_pb2 import (
     PowerCapStep,
 )
 
+from coplace_client.errors import UnusableError
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import cluster_of
 from shared.domain.cluster import Cluster
-from shared.domain.errors import UnusableError
-from shared.messaging.events.event import Event
-from shared.messaging.payloads.domain_types import cluster_of
 from shared.placement.power.caps import Covered
 from shared.scheduling.power import Scope
 from shared.simulation.recorded.caps import AS_RECORDED, CapChanges, GivenCap, NewCap

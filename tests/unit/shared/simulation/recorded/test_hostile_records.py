@@ -10,9 +10,9 @@ from coplace.v1.placement_pb2 import VERDICT_HELD, VERDICT_QUEUED
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from coplace_client.errors import UnusableError
 from services.placement.sequencer import Sequencer
-from shared.domain.errors import UnusableError
-from shared.messaging.events.event_json import plain
+from shared.catalogue.event_json import plain
 from shared.placement.candidates.candidate import Rules
 from shared.simulation.metrics import summarise
 from shared.simulation.recorded.caps import AS_RECORDED

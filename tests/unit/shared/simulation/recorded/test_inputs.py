@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from shared.domain.errors import UnusableError
-from shared.messaging.events.event import Event
-from shared.messaging.events.event_json import plain, write_events
+from coplace_client.errors import UnusableError
+from shared.catalogue.event import Event
+from shared.catalogue.event_json import plain, write_events
 from shared.simulation.recorded.inputs import RecordedInputs, read_decisions, read_inputs
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import end_us

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from shared.domain.errors import UnusableError
+from coplace_client.errors import UnusableError
 from shared.simulation.metrics import summarise
 from shared.simulation.recorded.region import Setting
 from shared.simulation.recorded.results import Fidelity, played_of

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from services.placement.sequencer import INPUTS
 from services.planner.app import search_of, stage_of
 from services.planner.settings import PlannerSettings
-from shared.eamc.ranking import Policy
+from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.power.caps import Covered
 from shared.planning.searches import Searches

@@ -1,0 +1,36 @@
+"""Calls over gRPC by who waits for the answer, and what it means that there is none."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from coplace_client.channels import GrpcSettings, grpc_channel
+from coplace_client.errors import UnusableError
+from coplace_client.tls import grpc_problem
+
+
+class UnansweredError(UnusableError):
+    """The service refused, or is not there; the message says at which address, and what to do."""
+
+    def __init__(self, address: str, error: Any, problem: str = "") -> None:
+        self.code: grpc.StatusCode = error.code()
+        advice = ": is the service up there?" if _is_absent(error) else ""
+        super().__init__(problem or f"{address}: {error.details()}{advice}")
+
+
+@contextmanager
+def calling(address: str, settings: GrpcSettings) -> Iterator[grpc.Channel]:
+    """A channel to the service at an address. Raises UnansweredError where a call fails, with what
+    is wrong about certificates where it is that."""
+    try:
+        with grpc_channel(address, settings) as channel:
+            yield channel
+    except grpc.RpcError as error:
+        problem = grpc_problem(settings, address) if _is_absent(error) else ""
+        raise UnansweredError(address, error, problem) from error
+
+
+def _is_absent(error: Any) -> bool:
+    return bool(error.code() is grpc.StatusCode.UNAVAILABLE)

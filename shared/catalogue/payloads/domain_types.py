@@ -1,0 +1,181 @@
+"""Events as domain types, where more than one service reads them.
+
+All raise RejectedError, which names the field.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished, SignatureUpdated
+from coplace.v1.jobs_pb2 import (
+    DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_OK,
+    DependencyCondition,
+    JobFinished,
+    JobSubmitted,
+)
+
+from coplace_client.bounds import LENGTHS
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
+from shared.domain.cluster import Cluster, NodeClass
+from shared.domain.coefficients import Coefficients, Matrix, Uncertainty
+from shared.domain.job import Condition, Dependency, Job
+from shared.domain.resources import design_powers_of, resources_of
+
+# `coefficients-{node_model}@{round}` and the like: a job that waits keeps those it was weighed by.
+MOST_VERSION: Final = 320
+_CONDITIONS: Final[Mapping[DependencyCondition.ValueType, Condition]] = {
+    DEPENDENCY_CONDITION_AFTER_OK: Condition.AFTER_OK,
+    DEPENDENCY_CONDITION_AFTER_ANY: Condition.AFTER_ANY,
+}
+
+
+def cluster_of(message: ClusterDeclared) -> Cluster:
+    """The cluster as declared."""
+    return Cluster(
+        name=message.cluster,
+        site=message.site,
+        node_model=message.node_model,
+        nodes=message.nodes,
+        cores_per_node=message.cores_per_node,
+        pstates_ghz=tuple(message.pstates_ghz),
+        idle_power_w=message.idle_power_w,
+        peak_bandwidth_gbps=message.peak_bandwidth_gbps,
+        memory_gib_per_node=message.memory_gib_per_node,
+        architecture=message.architecture,
+        node_names=tuple(message.node_names),
+        declared_classes=tuple(
+            NodeClass(
+                each.nodes,
+                each.memory_gib,
+                resources_of(each.resources),
+                design_powers_of(each.tdp_w),
+            )
+            for each in message.node_classes
+        ),
+        nameplate_power_w=message.nameplate_power_w,
+    )
+
+
+def job_of(message: JobSubmitted) -> Job:
+    """The attempt that was submitted."""
+    return Job(
+        job_id=message.job_id,
+        attempt=message.attempt,
+        app_id=message.app_id,
+        user=message.user,
+        account=message.account,
+        nodes=message.nodes,
+        walltime_s=message.walltime_s,
+        reference_cluster=message.reference_cluster,
+        shareable=message.shareable,
+        submit_s=message.submitted_at_us / 1e6,
+        priority=message.priority,
+        memory_gib=message.memory_gib,
+        architectures=tuple(message.architectures),
+        cores_per_unit=message.cores_per_unit,
+        memory_gib_per_unit=message.memory_gib_per_unit,
+        resources_per_unit=resources_of(message.resources_per_unit),
+        units_per_node=message.units_per_node,
+    )
+
+
+def suspensions(message: JobFinished) -> tuple[tuple[int, int], ...]:
+    """From when until when a job that has ended was suspended, us."""
+    ends_us = [*(each.began_at_us for each in message.intervals[1:]), message.ended_at_us]
+    pairs = zip(message.intervals, ends_us, strict=False)
+    return tuple((each.began_at_us, end_us) for each, end_us in pairs if not each.freq_ghz)
+
+
+def run_us(message: JobFinished) -> int:
+    """For how long a job that has ended ran: from its start to its end, without the time in which
+    it was suspended; 0 where it never started."""
+    if not message.started_at_us:
+        return 0
+    suspended_us = sum(end_us - begin_us for begin_us, end_us in suspensions(message))
+    return message.ended_at_us - message.started_at_us - suspended_us
+
+
+def cores_of(message: JobFinished) -> int:
+    """All cores that a job held, as far as its end tells."""
+    return message.cores or message.nodes * message.cores_per_node
+
+
+def dependencies_of(message: JobSubmitted) -> tuple[Dependency, ...]:
+    """What the attempt waits for."""
+    LENGTHS["depends_on"].require("depends_on", len(message.depends_on))
+    for dependency in message.depends_on:
+        if dependency.condition not in _CONDITIONS:
+            raise RejectedError("depends_on", f"of {dependency.job_id[:80]!r} needs a condition")
+        if dependency.job_id == message.job_id:
+            raise RejectedError("depends_on", "must not name the job itself")
+    return tuple(Dependency(d.job_id, _CONDITIONS[d.condition]) for d in message.depends_on)
+
+
+def signatures_of(message: SignatureUpdated) -> tuple[Signature, ...]:
+    """The AppDB's row, ascending by frequency."""
+    if not message.at:
+        raise RejectedError("at", f"of {message.app_id} must hold at least one P-state")
+    return tuple(
+        Signature(
+            app_id=message.app_id,
+            node_model=message.node_model,
+            freq_ghz=at.freq_ghz,
+            time_s=at.time_s,
+            power_w=at.power_w,
+            cpi=at.cpi,
+            tpi=at.tpi,
+            mem_gbps=at.mem_gbps,
+            tpi_scale=message.tpi_scale,
+            count=at.count,
+        )
+        for at in sorted(message.at, key=lambda at: at.freq_ghz)
+    )
+
+
+def coefficients_of(message: CoefficientsPublished) -> Coefficients:
+    """The matrices of a node model."""
+    require_text("version", message.version, limit=MOST_VERSION)
+    deviations = [_matrix(message, name) for name in ("time_sd", "power_sd") if message.time_sd]
+    uncertainty = Uncertainty(*deviations) if deviations else None
+    return _coefficients(message, message.version, uncertainty)
+
+
+def declared_coefficients_of(message: CoefficientsDeclared) -> Coefficients:
+    """Those that an operator declared, which say nothing of their errors."""
+    return _coefficients(message, "declared", None)
+
+
+def _coefficients(
+    message: CoefficientsPublished | CoefficientsDeclared,
+    version: str,
+    uncertainty: Uncertainty | None,
+) -> Coefficients:
+    a, b, c, d, e, f = (_matrix(message, field) for field in "abcdef")
+    return Coefficients(
+        node_model=message.node_model,
+        version=version,
+        tpi_scale=message.tpi_scale,
+        pstates_ghz=tuple(message.pstates_ghz),
+        a=a,
+        b=b,
+        c=c,
+        d=d,
+        e=e,
+        f=f,
+        available=_matrix(message, "available").astype(np.bool_),
+        uncertainty=uncertainty,
+    )
+
+
+def _matrix(message: CoefficientsPublished | CoefficientsDeclared, field: str) -> Matrix:
+    """Of all pairs of P-states."""
+    count = len(message.pstates_ghz)
+    values = np.array(getattr(message, field), dtype=np.float64)
+    if values.size != count * count:
+        raise RejectedError(field, f"must hold {count * count} values, got {values.size}")
+    return values.reshape(count, count)

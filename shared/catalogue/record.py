@@ -1,0 +1,46 @@
+"""Records as a log keeps them: bytes at a partition."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from coplace_client.errors import RejectedError
+
+# The header of a record that stands for a batch that nobody could read, with the reason.
+UNREADABLE: Final = "coplace_unreadable"
+Headers = tuple[tuple[str, bytes], ...]
+
+
+class TopicPartition(NamedTuple):
+    """One Kafka partition of one topic (names without the namespace)."""
+
+    topic: str
+    kafka_partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """Bytes to append at a partition; a value of None is a tombstone."""
+
+    partition: TopicPartition
+    key: bytes
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Bytes found at a partition, and when they were written, as the log says (0: it does not)."""
+
+    partition: TopicPartition
+    offset: int
+    key: bytes
+    value: bytes | None
+    headers: Headers = ()
+    written_ms: int = field(default=0, compare=False)
+
+
+def require_readable(headers: Mapping[str, bytes]) -> None:
+    """Raise RejectedError for the record that stands for a batch that nobody could read."""
+    if UNREADABLE in headers:
+        raise RejectedError("batch", headers[UNREADABLE].decode(errors="replace"))

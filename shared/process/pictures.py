@@ -1,0 +1,16 @@
+"""Pictures as files, the same bytes for the same figure."""
+
+from pathlib import Path
+from typing import Final
+
+from matplotlib.figure import Figure
+
+from coplace_client.files import written
+
+_DOTS_PER_INCH: Final = 110
+
+
+def save_png(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, without the version of what drew it."""
+    with written(path) as fresh:
+        figure.savefig(fresh, dpi=_DOTS_PER_INCH, metadata={"Software": None})

@@ -1,0 +1,66 @@
+"""What the Kafka side of a process works with: settings, topics, names, listeners."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from coplace_client.clock import GuardedClock
+from shared.catalogue.codec import ENVELOPE_BYTES, Codec
+from shared.catalogue.record import Record, TopicPartition
+from shared.catalogue.topics import Topics
+from shared.process.clock import process_clock
+from shared.process.security import kafka_options
+from shared.process.settings import Settings
+from shared.streams.on_kafka.readable import install
+from shared.streams.stages.hooks import Hooks
+from shared.streams.stages.unit import EventTimeLimit
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One namespace on one Kafka."""
+
+    settings: Settings
+    codec: Codec
+    limit: EventTimeLimit
+    hooks: Hooks = field(default_factory=Hooks)
+    clock: GuardedClock = field(default_factory=process_clock)
+
+    @classmethod
+    def of(cls, settings: Settings, hooks: Hooks | None = None) -> "Deployment":
+        """The deployment that the settings describe; its consumers read whatever a topic holds."""
+        install()
+        topics = Topics(kafka_partitions=settings.kafka_partitions or None)
+        limit = EventTimeLimit() if settings.is_emulated else EventTimeLimit.of_wall_clock()
+        limit = replace(limit, round_ahead_us=round(settings.clock_tolerance_s * 1e6))
+        codec = Codec(topics, settings.max_message_bytes)
+        return cls(settings, codec, limit, hooks or Hooks())
+
+    @property
+    def topics(self) -> Topics:
+        """The topics as this deployment has them."""
+        return self.codec.topics
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """Keyword arguments that every Kafka client takes."""
+        return kafka_options(self.settings)
+
+    @property
+    def max_record_bytes(self) -> int:
+        """The largest record with all that belongs to it."""
+        return self.settings.max_message_bytes + ENVELOPE_BYTES
+
+    def name(self, text: str) -> str:
+        """A topic, group or transactional id as Kafka knows it."""
+        return f"{self.settings.namespace}.{text}" if self.settings.namespace else text
+
+    def topic_of(self, name: str) -> str:
+        """The topic that Kafka knows by this name."""
+        return name.removeprefix(self.name(""))
+
+    def record(self, found: Any) -> Record:
+        """A record as a client of Kafka returns it."""
+        partition = TopicPartition(self.topic_of(found.topic), found.partition)
+        headers = tuple((name, value or b"") for name, value in found.headers)
+        value, written_ms = found.value, max(found.timestamp, 0)
+        return Record(partition, found.offset, found.key or b"", value, headers, written_ms)

@@ -1,0 +1,47 @@
+"""Whether the stages of a deployment fit what Kafka holds, without starting them."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.facts import KafkaFacts
+from shared.streams.on_kafka.transactions import read_changelog
+from shared.streams.stages.consistency import Inconsistency, UnitPartitions, at_start, missing
+from shared.streams.stages.provenance import split_state
+from shared.streams.stages.stage import Stage
+from shared.streams.stages.unit import unit_count
+
+
+def examine_stages(
+    deployment: Deployment, stages: Iterable[Stage]
+) -> Mapping[str, list[Inconsistency]]:
+    """What does not fit, by unit: the empty list where all does. Raises KafkaError.
+
+    What a running stage commits meanwhile can look like a changelog ahead of its group: stop it, or
+    ask again.
+    """
+    facts = KafkaFacts(deployment)
+    try:
+        return {
+            partitions.name: examine_unit(deployment, facts, partitions)
+            for stage in stages
+            for number in range(unit_count(stage, deployment.topics))
+            for partitions in [UnitPartitions.of(stage, number, deployment.topics)]
+        }
+    finally:
+        facts.close()
+
+
+def examine_unit(
+    deployment: Deployment, facts: KafkaFacts, unit: UnitPartitions
+) -> list[Inconsistency]:
+    """What does not fit at one unit. Raises KafkaError."""
+    topics = facts.of(unit, None).topics
+    changelog = topics.get(unit.changelog.topic)
+    if changelog is None:
+        return [missing(unit.changelog.topic)]
+    if changelog.kafka_partitions <= unit.changelog.kafka_partition:
+        return at_start(unit, None, False, facts.of(unit, None))
+    restored = asyncio.run(read_changelog(deployment, unit.changelog))
+    provenance, state = split_state(restored)
+    return at_start(unit, provenance, bool(state), facts.of(unit, provenance))

@@ -1,0 +1,74 @@
+"""Makes both Kafka libraries read whatever a broker holds.
+
+aiokafka (loops, Faust) and kafka-python (command line, clients of resource managers) split what
+they fetched by a class `MemoryRecords`. What neither can read would end every consumer at the same
+offset for ever: a header name that is no UTF-8, a codec whose library is not there, a batch that
+expands to more than there is memory. So theirs is replaced by one that reads these too.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from aiokafka.consumer import fetcher as aiokafka_fetcher
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.memory_records import MemoryRecords as AioKafkaRecords
+from kafka.consumer import fetcher as kafka_fetcher
+from kafka.errors import CorruptRecordError
+from kafka.record import MemoryRecords as KafkaRecords
+
+from shared.streams.on_kafka.batches import expanded, mended, split
+
+_UNREADABLE: Final = (ValueError, IndexError, CorruptRecordException, CorruptRecordError)
+
+
+def install() -> None:
+    """Have all consumers of this process read so. May be called again."""
+    aiokafka_fetcher.MemoryRecords = lambda data: ReadableRecords(AioKafkaRecords, data)
+    kafka_fetcher.MemoryRecords = lambda data: ReadableRecords(KafkaRecords, data)
+
+
+class ReadableRecords:
+    """Batches of one answer, as a library's `MemoryRecords` gives them."""
+
+    def __init__(self, library: Callable[[bytes], Any], data: bytes | memoryview) -> None:
+        plain = expanded(bytes(data))
+        self._found = library(plain)
+        self._batches = split(plain)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._found, name)
+
+    def __iter__(self) -> Iterator["ReadableBatch"]:
+        while (batch := self.next_batch()) is not None:
+            yield batch
+
+    def next_batch(self) -> "ReadableBatch | None":
+        """The next one; None when there is none."""
+        batch = self._found.next_batch()
+        return None if batch is None else ReadableBatch(batch, next(self._batches))
+
+
+class ReadableBatch:
+    """A library's batch. Its records are read at once, and once more, mended, where that fails."""
+
+    def __init__(self, batch: Any, raw: bytes) -> None:
+        self._batch = batch
+        self._raw = raw
+        self._records: Iterator[Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batch, name)
+
+    def __iter__(self) -> "ReadableBatch":
+        return self
+
+    def __next__(self) -> Any:
+        if self._records is None:
+            self._records = iter(self._read())
+        return next(self._records)
+
+    def _read(self) -> list[Any]:
+        try:
+            return list(self._batch)
+        except _UNREADABLE:
+            return list(type(self._batch)(mended(self._raw)))

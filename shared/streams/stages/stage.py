@@ -1,0 +1,105 @@
+"""Stages: processors, where they read, and how their Kafka partitions group into units."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event, Publish
+from shared.domain.rounds import RoundSource
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A closed round: everything up to `ended_at_us` is in."""
+
+    number: int
+    ended_at_us: int
+    last: bool = False
+
+    @property
+    def now_s(self) -> float:
+        """The only clock that a processor knows, s since the epoch."""
+        return self.ended_at_us / 1e6
+
+
+class AlreadyAppliedError(Exception):
+    """Raised by a processor's `handle` for a copy of an event that it has applied: the copy is
+    dropped and counted."""
+
+
+class EarlyError(RejectedError):
+    """Raised by a processor's `handle` for a fact about a job, if it has not heard enough of the
+    job or its cluster yet: the unit keeps it and hands it over again behind what is applied of the
+    same job, and behind each declaration of a cluster. One that stays early for too long is refused
+    with this reason."""
+
+
+class Processor(Protocol):
+    """A sans-IO fold over events: no clock, no environment, no randomness of its own.
+
+    Raises RejectedError from `handle` for input that cannot be used (it becomes a dead letter) and
+    AlreadyAppliedError for a copy; any other exception ends the process. After either, the state
+    must be as before the call.
+    """
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Apply one event; what follows from it at once."""
+        ...
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """Decide what waits for all events of a round."""
+        ...
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """State that changed since the last call, by key; None where a key is gone."""
+        ...
+
+
+@runtime_checkable
+class Waking(Protocol):
+    """A processor with something that falls due although nothing happens."""
+
+    def wake_us(self) -> int | None:
+        """When the earliest of it is due, None when nothing is; asked at the end of a round."""
+        ...
+
+
+Recall = Callable[[Mapping[str, bytes], Iterable[Event], int], Mapping[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One processor's place in the flow.
+
+    Unit n of a stage owns Kafka partition n of every input, and restores its state from partition
+    n of the changelog. A `single` stage has one unit that owns every partition of every input: its
+    other group members stand by. `create` gets the unit's number and the restored state.
+    `puts_barriers` False writes no round's barriers: nobody downstream closes rounds by them.
+    `wakes` is the output by which a `Waking` processor has a stage that goes by the clock close a
+    round; empty where none could.
+    `mend` is what to change in a restored state so that nothing in it lies in the future, given the
+    time, us. `given_up` is told the number of a unit whose processor is not used any more.
+    `keyed_by` is the key of the events that a record of the state (key, value) belongs to: with it
+    the state of a keyed stage moves to where its keys go with more Kafka partitions.
+    `recall` is what to change in a state that is older than the outputs, given these and the number
+    of the first round that the state does not know: what was told must not be told otherwise.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    create: Callable[[int, Mapping[str, bytes]], Processor]
+    single: bool = False
+    rounds: RoundSource = RoundSource.BARRIERS
+    puts_barriers: bool = True
+    wakes: str = ""
+    mend: Callable[[Mapping[str, bytes], int], Mapping[str, bytes | None]] = lambda _state, _us: {}
+    given_up: Callable[[int], None] = lambda _number: None
+    keyed_by: Callable[[str, bytes], str] | None = None
+    recall: Recall | None = None
+
+    @property
+    def changelog(self) -> str:
+        """The compacted topic of this stage's state."""
+        return f"changelog.{self.name}"

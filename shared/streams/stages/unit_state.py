@@ -1,0 +1,61 @@
+"""What a changelog keeps of a unit beside its processor's state."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from coplace.v1.control_pb2 import RoundEnded
+
+from shared.catalogue.topics import ROUND_ENDED
+from shared.streams.stages import early
+from shared.streams.stages.stage import Round
+
+BEGINNINGS_KEY: Final = "coplace.beginnings"
+FAILURES_KEY: Final = "coplace.failures"
+ROUND_KEY: Final = ROUND_ENDED
+WAKE_KEY: Final = "coplace.wake"
+# The last round that a state which was put back, or begun anew, had heard of before.
+HEARD_KEY: Final = "coplace.heard"
+OWN_KEYS: Final = frozenset({ROUND_KEY, WAKE_KEY, HEARD_KEY, FAILURES_KEY, BEGINNINGS_KEY})
+# What a stage that recalls what its outputs tell keeps of it: of which round they told last.
+TOLD_KEY: Final = "told-through"
+
+
+def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:
+    """A changelog's state without what the unit itself keeps there."""
+    return {
+        key: value
+        for key, value in restored.items()
+        if key not in OWN_KEYS and not key.startswith(early.PREFIX)
+    }
+
+
+def closed_round(restored: Mapping[str, bytes]) -> Round | None:
+    """The last closed round of a changelog, None when there was none."""
+    if ROUND_KEY not in restored:
+        return None
+    barrier = RoundEnded.FromString(restored[ROUND_KEY])
+    return Round(barrier.round, barrier.ended_at_us)
+
+
+def last_round(restored: Mapping[str, bytes]) -> int:
+    """The number of the last round that a changelog closed, -1 when there was none."""
+    closed = closed_round(restored)
+    return closed.number if closed else -1
+
+
+def heard_of(restored: Mapping[str, bytes]) -> int:
+    """The last round of which a mended state had heard before, -1 where it was not mended."""
+    return int(restored.get(HEARD_KEY, b"-1"))
+
+
+def closed_at_us(restored: Mapping[str, bytes]) -> int:
+    """When the last closed round of a changelog ended, 0 when there was none."""
+    closed = closed_round(restored)
+    return closed.ended_at_us if closed else 0
+
+
+def with_round_ended(restored: Mapping[str, bytes], ended_at_us: int) -> bytes:
+    """A changelog's last closed round as one that ended at another time, of the same number."""
+    closed = RoundEnded.FromString(restored[ROUND_KEY])
+    closed.ended_at_us = ended_at_us
+    return closed.SerializeToString()

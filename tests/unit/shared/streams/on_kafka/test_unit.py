@@ -1,0 +1,284 @@
+"""A unit on Kafka without Kafka: what it holds back, when it commits, how it closes rounds."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import count, islice
+
+import pytest
+from aiokafka.errors import KafkaError
+
+from coplace_client.clock import GuardedClock
+from shared.catalogue.record import Record, TopicPartition
+from shared.domain.rounds import RoundSource
+from shared.process.clock import now_us
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.unit import BATCH_RECORDS, INBOX_RECORDS, KafkaUnit
+from shared.streams.stages.failures import DEFAULT_AFTER
+from shared.streams.stages.guarded_unit import GuardedUnit, guarded
+from shared.streams.stages.provenance import Provenance
+from shared.streams.stages.stage import Stage
+from shared.streams.stages.unit import Commit, EventTimeLimit
+from shared.streams.stages.unit_state import BEGINNINGS_KEY, FAILURES_KEY
+from tests.support.fragile import fragile
+from tests.support.messaging import (
+    CODEC,
+    START_US,
+    TOPICS,
+    at_offset,
+    barrier,
+    counting,
+    encoded,
+    submission,
+)
+
+PARTITIONS = TOPICS.partitions("jobs.events")
+
+
+class Committed:
+    """Takes the partition of the transactions; `notes` are where lives begin."""
+
+    def __init__(self) -> None:
+        self.provenance = Provenance()
+        self.commits: list[Commit] = []
+        self.notes: list[Commit] = []
+        self.is_closed = False
+        self.some = asyncio.Event()
+
+    async def commit(self, commit: Commit) -> None:
+        """Remember."""
+        await asyncio.sleep(0)
+        if commit.changelog.keys() == {BEGINNINGS_KEY} and not commit.positions:
+            self.notes.append(commit)
+            return
+        self.commits.append(commit)
+        self.some.set()
+
+    async def close(self) -> None:
+        """Remember."""
+        self.is_closed = True
+
+
+def a_unit(
+    stage: Stage, committed: Committed, restored: Mapping[str, bytes] | None = None
+) -> KafkaUnit:
+    """Unit 0 of a stage, whose rounds last a hundredth of a second."""
+    settings = Settings(kafka_partitions=4, rounds=stage.rounds, round_period_s=0.01)
+    deployment = Deployment.of(settings)
+    return KafkaUnit(deployment, a_guard(stage, deployment, restored), committed)
+
+
+def a_guard(
+    stage: Stage, deployment: Deployment, restored: Mapping[str, bytes] | None = None
+) -> GuardedUnit:
+    """What a KafkaUnit runs."""
+    limit, hooks = deployment.limit, deployment.hooks
+    return guarded(stage, 0, restored or {}, deployment.codec, limit, hooks)
+
+
+@asynccontextmanager
+async def running(unit: KafkaUnit) -> AsyncIterator[None]:
+    """The unit at work."""
+    task = asyncio.create_task(unit.run())
+    yield
+    await unit.close(task)
+
+
+def submissions(partition: TopicPartition, number: int, time_us: int = START_US) -> list[Record]:
+    """Records of one partition."""
+    jobs = range(number * 8)
+    found = encoded(*[submission(f"j{i}", user=f"u{i}", time_us=time_us) for i in jobs])
+    own = [new for new in found if new.partition == partition][:number]
+    return [at_offset(new, offset) for offset, new in enumerate(own)]
+
+
+async def test_a_full_inbox_holds_every_partition_back() -> None:
+    unit = a_unit(counting(single=True), Committed())
+    some = submissions(PARTITIONS[0], 10)
+    unit.receive(some)
+    assert unit.full == frozenset()
+    unit.receive(some * (INBOX_RECORDS // 10))
+    assert unit.full == set(PARTITIONS)
+
+
+async def test_a_partition_that_waits_for_its_round_is_held_back() -> None:
+    committed = Committed()
+    unit = a_unit(counting(single=True), committed)
+    ahead = submissions(PARTITIONS[0], BATCH_RECORDS + 1)
+    async with running(unit):
+        unit.receive([at_offset(barrier(PARTITIONS[0], 0), 0), *ahead])
+        await committed.some.wait()
+        assert unit.full == {PARTITIONS[0]}
+        committed.some.clear()
+        unit.receive([at_offset(barrier(partition, 0), 0) for partition in PARTITIONS[1:]])
+        await committed.some.wait()
+        assert unit.full == frozenset()
+
+
+async def test_units_commit_what_runs_and_end() -> None:
+    committed = Committed()
+    unit = a_unit(counting(), committed)
+    async with running(unit):
+        unit.receive(submissions(PARTITIONS[0], 3))
+        await committed.some.wait()
+    assert committed.is_closed
+    assert committed.commits[0].positions == {PARTITIONS[0]: 3}
+
+
+async def test_work_without_outputs_is_committed_when_nothing_follows() -> None:
+    committed = Committed()
+    unit = a_unit(counting(), committed)
+    [record] = submissions(PARTITIONS[0], 1)
+    async with running(unit):
+        unit.receive([record])
+        await committed.some.wait()
+        committed.some.clear()
+        unit.receive([Record(record.partition, 1, record.key, record.value, record.headers)])
+        await committed.some.wait()
+    assert committed.commits[1].outputs == []
+    assert committed.commits[1].positions == {PARTITIONS[0]: 2}
+
+
+async def test_a_saturated_unit_still_closes_its_rounds() -> None:
+    committed = Committed()
+    unit = a_unit(counting(rounds=RoundSource.CLOCK), committed)
+    fresh = endless_submissions(PARTITIONS[0])
+    async with running(unit), asyncio.timeout(30):
+        while sum(commit.tally.rounds_closed for commit in committed.commits) < 3:
+            if not unit.full:
+                unit.receive(islice(fresh, INBOX_RECORDS))
+            await asyncio.sleep(0)
+
+
+async def test_after_idle_days_a_stage_that_goes_by_barriers_still_takes_events_of_today() -> None:
+    committed = Committed()
+    stage = counting()
+    started_days_ago = EventTimeLimit.of_wall_clock(START_US)
+    deployment = Deployment(Settings(kafka_partitions=4), CODEC, started_days_ago)
+    unit = KafkaUnit(deployment, a_guard(stage, deployment), committed)
+    [today] = submissions(PARTITIONS[0], 1, now_us())
+    async with running(unit):
+        unit.receive([today])
+        await committed.some.wait()
+    assert committed.commits[0].tally.dead_letters == 0
+
+
+async def test_a_failure_is_counted_before_the_process_ends_and_isolated_in_a_later_life() -> None:
+    restored: dict[str, bytes] = {}
+    [good, poison] = submissions(PARTITIONS[0], 2)
+    stage = counting(bug_at=poison.key.decode())
+    for _life in range(DEFAULT_AFTER):
+        committed = Committed()
+        unit = a_unit(stage, committed, restored)
+        unit.receive([good, poison])
+        with pytest.raises(KeyError, match="a bug"):
+            await unit.run()
+        [counted] = committed.commits
+        assert (counted.outputs, counted.positions) == ([], {})
+        restored[FAILURES_KEY] = counted.changelog[FAILURES_KEY] or b""
+    committed = Committed()
+    unit = a_unit(stage, committed, restored)
+    async with running(unit):
+        unit.receive([good, poison])
+        await committed.some.wait()
+    [commit] = committed.commits
+    assert commit.positions == {PARTITIONS[0]: 2}
+    assert (commit.tally.quarantined, commit.tally.dead_letters) == (1, 1)
+    assert commit.changelog[FAILURES_KEY] is None
+
+
+async def test_where_a_life_begins_is_kept_before_it_does_and_goes_when_it_is_passed() -> None:
+    committed = Committed()
+    unit = a_unit(counting(), committed)
+    [record] = submissions(PARTITIONS[0], 1)
+    async with running(unit):
+        for offset in range(2):
+            committed.some.clear()
+            unit.receive([replace(record, offset=offset)])
+            await committed.some.wait()
+    [note] = committed.notes
+    assert note.changelog == {BEGINNINGS_KEY: b'{"jobs.events/0":[1,"jobs.events",0,0]}'}
+    assert committed.commits[0].changelog[BEGINNINGS_KEY] is None
+    assert BEGINNINGS_KEY not in committed.commits[1].changelog
+
+
+async def test_a_life_where_others_ended_isolates_what_kills_and_commits_at_once() -> None:
+    [good] = submissions(PARTITIONS[0], 1)
+    named = encoded(*[submission(f"deadly-{number}") for number in range(40)])
+    deadly = next(new for new in named if new.partition == PARTITIONS[0])
+    committed = Committed()
+    begun = {BEGINNINGS_KEY: b'{"jobs.events/0":[3,"jobs.events",0,0]}'}
+    unit = a_unit(fragile(), committed, begun)
+    async with running(unit):
+        unit.receive([good, at_offset(deadly, 1)])
+        await committed.some.wait()
+    [commit] = committed.commits
+    assert commit.positions == {PARTITIONS[0]: 2}
+    assert (commit.tally.quarantined, commit.tally.dead_letters) == (1, 1)
+    assert commit.changelog[BEGINNINGS_KEY] is None
+
+
+async def test_what_kafka_did_not_take_is_no_fault_of_the_input() -> None:
+    class Refused(Committed):
+        async def commit(self, commit: Commit) -> None:
+            await super().commit(commit)
+            if self.commits:
+                raise KafkaError("the broker is gone")
+
+    committed = Refused()
+    unit = a_unit(counting(), committed)
+    unit.receive(submissions(PARTITIONS[0], 1))
+    with pytest.raises(KafkaError):
+        await unit.run()
+    [commit] = committed.commits
+    assert FAILURES_KEY not in commit.changelog
+
+
+def endless_submissions(partition: TopicPartition) -> Iterator[Record]:
+    """Ever more attempts of one job."""
+    [record] = submissions(partition, 1)
+    job = record.key.decode()
+    for sequence in count():
+        [new] = encoded(submission(job, user=f"u{sequence}", sequence=sequence))
+        yield at_offset(new, sequence)
+
+
+async def test_a_clock_that_jumps_drags_no_round_along() -> None:
+    """An hour ahead for a while, and back."""
+    committed, jump_us = Committed(), [0]
+    stage = counting(rounds=RoundSource.CLOCK)
+    settings = Settings(kafka_partitions=4, round_period_s=0.01)
+    clock = GuardedClock(lambda: (now_us() + jump_us[0], now_us()))
+    deployment = Deployment(settings, CODEC, EventTimeLimit.of_wall_clock(), clock=clock)
+    unit = KafkaUnit(deployment, a_guard(stage, deployment), committed)
+    fresh = endless_submissions(PARTITIONS[0])
+    async with running(unit), asyncio.timeout(30):
+        for jump_s in (0, 3_600, 0):
+            jump_us[0] = jump_s * 1_000_000
+            closed = sum(commit.tally.rounds_closed for commit in committed.commits)
+            while sum(commit.tally.rounds_closed for commit in committed.commits) < closed + 2:
+                unit.receive(islice(fresh, 1))
+                await asyncio.sleep(0.005)
+            assert unit.unit.closed_us <= now_us()
+
+
+async def test_what_was_received_waits_until_it_is_processed_and_committed() -> None:
+    committed = Committed()
+    unit = a_unit(counting(single=True), committed)
+    assert (unit.oldest, unit.is_at_rest) == (None, True)
+    records = submissions(PARTITIONS[0], 3)
+    written = [replace(record, written_ms=900 + n) for n, record in enumerate(records)]
+    unit.receive(written)
+    assert unit.oldest == records[0]
+    assert unit.oldest.written_ms == 900
+    assert not unit.is_at_rest
+    async with running(unit), asyncio.timeout(5):
+        await committed.some.wait()
+    assert_at_rest(unit)
+
+
+def assert_at_rest(unit: KafkaUnit) -> None:
+    assert unit.oldest is None
+    assert unit.is_at_rest

@@ -1,0 +1,414 @@
+"""A unit over its failures: it ends, it is restarted, and it does without what made it fail."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from coplace.v1.control_pb2 import DeadLetter
+from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.pricing_pb2 import ChargeMade
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.catalogue.event import Event, Publish
+from shared.catalogue.record import NewRecord, TopicPartition
+from shared.domain.rounds import RoundSource
+from shared.streams.in_memory.embedded import EmbeddedRuntime
+from shared.streams.in_memory.log import InMemoryLog
+from shared.streams.in_memory.transactions import restore
+from shared.streams.stages.guarded_unit import DiedError
+from shared.streams.stages.hooks import CommitObserver, Hooks
+from shared.streams.stages.stage import Stage
+from shared.streams.stages.unit_state import BEGINNINGS_KEY, FAILURES_KEY
+from tests.support.deaths import SIMULATED, KilledError, die
+from tests.support.fragile import fragile
+from tests.support.messaging import (
+    CODEC,
+    START_US,
+    TOPICS,
+    Counter,
+    barriers,
+    counting,
+    encoded,
+    payloads,
+    submission,
+)
+from tests.unit.shared.streams.stages.test_early import STAGE as ENDS
+from tests.unit.shared.streams.stages.test_early import Ends, finish
+
+AFTER = 3
+# A life that has passed something dies without a note of the place.
+BEGUN_ELSEWHERE = 1
+SIMULATED.add(os.getpid())
+
+
+class Lives:
+    """A stage that is started again whenever it ends, as a supervisor does."""
+
+    def __init__(
+        self, stage: Stage, after: int = AFTER, step: CommitObserver | None = None
+    ) -> None:
+        self.log = InMemoryLog()
+        self._hooks = Hooks(step=step) if step else Hooks()
+        self.deaths = 0
+        self._stage = stage
+        self._after = after
+        self._runtime = self._start()
+
+    def work(self, *, most_deaths: int = 20, closes_at_us: int = 0) -> None:
+        """Until nothing is left to do, or it died too often (its last error is raised)."""
+        while True:
+            try:
+                self._runtime.run_until_quiet()
+                if closes_at_us:
+                    self._runtime.close_rounds(self._stage.name, closes_at_us)
+            except (Exception, KilledError):
+                self.deaths += 1
+                self._runtime.leave()
+                self._runtime = self._start()
+                if self.deaths > most_deaths:
+                    raise
+            else:
+                return
+
+    def upgrade(self, stage: Stage) -> None:
+        """Start another version."""
+        self._runtime.leave()
+        self._stage = stage
+        self._runtime = self._start()
+
+    def events(self, topic: str) -> list[Event]:
+        """All that the topic holds."""
+        return payloads(
+            r for partition in TOPICS.partitions(topic) for r in self.log.read(partition, 0, 9_999)
+        )
+
+    @property
+    def charged(self) -> list[str]:
+        """Jobs that were charged."""
+        events = self.events("prices.charges")
+        return sorted(e.payload.job_id for e in events if isinstance(e.payload, ChargeMade))
+
+    @property
+    def letters(self) -> list[DeadLetter]:
+        """Dead letters."""
+        events = self.events("dlq.jobs.events")
+        return [e.payload for e in events if isinstance(e.payload, DeadLetter)]
+
+    @property
+    def quarantined(self) -> list[str]:
+        """Jobs whose submissions lie in the dead-letter queue."""
+        return sorted(JobSubmitted.FromString(letter.value).job_id for letter in self.letters)
+
+    @property
+    def failures(self) -> list[bytes]:
+        """What the changelogs still count."""
+        kept = [restore(self.log, partition) for partition in self.changelogs]
+        return [state[k] for state in kept for k in (FAILURES_KEY, BEGINNINGS_KEY) if k in state]
+
+    @property
+    def changelogs(self) -> list[TopicPartition]:
+        """Where the stage keeps its state."""
+        return [TopicPartition(self._stage.changelog, number) for number in range(4)]
+
+    def _start(self) -> EmbeddedRuntime:
+        return EmbeddedRuntime(
+            self.log,
+            [self._stage],
+            codec=CODEC,
+            hooks=self._hooks,
+            quarantine_after=self._after,
+        )
+
+
+def jobs(*names: str) -> list[NewRecord]:
+    return encoded(*[submission(name, user=name.split("-")[-1]) for name in names])
+
+
+def a_round(number: int, *names: str) -> list[NewRecord]:
+    return [*jobs(*names), *barriers(number, "jobs.events")]
+
+
+GOOD = tuple(f"good-{i}" for i in range(40))
+
+
+def test_the_first_failures_end_the_process_and_the_next_life_does_without_the_cause() -> None:
+    lives = Lives(fragile(single=True))
+    lives.log.append(a_round(0, *GOOD, "poison-1", "also-good"))
+    lives.work()
+    assert lives.deaths == AFTER
+    assert lives.charged == sorted([*GOOD, "also-good"])
+    [letter] = lives.letters
+    assert letter.kind == "quarantined"
+    assert "a bug in the processor" in letter.reason
+    assert "tests.support.fragile" in letter.stack
+    assert len(letter.stack_digest) == 64
+    assert lives.failures == []
+
+
+def test_a_life_that_is_careful_needs_no_restart_for_the_next_poison() -> None:
+    lives = Lives(fragile(single=True))
+    for number in range(2):
+        first = number * 150
+        lives.log.append(a_round(number, *[f"poison-{first + i}" for i in range(150)]))
+        lives.work()
+    assert len(lives.letters) == 300
+    assert lives.deaths == AFTER
+
+
+def test_poison_in_combination_costs_one_of_the_pair() -> None:
+    lives = Lives(fragile(single=True))
+    lives.log.append(a_round(0, "pair-a-ada", "pair-x-bob", *GOOD, "pair-b-ada"))
+    lives.work()
+    assert len(lives.charged) == len(GOOD) + 2
+    [left_out] = lives.quarantined
+    assert left_out in ("pair-a-ada", "pair-b-ada")
+
+
+def test_an_output_that_is_too_large_costs_the_event_that_asks_for_it() -> None:
+    lives = Lives(fragile(single=True))
+    lives.log.append(a_round(0, *GOOD, "big-1"))
+    lives.work()
+    assert (lives.quarantined, lives.charged) == (["big-1"], sorted(GOOD))
+
+
+def test_a_round_that_fails_holds_the_job_that_makes_it_fail() -> None:
+    lives = Lives(fragile(single=True))
+    lives.log.append([*jobs(*GOOD, "undecidable-1", "undecidable-2")])
+    lives.work()
+    lives.log.append(barriers(0, "jobs.events"))
+    lives.work()
+    assert lives.deaths == AFTER
+    assert lives.charged == sorted(GOOD)
+    assert lives.letters == []
+    held = restore(lives.log, lives.changelogs[0])["held"]
+    assert {*json.loads(held)} == {"undecidable-1", "undecidable-2"}
+
+
+def test_a_round_by_the_clock_that_fails_holds_the_job_too() -> None:
+    lives = Lives(fragile(rounds=RoundSource.CLOCK))
+    lives.log.append(jobs(*GOOD, "undecidable-1"))
+    lives.work(closes_at_us=START_US)
+    lives.work(closes_at_us=START_US + 1)
+    assert lives.deaths == AFTER
+    assert (lives.charged, lives.letters) == (sorted(GOOD), [])
+
+
+def test_where_the_processor_cannot_tell_an_event_of_the_round_is_left_out() -> None:
+    lives = Lives(fragile(single=True, tells=False))
+    lives.log.append(a_round(0, *GOOD, "undecidable-1"))
+    lives.work()
+    assert (lives.quarantined, lives.charged) == (["undecidable-1"], sorted(GOOD))
+
+
+def test_what_nothing_can_be_blamed_for_goes_on_ending_the_process() -> None:
+    lives = Lives(fragile(single=True, tells=False))
+    lives.log.append(jobs(*GOOD, "undecidable-1"))
+    lives.work()
+    lives.log.append(barriers(0, "jobs.events"))
+    with pytest.raises(IndexError, match="a bug in a decision"):
+        lives.work(most_deaths=9)
+    assert (lives.charged, lives.letters) == ([], [])
+
+
+def test_a_failure_that_a_fresh_unit_does_not_have_costs_nothing() -> None:
+    made = count()
+
+    def create(_number: int, _restored: Mapping[str, bytes]) -> Counter:
+        return Counter(bug_at="good-7" if next(made) <= AFTER else None)
+
+    lives = Lives(replace(counting(single=True), create=create))
+    lives.log.append(jobs(*GOOD))
+    lives.work()
+    assert (lives.deaths, lives.letters, lives.failures) == (AFTER, [], [])
+    assert lives.charged == sorted(GOOD)
+
+
+def test_what_was_counted_is_forgotten_when_it_passes() -> None:
+    lives = Lives(fragile(single=True))
+    lives.log.append(jobs("poison-1"))
+    with pytest.raises(KeyError):
+        lives.work(most_deaths=1)
+    assert len(lives.failures) == 1
+    lives.upgrade(counting(single=True))
+    lives.work()
+    assert (lives.failures, lives.charged) == ([], ["poison-1"])
+
+
+def test_never_means_never() -> None:
+    lives = Lives(fragile(single=True), after=0)
+    lives.log.append(jobs("poison-1"))
+    with pytest.raises(KeyError):
+        lives.work(most_deaths=12)
+    assert lives.letters == []
+
+
+@given(data=st.data())
+def test_wherever_the_poison_lies_nothing_else_is_lost(data: st.DataObject) -> None:
+    names = [f"good-{i}" for i in range(30)]
+    bad = data.draw(st.lists(st.sampled_from(["poison", "undecidable", "pair"]), max_size=6))
+    for number, kind in enumerate(bad):
+        user = "same" if kind == "pair" else str(number)
+        names.insert(data.draw(st.integers(0, len(names))), f"{kind}-{number}-{user}")
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(names)), max_size=3)))
+    lives = Lives(fragile(single=data.draw(st.booleans())))
+    for number, (begin, end) in enumerate(pieces(cuts, len(names))):
+        lives.log.append(a_round(number, *names[begin:end]))
+        lives.work(most_deaths=99)
+    expected = {name for name in names if name.startswith("good")}
+    assert expected <= set(lives.charged)
+    assert all(name.startswith(("poison", "pair", "undecidable")) for name in lives.quarantined)
+
+
+def pieces(cuts: Sequence[int], size: int) -> list[tuple[int, int]]:
+    return list(zip([0, *cuts], [*cuts, size], strict=True))
+
+
+class TripsOverEnds(Ends):
+    """Meets a bug where an end is joined to its submission."""
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Ends of jobs that are known crash it."""
+        if event.key in self.known:
+            raise IndexError("a bug in joining")
+        return super().handle(event)
+
+
+def test_an_early_fact_that_crashes_when_it_is_joined_is_the_one_that_is_left_out() -> None:
+    stage = replace(
+        ENDS, create=lambda _n, restored: TripsOverEnds(set(restored)), rounds=RoundSource.BARRIERS
+    )
+    lives = Lives(replace(stage, name="counting"))
+    lives.log.append(encoded(finish()))
+    lives.work()
+    lives.log.append(encoded(submission("j0"), submission("other")))
+    lives.work()
+    assert lives.deaths == AFTER
+    [letter] = lives.letters
+    assert (letter.kind, letter.offset) == ("quarantined", 0)
+    assert letter.headers["ce_type"] == b"coplace.v1.JobFinished"
+
+
+def test_what_kills_its_process_is_isolated_and_nothing_else() -> None:
+    lives = Lives(fragile(single=True))
+    lives.log.append(a_round(0, *GOOD, "deadly-1", "also-good", "poison-1", "deadly-2"))
+    lives.work()
+    assert lives.deaths == AFTER
+    assert lives.charged == sorted([*GOOD, "also-good"])
+    assert sorted(lives.quarantined) == ["deadly-1", "deadly-2", "poison-1"]
+    killed = [letter for letter in lives.letters if "the process died: SIGKILL" in letter.reason]
+    assert len(killed) == 2
+    assert len({letter.stack_digest for letter in killed}) == 1
+    assert lives.failures == []
+
+
+def test_a_round_that_kills_its_process_holds_the_job_that_makes_it_kill() -> None:
+    lives = Lives(fragile(single=True))
+    lives.log.append(jobs(*GOOD, "fatal-1"))
+    lives.work()
+    lives.log.append(barriers(0, "jobs.events"))
+    lives.work()
+    assert lives.deaths == BEGUN_ELSEWHERE + AFTER
+    assert (lives.charged, lives.letters, lives.failures) == (sorted(GOOD), [], [])
+    assert {*json.loads(restore(lives.log, lives.changelogs[0])["held"])} == {"fatal-1"}
+
+
+def test_a_round_by_the_clock_that_kills_its_process_holds_the_job_too() -> None:
+    lives = Lives(fragile(rounds=RoundSource.CLOCK))
+    lives.log.append(jobs(*GOOD, "fatal-1"))
+    lives.work(closes_at_us=START_US)
+    lives.work(closes_at_us=START_US + 1)
+    assert lives.deaths == AFTER
+    assert (lives.charged, lives.letters, lives.failures) == (sorted(GOOD), [], [])
+
+
+def test_where_the_processor_cannot_tell_an_event_of_the_fatal_round_is_left_out() -> None:
+    lives = Lives(fragile(single=True, tells=False))
+    lives.log.append(a_round(0, *GOOD, "fatal-1"))
+    lives.work()
+    assert (lives.quarantined, lives.charged) == (["fatal-1"], sorted(GOOD))
+
+
+def test_a_death_that_nothing_can_be_blamed_for_is_told_and_goes_on() -> None:
+    lives = Lives(fragile(single=True, tells=False))
+    lives.log.append(jobs(*GOOD, "fatal-1"))
+    lives.work()
+    lives.log.append(barriers(0, "jobs.events"))
+    with pytest.raises(DiedError, match="SIGKILL"):
+        lives.work(most_deaths=9)
+    assert (lives.charged, lives.letters) == ([], [])
+
+
+def test_who_never_isolates_keeps_no_note_of_its_lives() -> None:
+    lives = Lives(fragile(single=True), after=0)
+    lives.log.append(jobs("deadly-1"))
+    with pytest.raises(KilledError):
+        lives.work(most_deaths=12)
+    assert (lives.letters, lives.failures) == ([], [])
+
+
+class KillsItselfOverEnds(TripsOverEnds):
+    """Dies where an end is joined to its submission."""
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Ends of jobs that are known kill it."""
+        if event.key in self.known:
+            die()
+        return super().handle(event)
+
+
+def test_an_early_fact_that_kills_when_it_is_joined_is_the_one_that_is_left_out() -> None:
+    stage = replace(
+        ENDS,
+        create=lambda _n, restored: KillsItselfOverEnds(set(restored)),
+        rounds=RoundSource.BARRIERS,
+    )
+    lives = Lives(replace(stage, name="counting"))
+    lives.log.append(encoded(finish()))
+    lives.work()
+    lives.log.append(encoded(submission("j0"), submission("other")))
+    lives.work()
+    assert lives.deaths == BEGUN_ELSEWHERE + AFTER
+    [letter] = lives.letters
+    assert (letter.kind, letter.offset) == ("quarantined", 0)
+
+
+class Killer:
+    """Kills the workers of a process at points that were drawn, whatever they do there."""
+
+    def __init__(self, draws: Sequence[bool]) -> None:
+        self._draws = iter(draws)
+
+    def reached(self, _point: str) -> None:
+        """Called by the driver."""
+        if next(self._draws, False):
+            die()
+
+
+@given(draws=st.lists(st.booleans(), max_size=200), single=st.booleans())
+def test_whoever_kills_wherever_has_nothing_isolated(draws: list[bool], *, single: bool) -> None:
+    lives = Lives(fragile(single=single), step=Killer(draws))
+    for number in range(3):
+        lives.log.append(a_round(number, *[f"good-{number}-{i}" for i in range(10)]))
+        lives.work(most_deaths=999)
+    assert (len(lives.charged), lives.letters, lives.failures) == (30, [], [])
+
+
+@settings(max_examples=5)
+@given(data=st.data())
+def test_wherever_what_kills_lies_nothing_else_is_lost(data: st.DataObject) -> None:
+    names = [f"good-{i}" for i in range(20)]
+    for number, kind in enumerate(
+        data.draw(st.lists(st.sampled_from(["deadly", "fatal", "poison"]), max_size=4))
+    ):
+        names.insert(data.draw(st.integers(0, len(names))), f"{kind}-{number}")
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(names)), max_size=3)))
+    lives = Lives(fragile(single=data.draw(st.booleans())))
+    for number, (begin, end) in enumerate(pieces(cuts, len(names))):
+        lives.log.append(a_round(number, *names[begin:end]))
+        lives.work(most_deaths=99)
+    assert {name for name in names if name.startswith("good")} == set(lives.charged)
+    assert not any(name.startswith("good") for name in lives.quarantined)
