@@ -1,5 +1,6 @@
-# One image for every service: `python -m services.placement`, and so on, or `coplace`.
-# Packages have a stage of their own, so that a change of the code installs nothing anew.
+# An image a kind of service: EXTRA is the extra of pyproject.toml that it installs, and no other is
+# in it. Each runs `python -m services.NAME`, or `coplace`.
+# Packages have stages of their own, so that a change of the code installs nothing anew.
 # ca-certificates brings openssl, which makes credentials.
 FROM debian:bookworm-slim AS packages
 RUN apt-get update -qq \
@@ -8,9 +9,10 @@ RUN apt-get update -qq \
     && useradd --uid 10001 --home-dir /tmp coplace
 WORKDIR /opt/coplace
 COPY requirements.lock pyproject.toml ./
+COPY client/pyproject.toml client/
 COPY deploy/compose/image/ /opt/build/
 RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
-    /opt/build/install-locked.sh .venv -r pyproject.toml \
+    /opt/build/install-locked.sh .venv --needs "" \
     && rm -r /opt/build/uv
 
 FROM packages AS code
@@ -19,17 +21,22 @@ RUN apt-get update -qq \
 RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
     /opt/build/install-locked.sh /opt/build/proto grpcio-tools mypy-protobuf
 COPY . .
-# Our own package goes to a folder of its own: to copy all others would mean to read them all.
+# Our own packages go to a folder of their own: to copy all others would mean to read them all.
 RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
-    PATH=/opt/build/proto/bin:$PATH deploy/generate-proto.sh generated \
-    && /opt/build/install-locked.sh .venv --prefix /opt/build/own --no-deps --editable .
+    PATH=/opt/build/proto/bin:$PATH deploy/generate-proto.sh client \
+    && /opt/build/install-locked.sh .venv --prefix /opt/build/own --no-deps \
+        --editable client --editable .
 
 FROM packages
+ARG EXTRA=server
+RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
+    /opt/build/install-locked.sh .venv --needs "$EXTRA" \
+    && rm -r /opt/build/uv
 COPY . .
-COPY --from=code /opt/coplace/generated generated
+COPY --from=code /opt/coplace/client client
 COPY --from=code /opt/coplace/shared shared
 COPY --from=code /opt/build/own .venv
-RUN .venv/bin/python -m compileall -q shared services cli deploy generated
+RUN .venv/bin/python -m compileall -q client shared services cli deploy
 # Only /tmp is written to, since the root file system is mounted read-only. One thread for numeric
 # libraries: their sums depend on how many there are, and decisions must not.
 ENV PATH=/opt/coplace/.venv/bin:$PATH \

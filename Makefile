@@ -39,11 +39,13 @@ help: ## list the targets
 .PHONY: setup
 setup: $(VENV)/.installed ## create .venv with the coplace command in it
 
-# pip itself compiles what it installs with one core, and the tests of all libraries too: a fifth.
+# uv unpacks in seconds what takes pip minutes; pip fetches uv alone, and both check all hashes.
 $(VENV)/.locked: requirements.lock
 	@deploy/require-python.sh $(PYTHON)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements.lock
+	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock >$(VENV)/uv.lock
+	$(BIN)/python -m pip install --quiet --require-hashes -r $(VENV)/uv.lock
+	$(BIN)/uv pip install --quiet --require-hashes --python $(BIN)/python -r requirements.lock
 	$(BIN)/python -m compileall -q --workers 0 -x '/tests?/' $(VENV)/lib
 	touch $@
 
@@ -53,11 +55,13 @@ $(VENV)/.generated: $(VENV)/.locked $(PROTOS)
 
 # A compiled module goes before its source, so it has to be as new. Bytecode of the rest: each start
 # of a process takes a quarter less of CPU where Python is told to write none itself.
-$(VENV)/.installed: $(VENV)/.generated pyproject.toml setup.py $(COMPILED)
+$(VENV)/.installed: $(VENV)/.generated pyproject.toml client/pyproject.toml agent/pyproject.toml \
+    setup.py $(COMPILED)
 	@command -v gcc >/dev/null || echo "No C compiler: scheduling passes take twice the time." \
 	    "For full speed: apt-get install build-essential python3-dev; make clean setup"
 	find shared -name '*.so' -delete
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python \
+	    --editable client --editable agent --editable .
 	find shared -name '*.so' -exec touch {} +
 	$(BIN)/python -m compileall -q --workers 0 agent cli client deploy services shared
 	touch $@
@@ -66,8 +70,9 @@ $(VENV)/.installed: $(VENV)/.generated pyproject.toml setup.py $(COMPILED)
 proto: $(VENV)/.generated ## build the protobuf code, client/coplace
 
 .PHONY: lock
-lock: $(VENV)/.locked ## pin anew what pyproject.toml asks for, with hashes and no package host
-	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+lock: $(VENV)/.locked ## pin anew what the distributions ask for, with hashes and no package host
+	$(BIN)/uv pip compile pyproject.toml agent/pyproject.toml --extra dev --universal --python-version 3.11 \
+	    $(foreach own,coplace coplace-agent coplace-client,--no-emit-package $(own)) \
 	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	    --quiet --output-file requirements.lock
 

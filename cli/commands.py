@@ -4,11 +4,13 @@ All of them together take a second and a half to import, and most need but one s
 """
 
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 import typer
+
+from cli.extras import NotInstalledError, not_installed
 
 
 class Commands(UserDict[str, Any]):
@@ -24,7 +26,10 @@ class Commands(UserDict[str, Any]):
 
 def _command(name: str, place: str) -> Any:
     module, _, held = place.partition(":")
-    found = getattr(import_module(module), held)
+    try:
+        found = getattr(import_module(module), held)
+    except ModuleNotFoundError as error:
+        found = _missing(not_installed(error))
     if isinstance(found, typer.Typer):
         command: Any = typer.main.get_group(found)
     else:
@@ -33,6 +38,16 @@ def _command(name: str, place: str) -> Any:
         command = typer.main.get_command(alone)
     command.name = name
     return command
+
+
+def _missing(error: NotInstalledError) -> Callable[[], None]:
+    """What stands in for a command whose libraries are not installed; all others work."""
+
+    def missing() -> None:
+        raise error
+
+    missing.__doc__ = f"Not installed: {error}."
+    return missing
 
 
 def with_commands_of(group: type[Any], places: Mapping[str, str]) -> type[Any]:

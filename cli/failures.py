@@ -1,10 +1,12 @@
 """What can go wrong with a command through no fault of ours, told in one line."""
 
 import sys
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import typer
 from typer.core import TyperGroup
+
+from cli.extras import not_installed
 
 # Of whom a user can mend what went wrong, by module. An error of a module that nobody has imported
 # is raised by nobody: clients of all servers would take half a second.
@@ -39,11 +41,17 @@ class TellingGroup(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise
+        except ModuleNotFoundError as error:
+            self._tell(not_installed(error))
         except Exception as error:
             if not isinstance(error, (OSError, *_errors(*_TOLD))):
                 raise
-            typer.echo(f"error: {line_of(error)}", err=True)
-            raise typer.Exit(1) from error
+            self._tell(error)
+
+    @staticmethod
+    def _tell(error: Exception) -> NoReturn:
+        typer.echo(f"error: {line_of(error)}", err=True)
+        raise typer.Exit(1) from error
 
 
 def _errors(*modules: str) -> tuple[type[Exception], ...]:

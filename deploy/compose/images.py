@@ -14,7 +14,9 @@ from deploy.local.kafka.artifacts import kafka_jars, kafka_version
 DEBIAN = "docker.io/library/debian:bookworm-slim"
 KAFKA = f"docker.io/apache/kafka:{kafka_version()}"
 REDIS = "docker.io/library/redis:7"
-COPLACE = "localhost/coplace:latest"
+# One for each extra of pyproject.toml that a service of the compose file needs.
+EXTRAS = ("server", "placement", "planner", "prediction", "lab")
+COPLACE = {extra: f"localhost/coplace-{extra}:latest" for extra in EXTRAS}
 STAND_IN_LABEL = "coplace.stand-in"
 
 _ROOT = Path(__file__).parents[2]
@@ -39,8 +41,7 @@ def provide_images(podman: Podman, tell: Callable[[str], None]) -> None:
     podman.make_usable(DEBIAN)
     provide(podman, tell, KAFKA, lambda: _build_stand_in(podman, KAFKA, "kafka", kafka_jars()))
     provide(podman, tell, REDIS, lambda: _build_stand_in(podman, REDIS, "redis"))
-    tell(f"building {COPLACE}")
-    _build_coplace(podman)
+    _build_coplace(podman, tell)
     podman.call("image", "prune", "--force")
 
 
@@ -69,14 +70,16 @@ def _build(podman: Podman, image: str, *arguments: str) -> None:
     podman.call("build", "--format=docker", "--network=host", f"--tag={image}", *arguments)
 
 
-def _build_coplace(podman: Podman) -> None:
+def _build_coplace(podman: Podman, tell: Callable[[str], None]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         context = Path(scratch) / "context"
         _copy_source(context)
         source = (*build_secrets(Path(scratch)), str(context))
         # The stage has a name so that it stays, as the cache of later builds, when the rest goes.
-        _build(podman, f"{COPLACE}-code", "--target=code", *source)
-        _build(podman, COPLACE, *source)
+        _build(podman, "localhost/coplace-code:latest", "--target=code", *source)
+        for extra, image in COPLACE.items():
+            tell(f"building {image}")
+            _build(podman, image, f"--build-arg=EXTRA={extra}", *source)
 
 
 def _copy_source(context: Path) -> None:
@@ -92,7 +95,9 @@ def _copy_source(context: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        shutil.copytree(
+            source, target, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info")
+        )
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)

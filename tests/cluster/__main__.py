@@ -56,7 +56,7 @@ def _images(folder: Path, *, built: bool) -> Path:
         podman.call("build", "--pull=never", f"--tag={_SANDBOX}", str(folder))
         archive = folder / "images.tar"
         save = ("save", "--format=docker-archive", "--multi-image-archive", f"--output={archive}")
-        podman.call(*save, images.COPLACE, images.KAFKA, images.REDIS, _SANDBOX)
+        podman.call(*save, *images.COPLACE.values(), images.KAFKA, images.REDIS, _SANDBOX)
     return archive
 
 

@@ -131,7 +131,7 @@ def program(
     }
     container = {
         "name": name,
-        "image": images.COPLACE,
+        "image": images.COPLACE["lab"],
         "imagePullPolicy": "Never",
         "command": list(command),
         "env": [{"name": key, "value": value} for key, value in settings.items()],

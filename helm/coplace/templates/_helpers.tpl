@@ -17,10 +17,11 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 
+{{/* The image of a kind of service, `extra`: each installs an extra of pyproject.toml and no other. */}}
 {{- define "coplace.image" -}}
-{{- with .Values.image -}}
-{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{- end -}}
-{{- end -}}
+{{- $root := .root }}{{ $image := printf "%s-%s" $root.Values.image.repository .extra -}}
+{{- with get $root.Values.image.digests .extra -}}{{ $image }}@{{ . }}
+{{- else -}}{{ $image }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}{{- end -}}
 {{- end -}}
 
 {{/* What a process may do: nothing but its work. */}}
@@ -51,9 +52,9 @@ lasting name: it is a StatefulSet. */}}
 - {key: energy, name: energy, module: services.energy, stateful: true, group: energy.appdb, topics: [telemetry.signatures]}
 - {key: appdbCache, name: appdb-cache, module: services.energy.appdb_cache, stateful: true, redis: true}
 - {key: energyApi, name: energy-api, module: services.energy.api, grpc: COPLACE_ENERGY_API, port: 50052, redis: true}
-- {key: prediction, name: prediction, module: services.prediction, stateful: true}
-- {key: placement, name: placement, module: services.placement, grpc: COPLACE_PLACEMENT, port: 50053, stateful: true}
-- {key: planner, name: planner, module: services.planner, stateful: true}
+- {key: prediction, name: prediction, extra: prediction, module: services.prediction, stateful: true}
+- {key: placement, name: placement, extra: placement, module: services.placement, grpc: COPLACE_PLACEMENT, port: 50053, stateful: true}
+- {key: planner, name: planner, extra: planner, module: services.planner, stateful: true}
 - {key: pricing, name: pricing, module: services.pricing, stateful: true}
 - {key: accounts, name: accounts, module: services.pricing.accounts, stateful: true, redis: true}
 {{- end }}

@@ -46,7 +46,7 @@ ROOT = Path(__file__).parents[4]
 SERVICES: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
     (ROOT / "docker-compose.yml").read_text()
 )["services"]
-OURS = {name for name, service in SERVICES.items() if service["image"] == images.COPLACE}
+OURS = {name for name, service in SERVICES.items() if service["image"] in images.COPLACE.values()}
 OBSERVERS = {"otel-collector", "prometheus", "grafana"}
 
 

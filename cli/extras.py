@@ -1,0 +1,28 @@
+"""Libraries that not everybody installs: which extra of the distribution brings one."""
+
+from typing import Final
+
+from coplace_client.errors import UnusableError
+
+_EXTRAS: Final = {
+    "faust": "server",
+    "kubernetes_asyncio": "kubernetes",
+    "matplotlib": "lab",
+    "ortools": "planner",
+    "rustworkx": "lab",
+    "scipy": "lab",
+    "sklearn": "prediction",
+    "yarl": "server",
+}
+
+
+class NotInstalledError(UnusableError):
+    """A command needs a library that is not installed; the message names the extra."""
+
+
+def not_installed(error: ModuleNotFoundError) -> NotInstalledError:
+    """Say which extra is missing. Raises the error itself where no extra brings the module."""
+    library = (error.name or "").partition(".")[0]
+    if library not in _EXTRAS:
+        raise error
+    return NotInstalledError(f"this needs {library}: install coplace[{_EXTRAS[library]}]")

@@ -1,0 +1,1 @@
+"""What the distributions install, and that each starts from its wheel."""
