@@ -1,0 +1,1 @@
+"""CPU time of this checkout and of another one, by turns."""
