@@ -1,1 +1,1 @@
-"""What several services need: the domain, models, scheduling, messaging and the runtime."""
+"""What several services need: the domain, models, scheduling, the catalogue, streams, processes."""

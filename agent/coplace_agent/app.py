@@ -20,6 +20,7 @@ from coplace_agent.log import configure_logging
 from coplace_agent.meter import AgentMeter
 from coplace_agent.settings import PREFIX, SHARED_PREFIX, AgentSettings, SharedSettings
 from coplace_client.clock import GuardedClock
+from coplace_client.errors import CannotStartError
 from coplace_client.health import Readiness
 from coplace_client.life import observed, stopped_by_signals
 
@@ -27,10 +28,6 @@ from coplace_client.life import observed, stopped_by_signals
 _SWITCH_S = 0.0005
 
 log = logging.getLogger(__name__)
-
-
-class CannotStartError(Exception):
-    """What the agent needs is not there; the message says what, and what to do."""
 
 
 def agent_settings() -> AgentSettings:

@@ -9,14 +9,10 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final, Self, get_args, get_type_hints
 
-from coplace_client.errors import RejectedError, UnusableError
+from coplace_client.errors import RejectedError, WrongSettingsError
 
 # A value is shown so far: enough to recognise it.
 _SHOWN: Final = 80
-
-
-class WrongSettingsError(UnusableError):
-    """Settings that cannot work; the message names each variable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final
 _COMMON: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "taskName"})
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """A record as a JSON object."""
 
     def __init__(self, service: str) -> None:
@@ -36,7 +36,7 @@ class JsonLines(logging.Formatter):
 def configure_logging(service: str, level: str) -> None:
     """Send what is logged to one JSON stream."""
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(JsonLines(service))
+    handler.setFormatter(JsonFormatter(service))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())

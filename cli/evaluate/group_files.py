@@ -15,7 +15,6 @@ from typing import Final
 from cli.evaluate.pair_files import positive, rows_of
 from coplace_client.errors import UnusableError
 from shared.colocation.groups import AppAlone, GroupRun
-from shared.process.folders import write_csv
 
 _ALONE: Final = (
     "app", "freq_ghz", "time_s", "power_w", "instructions", "llc_accesses", "llc_misses",
@@ -67,10 +66,3 @@ def _runs(
         else:
             found.append(GroupRun(row["target"], neighbours, freq_ghz, time_s, energy_j))
     return found
-
-
-def write_groups(groups: Path, alone: Path, files: GroupFiles) -> None:
-    """The two files of such runs."""
-    alone_rows = ((*key, *each) for key, each in files.alone.items())
-    write_csv(alone, _ALONE, alone_rows)
-    write_csv(groups, _GROUPS, ((r[0], "+".join(r.neighbours), *r[2:]) for r in files.runs))

@@ -22,3 +22,11 @@ class RejectedError(UnusableError):
 
     def __str__(self) -> str:
         return f"{self.field}: {self.problem}"
+
+
+class WrongSettingsError(UnusableError):
+    """Settings that cannot work; the message names each variable."""
+
+
+class CannotStartError(Exception):
+    """What a process needs is not there; the message says what, and what to do."""

@@ -9,6 +9,7 @@ from typing import Final
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import ApiClient, Configuration
 
+from coplace_client.errors import CannotStartError
 from coplace_client.ingest import FactSender, IngestClient, Patience
 from services.kubernetes.adapters.api import JOBS, NODES, PODS, ApiServer
 from services.kubernetes.adapters.meter import KubernetesMeter
@@ -22,7 +23,7 @@ from services.kubernetes.settings import ClusterEntry, KubernetesSettings, clust
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
 from shared.process.clock import process_clock
 from shared.process.crash import end_process
-from shared.process.life import CannotStartError, Process, run_process
+from shared.process.life import Process, run_process
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.waiting import wait_for_topics
 from shared.streams.telemetry import hooks_of

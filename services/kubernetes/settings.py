@@ -7,9 +7,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, FilePath, ValidationError
 from pydantic_settings import SettingsConfigDict
 
+from coplace_client.errors import WrongSettingsError
 from services.kubernetes.model.facts import JobTerms
 from services.kubernetes.model.nodes import NodeTraits
-from shared.process.environment import EnvironmentSettings, WrongSettingsError
+from shared.process.environment import EnvironmentSettings
 
 _NAME: Final = r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$"
 

@@ -1,1 +1,1 @@
-"""Events: their envelopes, topics and bytes, and what each of their fields must be."""
+"""What messages are: envelopes, topics and bytes, and what each of their fields must be."""

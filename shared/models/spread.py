@@ -23,15 +23,6 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-def at_quantile(value: Floats, sd: Floats, quantile: float) -> Floats:
-    """The quantile of a quantity from its projection and its relative standard deviation:
-    x exp(z_q sd), z_q that of the standard normal distribution. NaN where `sd` is.
-
-    Raises RejectedError unless the quantile is above 0 and below 1.
-    """
-    return np.asarray(value * _stretch(sd, quantile))
-
-
 def moments(sd: float) -> tuple[float, float]:
     """Mean and variance of what is projected as 1, by its relative standard deviation: the
     projection is the median, and errors upwards are larger than errors downwards."""

@@ -1,1 +1,1 @@
-"""What every process needs: settings, logs, telemetry, health, graceful stop."""
+"""The life of a process: settings, logs, telemetry, health, graceful stop; no Kafka client."""

@@ -10,15 +10,11 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
-from coplace_client.errors import UnusableError
+from coplace_client.errors import WrongSettingsError
 
 # A value is shown so far: enough to recognise it.
 _SHOWN: Final = 80
 _PASSWORD: Final = re.compile(r"//[^/@]*@")
-
-
-class WrongSettingsError(UnusableError):
-    """Settings that cannot work; the message names each variable."""
 
 
 class EnvironmentSettings(BaseSettings):

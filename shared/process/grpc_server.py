@@ -9,9 +9,10 @@ import grpc
 import structlog
 from grpc.aio import AbortError
 
+from coplace_client.errors import CannotStartError
 from coplace_client.tls import files_problem
 from shared.process.grpc_security import grpc_server_credentials
-from shared.process.life import CannotStartError, Process
+from shared.process.life import Process
 from shared.process.settings import Settings
 
 # A call that runs when the process shall stop gets this long to finish.

@@ -9,11 +9,11 @@ from typing import Final
 
 import structlog
 
+from coplace_client.errors import CannotStartError, WrongSettingsError
 from coplace_client.health import Readiness
 from coplace_client.life import observed, stopped_by_signals
 from shared.process.clock import process_clock
 from shared.process.crash import end_process
-from shared.process.environment import WrongSettingsError
 from shared.process.logging import configure_logging
 from shared.process.settings import Settings, settings
 from shared.process.telemetry import Telemetry
@@ -32,10 +32,6 @@ class Process:
 
 
 Main = Callable[[Process], Awaitable[None]]
-
-
-class CannotStartError(Exception):
-    """What this process needs is not there; the message says what, and what to do."""
 
 
 # A service's state is many objects that live long and no cycles: at its defaults Python's collector

@@ -50,26 +50,6 @@ class Neighbours(Protocol):
         ...
 
 
-class Apart:
-    """Nobody has a neighbour."""
-
-    def accepts_anyone(self, app: str) -> bool:
-        """Whoever it is: nobody accepts anybody."""
-        return False
-
-    def cost(self, newcomer: Member, group: Group) -> float:
-        """Infinite beside anybody."""
-        return inf if group else 0.0
-
-    def slowdown(self, one: Member, others: Group) -> float:
-        """Not predicted."""
-        return nan if others else 1.0
-
-    def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
-        """The rule."""
-        return "nobody shares nodes"
-
-
 class PairCosts:
     """What jobs on nodes of one model cost each other, by trees of pairs; NaN beside an application
     without a signature.

@@ -115,11 +115,6 @@ def cap_of(*steps_w: tuple[float, float]) -> Cap:
     return Cap(Scope.CLUSTER, "eurora", tuple(steps))
 
 
-def constant_cap(cap_w: float) -> Cap:
-    """A cap that never changes."""
-    return cap_of((-inf, cap_w))
-
-
 def play_capped(
     machine: EuroraMachine, jobs: Sequence[EuroraJob], rules: CappingRules
 ) -> EuroraRun:

@@ -1,1 +1,1 @@
-"""Events, the topics that carry them, and the two logs that keep them: in memory and Kafka."""
+"""What carries messages: stages, and the two logs that they run over, in memory and Kafka."""
