@@ -21,6 +21,7 @@ from cli.demo.options import variables
 from cli.demo.servers import RunningSystem, new_namespace, serving
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
 from cli.processes import Processes
+from cli.smoke_test import SmokeTestError
 from deploy.local.servers import LocalServers
 from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
@@ -147,7 +148,7 @@ def pids(system: RunningSystem) -> dict[str, int]:
 
 
 def _bystand(report: Report, system: RunningSystem, address: str, when: str) -> None:
-    report.fared[when] = bystander.play(system, address, when, _PATIENCE_S)
+    report.fared[when] = bystander.play(system, address, _PATIENCE_S)
     print(f"a good job after {when}: {report.fared[when]}", flush=True)
 
 
@@ -169,5 +170,5 @@ def _inquire(report: Report, system: RunningSystem, before: dict[str, int]) -> N
 if __name__ == "__main__":
     try:
         main()
-    except (KafkaError, bystander.LostJobError) as error:
+    except (KafkaError, SmokeTestError) as error:
         sys.exit(f"error: {error}")

@@ -9,7 +9,6 @@ from shared.catalogue.event import Event
 from shared.catalogue.record import NewRecord, TopicPartition
 from shared.catalogue.topics import DLQ_PREFIX, Topics
 from shared.streams.in_memory.facts import facts_in_memory
-from shared.streams.in_memory.log import InMemoryLog
 from shared.streams.in_memory.transactions import MemoryTransactions, restore
 from shared.streams.restoring.mending import Mended, UnitAtRest, clock_mended, followers_of, told_by
 from shared.streams.restoring.repartition import (
@@ -24,12 +23,13 @@ from shared.streams.stages.hooks import Hooks
 from shared.streams.stages.provenance import split_state
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import unit_count
+from tests.support.operated_log import OperatedLog
 
 _WHOLE = 1 << 60
 
 
 def mend(
-    log: InMemoryLog,
+    log: OperatedLog,
     codec: Codec,
     stages: Sequence[Stage],
     stage: Stage,
@@ -45,7 +45,7 @@ def mend(
 
 
 def _at_rest(
-    log: InMemoryLog, codec: Codec, stages: Sequence[Stage], stage: Stage, number: int
+    log: OperatedLog, codec: Codec, stages: Sequence[Stage], stage: Stage, number: int
 ) -> UnitAtRest:
     partitions = UnitPartitions.of(stage, number, codec.topics)
     restored = restore(log, partitions.changelog)
@@ -59,7 +59,7 @@ def _at_rest(
     return UnitAtRest(stage, partitions, restored, found, outputs, tuple(followers))
 
 
-def _outputs(log: InMemoryLog, codec: Codec, stage: Stage, number: int) -> Iterator[Event]:
+def _outputs(log: OperatedLog, codec: Codec, stage: Stage, number: int) -> Iterator[Event]:
     partitions = (
         partition for topic in stage.outputs for partition in codec.topics.partitions(topic)
     )
@@ -68,7 +68,7 @@ def _outputs(log: InMemoryLog, codec: Codec, stage: Stage, number: int) -> Itera
 
 
 def mend_clock(
-    log: InMemoryLog,
+    log: OperatedLog,
     topics: Topics,
     stage: Stage,
     is_ahead: Callable[[Mapping[str, bytes]], bool],
@@ -86,7 +86,7 @@ def mend_clock(
         transactions.commit(clock_mended(stage, state, now_us))
 
 
-def repartition(log: InMemoryLog, before: Topics, grown: Topics, stages: Sequence[Stage]) -> None:
+def repartition(log: OperatedLog, before: Topics, grown: Topics, stages: Sequence[Stage]) -> None:
     """`coplace restore repartition`. Raises InconsistentError, and ValueError while a stage has
     something to read."""
     units = {stage.name: _states(log, before, grown, stage) for stage in stages}
@@ -99,7 +99,7 @@ def repartition(log: InMemoryLog, before: Topics, grown: Topics, stages: Sequenc
             _move(log, grown, stage, units[stage.name])
 
 
-def _states(log: InMemoryLog, before: Topics, grown: Topics, stage: Stage) -> dict[int, UnitState]:
+def _states(log: OperatedLog, before: Topics, grown: Topics, stage: Stage) -> dict[int, UnitState]:
     found = {}
     for number in range(unit_count(stage, before)):
         partitions = UnitPartitions.of(stage, number, before)
@@ -117,7 +117,7 @@ def _states(log: InMemoryLog, before: Topics, grown: Topics, stage: Stage) -> di
     return found
 
 
-def _move(log: InMemoryLog, grown: Topics, stage: Stage, units: Mapping[int, UnitState]) -> None:
+def _move(log: OperatedLog, grown: Topics, stage: Stage, units: Mapping[int, UnitState]) -> None:
     partitions = {n: UnitPartitions.of(stage, n, grown) for n in range(unit_count(stage, grown))}
     found = {number: facts_in_memory(log, at, None) for number, at in partitions.items()}
     changes, positions = planned(stage, units, partitions, found)

@@ -10,7 +10,6 @@ from services.placement.app import stages
 from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
 from shared.streams.in_memory.embedded import EmbeddedRuntime
-from shared.streams.in_memory.log import InMemoryLog
 from shared.streams.restoring.mending import replay
 from tests.chaos.audit.evidence import Evidence
 from tests.chaos.audit.starts import no_core_is_given_twice
@@ -18,6 +17,7 @@ from tests.chaos.journal import Journal, Run
 from tests.chaos.mutants import what_was_told_is_decided_again
 from tests.chaos.restoring import mend, mend_clock
 from tests.chaos.world import RULES, World
+from tests.support.operated_log import OperatedLog
 from tests.unit.services.placement.test_app import CODEC, TOPICS, append, close
 from tests.unit.shared.placement.region import T0_US, declared, power, submitted
 
@@ -31,7 +31,7 @@ NODES = 4
 def evidence_of_a_replay() -> Evidence:
     """The clock that ends round 0, with one job in it, is ahead: placement ends it with the next
     one, and starts the job of that, which goes first. When the hour has come its state is lost."""
-    log = InMemoryLog()
+    log = OperatedLog()
     region = EmbeddedRuntime(log, STAGES, TOPICS)
     append(log, [declared("p1", NODES), power(), submitted("low", T0_US + 1, nodes=NODES)])
     region.run_until_quiet(T0_US)
@@ -47,7 +47,7 @@ def evidence_of_a_replay() -> Evidence:
     return Evidence.of(cast("World", world))
 
 
-def obeyed(log: InMemoryLog) -> Journal:
+def obeyed(log: OperatedLog) -> Journal:
     """Of a resource manager that starts at once whatever it is told to."""
     journal = Journal(cores={"p1": 1})
     records = [r for p in TOPICS.partitions("placement.decisions") for r in log.read(p)]

@@ -25,7 +25,6 @@ from shared.catalogue.codec import Codec
 from shared.catalogue.record import TopicPartition
 from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
-from shared.streams.in_memory.log import InMemoryLog
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.stages.consistency import InconsistentError
 from shared.streams.stages.stage import Stage
@@ -39,6 +38,7 @@ from tests.chaos.operators import Operator
 from tests.chaos.remembering import RememberingCodec
 from tests.chaos.restoring import repartition
 from tests.chaos.workers import Plant, Worker
+from tests.support.operated_log import OperatedLog
 
 ACCOUNTS: Final = "accounts"
 INPUTS: Final = TopicPartition("placement.inputs", 0)
@@ -76,7 +76,7 @@ class World:
         structlog.configure(processors=[_silence])
         self.rng, self.scale = rng, scale
         self.clock = Clock()
-        self.log = InMemoryLog()
+        self.log = OperatedLog()
         self.journal = Journal()
         self._duties: dict[str, Duty] = {}
         self._deploy(scale.kafka_partitions)

@@ -5,7 +5,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -46,13 +46,13 @@ class Story:
         self._jobs = jobs
         self._seed = seed
         self._began_s = time.monotonic()
-        self._refusals = 0
         self.rows: list[tuple[str, str]] = []
 
     def play(self) -> None:
         """All of it. Raises ClusterError at the first step that fails."""
         try:
-            self._step("refused: a secret that is not there", self._refuse_missing_secret)
+            missing = {**values(HUB), "redis": {"urlSecret": "nowhere"}}
+            self._refused("a secret that is not there", "there is no secret nowhere", missing)
             self._step("helm install of the hub", lambda: self._install(HUB))
             for name in SITES:
                 self._step(f"helm install of the site {name}", partial(self._install, name))
@@ -60,10 +60,8 @@ class Story:
             for name in SITES:
                 what = f"helm test of the site {name}: one job, to where it starts"
                 self._step(what, partial(self._test, name))
-            self._step("refused: a second hub of the same name", self._refuse_same_name)
-            self._step("refused: a second site of the same name", self._refuse_same_site)
-            self._step("refused: a topic with another count of partitions", self._refuse_count)
-            self._step("refused: no Kafka at the bootstrap address", self._refuse_bootstrap)
+            for refused in self._refusals():
+                self._refused(*refused)
             self._step("helm upgrade: emulated rounds, topics of their own", self._upgrade)
             self._start_emulator()
             self._wait_for_jobs(_IN_FLIGHT)
@@ -91,38 +89,35 @@ class Story:
     def _helm(self, verb: str, release: str, *words: str) -> str:
         return self._cluster.helm(verb, release, *words, "--namespace", release)
 
-    def _refused(self, told: str, given: Mapping[str, Any], namespace: str = HUB) -> str:
-        """What helm said when it refused an installation with these values."""
-        self._refusals += 1
-        words = (f"refused-{self._refusals}", _CHART, "--values", self._file(given))
-        try:
-            self._cluster.helm("install", *words, "--namespace", namespace, "--timeout", _WITHIN)
-        except ClusterError as error:
-            if told not in str(error):
-                raise
-            return f"told {told!r}"
-        raise ClusterError(f"taken although {told}")
+    def _refused(
+        self, what: str, told: str, given: Mapping[str, Any], namespace: str = HUB
+    ) -> None:
+        """A step that helm refuses to take, with what it says of it."""
+        name = f"refused-{len(self.rows)}"
+        words = ("install", name, _CHART, "--values", self._file(given), "--timeout", _WITHIN)
 
-    def _refuse_missing_secret(self) -> str:
-        given = {**values(HUB), "redis": {"urlSecret": "nowhere"}}
-        return self._refused("there is no secret nowhere", given)
+        def refuse() -> str:
+            try:
+                self._cluster.helm(*words, "--namespace", namespace)
+            except ClusterError as error:
+                if told not in str(error):
+                    raise
+                return f"told {told!r}"
+            raise ClusterError(f"taken although {told}")
 
-    def _refuse_same_name(self) -> str:
-        return self._refused("already in the consumer group", self._with_servers())
+        self._step(f"refused: {what}", refuse)
 
-    def _refuse_same_site(self) -> str:
-        [_, other] = SITES
+    def _refusals(self) -> Iterator[tuple[str, str, Mapping[str, Any], str]]:
+        """Of what does not fit beside the releases that are there."""
+        first, other = SITES
+        told = "already in the consumer group"
+        yield "a second hub of the same name", told, self._with_servers(), HUB
         told = f"sends to the hub as the site {other} already"
-        [first, _] = SITES
-        return self._refused(told, site(other), namespace=first)
-
-    def _refuse_count(self) -> str:
-        given = self._with_servers(partitions=3)
-        return self._refused("Kafka partitions instead of 3", given)
-
-    def _refuse_bootstrap(self) -> str:
+        yield "a second site of the same name", told, site(other), first
+        told, given = "Kafka partitions instead of 3", self._with_servers(partitions=3)
+        yield "a topic with another count of partitions", told, given, HUB
         given = self._with_servers(bootstrap="nowhere.example:9092")
-        return self._refused("is it up", given)
+        yield "no Kafka at the bootstrap address", "is it up", given, HUB
 
     @staticmethod
     def _with_servers(**own: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from shared.catalogue.record import NewRecord, Record, TopicPartition
 from shared.streams.in_memory.embedded import EmbeddedRuntime
 from shared.streams.in_memory.facts import facts_in_memory
-from shared.streams.in_memory.log import FencedError, InMemoryLog
+from shared.streams.in_memory.log import FencedError
 from shared.streams.in_memory.transactions import restore
 from shared.streams.stages.consistency import (
     Inconsistency,
@@ -20,6 +20,7 @@ from shared.streams.stages.provenance import split_state
 from tests.contract.backends import Plan
 from tests.support.deaths import SIMULATED, KilledError
 from tests.support.messaging import CODEC, counting
+from tests.support.operated_log import OperatedLog
 
 _IDLE_STEPS = 100
 
@@ -88,7 +89,7 @@ class MemoryWorker:
 class MemoryProducer:
     """A producer of the log in memory."""
 
-    def __init__(self, log: InMemoryLog, transactional_id: str) -> None:
+    def __init__(self, log: OperatedLog, transactional_id: str) -> None:
         self._log = log
         self._epoch = log.open_producer(transactional_id)
 
@@ -117,7 +118,7 @@ class MemoryBackend:
     """The log in memory."""
 
     def __init__(self) -> None:
-        self.log = InMemoryLog()
+        self.log = OperatedLog()
         self._workers: list[MemoryWorker] = []
 
     def append(self, records: Iterable[NewRecord]) -> None:

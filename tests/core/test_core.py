@@ -41,6 +41,7 @@ def test_each_planted_bug_still_has_its_place_in_the_source() -> None:
     assert all(map(mistaken, MUTANTS))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_each_planted_bug_is_found_within_a_minute(mutant: Mutant, tmp_path: Path) -> None:
     assert found(mutant, tmp_path)

@@ -1,22 +1,29 @@
 """Environments in which one distribution is installed from its wheel, at the locked versions."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-FOLDERS: Final[Mapping[str, Path]] = {
-    "coplace-client": ROOT / "client",
-    "coplace-agent": ROOT / "agent",
-    "coplace": ROOT,
+# What the wheel of each is built of: a folder, and what in it.
+_SOURCES: Final[Mapping[str, tuple[Path, tuple[str, ...]]]] = {
+    "coplace-client": (ROOT / "client", ("pyproject.toml", "coplace", "coplace_client")),
+    "coplace-agent": (ROOT / "agent", ("pyproject.toml", "coplace_agent")),
+    "coplace": (
+        ROOT,
+        ("pyproject.toml", "setup.py", "proto", "shared", "services", "cli", "deploy"),
+    ),
 }
 EXTRAS: Final = ("server", "placement", "planner", "prediction", "kubernetes", "lab")
 # What an environment has before anything is installed, or that is ours.
-_OWN: Final = frozenset(FOLDERS)
+_OWN: Final = frozenset(_SOURCES)
+_BUILT: Final = shutil.ignore_patterns("*.so", "__pycache__")
 _UV: Final = Path(sys.executable).with_name("uv")
 
 
@@ -26,14 +33,31 @@ def build_wheels(folder: Path) -> Path:
     That of the services is built without compiled modules: to compile them takes minutes, and they
     are the same modules. Raises CalledProcessError.
     """
-    for source in FOLDERS.values():
-        command = [_UV, "build", "--quiet", "--wheel", "--no-build-isolation", "--out-dir", folder]
-        subprocess.run(
-            [*command, "--python", sys.executable, source],
-            check=True,
-            env={**os.environ, "COPLACE_PLAIN": "1"},
-        )
+    for name, (source, parts) in _SOURCES.items():
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(scratch) / name
+            _copy(source, parts, copy)
+            _build_wheel(copy, folder)
     return folder
+
+
+def _copy(source: Path, parts: Sequence[str], target: Path) -> None:
+    """A build leaves files in what it is built of."""
+    target.mkdir()
+    for part in parts:
+        if (source / part).is_dir():
+            shutil.copytree(source / part, target / part, ignore=_BUILT)
+        else:
+            shutil.copy(source / part, target / part)
+
+
+def _build_wheel(source: Path, folder: Path) -> None:
+    command: list[str | Path] = [_UV, "build", "--quiet", "--wheel", "--no-build-isolation"]
+    subprocess.run(
+        [*command, "--out-dir", folder, "--python", sys.executable, source],
+        check=True,
+        env={**os.environ, "COPLACE_PLAIN": "1"},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +77,13 @@ class Environment:
     def _install(self, wheels: Path, wanted: str) -> None:
         name = wanted.partition("[")[0]
         [wheel] = wheels.glob(f"{name.replace('-', '_')}-[0-9]*.whl")
-        command = [_UV, "pip", "install", "--quiet", "--python", self.python]
-        pinned = ["--find-links", wheels, "--constraints", ROOT / "requirements.lock"]
+        command: list[str | Path] = [_UV, "pip", "install", "--quiet", "--python", self.python]
+        pinned: list[str | Path] = [
+            "--find-links",
+            wheels,
+            "--constraints",
+            ROOT / "requirements.lock",
+        ]
         extras = wanted.removeprefix(name)
         subprocess.run([*command, *pinned, f"{name}{extras} @ file://{wheel}"], check=True)
 

@@ -156,7 +156,7 @@ def _running_agent(
         "COPLACE_AGENT_RUN_DIR": str(folder / "run"),
         "COPLACE_AGENT_SPOOL_DIR": str(folder / "spool"),
     }
-    command = [agent.command("coplace-agent"), "run"]
+    command: list[str | Path] = [agent.command("coplace-agent"), "run"]
     with subprocess.Popen(command, env={"PATH": os.environ["PATH"], **own}) as process:
         try:
             yield process

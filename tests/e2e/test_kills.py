@@ -30,6 +30,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("s")
 
 
+@pytest.mark.gate
 @pytest.mark.long
 def test_kills_in_the_middle_of_a_run_change_none_of_its_files(
     chaos_seed: int, undisturbed: DemoOptions, servers: LocalServers, out: Path

@@ -80,6 +80,11 @@ def pods(documents: tuple[Document, ...]) -> Iterator[tuple[str, Document, Mappi
             yield document["metadata"]["name"], pod["spec"], pod["metadata"]["labels"]
 
 
+def variables(pod: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The environment of a pod's first container, by name."""
+    return {each["name"]: each for each in pod["containers"][0].get("env", ())}
+
+
 def validate(document: Document, version: str) -> None:
     """Raise ValidationError unless a Kubernetes of this version takes it, every field known."""
     group = document["apiVersion"].split("/")

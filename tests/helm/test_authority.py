@@ -7,10 +7,20 @@ import pytest
 import yaml
 
 from cli.authority.file import read_table
-from tests.helm.chart import FIRST_TRY, KUBERNETES_JOBS, OWN_SERVERS, named, pods, refusal, render
+from tests.helm.chart import (
+    FIRST_TRY,
+    KUBERNETES_JOBS,
+    OWN_SERVERS,
+    named,
+    pods,
+    refusal,
+    render,
+    variables,
+)
 from tests.helm.test_roles import SITE, containers
 
 OF_A_CONFIG_MAP = ("--set", "authority.bindings=null,authority.configMap=who-may-what")
+HOOKS = ("preflight", "authority")
 
 
 def job(name: str, *words: str) -> Any:
@@ -21,7 +31,13 @@ def volumes(found: Any) -> dict[str, Any]:
     return {each["name"]: each for each in found["spec"]["template"]["spec"]["volumes"]}
 
 
-@pytest.mark.parametrize("name", ["preflight", "authority"])
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_table_may_be_in_a_config_map_that_is_there(name: str) -> None:
+    found = volumes(job(name, *OF_A_CONFIG_MAP))
+    assert found["authority"]["configMap"] == {"name": "who-may-what"}
+
+
+@pytest.mark.parametrize("name", HOOKS)
 def test_the_bindings_of_values_are_a_table_in_a_file_of_the_pod(name: str, tmp_path: Path) -> None:
     found = job(name)
     [item] = volumes(found)["authority"]["downwardAPI"]["items"]
@@ -33,16 +49,10 @@ def test_the_bindings_of_values_are_a_table_in_a_file_of_the_pod(name: str, tmp_
     assert [binding.who for binding in read_table(file)] == [line["who"] for line in given]
 
 
-def test_a_table_may_be_in_a_config_map_that_is_there() -> None:
-    for name in ("preflight", "authority"):
-        found = volumes(job(name, *OF_A_CONFIG_MAP))
-        assert found["authority"]["configMap"] == {"name": "who-may-what"}
-
-
 def test_it_is_looked_at_before_anything_changes_and_declared_behind_it() -> None:
-    assert containers(job("preflight")) == ["preflight", "authority"]
-    hooks = [job(n)["metadata"]["annotations"]["helm.sh/hook"] for n in ("preflight", "authority")]
-    assert hooks == ["pre-install,pre-upgrade", "post-install,post-upgrade,post-rollback"]
+    assert containers(job("preflight")) == [*HOOKS]
+    when = [job(name)["metadata"]["annotations"]["helm.sh/hook"] for name in HOOKS]
+    assert when == ["pre-install,pre-upgrade", "post-install,post-upgrade,post-rollback"]
 
 
 def test_servers_that_come_with_the_release_are_not_asked_before_it() -> None:
@@ -54,14 +64,10 @@ def test_servers_that_come_with_the_release_are_not_asked_before_it() -> None:
 @pytest.mark.parametrize("name", ["region-authority", "region-test"])
 def test_an_operator_declares_and_tests_and_no_service(name: str) -> None:
     [pod] = [pod for found, pod, _ in pods(render(OWN_SERVERS)) if found == name]
-    given = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
-    assert given["COPLACE_GRPC_CERT_FILE"] == "/etc/coplace/operator/tls.crt"
-    secrets = {
-        each["name"]: each["secret"]["secretName"]
-        for each in pod["volumes"][-3:]
-        if "secret" in each
-    }
-    assert secrets["operator"] == "coplace-operator"
+    certificate = variables(pod)["COPLACE_GRPC_CERT_FILE"]["value"]
+    assert certificate == "/etc/coplace/operator/tls.crt"
+    [operator] = [each for each in pod["volumes"] if each["name"] == "operator"]
+    assert operator["secret"]["secretName"] == "coplace-operator"
 
 
 @pytest.mark.parametrize(
@@ -104,9 +110,8 @@ def test_each_service_may_have_a_user_of_its_own_at_redis() -> None:
     words = ("--set", "redis.urlSecret=,redis.urlSecretPrefix=redis-")
     urls = {}
     for _, pod, labels in pods(render(OWN_SERVERS, *words)):
-        for each in pod["containers"][0]["env"]:
-            if each["name"] == "COPLACE_REDIS_URL":
-                urls[labels["app.kubernetes.io/component"]] = each["valueFrom"]["secretKeyRef"]
+        if url := variables(pod).get("COPLACE_REDIS_URL"):
+            urls[labels["app.kubernetes.io/component"]] = url["valueFrom"]["secretKeyRef"]
     principals = {"preflight": "operator"}
     assert {"accounts", "appdb-cache", "energy-api", "preflight"} == urls.keys()
     for name, found in urls.items():

@@ -16,7 +16,15 @@ import services
 from shared.catalogue.access.rules import OPERATOR, load_principals
 from shared.process.environment import EnvironmentSettings
 from shared.process.settings import Settings
-from tests.helm.chart import KUBERNETES_JOBS, OWN_SERVERS, STRIMZI, Document, named, pods, render
+from tests.helm.chart import (
+    KUBERNETES_JOBS,
+    OWN_SERVERS,
+    STRIMZI,
+    Document,
+    pods,
+    render,
+    variables,
+)
 
 KAFKA_PORT: Final = 9092
 REDIS_PORT: Final = 6379
@@ -40,10 +48,6 @@ def services_settings() -> Iterator[type[BaseSettings]]:
             for kind in vars(importlib.import_module(found.name)).values():
                 if isinstance(kind, type) and issubclass(kind, EnvironmentSettings):
                     yield kind
-
-
-def every_settings() -> list[type[BaseSettings]]:
-    return [Settings, *services_settings()]
 
 
 def prefix(kind: type[BaseSettings]) -> str:
@@ -118,10 +122,6 @@ def who_reaches(documents: tuple[Document, ...], server: str, port: int) -> set[
     }
 
 
-def variables(pod: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    return {each["name"]: each for each in pod["containers"][0].get("env", ())}
-
-
 def test_every_principal_has_its_pod_and_every_pod_its_principal() -> None:
     own = {name for name, one in load_principals().items() if not one.is_role and not one.operates}
     found = {component(labels) for _, _, labels in pods(everything())}
@@ -133,21 +133,14 @@ def test_kafka_is_reached_by_all_but_redis() -> None:
     assert who_reaches(everything(), "kafka", KAFKA_PORT) == expected
 
 
-def test_redis_is_reached_by_those_whose_rows_it_holds() -> None:
-    with_rows = {
-        name for name, one in load_principals().items() if one.reads_rows or one.writes_rows
-    }
+def test_redis_is_reached_by_those_whose_rows_it_holds_and_they_alone_are_told_where_it_is() -> (
+    None
+):
+    rows = {name for name, one in load_principals().items() if one.reads_rows or one.writes_rows}
     operators = {name for name, speaks in OPERATORS_PODS.items() if speaks}
-    assert who_reaches(everything(), "redis", REDIS_PORT) == with_rows | operators
-
-
-def test_they_alone_are_told_where_redis_is() -> None:
-    told = {
-        component(labels)
-        for _, pod, labels in pods(everything())
-        if "COPLACE_REDIS_URL" in variables(pod)
-    }
-    assert told == who_reaches(everything(), "redis", REDIS_PORT)
+    found = pods(everything())
+    told = {component(labels) for _, pod, labels in found if "COPLACE_REDIS_URL" in variables(pod)}
+    assert who_reaches(everything(), "redis", REDIS_PORT) == rows | operators == told
 
 
 def test_what_listens_for_grpc_is_reached_and_nothing_else_is() -> None:
@@ -184,9 +177,8 @@ def test_the_test_of_a_release_and_its_table_of_authority_reach_ingest() -> None
     "values", [KUBERNETES_JOBS, OWN_SERVERS, STRIMZI], ids=lambda path: path.stem
 )
 def test_every_variable_is_one_that_is_read(values: Any) -> None:
-    read = {
-        f"{prefix(kind)}{name}".upper() for kind in every_settings() for name in kind.model_fields
-    }
+    every: list[type[BaseSettings]] = [Settings, *services_settings()]
+    read = {f"{prefix(kind)}{name}".upper() for kind in every for name in kind.model_fields}
     documents = render(values, "--set", "topicPrefix=north")
     named_by_us = {
         name for _, pod, _ in pods(documents) for name in variables(pod) if "COPLACE_" in name
@@ -196,22 +188,11 @@ def test_every_variable_is_one_that_is_read(values: Any) -> None:
 
 
 def test_each_service_may_have_a_user_of_its_own() -> None:
-    sets = ("kafka.sasl.secret=", "kafka.sasl.secretPrefix=kafka-")
-    documents = render(OWN_SERVERS, *(word for each in sets for word in ("--set", each)))
+    words = ("--set", "kafka.sasl.secret=,kafka.sasl.secretPrefix=kafka-")
+    documents = render(OWN_SERVERS, *words)
     for _, pod, labels in pods(documents):
         name = component(labels)
         expected = f"kafka-{OPERATOR if name in OPERATORS_PODS else name}"
         for key in ("username", "password"):
             found = variables(pod)[f"COPLACE_KAFKA_SASL_{key.upper()}"]
             assert found["valueFrom"]["secretKeyRef"] == {"name": expected, "key": key}
-
-
-@pytest.mark.parametrize("left_out", ["region-to-redis", "region-redis", "region-to-kafka"])
-def test_a_policy_that_is_left_out_is_noticed(left_out: str) -> None:
-    without = tuple(each for each in everything() if each["metadata"]["name"] != left_out)
-    assert left_out in named(everything(), "NetworkPolicy")
-    server = left_out.split("-")[-1]
-    port = {"kafka": KAFKA_PORT, "redis": REDIS_PORT}[server]
-    every = {component(labels): labels for _, _, labels in pods(everything())}
-    policies = [each for each in without if each["kind"] == "NetworkPolicy"]
-    assert not reaches(policies, every["accounts"], every[server], port)

@@ -36,27 +36,14 @@ def verbs(*arguments: str) -> dict[str, set[str]]:
     return found
 
 
-def test_with_one_cluster_it_creates_and_deletes_no_job() -> None:
+def test_with_one_cluster_it_creates_and_deletes_no_job_and_with_several_copies() -> None:
     assert verbs(*ONE) == {
         "jobs": {"get", "list", "watch", "patch"},
         "pods": {"list", "watch"},
         "nodes": {"list", "watch"},
         "events": {"create"},
     }
-
-
-def test_with_several_it_creates_copies() -> None:
     assert verbs()["jobs"] == {"get", "list", "watch", "patch", "create", "delete"}
-
-
-def test_it_alone_has_a_token() -> None:
-    with_token = {
-        each["metadata"]["name"]
-        for each in render(KUBERNETES_JOBS)
-        if each["kind"] in ("StatefulSet", "Deployment")
-        and each["spec"]["template"]["spec"].get("automountServiceAccountToken")
-    }
-    assert with_token == {"region-kubernetes"}
 
 
 def test_it_reads_the_clusters_that_the_values_name(tmp_path: Any) -> None:

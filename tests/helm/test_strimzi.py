@@ -1,13 +1,11 @@
 """The resources that Strimzi's operators make topics, users and access control lists of."""
 
-from typing import Any
-
 import pytest
 
 from shared.catalogue.access.rules import Access, strimzi_users
 from shared.process.settings import Settings
 from tests.helm import files
-from tests.helm.chart import CHART, STRIMZI, named, pods, refusal, render
+from tests.helm.chart import CHART, STRIMZI, named, pods, refusal, render, variables
 
 
 @pytest.mark.parametrize("name", ["topics.yaml", "users.yaml", "mirrors.yaml"])
@@ -29,35 +27,28 @@ def test_topics_are_those_that_the_command_line_would_create(kafka_partitions: i
     sets = ("--set", f"topicPrefix=north,kafka.partitions={kafka_partitions}")
     found = named(render(STRIMZI, *sets), "KafkaTopic")
     settings = Settings(namespace="north", kafka_partitions=kafka_partitions)
-    assert [topic(found[name]) for name in sorted(found)] == files.topics(settings)
-
-
-def topic(document: Any) -> dict[str, Any]:
-    spec = document["spec"]
-    return {
-        "name": spec["topicName"],
-        "partitions": spec["partitions"],
-        "config": spec["config"],
-    }
+    specs = [found[name]["spec"] for name in sorted(found)]
+    topics = [
+        {"name": each["topicName"], "partitions": each["partitions"], "config": each["config"]}
+        for each in specs
+    ]
+    assert topics == files.topics(settings)
+    for each in found.values():  # they outlive the release
+        assert each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
 def test_each_pod_is_the_user_of_its_service() -> None:
     documents = render(STRIMZI)
     users = named(documents, "KafkaUser")
     for name, pod, labels in pods(documents):
-        variables = {each["name"]: each for each in pod["containers"][0]["env"]}
-        user = variables["COPLACE_KAFKA_SASL_USERNAME"]["value"]
+        given = variables(pod)
+        user = given["COPLACE_KAFKA_SASL_USERNAME"]["value"]
         assert user in users, name
-        password = variables["COPLACE_KAFKA_SASL_PASSWORD"]["valueFrom"]["secretKeyRef"]
+        password = given["COPLACE_KAFKA_SASL_PASSWORD"]["valueFrom"]["secretKeyRef"]
         assert password == {"name": user, "key": "password"}
         assert user in (labels["app.kubernetes.io/component"], "operator")
         volumes = {each["name"]: each for each in pod["volumes"]}
         assert volumes["kafka-tls"]["secret"]["secretName"] == "region-cluster-ca-cert"
-
-
-def test_topics_outlive_the_release() -> None:
-    for found in named(render(STRIMZI), "KafkaTopic").values():
-        assert found["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
 @pytest.mark.parametrize(("replicas", "copies", "least"), [(1, 1, 1), (3, 3, 2), (5, 3, 2)])

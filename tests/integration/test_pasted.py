@@ -29,15 +29,15 @@ _SET_UP = "make setup\n"
 _LAST = "coplace down"
 # A line of a how-to that is typed, not one that is printed or that belongs into a file.
 PROGRAM = re.compile(
-    r"(?:\w+=\S+ )?(coplace|cp|docker|helm|kubectl|pip|podman|python|sbatch|set -a) "
+    r"(?:\w+=\S+ )?(coplace|coplace-agent|cp|docker|helm|kubectl|pip|podman|python|sbatch|set -a) "
 )
 # How-tos' lines that need another system than this one, by their beginnings, with what plays them.
 ELSEWHERE = {
+    "coplace-agent": "tests/unit/agent/test_command.py",
     "coplace accounts allocate": "tests/unit/cli/test_billing.py",
     "coplace accounts balance": "tests/unit/cli/test_billing.py",
     "coplace accounts close": "tests/unit/cli/test_billing.py",
     "coplace accounts statement": "tests/unit/cli/test_billing.py",
-    "coplace agent": "tests/unit/agent/test_command.py",
     "coplace audit": "tests/integration/test_authority.py",
     "coplace authority": "tests/integration/test_authority.py",
     "coplace certificates": "tests/integration/test_secure.py",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.tutorial import page
-from tests.tutorial.day import Cost, Played, Typed, is_act
+from tests.tutorial.day import Cost, Played, Typed
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +52,3 @@ def test_a_page_is_rewritten_where_it_says_otherwise() -> None:
     assert "$ coplace nodes p1\nnew\n```" in fresh
     assert "old" not in fresh
     assert "| the day | 1.00 | 2 | 3.0 | 00:00 |" in fresh
-
-
-def test_what_changes_something_is_told_from_what_asks() -> None:
-    acts = ["coplace drain p1", "coplace limits set user bob", "python reach.py lost p2"]
-    assert all(map(is_act, acts))
-    assert not any(map(is_act, ["coplace limits show", "coplace why a", "coplace jobs"]))

@@ -20,19 +20,14 @@ import typer
 from cli.failures import TellingGroup
 from cli.simulate.progress import progress_of
 from shared.models.bounded_slowdown import bounded_length_s
-from shared.simulation.capping import (
-    CappingMethod,
-    CappingRules,
-    constant_cap,
-    impossible_under,
-    play_capped,
-)
+from shared.simulation.capping import CappingMethod, CappingRules, impossible_under, play_capped
 from shared.simulation.eurora import EuroraRun
 from shared.workloads.eurora import EuroraJob, EuroraMachine, expected_waits_s, read_queues
 from tests.benchmarks.capping.document import put
 from tests.benchmarks.capping.instances import own_caps_w, read_instances
 from tests.benchmarks.options import Data, Into
 from tests.benchmarks.placement.markdown import table
+from tests.support.caps import constant_cap
 from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)

@@ -17,19 +17,14 @@ from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.list_scheduling import PriorityRule
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.wait_queue import order_of
-from shared.simulation.capping import (
-    CappingMethod,
-    CappingRules,
-    constant_cap,
-    planned_starts,
-    ranks,
-)
+from shared.simulation.capping import CappingMethod, CappingRules, planned_starts, ranks
 from shared.simulation.eurora import easy_of, entries_of, figures_of, play, table_of
 from shared.workloads.eurora import EuroraJob, EuroraMachine
 from tests.benchmarks.capping.document import put
 from tests.benchmarks.capping.instances import CAPS_PCT, Instance, read_instances
 from tests.benchmarks.options import Data, InstanceNames, Into
 from tests.benchmarks.placement.markdown import table
+from tests.support.caps import constant_cap
 from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)

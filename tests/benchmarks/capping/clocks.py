@@ -12,13 +12,14 @@ import typer
 from cli.failures import TellingGroup
 from coplace_client.errors import UnusableError
 from shared.models.power_reduction import mixed_factor
-from shared.simulation.capping import CappingMethod, CappingRules, constant_cap, play_capped
+from shared.simulation.capping import CappingMethod, CappingRules, play_capped
 from shared.simulation.eurora import figures_of
 from shared.workloads.eurora import EuroraMachine
 from tests.benchmarks.capping.document import put
 from tests.benchmarks.capping.instances import CAPS_PCT, Instance, read_instances
 from tests.benchmarks.options import Data, InstanceNames, Into
 from tests.benchmarks.placement.markdown import table
+from tests.support.caps import constant_cap
 from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)

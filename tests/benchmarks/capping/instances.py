@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
-from shared.simulation.capping import CappingMethod, CappingRules, constant_cap, play_capped
+from shared.simulation.capping import CappingMethod, CappingRules, play_capped
 from shared.simulation.eurora import figures_of
 from shared.workloads.eurora import (
     EuroraJob,
@@ -16,6 +16,7 @@ from shared.workloads.eurora import (
     read_machine,
     read_queues,
 )
+from tests.support.caps import constant_cap
 
 # Of the power that is drawn without a cap.
 CAPS_PCT: Final = (100, 75, 50, 30)

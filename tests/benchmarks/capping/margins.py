@@ -16,7 +16,7 @@ import typer
 from cli.failures import TellingGroup
 from cli.simulate.progress import progress_of
 from coplace_client.errors import UnusableError
-from shared.simulation.capping import CappingMethod, CappingRules, constant_cap, play_capped
+from shared.simulation.capping import CappingMethod, CappingRules, play_capped
 from shared.simulation.eurora import figures_of
 from shared.workloads.eurora import EuroraMachine
 from tests.benchmarks.capping.document import Solvers, put, require_solvers
@@ -24,6 +24,7 @@ from tests.benchmarks.capping.instances import Instance, read_instances
 from tests.benchmarks.capping.uncertain import MARGINS
 from tests.benchmarks.options import Caps, Data, InstanceNames, Into
 from tests.benchmarks.placement.markdown import table
+from tests.support.caps import constant_cap
 from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)

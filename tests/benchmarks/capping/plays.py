@@ -13,7 +13,6 @@ from shared.models.power_reduction import mixed_factor
 from shared.simulation.capping import (
     CappingMethod,
     CappingRules,
-    constant_cap,
     impossible_under,
     play_capped,
     weighted_queue_time_s,
@@ -21,6 +20,7 @@ from shared.simulation.capping import (
 from shared.simulation.eurora import PAPER_THRESHOLD_S, figures_of
 from shared.workloads.eurora import EuroraMachine
 from tests.benchmarks.capping.instances import Instance
+from tests.support.caps import constant_cap
 
 
 @dataclass(frozen=True, slots=True)

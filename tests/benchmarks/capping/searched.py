@@ -28,7 +28,6 @@ from shared.simulation.capping import (
     CappingMethod,
     CappingRules,
     by_walltime,
-    constant_cap,
     impossible_under,
     planned_shares,
     planned_starts,
@@ -40,6 +39,7 @@ from tests.benchmarks.capping.document import put
 from tests.benchmarks.capping.instances import own_caps_w, read_instances
 from tests.benchmarks.options import Data, Into
 from tests.benchmarks.placement.markdown import table
+from tests.support.caps import constant_cap
 from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)

@@ -32,7 +32,6 @@ from shared.simulation.capping import (
     CappingMethod,
     CappingRules,
     KeptFree,
-    constant_cap,
     counting_deviations,
     impossible_under,
     play_capped,
@@ -45,6 +44,7 @@ from tests.benchmarks.capping.instances import read_instances
 from tests.benchmarks.capping.joint_easy import Doubt, JointEasy
 from tests.benchmarks.options import Data, Into
 from tests.benchmarks.placement.markdown import table
+from tests.support.caps import constant_cap
 from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)

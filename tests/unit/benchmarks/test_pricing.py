@@ -12,13 +12,12 @@ from tests.benchmarks.pricing.pairs import Measured, summary
 from tests.benchmarks.pricing.streams import Stream, played_overhead, shutters, stream
 
 
-def test_the_true_slowdown_is_time_by_the_time_that_the_work_takes_alone() -> None:
+def test_a_stream_is_slowed_down_by_its_co_runners_over_the_time_that_its_work_takes_alone() -> (
+    None
+):
     # Half of the time at half of the pace: 2 s hold 1 s and 0.5 s of work.
     found = Stream(np.array([2.0, 2.0]), np.array([2.0, 1.0]))
     assert found.slowdown_ratio == pytest.approx(2 / 1.5)
-
-
-def test_a_stream_is_as_long_as_a_run_and_is_slowed_down_by_its_co_runners() -> None:
     found = stream(1, 3)
     assert len(found.solo) == len(found.co) == 300_000
     assert (found.co <= found.solo).all()
@@ -53,15 +52,12 @@ def test_a_job_gains_by_its_own_shutters_what_its_neighbours_cost_it() -> None:
     assert played_overhead(Stream(solo, solo / 2), timing, 2, seed=3) < alone / 10
 
 
-def test_relative_prices_are_those_of_the_paper() -> None:
+def test_relative_prices_and_discounts_are_those_of_the_paper() -> None:
     # Twice as long: full rates cost twice as much, equation 4 by the truth half, and by an estimate
     # of 1.25 it is 2 / 1.25^2.
     assert relative_price(2.0, 1.0) == 2
     assert relative_price(2.0, 2.0) == 0.5
     assert relative_price(2.0, 1.25) == 1.28
-
-
-def test_discounts_tell_means_and_who_pays_more_than_alone() -> None:
     found = discounts([2.0, 1.25], [1.25, 1.25])
     assert found["state of practice"] == "+62.5 %"
     assert found["oracle"] == "-35.0 %"

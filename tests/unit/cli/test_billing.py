@@ -5,20 +5,17 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from decimal import Decimal
-from io import StringIO
 from typing import Any
 
 import pytest
 from coplace.v1.accounts_pb2 import WHEN_EMPTY_WARN
-from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
-from typer.testing import CliRunner
 
-import cli.billing
+from cli import billing
 from cli.kafka_topics import KafkaTopics
-from cli.main import app
 from shared.catalogue.event import Event
+from tests.unit.cli.command_line import published_by, rows_of, said
 
 HOUR_US = 3_600_000_000
 T0_US = 1_767_225_600_000_000
@@ -26,22 +23,12 @@ T0_US = 1_767_225_600_000_000
 
 def charge(revision: int, price_su: str, account: str = "physics", **others: Any) -> ChargeMade:
     finished = JobFinished(started_at_us=T0_US, ended_at_us=T0_US + HOUR_US)
-    others.setdefault("booked_at_us", T0_US + HOUR_US)
-    return ChargeMade(
-        job_id="<job>",
-        attempt=1,
-        revision=revision,
-        account=account,
-        cluster="alpha",
-        price_su=price_su,
-        state_of_practice_su="2.000000",
-        cores=4,
-        runtime_s=3600,
-        tariff="t",
-        tariff_version=1,
-        finished=finished,
-        **others,
-    )
+    others = {"booked_at_us": T0_US + HOUR_US, "account": account, "cluster": "alpha", **others}
+    made = ChargeMade(job_id="<job>", attempt=1, revision=revision, price_su=price_su, **others)
+    made.state_of_practice_su, made.cores, made.runtime_s = "2.000000", 4, 3600
+    made.tariff, made.tariff_version = "t", 1
+    made.finished.CopyFrom(finished)
+    return made
 
 
 @pytest.fixture
@@ -57,31 +44,29 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> list[ChargeMade]:
     return found
 
 
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[Envelope]:
-    """What was handed to ingest."""
-    found: list[Envelope] = []
-    monkeypatch.setattr(cli.billing, "publish", lambda _address, event: found.append(event))
-    return found
+def statement(*options: str) -> str:
+    return said("accounts", "statement", "physics", *options)
 
 
-def run(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["accounts", *arguments])
-    assert done.exit_code == 0, done.output
-    return done.output
+def as_csv(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(text.splitlines()))
 
 
-def test_an_allocation_and_the_end_of_a_period_are_declared(sent: list[Envelope]) -> None:
-    assert "physics may spend 12.5 SU" in run("allocate", "physics", "12.5", "--when-empty=warn")
+def test_an_allocation_and_the_end_of_a_period_are_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = published_by(billing, monkeypatch)
+    told = said("accounts", "allocate", "physics", "12.5", "--when-empty=warn")
+    assert "physics may spend 12.5 SU" in told
     assert sent[0].allocation_declared.allocated_su == "12.5"
     assert sent[0].allocation_declared.when_empty == WHEN_EMPTY_WARN
-    assert "2026-02-01T00:00:00Z" in run("close", "2026-02-01")
+    assert "2026-02-01T00:00:00Z" in said("accounts", "close", "2026-02-01")
     assert sent[1].period_closed.until_us == T0_US + 31 * 24 * HOUR_US
 
 
 def test_a_statement_reverses_what_was_replaced(ledger: list[ChargeMade]) -> None:
     ledger += [charge(1, "2.000000"), charge(2, "1.280000"), charge(2, "1.280000")]
-    rows = list(csv.DictReader(StringIO(run("statement", "physics"))))
+    rows = as_csv(statement())
     assert [(row["BilledCost"], row["ChargeCategory"]) for row in rows] == [
         ("2.000000", "Usage"),
         ("-2.000000", "Adjustment"),
@@ -92,25 +77,13 @@ def test_a_statement_reverses_what_was_replaced(ledger: list[ChargeMade]) -> Non
 
 
 def test_what_is_late_is_in_the_statement_of_the_next_period(ledger: list[ChargeMade]) -> None:
-    closed_us = T0_US + 24 * HOUR_US
-    first = ("statement", "physics", "--to=2026-01-02", "--format=json")
     ledger.append(charge(1, "2.000000"))
-    before = run(*first)
-    ledger.append(charge(2, "1.280000", booked_at_us=closed_us))
-    assert run(*first) == before
-    *rows, balance = map(
-        json.loads,
-        run("statement", "physics", "--from=2026-01-02", "--format=json").splitlines(),
-    )
+    before = statement("--to=2026-01-02", "--format=json")
+    ledger.append(charge(2, "1.280000", booked_at_us=T0_US + 24 * HOUR_US))
+    assert statement("--to=2026-01-02", "--format=json") == before
+    *rows, balance = rows_of(statement("--from=2026-01-02", "--format=json"))
     assert [row["BilledCost"] for row in rows] == ["-2.000000", "1.280000"]
     assert (balance["opening_su"], balance["closing_su"]) == ("2.000000", "1.280000")
-
-
-def test_a_page_escapes_what_others_named(ledger: list[ChargeMade]) -> None:
-    ledger.append(charge(1, "2.000000"))
-    shown = run("statement", "physics", "--format=html")
-    assert "&lt;job&gt;" in shown
-    assert "<job>" not in shown
 
 
 def test_a_statement_says_who_slowed_a_run_down_and_the_parts_come_to_its_discount(
@@ -119,40 +92,33 @@ def test_a_statement_says_who_slowed_a_run_down_and_the_parts_come_to_its_discou
     def beside(name: str, seconds: int) -> InterferenceEvidence:
         return InterferenceEvidence(co_runner_job_id=name, duration_s=seconds, slowdown_ratio=1.5)
 
-    rows = [beside("<a>", 700), beside("b", 700), beside("c", 700)]
-    ledger += [
-        charge(1, "1.999999", evidence=rows[:1]),
-        charge(2, "1.280000", evidence=rows),
-    ]
+    names = ("<a>", "b", "c")
+    rows = [beside(name, 700) for name in names]
+    ledger += [charge(1, "1.999999", evidence=rows[:1]), charge(2, "1.280000", evidence=rows)]
     for each in ledger:
         each.finished.energy_j = 1e6
-    told = csv.DictReader(StringIO(run("statement", "physics")))
     sums: dict[str, Decimal] = defaultdict(Decimal)
-    for row in told:
+    for row in as_csv(statement()):
         parts = json.loads(row["x_SlowedDownBy"])
         of_row = sum((Decimal(part["discount_su"]) for part in parts), Decimal(0))
         assert of_row == Decimal(row["ListCost"]) - Decimal(row["BilledCost"])
         assert abs(sum(Decimal(part["share"]) for part in parts)) == 1
         for part in parts:
             sums[part["job"]] += Decimal(part["energy_j"])
-    assert sums == {
-        "<a>": Decimal("64814.815"),
-        "b": Decimal("64814.815"),
-        "c": Decimal("64814.814"),
-    }
-    *listed, _ = map(json.loads, run("statement", "physics", "--format=json").splitlines())
-    assert [part["job"] for part in listed[-1]["x_SlowedDownBy"]] == ["<a>", "b", "c"]
-    shown = run("statement", "physics", "--format=html")
+    energies = map(Decimal, ("64814.815", "64814.815", "64814.814"))
+    assert sums == dict(zip(names, energies, strict=True))
+    *listed, _ = rows_of(statement("--format=json"))
+    assert [part["job"] for part in listed[-1]["x_SlowedDownBy"]] == [*names]
+    shown = statement("--format=html")
+    assert "&lt;job&gt;" in shown
+    assert "<job>" not in shown
     assert "&lt;a&gt;: 33.3334 %, 0.240000 SU, 64814.815 J; b: 33.3333 %" in shown
 
 
 def test_both_sides_of_the_ledger_come_to_nothing(ledger: list[ChargeMade]) -> None:
     ledger += [charge(1, "2.000000"), charge(2, "1.280000", account="bio")]
-    rows = {
-        row["account"]: row["balance SU"]
-        for row in csv.DictReader(StringIO(run("balance", "--output=csv")))
-    }
-    assert rows == {
+    rows = as_csv(said("accounts", "balance", "--output=csv"))
+    assert {row["account"]: row["balance SU"] for row in rows} == {
         "account bio": "1.280000",
         "account physics": "0.000000",
         "operator": "-1.280000",

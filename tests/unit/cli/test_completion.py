@@ -3,7 +3,6 @@
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import typer
@@ -24,9 +23,10 @@ from tests.unit.shared.placement.region import (
 
 RUNS, WAITS, HELD, CANCELLED = JOBS = tuple(f"north/alpha/471{n}/1767225600" for n in range(4))
 OF_JOBS = ("why", "cancel", "hold", "release", "suspend", "unsuspend", "seize")
+OF_CLUSTERS = ("queue ", "nodes ", "drain ", "resume ", "undeclare ", "jobs --cluster ")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Of a placement with two clusters of four nodes and a job that stands each way."""
     processor = placement(policy=Policy.BASE)
@@ -34,12 +34,6 @@ def address() -> Iterator[str]:
     round_of(processor, 1, held(HELD, end_us(0)), cancelled(CANCELLED, end_us(0)))
     with Served(processor) as found:
         yield found
-
-
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No installation of this user is up."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 def asked(line: str, placement: str = "") -> Result:
@@ -60,33 +54,28 @@ def completed(line: str, placement: str = "") -> list[str]:
     return result.stdout.split()
 
 
-@pytest.mark.parametrize("verb", OF_JOBS)
-def test_jobs_that_are_not_over_are_completed(address: str, verb: str) -> None:
-    assert completed(f"coplace {verb} ", address) == [RUNS, WAITS, HELD]
-    assert completed(f"coplace {verb} {WAITS[:16]}", address) == [WAITS]
-    assert completed(f"coplace {verb} south", address) == []
-
-
 @pytest.mark.parametrize(
-    "begin", ["queue ", "nodes ", "drain ", "resume ", "undeclare ", "jobs --cluster "]
+    ("begin", "completed_to"),
+    [
+        *((f"{verb} ", [RUNS, WAITS, HELD]) for verb in OF_JOBS),
+        *((f"{verb} {WAITS[:16]}", [WAITS]) for verb in OF_JOBS),
+        *((f"{verb} south", []) for verb in OF_JOBS),
+        *((begin, ["p1", "p2"]) for begin in OF_CLUSTERS),
+        *((f"{begin}p2", ["p2"]) for begin in OF_CLUSTERS),
+        ("cap set ", ["p1", "p2", "site", "region"]),
+        ("tail placement.d", ["placement.decisions"]),
+        ("dlq list jobs", ["jobs.events"]),
+    ],
 )
-def test_clusters_are_completed(address: str, begin: str) -> None:
-    assert completed(f"coplace {begin}", address) == ["p1", "p2"]
-    assert completed(f"coplace {begin}p2", address) == ["p2"]
-
-
-def test_what_caps_are_of_is_completed(address: str) -> None:
-    assert completed("coplace cap set ", address) == ["p1", "p2", "site", "region"]
+def test_jobs_that_are_not_over_clusters_and_topics_are_completed(
+    address: str, begin: str, completed_to: list[str]
+) -> None:
+    assert completed(f"coplace {begin}", address) == completed_to
 
 
 def test_an_option_on_the_line_says_who_is_asked(address: str) -> None:
     assert completed(f"coplace queue --placement {address} ", "127.0.0.1:1") == ["p1", "p2"]
     assert completed(f"coplace why --address {address} ", "127.0.0.1:1") == [RUNS, WAITS, HELD]
-
-
-def test_topics_are_completed_without_a_server() -> None:
-    assert completed("coplace tail placement.d") == ["placement.decisions"]
-    assert completed("coplace dlq list jobs") == ["jobs.events"]
 
 
 @pytest.mark.parametrize("is_there", [False, True])

@@ -6,28 +6,28 @@ from contextlib import nullcontext
 
 import pytest
 from coplace.v1.control_pb2 import DeadLetter
-from typer.testing import CliRunner
 
 from cli.dlq import dead_letters
 from cli.dlq.dead_letters import CannotReplayError, DeadLetters
-from cli.main import app
 from shared.catalogue.record import NewRecord
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
+from tests.unit.cli.command_line import refusal, said
 
 LETTERS = DeadLetters(Deployment.of(Settings()))
 
 
-def test_a_record_of_which_only_the_head_is_kept_cannot_be_replayed() -> None:
-    letter = DeadLetter(topic="jobs.events", value=b"head", value_size_bytes=5)
-    with pytest.raises(CannotReplayError, match="had 5 bytes, 4 are kept"):
-        LETTERS.replay(letter)
-
-
-def test_nothing_is_appended_behind_the_back_of_the_sequencer() -> None:
-    letter = DeadLetter(topic="placement.inputs", value=b"whole", value_size_bytes=5)
-    with pytest.raises(CannotReplayError, match=r"only the sequencer writes placement\.inputs"):
-        LETTERS.replay(letter)
+@pytest.mark.parametrize(
+    ("topic", "value", "told"),
+    [
+        # A record of which only the head is kept; and nothing goes behind the sequencer's back.
+        ("jobs.events", b"head", "had 5 bytes, 4 are kept"),
+        ("placement.inputs", b"whole", r"only the sequencer writes placement\.inputs"),
+    ],
+)
+def test_what_cannot_be_replayed_says_why(topic: str, value: bytes, told: str) -> None:
+    with pytest.raises(CannotReplayError, match=told):
+        LETTERS.replay(DeadLetter(topic=topic, value=value, value_size_bytes=5))
 
 
 def test_letters_are_listed_with_their_kind_on_one_line_each(
@@ -35,15 +35,9 @@ def test_letters_are_listed_with_their_kind_on_one_line_each(
 ) -> None:
     letters = [
         DeadLetter(topic="jobs.events", offset=1, stage="pricing", reason="nodes: must\nbe 1"),
-        DeadLetter(
-            topic="jobs.events",
-            offset=2,
-            stage="placement",
-            reason="ValueError: free to start",
-            kind="quarantined",
-            stack_digest="0123456789abcdef",
-        ),
+        DeadLetter(topic="jobs.events", offset=2, stage="placement", kind="quarantined"),
     ]
+    letters[1].reason, letters[1].stack_digest = "ValueError: free to start", "0123456789abcdef"
     monkeypatch.setattr(DeadLetters, "of", lambda _self, _topic: iter(letters))
     refused = "jobs.events/0/1\tpricing\trefused\tnodes: must be 1"
     held = "jobs.events/0/2\tplacement\tquarantined 0123456789ab\tValueError: free to start"
@@ -52,8 +46,7 @@ def test_letters_are_listed_with_their_kind_on_one_line_each(
         (["--kind", "refused"], [refused]),
         (["--kind", "quarantined"], [held]),
     ):
-        done = CliRunner().invoke(app, ["dlq", "list", "jobs.events", *options])
-        assert done.stdout.splitlines() == lines
+        assert said("dlq", "list", "jobs.events", *options).splitlines() == lines
 
 
 def test_a_quarantined_record_is_shown_with_its_stack_and_replayed(
@@ -74,14 +67,13 @@ def test_a_quarantined_record_is_shown_with_its_stack_and_replayed(
 
     monkeypatch.setattr(DeadLetters, "of", lambda _self, _topic: iter([letter]))
     monkeypatch.setattr(dead_letters, "Publisher", lambda _deployment: Recorded())
-    shown = CliRunner().invoke(app, ["dlq", "show", "jobs.events/0/2"])
-    assert json.loads(shown.stdout)["stack"] == "processor.handle\nexplanation.of"
-    assert CliRunner().invoke(app, ["dlq", "replay", "jobs.events/0/2"]).exit_code == 0
+    shown = json.loads(said("dlq", "show", "jobs.events/0/2"))
+    assert shown["stack"] == "processor.handle\nexplanation.of"
+    said("dlq", "replay", "jobs.events/0/2")
     assert [(each.partition.topic, each.value) for each in appended] == [("jobs.events", b"whole")]
 
 
 def test_what_is_no_letter_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DeadLetters, "of", lambda _self, _topic: iter([]))
-    done = CliRunner().invoke(app, ["dlq", "replay", "jobs.events/0/2"])
-    assert done.exit_code == 1
-    assert done.stderr.startswith("error: there is no dead letter of jobs.events/0/2: ")
+    told = refusal("dlq", "replay", "jobs.events/0/2")
+    assert told.startswith("error: there is no dead letter of jobs.events/0/2: ")

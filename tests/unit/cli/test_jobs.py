@@ -2,13 +2,10 @@
 plays rounds of."""
 
 import csv
-import io
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
     JobHeld,
@@ -18,15 +15,14 @@ from coplace.v1.jobs_pb2 import (
     JobSuspended,
 )
 from coplace.v1.placement_service_pb2 import ListJobsRequest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from cli import jobs as commands
 from cli.jobs import asked
 from cli.listing import listed_jobs
-from cli.main import app
-from services.ingest.model import Intake
-from shared.catalogue.topics import Topics
 from shared.domain.eamc_policy import Policy
+from tests.unit.cli import command_line
+from tests.unit.cli.command_line import published_by, refusal, rows_of, said, taken
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -45,7 +41,7 @@ from tests.unit.shared.placement.region import (
 A, B, C, D = JOBS = tuple(f"north/alpha/471{n}/1767225600" for n in range(4))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Of a placement where job a has all four nodes of p1, b and c wait for them, d is held."""
     processor = placement(policy=Policy.BASE)
@@ -56,16 +52,15 @@ def address() -> Iterator[str]:
 
 
 def coplace(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments, env={"COLUMNS": "80"})
+    return command_line.coplace(*arguments, COLUMNS="80")
 
 
-def rows(result: Result) -> list[dict[str, Any]]:
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+def rows(address: str, *words: str) -> list[dict[str, Any]]:
+    return rows_of(said(*words, "--output", "json", "--placement", address))
 
 
 def test_jobs_are_listed_with_where_they_stand_and_why(address: str) -> None:
-    found = rows(coplace("jobs", "--output", "json", "--placement", address))
+    found = rows(address, "jobs")
     assert [(row["job"], row["is"]) for row in found] == [
         (A, "decided"),
         (B, "reserved"),
@@ -77,26 +72,28 @@ def test_jobs_are_listed_with_where_they_stand_and_why(address: str) -> None:
     assert found[3]["why"] == "held: ask ada"
 
 
-def test_only_what_is_asked_for_is_listed(address: str) -> None:
-    def listed(*options: str) -> list[str]:
-        found = coplace("jobs", *options, "--output", "json", "--placement", address)
-        return [row["job"] for row in rows(found)]
-
-    assert listed("--standing", "held", "--standing", "waiting") == [C, D]
-    assert listed("--user", "nobody") == []
-    assert listed("--cluster", "p1") == [A, B, C]
-    assert listed("--cluster", "p9") == []
+@pytest.mark.parametrize(
+    ("options", "jobs"),
+    [
+        ("--standing held --standing waiting", [C, D]),
+        ("--user nobody", []),
+        ("--cluster p1", [A, B, C]),
+        ("--cluster p9", []),
+    ],
+)
+def test_only_what_is_asked_for_is_listed(address: str, options: str, jobs: list[str]) -> None:
+    assert [row["job"] for row in rows(address, "jobs", *options.split())] == jobs
 
 
 def test_a_queue_is_listed_in_its_order(address: str) -> None:
-    found = rows(coplace("queue", "p1", "--output", "json", "--placement", address))
+    found = rows(address, "queue", "p1")
     assert [(row["place"], row["job"]) for row in found] == [(1, B), (2, C)]
     assert found[0]["promised on"] == "p1"
-    assert rows(coplace("queue", "p9", "--output", "json", "--placement", address)) == []
+    assert rows(address, "queue", "p9") == []
 
 
 def test_clusters_are_listed_with_what_is_on_them(address: str) -> None:
-    row, other = rows(coplace("clusters", "--output", "json", "--placement", address))
+    row, other = rows(address, "clusters")
     assert (other["cluster"], other["running"]) == ("p2", 0)
     assert (row["cluster"], row["nodes"], row["free"]) == ("p1", 4, 0)
     assert (row["running"], row["waiting"], row["is"]) == (1, 2, "in reach")
@@ -107,7 +104,7 @@ def test_a_cluster_whose_nodes_are_drained_is_listed_as_drained() -> None:
     one = drained("p2", T0_US, "p2-0001", why="a fan")
     round_of(processor, 0, drained("p1", T0_US, why="the pump"), one)
     with Served(processor) as address:
-        whole, part = rows(coplace("clusters", "--output", "json", "--placement", address))
+        whole, part = rows(address, "clusters")
     assert (whole["is"], part["is"]) == ("drained", "1 drained")
     assert "all 4 nodes are drained" in whole["why"]
     assert "the pump" in whole["why"]
@@ -121,7 +118,7 @@ def test_a_cluster_that_is_lost_or_undeclared_says_so_in_a_word_and_why_below() 
     closed = lost("p2", end_us(0), "the network is down"), undeclared("p1", end_us(0))
     round_of(processor, 1, started(start), *closed)
     with Served(processor) as address:
-        found = rows(coplace("clusters", "--output", "json", "--placement", address))
+        found = rows(address, "clusters")
         shown = coplace("clusters", "--placement", address)
     assert [row["is"] for row in found] == ["undeclared", "lost"]
     assert max(map(len, shown.stdout.splitlines())) <= 80
@@ -133,41 +130,36 @@ def test_tables_fit_80_columns_and_csv_has_all_that_json_has(address: str) -> No
     for words in (["jobs"], ["queue", "p1"], ["clusters"]):
         shown = coplace(*words, "--placement", address).stdout
         assert max(map(len, shown.splitlines())) <= 80, shown
-        as_csv = coplace(*words, "--output", "csv", "--placement", address).stdout
-        as_json = rows(coplace(*words, "--output", "json", "--placement", address))
-        assert [list(row) for row in csv.DictReader(io.StringIO(as_csv))] == list(
-            map(list, as_json)
-        )
+        as_csv = said(*words, "--output", "csv", "--placement", address).splitlines()
+        assert [*map(list, csv.DictReader(as_csv))] == [*map(list, rows(address, *words))]
 
 
 def test_what_is_cut_off_is_told_and_pages_join(address: str) -> None:
     found = coplace("jobs", "--limit", "3", "--placement", address)
     assert "note: 1 more: --limit 4 lists all" in found.stderr
-    request = ListJobsRequest(most=1)
-    whole, in_all = listed_jobs(address, request, 100)
+    whole, in_all = listed_jobs(address, ListJobsRequest(most=1), 100)
     assert ([job.job_id for job in whole], in_all) == ([*JOBS], 4)
 
 
-def test_a_standing_that_no_job_has_is_refused_in_one_line(address: str) -> None:
-    found = coplace("jobs", "--standing", "bored", "--placement", address)
-    assert found.exit_code == 1
-    assert found.stderr.startswith("error: --standing must be one of waiting, held")
-
-
-@pytest.mark.parametrize("word", ["suspend", "unsuspend"])
-def test_only_a_run_stands_still_or_goes_on(address: str, word: str) -> None:
-    found = coplace(word, B, "--placement", address)
-    assert found.exit_code == 1
-    assert found.stderr.startswith(f"error: {B} has no run: it waits")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("jobs --standing bored", "--standing must be one of waiting, held"),
+        # Only a run stands still or goes on.
+        (f"suspend {B}", f"{B} has no run: it waits"),
+        (f"unsuspend {B}", f"{B} has no run: it waits"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(address: str, words: str, told: str) -> None:
+    assert refusal(*words.split(), "--placement", address).startswith(f"error: {told}")
 
 
 def test_a_job_is_put_back_with_who_and_why(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    published: list[Envelope] = []
-    monkeypatch.setattr(commands, "publish", lambda _address, event: published.append(event))
+    published = published_by(commands, monkeypatch)
     how = "--reason", "wrong library", "--source", "operator/ada", "--placement", address
-    assert coplace("requeue", A, *how).stdout.startswith(f"to be requeued: {A}, which ")
+    assert said("requeue", A, *how).startswith(f"to be requeued: {A}, which ")
     [event] = published
-    message = Intake(Topics()).accept(event, event.time_us / 1e6).event.payload
+    message = taken(event).event.payload
     assert (message.job_id, message.attempt, message.reason) == (A, 1, "wrong library")  # type: ignore[attr-defined]
 
 
@@ -177,11 +169,10 @@ def test_what_ended_or_nobody_knows_is_not_put_back() -> None:
     round_of(processor, 1, started(start))
     round_of(processor, 2, finished(A, end_us(1), grant=1))
     with Served(processor) as address:
-        ended = coplace("requeue", A, "--placement", address)
-        unknown = coplace("requeue", B, "--placement", address)
-    assert (ended.exit_code, unknown.exit_code) == (1, 1)
-    assert ended.stderr == f"error: {A} has ended: submit it anew\n"
-    assert f"'{B}' is not known" in unknown.stderr
+        ended = refusal("requeue", A, "--placement", address)
+        unknown = refusal("requeue", B, "--placement", address)
+    assert ended == f"error: {A} has ended: submit it anew"
+    assert f"'{B}' is not known" in unknown
 
 
 def test_ingest_takes_what_is_asked_of_a_job() -> None:
@@ -193,7 +184,6 @@ def test_ingest_takes_what_is_asked_of_a_job() -> None:
         JobResumed(job_id="a", resumed_at_us=T0_US),
         JobRequeueAsked(job_id="a", attempt=1, reason="typo", asked_at_us=T0_US),
     ):
-        event = asked(message, "operator/ada", T0_US)
-        accepted = Intake(Topics()).accept(event, T0_US / 1e6)
+        accepted = taken(asked(message, "operator/ada", T0_US))
         assert (accepted.topic, accepted.event.source) == ("jobs.events", "operator/ada")
         assert accepted.event.payload == message

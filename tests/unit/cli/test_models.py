@@ -1,11 +1,10 @@
 """`coplace models`: versions as they were published."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from coplace.v1.control_pb2 import ModelPinned, ModelRolledBack, RoundEnded
-from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
@@ -18,15 +17,14 @@ from coplace.v1.prediction_pb2 import (
     PowerTreesJudged,
     PowerTreesPublished,
 )
-from typer.testing import CliRunner
 
 from cli import models
 from cli.kafka_topics import KafkaTopics
-from cli.main import app
 from cli.models import Model, Trees, published, rows
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
+from tests.unit.cli.command_line import published_by, refusal, rows_of, said
 
 FIRST = PowerModelPublished(version="power@1", fallback_power_w={"m": 200.0})
 SECOND = PowerModelPublished(version="power@9", fallback_power_w={"m": 210.0})
@@ -56,16 +54,13 @@ def events() -> Iterator[Event]:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+def of_power(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KafkaTopics, "topic", lambda _self, _name: events())
-    return CliRunner()
 
 
-def test_versions_are_listed_once_in_the_order_of_publication_and_the_newest_is_marked(
-    run: CliRunner,
-) -> None:
-    told = run.invoke(app, ["models", "list", "--output", "json"])
-    found = [json.loads(line) for line in told.output.splitlines()]
+@pytest.mark.usefixtures("of_power")
+def test_versions_are_listed_once_in_the_order_of_publication_and_the_newest_is_marked() -> None:
+    found = rows_of(said("models", "list", "--output", "json"))
     assert [(row["version"], row["learned from"], row["state"]) for row in found] == [
         ("power@1", "newest readings", ""),
         ("power-history@8", "50 jobs", "newest"),
@@ -85,12 +80,12 @@ def test_a_version_whose_content_is_not_what_its_digest_says_shows_both() -> Non
     assert row["sha256"] == f"{model_sha256(changed).hex()}, not {changed.sha256.hex()}"
 
 
-def test_a_version_is_shown_with_its_parameters_and_digests(run: CliRunner) -> None:
-    told = json.loads(run.invoke(app, ["models", "show", "power-history@5"]).output)
+@pytest.mark.usefixtures("of_power")
+def test_a_version_is_shown_with_its_parameters_and_digests() -> None:
+    told = json.loads(said("models", "show", "power-history@5"))
     assert told["learned_jobs"] == "1"
     assert told["sha256"] == model_sha256(OLDER).hex()
-    told = json.loads(run.invoke(app, ["models", "show", "power-history@8"]).output)
-    assert told["origin"] == "0a" * 32
+    assert json.loads(said("models", "show", "power-history@8"))["origin"] == "0a" * 32
 
 
 def trees(number: int) -> PowerTreesPublished:
@@ -117,18 +112,17 @@ TOLD: list[Model | Trees] = [
 
 
 @pytest.fixture
-def of_trees(monkeypatch: pytest.MonkeyPatch, run: CliRunner) -> CliRunner:
+def of_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [
         Event(f"e/{at}", "prediction", at, "power-trees", payload)
         for at, payload in enumerate(TOLD)
     ]
     monkeypatch.setattr(KafkaTopics, "topic", lambda _self, _name: iter(found))
-    return run
 
 
-def test_trees_are_listed_with_what_came_of_them_in_the_shadow(of_trees: CliRunner) -> None:
-    told = of_trees.invoke(app, ["models", "list", "--output", "json"])
-    found = [json.loads(line) for line in told.output.splitlines()]
+@pytest.mark.usefixtures("of_trees")
+def test_trees_are_listed_with_what_came_of_them_in_the_shadow() -> None:
+    found = rows_of(said("models", "list", "--output", "json"))
     assert [(row["version"], row["error on others"], row["state"]) for row in found] == [
         ("power-trees@300", "10.00 %, not 12.00 %", "in force, pinned: why"),
         ("power-trees@500", "20.00 %, not 11.00 %", "not better"),
@@ -138,32 +132,31 @@ def test_trees_are_listed_with_what_came_of_them_in_the_shadow(of_trees: CliRunn
     ]
     assert found[0]["learned from"] == "300 jobs"
     assert found[-1]["learned from"] == "128 intervals"
-    shown = json.loads(of_trees.invoke(app, ["models", "show", "power-trees@500"]).output)
+    shown = json.loads(said("models", "show", "power-trees@500"))
     assert shown["data_sha256"] == "0b" * 32
 
 
+PAIRS = ("--model", "pair-trees")
+
+
+@pytest.mark.usefixtures("of_trees")
 @pytest.mark.parametrize(
-    ("arguments", "order"),
+    ("words", "order"),
     [
         (["pin", "power-trees@500"], ModelPinned(model="power-trees", version="power-trees@500")),
         (["pin", "pair-trees@130"], ModelPinned(model="pair-trees", version="pair-trees@130")),
         (["unpin"], ModelPinned(model="power-trees")),
-        (["unpin", "--model", "pair-trees"], ModelPinned(model="pair-trees")),
+        (["unpin", *PAIRS], ModelPinned(model="pair-trees")),
         (["rollback"], ModelRolledBack(model="power-trees")),
-        (["rollback", "--model", "pair-trees"], ModelRolledBack(model="pair-trees")),
+        (["rollback", *PAIRS], ModelRolledBack(model="pair-trees")),
     ],
 )
 def test_operators_say_which_trees_hold_and_why(
-    of_trees: CliRunner,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    order: ModelPinned | ModelRolledBack,
+    monkeypatch: pytest.MonkeyPatch, words: list[str], order: ModelPinned | ModelRolledBack
 ) -> None:
-    sent: list[Envelope] = []
-    monkeypatch.setattr(models, "publish", lambda _ingest, event: sent.append(event))
+    sent = published_by(models, monkeypatch)
     monkeypatch.setattr(models, "clock_us", lambda: 10**15)
-    told = of_trees.invoke(app, ["models", *arguments, "--reason", "why", "--source", "ada"])
-    assert told.exit_code == 0
+    said("models", *words, "--reason", "why", "--source", "ada")
     [envelope] = sent
     name = envelope.WhichOneof("payload")
     found = getattr(envelope, str(name))
@@ -173,19 +166,18 @@ def test_operators_say_which_trees_hold_and_why(
     assert (found, envelope.source, envelope.time_us) == (order, "ada", 10**15)
 
 
-def test_a_version_that_nobody_published_is_not_pinned(of_trees: CliRunner) -> None:
-    told = of_trees.invoke(app, ["models", "pin", "power-trees@1"])
-    assert "there is no version 'power-trees@1'" in told.output
+NOT_KEPT = "of power no versions are kept, but of power-trees and pair-trees"
 
 
-def test_of_other_models_no_version_is_put_into_force(run: CliRunner) -> None:
-    for arguments in (["pin", "power@9"], ["unpin", "--model", "power"]):
-        told = run.invoke(app, ["models", *arguments])
-        assert told.exit_code == 1
-        assert "of power no versions are kept, but of power-trees and pair-trees" in told.output
-
-
-def test_a_version_that_was_not_published_is_told_in_one_line(run: CliRunner) -> None:
-    told = run.invoke(app, ["models", "show", "power@2"])
-    assert told.exit_code == 1
-    assert "there is no version 'power@2'" in told.output
+@pytest.mark.usefixtures("of_power")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["pin", "power-trees@1"], "there is no version 'power-trees@1'"),
+        (["show", "power@2"], "there is no version 'power@2'"),
+        (["pin", "power@9"], NOT_KEPT),
+        (["unpin", "--model", "power"], NOT_KEPT),
+    ],
+)
+def test_what_was_not_published_or_is_not_kept_is_refused(words: Sequence[str], told: str) -> None:
+    assert told in refusal("models", *words)

@@ -1,8 +1,6 @@
 """What `coplace drain`, `resume`, `nodes` and `undeclare` publish, show and refuse."""
 
 import csv
-import io
-import json
 import time
 
 import pytest
@@ -15,13 +13,11 @@ from coplace.v1.placement_service_pb2 import (
     NodeGroup,
     ShowNodesResponse,
 )
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from cli import nodes
-from cli.main import app
 from cli.times import time_us
-from services.ingest.model import Intake
-from shared.catalogue.topics import Topics
+from tests.unit.cli.command_line import coplace, published_by, rows_of, taken
 
 NOW_US = time_us("2026-07-01T07:55:12Z")
 UNTIL_US = time_us("2026-07-01T12:00:00Z")
@@ -29,50 +25,29 @@ UNTIL_US = time_us("2026-07-01T12:00:00Z")
 
 def answer() -> ShowNodesResponse:
     """Of four nodes one is drained and two are a job's."""
-    drained = NodeGroup(
-        cluster="p1",
-        nodes=["n3"],
-        count=1,
-        state=NODE_STATE_DRAINED,
-        reason="a fan is broken, and its spare part comes with the truck of Thursday or Friday",
-        drained_by="operator/ada",
-        drained_at_us=NOW_US,
-        until_us=UNTIL_US,
+    held = NodeGroup(nodes=["n[1-2]"], count=2, state=NODE_STATE_ALLOCATED, jobs_left_out=1)
+    held.job_ids.append("north/p1/4711/1767225600")
+    drained = NodeGroup(nodes=["n3"], count=1, state=NODE_STATE_DRAINED, drained_by="operator/ada")
+    drained.reason = (
+        "a fan is broken, and its spare part comes with the truck of Thursday or Friday"
     )
-    return ShowNodesResponse(
-        as_of_us=NOW_US,
-        clusters=[ClusterStanding(cluster="p1", nodes=4, closed="lost since today: power cut")],
-        groups=[
-            NodeGroup(
-                cluster="p1",
-                nodes=["n[1-2]"],
-                count=2,
-                state=NODE_STATE_ALLOCATED,
-                job_ids=["north/p1/4711/1767225600"],
-                jobs_left_out=1,
-            ),
-            drained,
-            NodeGroup(cluster="p1", nodes=["n4"], count=1, state=NODE_STATE_IDLE),
-        ],
-    )
+    drained.drained_at_us, drained.until_us = NOW_US, UNTIL_US
+    idle = NodeGroup(nodes=["n4"], count=1, state=NODE_STATE_IDLE)
+    for group in (held, drained, idle):
+        group.cluster = "p1"
+    p1 = ClusterStanding(cluster="p1", nodes=4, closed="lost since today: power cut")
+    return ShowNodesResponse(as_of_us=NOW_US, clusters=[p1], groups=[held, drained, idle])
 
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> list[Envelope]:
-    found: list[Envelope] = []
     monkeypatch.setattr(nodes, "ask", lambda _address, _cluster: answer())
-    monkeypatch.setattr(nodes, "publish", lambda _address, event: found.append(event))
     monkeypatch.setattr(time, "time_ns", lambda: NOW_US * 1000)
-    return found
+    return published_by(nodes, monkeypatch)
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(app, [*words], env={"COPLACE_SOURCE": "operator/ada"})
-
-
-def accepted(event: Envelope) -> str:
-    """The topic that ingest would put it into."""
-    return Intake(Topics()).accept(event, NOW_US / 1e6).topic
+    return coplace(*words, COPLACE_SOURCE="operator/ada")
 
 
 def test_nodes_are_drained_with_a_reason_until_a_time(published: list[Envelope]) -> None:
@@ -82,13 +57,10 @@ def test_nodes_are_drained_with_a_reason_until_a_time(published: list[Envelope])
     [event] = published
     assert event.id == f"operator/ada/coplace.v1.NodesDrained/p1/{NOW_US}"
     told = event.nodes_drained
-    assert (told.cluster, list(told.nodes), told.reason) == (
-        "p1",
-        ["n[1-2]", "n4"],
-        "a fan is broken",
-    )
-    assert (told.drained_at_us, told.until_us) == (NOW_US, UNTIL_US)
-    assert accepted(event) == "commands"
+    assert (told.cluster, [*told.nodes]) == ("p1", ["n[1-2]", "n4"])
+    assert (told.reason, told.drained_at_us) == ("a fan is broken", NOW_US)
+    assert told.until_us == UNTIL_US
+    assert taken(event).topic == "commands"
 
 
 def test_a_whole_cluster_is_drained_and_resumed(published: list[Envelope]) -> None:
@@ -97,7 +69,7 @@ def test_a_whole_cluster_is_drained_and_resumed(published: list[Envelope]) -> No
     assert run("resume", "p1").stdout == "resumed all 4 nodes of p1\n"
     first, second = published
     assert list(first.nodes_drained.nodes) == list(second.nodes_resumed.nodes) == []
-    assert [accepted(event) for event in published] == ["commands", "commands"]
+    assert [taken(event).topic for event in published] == ["commands", "commands"]
 
 
 def test_a_cluster_is_undeclared_with_a_reason(published: list[Envelope]) -> None:
@@ -107,16 +79,13 @@ def test_a_cluster_is_undeclared_with_a_reason(published: list[Envelope]) -> Non
     [event] = published
     told = event.cluster_undeclared
     assert (told.cluster, told.reason, told.undeclared_at_us) == ("p1", "sold", NOW_US)
-    assert accepted(event) == "commands"
+    assert taken(event).topic == "commands"
 
 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (
-            ["drain", "p1", "n9", "--reason", "x"],
-            "p1 has no node 'n9': its nodes are",
-        ),
+        (["drain", "p1", "n9", "--reason", "x"], "p1 has no node 'n9': its nodes are"),
         (["drain", "p1", "n[9", "--reason", "x"], "is no list of nodes"),
         (["resume", "p1", "n9"], "p1 has no node 'n9'"),
         (["drain", "p1"], "say why"),
@@ -148,9 +117,9 @@ def test_a_table_fits_a_terminal_of_80_columns(words: list[str]) -> None:
 
 @pytest.mark.usefixtures("published")
 def test_programs_read_json_and_csv() -> None:
-    lines = run("nodes", "p1", "--output", "json").stdout.splitlines()
-    assert [json.loads(line)["count"] for line in lines] == [2, 1, 1]
-    rows = list(csv.DictReader(io.StringIO(run("nodes", "--output", "csv").stdout)))
+    found = rows_of(run("nodes", "p1", "--output", "json").stdout)
+    assert [row["count"] for row in found] == [2, 1, 1]
+    rows = list(csv.DictReader(run("nodes", "--output", "csv").stdout.splitlines()))
     assert [row["state"] for row in rows] == ["allocated", "drained", "idle"]
     assert rows[0]["jobs"] == "north/p1/4711/1767225600 and 1 more"
     assert (rows[1]["drained_by"], rows[1]["until"]) == ("operator/ada", "2026-07-01T12:00:00Z")

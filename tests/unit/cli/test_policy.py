@@ -1,17 +1,11 @@
 """`coplace policy show|set|reset`."""
 
-import json
-
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
-from typer.testing import CliRunner
 
 from cli import policy as commands
-from cli.main import app
-from services.ingest.model import Intake
-from shared.catalogue.event import Event
-from shared.catalogue.topics import Topics
 from shared.placement.processor import Placement
+from tests.unit.cli.command_line import published_by, refusal, rows_of, said, taken
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.jobs.test_slowdown_guarantees import (
     APP,
@@ -25,23 +19,12 @@ from tests.unit.shared.placement.region import placement, policy, round_of
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> list[Envelope]:
-    found: list[Envelope] = []
-    monkeypatch.setattr(commands, "publish", lambda _address, event: found.append(event))
-    return found
+    return published_by(commands, monkeypatch)
 
 
 def call(processor: Placement, *words: str) -> str:
     with Served(processor) as address:
-        told = CliRunner().invoke(app, ["policy", *words, "--placement", address])
-    assert told.exit_code == 0, told.output
-    return told.stdout
-
-
-def taken(event: Envelope) -> Event:
-    """As ingest takes it."""
-    accepted = Intake(Topics()).accept(event, event.time_us / 1e6)
-    assert accepted.topic == "commands"
-    return accepted.event
+        return said("policy", *words, "--placement", address)
 
 
 def test_what_is_set_is_an_event_that_placement_follows_and_shows(
@@ -57,8 +40,9 @@ def test_what_is_set_is_an_event_that_placement_follows_and_shows(
         "most_requeues: 2, was 5",
     ]
     [event] = published
-    round_of(processor, 0, taken(event))
-    rows = [json.loads(line) for line in call(processor, "show", "--output", "json").splitlines()]
+    assert taken(event).topic == "commands"
+    round_of(processor, 0, taken(event).event)
+    rows = rows_of(call(processor, "show", "--output", "json"))
     assert {
         "setting": "policy",
         "is": "min-energy",
@@ -91,7 +75,7 @@ def test_a_reset_names_what_was_declared(published: list[Envelope]) -> None:
     told = call(processor, "reset")
     assert told == "policy: priority-inc-v, was base\nthreshold: 0.35, was 0.125\n"
     [event] = published
-    assert [*taken(event).payload.reset] == ["policy", "threshold"]  # type: ignore[attr-defined]
+    assert [*taken(event).event.payload.reset] == ["policy", "threshold"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -113,17 +97,13 @@ def test_a_reset_names_what_was_declared(published: list[Envelope]) -> None:
 def test_a_value_that_cannot_be_is_refused_in_one_line_by_the_name_of_its_setting(
     words: tuple[str, ...], problem: str
 ) -> None:
-    told = CliRunner().invoke(app, ["policy", *words])
-    assert told.exit_code == 1
-    assert told.stderr.startswith(f"error: {problem}")
+    assert refusal("policy", *words).startswith(f"error: {problem}")
 
 
 def test_an_unknown_setting_is_not_reset(published: list[Envelope]) -> None:
     with Served(placement()) as address:
-        words = ["policy", "reset", "remember_days", "--placement", address]
-        told = CliRunner().invoke(app, words)
-    assert told.exit_code == 1
-    assert told.stderr.startswith("error: reset[0]: must be one of policy, t_weight")
+        told = refusal("policy", "reset", "remember_days", "--placement", address)
+    assert told.startswith("error: reset[0]: must be one of policy, t_weight")
     assert published == []
 
 
@@ -137,10 +117,9 @@ def test_promises_are_counted_and_pairs_named_until_an_operator_allows_them(
     assert pair.startswith(
         f"apart on {MODEL}: {APP} and {APP} since 2026-01-01T00:00:30Z: one: 1.4"
     )
-    words = ["policy", "allow", "--app", APP, "--beside", APP, "--node-model", MODEL]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    said("policy", "allow", "--app", APP, "--beside", APP, "--node-model", MODEL)
     [event] = published
-    round_of(processor, 2, taken(event))
+    round_of(processor, 2, taken(event).event)
     assert call(processor, "show").splitlines()[-1] == counts
 
 

@@ -1,6 +1,5 @@
 """`coplace quote`, beside a placement that the test plays rounds of."""
 
-import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -9,11 +8,10 @@ from typing import Any
 import pytest
 from coplace.v1.accounts_pb2 import STANDING_REFUSED, AccountStanding
 from coplace.v1.tariffs_pb2 import PRICE_MODEL_FAIR, TariffDeclared, TariffRate
-from typer.testing import CliRunner, Result
 
 from cli import quote as command
-from cli.main import app
 from shared.domain.eamc_policy import Policy
+from tests.unit.cli.command_line import coplace, refusal, rows_of, said
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import T0_US, event, placement, round_of, started, submitted
 
@@ -27,7 +25,7 @@ reference_cluster: p1
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Of a placement where job a has all four nodes of p1 for an hour, and the account of chemistry
     is empty."""
@@ -56,19 +54,20 @@ def tariff(su: str, name: str = "plain") -> TariffDeclared:
     return TariffDeclared(name=name, version=1, model=PRICE_MODEL_FAIR, rates=rates)
 
 
-def quoted(tmp_path: Path, address: str, *options: str, **changes: str) -> Result:
-    file = tmp_path / "job.yaml"
-    file.write_text(_JOB + "".join(f"{name}: {value}\n" for name, value in changes.items()))
-    return CliRunner().invoke(app, ["quote", str(file), "--placement", address, *options])
+@pytest.fixture
+def words(tmp_path: Path, address: str) -> list[object]:
+    """Of the quote of a job."""
+    (tmp_path / "job.yaml").write_text(_JOB)
+    return ["quote", tmp_path / "job.yaml", "--placement", address]
 
 
-def rows(result: Result) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in result.stdout.splitlines()]
+def rows(words: list[object], *options: str) -> list[dict[str, Any]]:
+    return rows_of(said(*words, *options, "--output", "json"))
 
 
 @pytest.mark.usefixtures("declared")
-def test_both_ways_are_quoted_with_intervals(tmp_path: Path, address: str) -> None:
-    result = quoted(tmp_path, address)
+def test_both_ways_are_quoted_with_intervals(words: list[object]) -> None:
+    result = coplace(*words)
     assert result.exit_code == 0, result.output
     exclusive, shared = [line for line in result.stdout.splitlines() if "p1" in line]
     assert "| exclusive |" in exclusive
@@ -79,43 +78,33 @@ def test_both_ways_are_quoted_with_intervals(tmp_path: Path, address: str) -> No
     assert "too few jobs have ended" in result.stderr
 
 
-def test_the_price_is_that_of_the_tariff_in_force(
-    tmp_path: Path, address: str, declared: list[TariffDeclared]
+def test_the_price_is_that_of_the_tariff_in_force_or_of_another_by_its_name(
+    words: list[object], declared: list[TariffDeclared]
 ) -> None:
     declared.append(tariff("2.5"))
-    [exclusive, shared] = rows(quoted(tmp_path, address, "--output", "json"))
+    [exclusive, shared] = rows(words)
     assert exclusive["high_price_su"] == "480.000000"
     # Half of each node's cores, for a limit that holds for the worst slowdown.
     assert Decimal(str(shared["high_price_su"])) == 300
-
-
-def test_another_tariff_is_asked_for_by_its_name(
-    tmp_path: Path, address: str, declared: list[TariffDeclared]
-) -> None:
-    declared += [tariff("2.5"), tariff("1", name="next")]
-    [exclusive, _] = rows(quoted(tmp_path, address, "--tariff", "plain", "--output", "json"))
-    assert exclusive["high_price_su"] == "480.000000"
-    result = quoted(tmp_path, address, "--tariff", "nobody's")
-    assert result.exit_code == 1
-    assert "is not declared: plain/1, next/1" in result.stderr
+    declared.append(tariff("1", name="next"))
+    assert rows(words, "--tariff", "plain")[0]["high_price_su"] == "480.000000"
+    assert "is not declared: plain/1, next/1" in refusal(*words, "--tariff", "nobody's")
 
 
 @pytest.mark.usefixtures("declared")
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("change", "told"),
     [
-        ({"nodes": "400"}, "fits on no cluster"),
-        ({"nodes": "0"}, "nodes"),
-        ({"reference_cluster": "p9"}, "its reference cluster p9 is not declared"),
-        ({"account": "chemistry"}, "account chemistry has used up its 5 SU"),
-        ({"wishes": "all"}, "is no JobSubmitted"),
-        ({"walltime_s": "-1"}, "walltime_s"),
+        ("nodes: 400", "fits on no cluster"),
+        ("nodes: 0", "nodes"),
+        ("reference_cluster: p9", "its reference cluster p9 is not declared"),
+        ("account: chemistry", "account chemistry has used up its 5 SU"),
+        ("wishes: all", "is no JobSubmitted"),
+        ("walltime_s: -1", "walltime_s"),
     ],
 )
 def test_what_would_not_be_run_is_refused_in_a_line(
-    tmp_path: Path, address: str, changes: dict[str, str], words: str
+    words: list[object], tmp_path: Path, change: str, told: str
 ) -> None:
-    result = quoted(tmp_path, address, **changes)
-    assert result.exit_code == 1
-    assert words in result.stderr
-    assert not result.stdout
+    (tmp_path / "job.yaml").write_text(f"{_JOB}{change}\n")
+    assert told in refusal(*words)

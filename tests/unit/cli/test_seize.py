@@ -1,7 +1,6 @@
 """What `coplace seize` publishes: what was found of a job, and nothing that comes after it."""
 
 import pytest
-from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_DECIDED,
     JOB_STANDING_HELD,
@@ -11,8 +10,7 @@ from coplace.v1.placement_service_pb2 import (
 )
 
 from cli.seize import NothingToSeizeError, seizure, told
-from services.ingest.model import Intake
-from shared.catalogue.topics import Topics
+from tests.unit.cli.command_line import taken
 
 NOW_US = 1_767_225_600_000_000
 
@@ -26,26 +24,16 @@ def granted() -> ExplainResponse:
     )
 
 
-def seized() -> Envelope:
-    return seizure(granted(), "p1 burnt down", "operator/ada", NOW_US)
-
-
 def test_ingest_takes_it_for_the_attempt_and_the_grant_that_were_found() -> None:
-    accepted = Intake(Topics()).accept(seized(), NOW_US / 1e6)
-    assert (accepted.topic, accepted.event.source) == ("jobs.events", "operator/ada")
-    assert (seized().job_seized.attempt, seized().job_seized.grant) == (2, 3)
-    assert seized().job_seized.reason == "p1 burnt down"
-
-
-def test_asking_twice_is_the_same_event() -> None:
-    later = seizure(granted(), "p1 burnt down", "operator/ada", NOW_US + 5)
-    assert later.id == seized().id
-
-
-def test_it_says_what_was_seized() -> None:
-    assert told(seized().job_seized) == (
+    event = seizure(granted(), "p1 burnt down", "operator/ada", NOW_US)
+    assert (taken(event).topic, taken(event).event.source) == ("jobs.events", "operator/ada")
+    seized = event.job_seized
+    assert (seized.attempt, seized.grant, seized.reason) == (2, 3, "p1 burnt down")
+    assert told(seized) == (
         "seized attempt 2 (grant 3) of north/p1/7/1767225600: it waits again as attempt 3"
     )
+    later = seizure(granted(), "p1 burnt down", "operator/ada", NOW_US + 5)
+    assert later.id == event.id, "asking twice is the same event"
 
 
 def test_there_is_nothing_to_seize_of_a_job_that_waits() -> None:

@@ -23,18 +23,14 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
         ("now+4hours", 4 * 3600),
         ("now+2days", 2 * 86_400),
         ("now+1week", 7 * 86_400),
+        # Of the calendar it is UTC without a zone.
+        *((f"2026-07-01T{of_day}", 288) for of_day in ("08:00:00Z", "08:00:00", "08")),
+        ("2026-07-01T10:00:00+02:00", 288),
     ],
 )
-def test_a_time_may_be_from_now(text: str, later_s: int) -> None:
+def test_a_time_may_be_from_now_or_of_the_calendar(text: str, later_s: int) -> None:
     assert time_us(text) == NOW_US + later_s * 1_000_000
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["2026-07-01T08:00:00Z", "2026-07-01T08:00:00", "2026-07-01T10:00:00+02:00", "2026-07-01T08"],
-)
-def test_a_time_of_the_calendar_is_utc_without_a_zone(text: str) -> None:
-    assert at(time_us(text)) == "2026-07-01T08:00:00Z"
+    assert time_us(at(time_us(text))) == time_us(text)
 
 
 @pytest.mark.parametrize(

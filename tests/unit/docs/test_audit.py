@@ -18,21 +18,11 @@ _STARTED_US = 1_767_225_600_000_000
 
 
 def _charge(job_id: str, runtime_us: int, *evidence: Evidence) -> ChargeMade:
-    finished = JobFinished(
-        job_id=job_id,
-        attempt=1,
-        account="physics",
-        nodes=3,
-        cores_per_node=18,
-        started_at_us=_STARTED_US,
-        ended_at_us=_STARTED_US + runtime_us,
-    )
-    return charge_message(
-        AttemptEnd(finished),
-        ChargeRevision(1, _STARTED_US + runtime_us),
-        Decimal("0.000277"),
-        evidence,
-    )
+    ended_us = _STARTED_US + runtime_us
+    finished = JobFinished(job_id=job_id, attempt=1, account="physics", nodes=3, cores_per_node=18)
+    finished.started_at_us, finished.ended_at_us = _STARTED_US, ended_us
+    revision = ChargeRevision(1, ended_us)
+    return charge_message(AttemptEnd(finished), revision, Decimal("0.000277"), evidence)
 
 
 def _audit(folder: Path, charges: Sequence[ChargeMade]) -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,7 @@ DOCUMENTS = sorted(
     [
         *REPOSITORY.glob("*.md"),
         *(REPOSITORY / "docs").rglob("*.md"),
+        *(REPOSITORY / "agent").rglob("*.md"),
         *(REPOSITORY / "services").rglob("*.md"),
         *(REPOSITORY / "shared").rglob("*.md"),
     ]

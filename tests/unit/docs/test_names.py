@@ -13,27 +13,11 @@ from tests.support.snippets import REPOSITORY
 
 # Words of this project's own, for what the glossary calls by the field's.
 RETIRED: Final = frozenset(
-    {
-        "foresight",
-        "inquiry",
-        "knowledge",
-        "lane",
-        "ledger",
-        "line",
-        "mark",
-        "news",
-        "obstacle",
-        "option",
-        "outlook",
-        "place",
-        "promise",
-        "promised",
-        "reach",
-        "replanned",
-        "room",
-        "stand",
-        "standing",
-    }
+    (
+        *("foresight", "inquiry", "knowledge", "lane", "ledger", "line", "mark", "news"),
+        *("obstacle", "option", "outlook", "place", "promise", "promised", "reach", "replanned"),
+        *("room", "stand", "standing"),
+    )
 )
 # Where such a word means something else.
 ALLOWED: Final = {
@@ -78,7 +62,8 @@ def named(source: str, path: str) -> Iterator[Named]:
     """What is public in a module, its private classes, and the module."""
     for part in Path(path).with_suffix("").parts:
         yield Named(part, path)
-    for node in ast.parse(source).body:
+    tree = ast.parse(source).body
+    for node in tree:
         match node:
             case ast.ClassDef(name=name, body=body):
                 yield Named(name, path, is_class=True)
@@ -88,7 +73,7 @@ def named(source: str, path: str) -> Iterator[Named]:
                 # Parameters of commands and type variables are a module's own.
                 if not ast.unparse(value).startswith(_PARAMETER):
                     yield Named(name, path, is_alias=True)
-    yield from (Named(name, path) for name in _functions(ast.parse(source).body))
+    yield from (Named(name, path) for name in _functions(tree))
 
 
 def _functions(body: list[ast.stmt]) -> Iterator[str]:
@@ -122,7 +107,9 @@ def retired(all_named: list[Named]) -> set[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def everything() -> list[Named]:
     paths = [
-        path for root in ("cli", "services", "shared") for path in (REPOSITORY / root).rglob("*.py")
+        path
+        for root in ("agent", "cli", "client/coplace_client", "services", "shared")
+        for path in (REPOSITORY / root).rglob("*.py")
     ]
     return [
         each
@@ -143,50 +130,36 @@ def test_what_is_allowed_is_there_still(everything: list[Named]) -> None:
     assert ALLOWED.keys() <= {each.name for each in everything}
 
 
-def test_two_private_classes_of_one_name_are_found() -> None:
-    twice = [*named("class _Row: ...", "a.py"), *named("class _Row: ...", "b.py")]
-    assert taken_twice(twice) == {"_Row": ["a.py", "b.py"]}
-    apart = [*named("class _Row: ...", "a.py"), *named("class Row: ...", "b.py")]
-    assert not taken_twice(apart)
-
-
-def test_a_class_and_an_alias_of_one_name_are_found() -> None:
-    found = [
-        *named("class Held: ...\nclass Own: ...", "a.py"),
-        *named("Held = tuple[int, int]", "b.py"),
-    ]
-    assert taken_twice(found) == {"Held": ["a.py", "b.py"]}
-    twice = [*named("class Held: ...", "a.py"), *named("class Held: ...", "b.py")]
-    assert taken_twice(twice) == {"Held": ["a.py", "b.py"]}
-    two_aliases = [*named("Row = list[int]", "a.py"), *named("Row = list[str]", "b.py")]
-    assert not taken_twice(two_aliases)
-    parameter = [*named("class Limit: ...", "a.py"), *named("Limit = Annotated[int, 1]", "b.py")]
-    assert not taken_twice(parameter)
+@pytest.mark.parametrize(
+    ("first", "second", "is_taken_twice"),
+    [
+        ("class _Row: ...", "class _Row: ...", True),
+        ("class _Row: ...", "class Row: ...", False),
+        ("class Held: ...\nclass Own: ...", "Held = tuple[int, int]", True),
+        ("Row = list[int]", "Row = list[str]", False),
+        ("class Limit: ...", "Limit = Annotated[int, 1]", False),
+    ],
+)
+def test_a_class_of_the_name_of_a_class_or_an_alias_is_found(
+    first: str, second: str, is_taken_twice: bool
+) -> None:
+    found = taken_twice([*named(first, "a.py"), *named(second, "b.py")])
+    assert list(found.values()) == [["a.py", "b.py"]] * is_taken_twice
 
 
 @pytest.mark.parametrize(
-    ("source", "path", "name"),
+    ("source", "path", "names"),
     [
-        ("class ClusterStanding: ...", "a.py", "ClusterStanding"),
-        ("class Plan:\n    def stand(self): ...", "a.py", "Plan.stand"),
-        ("async def make_room(): ...", "a.py", "make_room"),
-        ("", "shared/news/a.py", "news"),
-        ("", "shared/lane_queues.py", "lane_queues"),
-        ("def free_rooms(): ...", "a.py", "free_rooms"),
+        ("class ClusterStanding: ...", "a.py", ["ClusterStanding"]),
+        ("class Plan:\n    def stand(self): ...", "a.py", ["Plan.stand"]),
+        ("async def make_room(): ...\ndef free_rooms(): ...", "a.py", ["make_room", "free_rooms"]),
+        ("", "shared/news/a.py", ["news"]),
+        ("", "shared/lane_queues.py", ["lane_queues"]),
+        ("class Outline: ...\nclass _Line:\n    def stand(self): ...", "a.py", []),
+        ("def _room(): ...\ndef replace(): ...", "a.py", []),
     ],
 )
-def test_a_retired_word_is_found_in_a_name_of_several(source: str, path: str, name: str) -> None:
-    assert retired(list(named(source, path))) == {(name, path)}
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "class Outline: ...",
-        "class _Line:\n    def stand(self): ...",
-        "def _room(): ...",
-        "def replace(): ...",
-    ],
-)
-def test_other_words_and_what_is_private_are_left_alone(source: str) -> None:
-    assert not retired(list(named(source, "a.py")))
+def test_a_retired_word_is_found_in_a_name_of_several_that_is_public(
+    source: str, path: str, names: list[str]
+) -> None:
+    assert retired(list(named(source, path))) == {(name, path) for name in names}

@@ -5,7 +5,7 @@ import pytest
 from tests.support.hostile_run import HostileRun
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [2, 3])
 def test_nothing_that_is_sent_stops_a_stage_or_makes_one_write_what_another_refuses(
     seed: int,
 ) -> None:

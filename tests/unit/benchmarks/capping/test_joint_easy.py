@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from coplace_client.errors import UnusableError
 from shared.domain.cluster import NodeClass
-from shared.simulation.capping import constant_cap
 from shared.simulation.eurora import EuroraRun, play
 from shared.workloads.eurora import EuroraJob, EuroraMachine, EuroraUnit
 from tests.benchmarks.capping.joint_easy import Doubt, JointEasy
+from tests.support.caps import constant_cap
 
 MACHINE = EuroraMachine(4, (NodeClass(6, 64.0, ()),))
 SD, CAP_W = 0.3, 1_000.0

@@ -35,12 +35,11 @@ def test_a_torn_last_line_is_left_out_and_replaced(tmp_path: Path) -> None:
     assert [*appended(path, known, [OTHER])] == [OUTCOME, OTHER] == read_outcomes(path)
 
 
-def test_without_a_file_nothing_is_known(tmp_path: Path) -> None:
-    assert read_outcomes(tmp_path / "outcomes.csv") == []
-
-
-def test_a_file_of_other_columns_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_other_columns_is_refused_and_without_one_nothing_is_known(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "outcomes.csv"
+    assert read_outcomes(path) == []
     path.write_text("instance,cap\na,30\n")
     with pytest.raises(UnusableError, match="--resume"):
         read_outcomes(path)

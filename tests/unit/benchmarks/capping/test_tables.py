@@ -27,15 +27,11 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_means_are_over_the_instances_that_all_solved() -> None:
-    name = ["50 jobs in 300 s", "75"]
-    rows = rows_of([ONE, OTHER], BOTH)
-    assert cells(slowdowns(rows, ["LS", "BF"], "bounded_slowdown")) == [
-        [*name, "2", "2.000", "4.250"]
-    ]
-    rows = rows_of([ONE, OTHER], BOTH[:3])  # nobody let a job of the other start under BF
-    assert cells(slowdowns(rows, ["LS", "BF"], "bounded_slowdown")) == [
-        [*name, "1", "1.500", "6.000"]
-    ]
+    # Of the second three nobody let a job of the other instance start under BF.
+    for solved, means in ((BOTH, ["2", "2.000", "4.250"]), (BOTH[:3], ["1", "1.500", "6.000"])):
+        rows = rows_of([ONE, OTHER], solved)
+        [line] = cells(slowdowns(rows, ["LS", "BF"], "bounded_slowdown"))
+        assert line == ["50 jobs in 300 s", "75", *means]
 
 
 def test_what_was_published_counts_only_where_it_is_of_the_same_instances() -> None:
@@ -51,15 +47,13 @@ def test_the_headline_is_how_far_below_the_better_published_one() -> None:
 
 def test_dec_stands_beside_the_lists_with_its_plans_and_cpu_time() -> None:
     names = ("LS", "LS by walltime", "hybrid", "DEC")
+    of_each = replace(OUTCOME, cpu_s=20.4, plans=1_200, improved=7)
     outcomes = [
         replace(
-            OUTCOME,
+            of_each,
             contender=name,
             bounded_slowdown=1.0 + number,
             weighted_queue_time_s=1e6 + 1e3 * number,
-            cpu_s=20.4,
-            plans=1_200,
-            improved=7,
         )
         for number, name in enumerate(names)
     ]

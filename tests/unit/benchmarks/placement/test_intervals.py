@@ -32,9 +32,7 @@ def test_one_seed_has_no_interval() -> None:
 def test_a_gain_is_what_is_saved_of_the_others() -> None:
     saved = gain(cases(75, 150), cases(100, 200), lambda case: case.value)  # type: ignore[arg-type, attr-defined]
     assert (saved.mean, saved.half) == pytest.approx((25, 0))
-
-
-def test_gains_are_paired_so_that_seeds_that_differ_do_not_blur_them() -> None:
+    # They are paired, so that seeds that differ do not blur them.
     ours, theirs = cases(90, 900, 9), cases(100, 1000, 10)
     saved = gain(ours, theirs, lambda case: case.value)  # type: ignore[arg-type, attr-defined]
     assert saved.mean == pytest.approx(10)

@@ -24,7 +24,7 @@ def test_a_document_without_the_marks_is_refused(document: str) -> None:
 
 def test_tables_are_written_below_their_names_and_into_their_places(tmp_path: Path) -> None:
     document = tmp_path / "page.md"
-    document.write_text("before\n<!-- one -->\nold\n<!-- /one -->\nafter\n")
+    document.write_text("<!-- one -->\nold\n<!-- /one -->\n")
     assert write_tables({"one": "new"}, tmp_path, document) == "## one\n\nnew"
     assert (tmp_path / "tables.md").read_text() == "## one\n\nnew\n"
-    assert document.read_text() == "before\n<!-- one -->\nnew\n<!-- /one -->\nafter\n"
+    assert document.read_text() == "<!-- one -->\nnew\n<!-- /one -->\n"

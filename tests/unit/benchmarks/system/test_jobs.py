@@ -1,7 +1,6 @@
 """The jobs of a step pass ingest's checks and do in placement what their kind says."""
 
 from collections.abc import Sequence
-from itertools import chain
 
 import pytest
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JobFinished, JobSubmitted
@@ -77,20 +76,11 @@ def test_what_a_resource_manager_says_passes_ingest(kind: Kind) -> None:
         assert [each.topic for each in accepted] == [each.topic for each in said]
 
 
-def test_steps_with_other_indices_have_other_jobs() -> None:
-    steps = (requests(Kind.WAIT, 10, first) for first in (0, 10))
-    ids = [submitted_at(request, EPOCH_US).job_id for request in chain(*steps)]
-    assert len(set(ids)) == 20
-
-
-def test_some_jobs_name_no_application() -> None:
-    jobs = [submitted_at(request, EPOCH_US) for request in requests(Kind.WAIT, 100, 0)]
+def test_jobs_of_other_indices_are_others_and_some_name_no_application() -> None:
+    jobs = [submitted_at(r, EPOCH_US) for at in (0, 50) for r in requests(Kind.WAIT, 50, at)]
+    assert len({job.job_id for job in jobs}) == 100
     payloads = [job.submission().event.payload for job in jobs]
     assert sum(isinstance(p, JobSubmitted) and not p.app_id for p in payloads) == 10
-
-
-def test_a_cancelled_job_never_started() -> None:
-    [request] = requests(Kind.WAIT, 1, 0)
-    payload = cancelled(submitted_at(request, EPOCH_US), EPOCH_US).event.payload
-    assert isinstance(payload, JobFinished)
-    assert (payload.outcome, payload.started_at_us) == (JOB_OUTCOME_CANCELLED, 0)
+    ended = cancelled(jobs[0], EPOCH_US).event.payload
+    assert isinstance(ended, JobFinished)
+    assert (ended.outcome, ended.started_at_us) == (JOB_OUTCOME_CANCELLED, 0), "it never started"

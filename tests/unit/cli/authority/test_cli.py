@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.main import app
+from tests.unit.cli.command_line import coplace
 
 _OLGA = "{who: olga, role: operator, sites: ['*']}"
 
@@ -13,7 +12,7 @@ _OLGA = "{who: olga, role: operator, sites: ['*']}"
 def verified(folder: Path, *lines: str) -> str:
     file = folder / "authority.yaml"
     file.write_text("bindings:\n" + "".join(f"  - {line}\n" for line in lines))
-    done = CliRunner().invoke(app, ["authority", "verify", str(file), "--source", "olga"])
+    done = coplace("authority", "verify", file, "--source", "olga")
     return f"{done.exit_code}: {done.output or done.exception}"
 
 

@@ -17,14 +17,13 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 from google.protobuf.message import Message
-from typer.testing import CliRunner
 
 from cli.demo import report
 from cli.demo.history import History
 from cli.demo.options import DemoOptions
-from cli.demo.summary import summarise
-from cli.main import app
+from cli.demo.summary import DemoSummary, summarise
 from shared.catalogue.event import Event
+from tests.unit.cli.command_line import coplace
 
 HOUR_US = 3_600_000_000
 
@@ -34,47 +33,31 @@ def event(event_id: str, payload: Message) -> Event:
 
 
 def finished(job: str, cluster: str, submit_h: int, start_h: int, end_h: int) -> JobFinished:
-    return JobFinished(
-        job_id=job,
-        attempt=1,
-        outcome=JOB_OUTCOME_COMPLETED,
-        cluster=cluster,
-        app_id="lu.C",
-        nodes=2,
-        cores_per_node=24,
-        freq_ghz=2.0,
-        submitted_at_us=submit_h * HOUR_US,
-        started_at_us=start_h * HOUR_US,
-        ended_at_us=end_h * HOUR_US,
-        energy_j=1e6,
-    )
+    found = JobFinished(job_id=job, attempt=1, outcome=JOB_OUTCOME_COMPLETED, cluster=cluster)
+    found.app_id, found.nodes, found.cores_per_node = "lu.C", 2, 24
+    found.freq_ghz, found.energy_j = 2.0, 1e6
+    found.submitted_at_us, found.started_at_us = submit_h * HOUR_US, start_h * HOUR_US
+    found.ended_at_us = end_h * HOUR_US
+    return found
 
 
 def start(job: str, cluster: str, *, round_number: int, co_runner: str = "") -> PlacementDecided:
-    candidates = [
-        Candidate(
-            cluster=name,
-            part_eff=part_eff,
-            basis=PREDICTION_BASIS_SIGNATURE,
-            time_s=50.0,
-            power_w=300.0,
-            energy_j=15000.0,
-        )
-        for name, part_eff in (("p1", 1.4), ("p2", 1.5))
-    ]
-    return PlacementDecided(
-        job_id=job,
-        attempt=1,
-        round=round_number,
-        verdict=VERDICT_START,
-        cluster=cluster,
-        node_indices=[0, 1],
-        cores_per_node=24,
-        candidates=candidates,
-        co_runner_job_id=co_runner,
-        predicted_slowdown_ratio=1.1 if co_runner else 1.0,
-        backfilled=bool(co_runner),
-    )
+    found = PlacementDecided(job_id=job, attempt=1, round=round_number, verdict=VERDICT_START)
+    found.cluster, found.cores_per_node = cluster, 24
+    found.node_indices.extend([0, 1])
+    found.co_runner_job_id, found.backfilled = co_runner, bool(co_runner)
+    found.predicted_slowdown_ratio = 1.1 if co_runner else 1.0
+    for name, part_eff in (("p1", 1.4), ("p2", 1.5)):
+        known = Candidate(time_s=50.0, power_w=300.0, energy_j=15000.0)
+        known.cluster, known.part_eff, known.basis = name, part_eff, PREDICTION_BASIS_SIGNATURE
+        found.candidates.append(known)
+    return found
+
+
+def charge(job: str, price_su: str, *evidence: InterferenceEvidence) -> Event:
+    made = ChargeMade(job_id=job, attempt=1, revision=1, evidence=evidence)
+    made.price_su, made.state_of_practice_su = price_su, "4"
+    return event(f"c{job}", made)
 
 
 @pytest.fixture
@@ -82,7 +65,6 @@ def topics() -> dict[str, list[Event]]:
     """Job a runs at once on its best cluster; b waits, then runs beside a on the other one."""
     waiting = PlacementDecided(job_id="b", attempt=1, round=1, verdict=VERDICT_QUEUED)
     evidence = InterferenceEvidence(co_runner_job_id="a", slowdown_ratio=1.21, shutters_used=3)
-    prices = {"a": ("4", "4"), "b": ("3", "4")}
     return {
         "commands": [
             event(name, ClusterDeclared(cluster=name, nodes=4, cores_per_node=48, idle_power_w=100))
@@ -96,10 +78,7 @@ def topics() -> dict[str, list[Event]]:
             event("fa", finished("a", "p1", 0, 0, 2)),
         ],
         "telemetry.signatures": [
-            event(
-                f"s{job}",
-                SignatureMeasured(app_id="lu.C", job_id=job, time_s=40.0, power_w=300.0),
-            )
+            event(f"s{job}", SignatureMeasured(app_id="lu.C", job_id=job, time_s=40, power_w=300))
             for job in "ab"
         ],
         "placement.inputs": [],
@@ -108,27 +87,18 @@ def topics() -> dict[str, list[Event]]:
             event("db1", waiting),
             event("da", start("a", "p1", round_number=1)),
         ],
-        "prices.charges": [
-            event(
-                f"c{job}",
-                ChargeMade(
-                    job_id=job,
-                    attempt=1,
-                    revision=1,
-                    price_su=price,
-                    state_of_practice_su=full,
-                    evidence=[evidence] if job == "b" else [],
-                ),
-            )
-            for job, (price, full) in prices.items()
-        ],
+        "prices.charges": [charge("a", "4"), charge("b", "3", evidence)],
     }
 
 
+@pytest.fixture
+def summary(topics: dict[str, list[Event]]) -> DemoSummary:
+    return summarise(History.read(topics.__getitem__))
+
+
 def test_the_summary_counts_each_job_once_though_its_finish_came_twice(
-    topics: dict[str, list[Event]],
+    summary: DemoSummary,
 ) -> None:
-    summary = summarise(History.read(topics.__getitem__))
     assert summary.jobs == 2
     assert summary.makespan_s == 4 * 3600
     assert summary.mean_response_s == 3 * 3600
@@ -136,9 +106,8 @@ def test_the_summary_counts_each_job_once_though_its_finish_came_twice(
 
 
 def test_shares_tell_the_best_cluster_the_wait_the_backfill_and_the_discount(
-    topics: dict[str, list[Event]],
+    summary: DemoSummary,
 ) -> None:
-    summary = summarise(History.read(topics.__getitem__))
     assert summary.share_on_best_cluster == 0.5
     assert summary.share_waited == 0.5
     assert summary.share_backfilled == 0.5
@@ -148,17 +117,16 @@ def test_shares_tell_the_best_cluster_the_wait_the_backfill_and_the_discount(
 
 
 def test_prediction_errors_compare_what_was_believed_with_what_was_measured(
-    topics: dict[str, list[Event]],
+    summary: DemoSummary,
 ) -> None:
-    errors = summarise(History.read(topics.__getitem__)).errors
+    errors = summary.errors
     assert errors.time_percent == pytest.approx(25)
     assert errors.power_percent == pytest.approx(0)
     assert errors.slowdown_percent == pytest.approx(100 * (1.21 - 1.1) / 1.21)
     assert errors.submission_power_percent is None
 
 
-def test_sharing_is_compared_figure_by_figure(topics: dict[str, list[Event]]) -> None:
-    summary = summarise(History.read(topics.__getitem__))
+def test_sharing_is_compared_figure_by_figure(summary: DemoSummary) -> None:
     beside = replace(summary, makespan_s=summary.makespan_s / 2, promises_kept=8, promises_broken=2)
     table = report.of_sharing(beside, summary)
     rows = dict(zip(table.columns[0].cells, table.columns[3].cells, strict=True))
@@ -173,7 +141,7 @@ def test_without_sharing_no_slowdown_is_accepted() -> None:
 
 
 def test_servers_are_not_asked_to_compare() -> None:
-    told = CliRunner().invoke(app, ["demo", "--compare-sharing", "--kafka"])
+    told = coplace("demo", "--compare-sharing", "--kafka")
     assert told.exit_code == 2
     assert "is played without servers" in told.output
 

@@ -1,22 +1,36 @@
 """`coplace energy` on files, small ones and the published ones."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from cli.main import app
 from tests.support.data import DATA, ROOT, needs_data
+from tests.unit.cli.command_line import coplace, refusal, said
 from tests.unit.services.energy.files import apps, pairs, read, write
 
 EAMC = DATA / "eamc"
 KERNELS = [(0.4, 0.3, 430.0), (0.9, 7.0, 390.0), (1.9, 15.0, 370.0), (4.2, 70.0, 380.0)]
+Changes = Mapping[str, object]
 
 
 def coplace_energy(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["energy", *map(str, arguments)])
+    return coplace("energy", *arguments)
+
+
+def files(
+    folder: Path, coefficient: Changes | None = None, signature: Changes | None = None
+) -> list[object]:
+    """A small table of coefficients and one signature, as options."""
+    table = write(folder / "m_coefficients.csv", pairs(coefficient))
+    return [
+        "--coefficients",
+        table,
+        "--signatures",
+        write(folder / "apps.csv", apps(signature or {})),
+    ]
 
 
 def published(*modules: str) -> list[object]:
@@ -46,21 +60,12 @@ def kernels(folder: Path, *, count: int = 4, noise: float = 0.0) -> Path:
 
 
 def test_projections_are_written_one_row_a_pstate(tmp_path: Path) -> None:
-    table = write(tmp_path / "m_coefficients.csv", pairs({"A": 0.5, "C": 10.0}))
     out = tmp_path / "out.csv"
-    signatures = write(tmp_path / "apps.csv", apps())
-    done = coplace_energy(
-        "project", "--coefficients", table, "--signatures", signatures, "--csv", out
-    )
-    assert done.exit_code == 0, done.output
+    said("energy", "project", *files(tmp_path, {"A": 0.5, "C": 10.0}), "--csv", out)
     low, high = read(out)
     assert list(low) == ["app_id", "module", "to_ghz", "time_s", "power_w", "energy_j"]
-    assert [float(low[c]) for c in ("to_ghz", "time_s", "power_w", "energy_j")] == [
-        1.0,
-        20.0,
-        160.0,
-        3200.0,
-    ]
+    figures = [float(low[name]) for name in ("to_ghz", "time_s", "power_w", "energy_j")]
+    assert figures == [1.0, 20.0, 160.0, 3200.0]
     assert (high["to_ghz"], high["energy_j"]) == ("2.0", "3000.0")
 
 
@@ -82,57 +87,40 @@ def test_a_pair_that_was_never_measured_has_no_row_but_a_reason(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("command", "coefficient", "signature", "told"),
+    ("words", "coefficient", "signature", "told"),
     [
-        ("project", {}, {"cpi": 0}, "error: cpi: must be from 0.01 to 1,000, got 0.0"),
-        ("project", {}, {"dc_node_power_w": -5}, "error: dc_node_power_w:"),
-        ("choose", {}, {"tpi": "nan"}, "error: tpi:"),
-        ("choose", {"B": "nan"}, {}, "error: B: must be a finite number, got nan in row 3"),
-        ("project", {}, {"freq_ghz": 9.9}, "error: freq_ghz: 9.9 is no P-state of m"),
-        ("project", {}, {"tpi_scale": "x"}, "error: tpi_scale: x is not eamc-2020"),
+        ("project", {}, {"cpi": 0}, "cpi: must be from 0.01 to 1,000, got 0.0"),
+        ("project", {}, {"dc_node_power_w": -5}, "dc_node_power_w:"),
+        ("choose", {}, {"tpi": "nan"}, "tpi:"),
+        ("choose", {"B": "nan"}, {}, "B: must be a finite number, got nan in row 3"),
+        ("project", {}, {"freq_ghz": 9.9}, "freq_ghz: 9.9 is no P-state of m"),
+        ("project", {}, {"tpi_scale": "x"}, "tpi_scale: x is not eamc-2020"),
+        ("choose --t-weight -1", {}, {}, "t_weight: must be"),
+        ("choose --t-weight nan", {}, {}, "t_weight: must be"),
+        ("choose --min-energy-threshold -1", {}, {}, "min_energy_threshold: must be"),
+        ("choose --min-energy-threshold nan", {}, {}, "min_energy_threshold: must be"),
+        ("project --signatures none.csv", {}, {}, "none.csv"),
     ],
 )
 def test_bad_input_ends_with_one_line_and_no_file(
-    command: str,
-    coefficient: Mapping[str, object],
-    signature: Mapping[str, object],
-    told: str,
-    tmp_path: Path,
+    words: str, coefficient: Changes, signature: Changes, told: str, tmp_path: Path
 ) -> None:
-    table = write(tmp_path / "m_coefficients.csv", pairs(coefficient))
-    signatures = write(tmp_path / "apps.csv", apps(signature))
     out = tmp_path / "out.csv"
-    done = coplace_energy(
-        command, "--coefficients", table, "--signatures", signatures, "--csv", out
-    )
-    assert done.exit_code == 1
-    assert told in done.output
-    assert len(done.output.splitlines()) == 1
+    command, *options = words.split()
+    given = [*files(tmp_path, coefficient, signature), *options, "--csv", out]
+    assert refusal("energy", command, *given).startswith(f"error: {told}")
     assert not out.exists()
 
 
-@pytest.mark.parametrize("option", ["--t-weight", "--min-energy-threshold"])
-@pytest.mark.parametrize("value", ["-1", "nan"])
-def test_weights_and_thresholds_are_numbers_of_at_least_0(
-    option: str, value: str, tmp_path: Path
-) -> None:
-    table = write(tmp_path / "m_coefficients.csv", pairs())
-    signatures = write(tmp_path / "apps.csv", apps())
-    arguments = ("--coefficients", table, "--signatures", signatures)
-    done = coplace_energy("choose", *arguments, option, value)
-    assert done.exit_code == 1
-    assert f"error: {option.strip('-').replace('-', '_')}: must be" in done.output
-
-
 def test_policies_start_from_the_default_that_is_set(tmp_path: Path) -> None:
-    table = write(tmp_path / "m_coefficients.csv", pairs())
-    signatures = write(tmp_path / "apps.csv", apps())
-    arguments = ("--coefficients", table, "--signatures", signatures)
     out = tmp_path / "new" / "c.csv"
-    coplace_energy("choose", *arguments, "--csv", out, "--min-energy-threshold", "1.1")
-    from_nominal = {row["choice"]: row["freq_ghz"] for row in read(out)}
-    coplace_energy("choose", *arguments, "--csv", out, "--default-ghz", "1.0")
-    from_lowest = {row["choice"]: row["freq_ghz"] for row in read(out)}
+
+    def chosen(*options: object) -> dict[str, str]:
+        said("energy", "choose", *files(tmp_path), "--csv", out, *options)
+        return {row["choice"]: row["freq_ghz"] for row in read(out)}
+
+    from_nominal = chosen("--min-energy-threshold", "1.1")
+    from_lowest = chosen("--default-ghz", "1.0")
     assert from_nominal["min-time-to-solution"] == "2.0"
     # Half the time for twice the clock: a gain of 50 % for 100 % is below 0.7.
     assert from_lowest["min-time-to-solution"] == "1.0"
@@ -141,39 +129,21 @@ def test_policies_start_from_the_default_that_is_set(tmp_path: Path) -> None:
 
 
 def test_a_default_that_nothing_projects_to_gives_way_to_the_signatures_own(tmp_path: Path) -> None:
-    table = write(tmp_path / "m_coefficients.csv", pairs({"available": 0}))
-    signatures = write(tmp_path / "apps.csv", apps())
     out = tmp_path / "c.csv"
-    done = coplace_energy(
-        *("choose", "--coefficients", table, "--signatures", signatures, "--csv", out),
-        *("--default-ghz", "1.0"),
-    )
-    assert done.exit_code == 0, done.output
-    assert {row["freq_ghz"] for row in read(out)} == {"2.0"}
-    assert len(read(out)) == 6
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    missing = tmp_path / "none.csv"
-    done = coplace_energy(
-        "project", "--coefficients", missing, "--signatures", missing, "--csv", tmp_path / "o"
-    )
-    assert done.exit_code == 1
-    assert "none.csv" in done.output
+    given = files(tmp_path, {"available": 0})
+    said("energy", "choose", *given, "--csv", out, "--default-ghz", "1.0")
+    assert [row["freq_ghz"] for row in read(out)] == ["2.0"] * 6
 
 
 def test_what_is_learned_projects_its_own_kernels(tmp_path: Path) -> None:
-    source = kernels(tmp_path)
-    done = coplace_energy("learn", "--signatures", source, "--out", tmp_path / "out", "--plot")
-    assert done.exit_code == 0, done.output
+    source, table = kernels(tmp_path), tmp_path / "out" / "lab_coefficients.csv"
+    said("energy", "learn", "--signatures", source, "--out", tmp_path / "out", "--plot")
     assert (tmp_path / "out" / "lab_fit.png").read_bytes().startswith(b"\x89PNG")
     errors = read(tmp_path / "out" / "lab_errors.csv")
     assert len(errors) == 6
     assert all(float(row["power"]) < 1e-9 and float(row["time"]) < 1e-9 for row in errors)
-    table = tmp_path / "out" / "lab_coefficients.csv"
     out = tmp_path / "p.csv"
-    done = coplace_energy("project", "--coefficients", table, "--signatures", source, "--csv", out)
-    assert done.exit_code == 0, done.output
+    said("energy", "project", "--coefficients", table, "--signatures", source, "--csv", out)
     measured = {(row["app_id"], row["freq_ghz"]): row for row in read(source)}
     for row in read(out):
         seen = measured[row["app_id"], row["to_ghz"]]
@@ -181,72 +151,61 @@ def test_what_is_learned_projects_its_own_kernels(tmp_path: Path) -> None:
         assert float(row["power_w"]) == pytest.approx(float(seen["dc_node_power_w"]))
 
 
-def test_a_module_whose_name_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
-    rows = [{**row, "module": "../lab"} for row in read(kernels(tmp_path))]
-    source = write(tmp_path / "k.csv", rows)
-    done = coplace_energy("learn", "--signatures", source, "--out", tmp_path / "out")
-    assert done.exit_code == 1
-    assert "leads out of it" in done.stderr
-    assert not list(tmp_path.glob("lab*"))
-
-
-def test_learning_tells_its_errors_with_each_kernel_left_out(tmp_path: Path) -> None:
-    source = kernels(tmp_path, count=12, noise=0.02)
-    coplace_energy("learn", "--signatures", source, "--out", tmp_path)
-    for row in read(tmp_path / "lab_errors.csv"):
-        assert 0 < float(row["power"]) < float(row["power_left_out"]) < 0.2
-        assert row["kernels"] == "12"
-
-
 def test_what_can_be_learned_is_and_the_rest_has_a_note(tmp_path: Path) -> None:
     rows = [r for r in read(kernels(tmp_path)) if (r["app_id"], r["freq_ghz"]) != ("k0", "3.0")]
     source, out = write(tmp_path / "k.csv", rows), tmp_path / "out"
-    done = coplace_energy("learn", "--signatures", source, "--out", out, "--plot")
+    done = coplace_energy("learn", "--signatures", source, "--out", out)
     assert done.exit_code == 0, done.output
     assert "no coefficients for 1.0>3.0 GHz, 2.0>3.0 GHz, 3.0>1.0 GHz, 3.0>2.0 GHz" in done.output
-    available = {
-        (row["from_ghz"], row["to_ghz"])
-        for row in read(out / "lab_coefficients.csv")
-        if row["available"] == "1"
-    }
-    assert available == {
-        *(("1.0", "2.0"), ("2.0", "1.0")),
-        *((ghz, ghz) for ghz in ("1.0", "2.0", "3.0")),
-    }
-    assert (out / "lab_fit.png").exists()
+    table = read(out / "lab_coefficients.csv")
+    available = {(row["from_ghz"], row["to_ghz"]) for row in table if row["available"] == "1"}
+    same = ((ghz, ghz) for ghz in ("1.0", "2.0", "3.0"))
+    assert available == {("1.0", "2.0"), ("2.0", "1.0"), *same}
 
 
-def test_too_few_kernels_are_refused(tmp_path: Path) -> None:
-    source = kernels(tmp_path, count=3)
+Rows = list[dict[str, str]]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        pytest.param(
+            lambda rows: rows[:9],
+            "3 kernels ran at both P-states, at least 4 are needed",
+            id="too few",
+        ),
+        pytest.param(
+            lambda rows: [{**row, "app_id": f"k{n}"} for n in range(5) for row in rows[:3]],
+            "singular",
+            id="all alike",
+        ),
+        pytest.param(
+            lambda rows: [*rows[:4], {**rows[4], "tpi_scale": "other"}, *rows[5:]],
+            "other and lab are mixed",
+            id="two scales",
+        ),
+        pytest.param(
+            lambda rows: [{**row, "module": "../lab"} for row in rows],
+            "leads out of it",
+            id="a name that leads out of the folder",
+        ),
+    ],
+)
+def test_what_cannot_be_learned_from_is_refused(
+    changed: Callable[[Rows], Rows], told: str, tmp_path: Path
+) -> None:
+    source = write(tmp_path / "k.csv", changed(read(kernels(tmp_path))))
     done = coplace_energy("learn", "--signatures", source, "--out", tmp_path / "out")
     assert done.exit_code == 1
-    assert "3 kernels ran at both P-states, at least 4 are needed" in done.output
-    assert not (tmp_path / "out").exists()
-
-
-def test_kernels_that_are_all_alike_are_refused(tmp_path: Path) -> None:
-    rows = read(kernels(tmp_path, count=1))
-    alike = [{**row, "app_id": f"k{copy}"} for copy in range(5) for row in rows]
-    done = coplace_energy(
-        "learn", "--signatures", write(tmp_path / "k.csv", alike), "--out", tmp_path / "out"
-    )
-    assert done.exit_code == 1
-    assert "singular" in done.output
-
-
-def test_kernels_of_two_scales_are_not_mixed(tmp_path: Path) -> None:
-    rows = read(kernels(tmp_path))
-    rows[4]["tpi_scale"] = "other"
-    done = coplace_energy("learn", "--signatures", write(tmp_path / "k.csv", rows), "--out", "o")
-    assert done.exit_code == 1
-    assert "other and lab are mixed" in done.output
+    assert told in done.stderr
+    assert not list(tmp_path.glob("lab*"))
+    assert not list(tmp_path.glob("out/*"))
 
 
 @needs_data
 def test_reports_of_ear_become_signatures_and_accounts(tmp_path: Path) -> None:
     report = DATA / "ear" / "dgemm_1n_app_signature_j25335297_s1.csv"
-    done = coplace_energy("import", report, "--module", "amd", "--out", tmp_path)
-    assert done.exit_code == 0, done.output
+    said("energy", "import", report, "--module", "amd", "--out", tmp_path)
     assert len(read(tmp_path / "accounting.csv")) == 3
     assert [row["app_id"] for row in read(tmp_path / "signatures.csv")] == ["dgemm_4096"]
 
@@ -255,8 +214,7 @@ def test_reports_of_ear_become_signatures_and_accounts(tmp_path: Path) -> None:
 def test_published_files_project_as_the_equations_say_one_by_one(tmp_path: Path) -> None:
     for module, rows_of_each in (("normal", 15), ("normal2", 15)):
         out = tmp_path / f"{module}.csv"
-        done = coplace_energy("project", *published(module), "--csv", out)
-        assert done.exit_code == 0, done.output
+        said("energy", "project", *published(module), "--csv", out)
         rows = read(out)
         assert len(rows) == 8 * rows_of_each
         signatures = {r["app_id"]: r for r in read(EAMC / "apps.csv") if r["module"] == module}
@@ -290,8 +248,7 @@ def test_stream_runs_at_the_lowest_clock_and_prefers_the_node_that_others_do_not
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "choices.csv"
-    done = coplace_energy("choose", *published("normal", "normal2"), "--csv", out)
-    assert done.exit_code == 0, done.output
+    said("energy", "choose", *published("normal", "normal2"), "--csv", out)
     rows = read(out)
     stream = [
         row for row in rows if row["app_id"] == "8" and row["choice"] in ("min-energy", "eamc")
@@ -307,15 +264,6 @@ def test_stream_runs_at_the_lowest_clock_and_prefers_the_node_that_others_do_not
 
 
 @needs_data
-def test_stream_hardly_slows_down_at_the_lowest_clock_and_ep_does(tmp_path: Path) -> None:
-    out = tmp_path / "p.csv"
-    coplace_energy("project", *published("normal"), "--csv", out)
-    times = {(row["app_id"], row["to_ghz"]): float(row["time_s"]) for row in read(out)}
-    for app_id, slowdown in (("8", 1.01), ("2", 2.13)):
-        assert times[app_id, "1.2"] / times[app_id, "2.7"] == pytest.approx(slowdown, abs=0.005)
-
-
-@needs_data
 def test_the_table_in_the_documents_is_what_the_command_prints() -> None:
     printed = coplace_energy("choose", *published("normal", "normal2")).output
     lines = [line.strip() for line in printed.splitlines() if line.strip().startswith("|")]
@@ -325,15 +273,15 @@ def test_the_table_in_the_documents_is_what_the_command_prints() -> None:
 
 
 def test_intervals_come_from_the_errors_that_learning_left_beside_the_table(tmp_path: Path) -> None:
-    learned = coplace_energy(
-        *("learn", "--signatures", kernels(tmp_path, count=12, noise=0.02), "--out", tmp_path)
-    )
-    assert learned.exit_code == 0, learned.output
+    source = kernels(tmp_path, count=12, noise=0.02)
+    said("energy", "learn", "--signatures", source, "--out", tmp_path)
+    for row in read(tmp_path / "lab_errors.csv"):
+        assert 0 < float(row["power"]) < float(row["power_left_out"]) < 0.2
+        assert row["kernels"] == "12"
     signatures = write(tmp_path / "apps.csv", apps({"module": "lab", "tpi_scale": "lab"}))
     out, table = tmp_path / "out.csv", tmp_path / "lab_coefficients.csv"
-    arguments = ("--coefficients", table, "--signatures", signatures, "--csv", out)
-    done = coplace_energy("project", *arguments, "--interval", 0.8)
-    assert done.exit_code == 0, done.output
+    given = ("--coefficients", table, "--signatures", signatures, "--csv", out)
+    said("energy", "project", *given, "--interval", 0.8)
     low, _, top = read(out)
     assert list(low)[6:] == [
         *("time_s_low", "time_s_high", "power_w_low", "power_w_high"),
@@ -346,13 +294,8 @@ def test_intervals_come_from_the_errors_that_learning_left_beside_the_table(tmp_
 
 
 def test_without_errors_beside_the_table_there_are_no_intervals_and_a_note(tmp_path: Path) -> None:
-    table = write(tmp_path / "m_coefficients.csv", pairs())
-    signatures = write(tmp_path / "apps.csv", apps())
     out = tmp_path / "out.csv"
-    done = coplace_energy(
-        *("project", "--coefficients", table, "--signatures", signatures, "--csv", out),
-        *("--interval", 0.8),
-    )
+    done = coplace_energy("project", *files(tmp_path), "--csv", out, "--interval", 0.8)
     assert done.exit_code == 0, done.output
     assert "m_errors.csv its projections have no interval" in done.output
     assert [row["energy_j_high"] for row in read(out)] == ["", ""]

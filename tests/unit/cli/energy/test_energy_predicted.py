@@ -1,12 +1,9 @@
 """`coplace energy`: predictions against measurements, held to the figures of the demo's report."""
 
 import csv
-import io
-import json
 from collections.abc import Iterator
 
 import pytest
-from typer.testing import CliRunner
 
 from cli import kafka_topics
 from cli.demo import embedded
@@ -15,10 +12,10 @@ from cli.demo.history import History
 from cli.demo.options import DemoOptions
 from cli.demo.summary import summarise
 from cli.energy.predicted import ApplicationRuns, by_application, rows, table
-from cli.main import app
 from shared.catalogue.event import Event
+from tests.unit.cli.command_line import rows_of, said
 
-OPTIONS = DemoOptions(seed=2, jobs=120)
+OPTIONS = DemoOptions(seed=2, jobs=30)
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +26,7 @@ def system() -> EmbeddedSystem:
 def shown(system: EmbeddedSystem, *words: str) -> str:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(kafka_topics.KafkaTopics, "topic", lambda _self, name: system.topic(name))
-        told = CliRunner().invoke(app, ["energy", *words])
-    assert told.exit_code == 0, told.output
-    return told.stdout
+        return said("energy", *words)
 
 
 def test_errors_of_all_places_together_are_those_of_the_report(system: EmbeddedSystem) -> None:
@@ -80,8 +75,8 @@ def test_an_application_without_a_signature_is_shown_as_such_and_without_watts(
 def test_tables_fit_80_columns_and_programs_get_all_figures(system: EmbeddedSystem) -> None:
     text = shown(system)
     assert max(map(len, (line.rstrip() for line in text.splitlines()))) <= 80, text
-    as_json = [json.loads(line) for line in shown(system, "--output", "json").splitlines()]
-    as_csv = list(csv.DictReader(io.StringIO(shown(system, "--output", "csv"))))
+    as_json = rows_of(shown(system, "--output", "json"))
+    as_csv = list(csv.DictReader(shown(system, "--output", "csv").splitlines()))
     places = {
         ApplicationRuns(row["application"], row["node model"], row["cluster"]) for row in as_json
     }

@@ -16,9 +16,8 @@ from cli.main import app
 from coplace_client.errors import RejectedError
 from services.energy.processor.appdb import AppDB
 from services.energy.processor.learner import Learner
-from services.ingest.model import Intake
 from shared.catalogue.event import Event
-from shared.catalogue.topics import Topics
+from tests.unit.cli.command_line import coplace, refusal, taken
 from tests.unit.services.energy.files import APP, pairs, write
 from tests.unit.services.energy.support import declared, in_round, measured
 
@@ -57,16 +56,12 @@ class System:
         said = changes(self.known, files)
         expected = files.taken_into(self.known)
         events = files.envelopes("operator/ada", "measured", NOW_US + self.round)
-        self.take([taken(event) for event in events])
+        self.take([taken(event).event for event in events])
         assert self.known.signatures == expected.signatures
         for row in said:
             key = str(row["application"]), str(row["node model"])
             assert self.known.estimate(*key) == expected.estimate(*key)
         return said
-
-
-def taken(event: Envelope) -> Event:
-    return Intake(Topics()).accept(event, event.time_us / 1e6).event
 
 
 def table(folder: Path, **changed: object) -> Path:
@@ -142,21 +137,25 @@ def system(monkeypatch: pytest.MonkeyPatch) -> System:
     """One that the command speaks to."""
     found = System()
     monkeypatch.setattr(kafka_topics.KafkaTopics, "topic", lambda _self, name: found.topic(name))
-    monkeypatch.setattr(commands, "publish", lambda _address, event: found.take([taken(event)]))
+
+    def publish(_address: str, event: Envelope) -> None:
+        found.take([taken(event).event])
+
+    monkeypatch.setattr(commands, "publish", publish)
     return found
 
 
 def test_nothing_is_published_before_somebody_says_so(system: System, tmp_path: Path) -> None:
     words = ["energy", "push", str(table(tmp_path)), "--source", "operator/ada"]
     rounds = system.round
-    dry = CliRunner().invoke(app, [*words, "--dry-run"])
+    dry = coplace(*words, "--dry-run")
     assert (dry.exit_code, system.round) == (0, rounds)
     assert "not published: 1 node models, 0 signatures" in dry.stderr
     refused = CliRunner().invoke(app, words, input="n\n")
     assert (refused.exit_code, system.round) == (1, rounds)
     agreed = CliRunner().invoke(app, words, input="y\n")
     assert (agreed.exit_code, system.round) == (0, rounds + 1)
-    assert CliRunner().invoke(app, [*words, "--yes"]).exit_code == 0
+    assert coplace(*words, "--yes").exit_code == 0
     published = [e.payload for e in system.topic("energy.coefficients")]
     assert {type(one) for one in published} == {CoefficientsPublished}
     said = [e for e in system.topic("commands") if isinstance(e.payload, CoefficientsDeclared)]
@@ -167,7 +166,5 @@ def test_nothing_is_published_before_somebody_says_so(system: System, tmp_path: 
 def test_a_file_that_is_neither_ends_in_one_line(system: System, tmp_path: Path, text: str) -> None:
     path = tmp_path / "file.csv"
     path.write_text(text)
-    told = CliRunner().invoke(app, ["energy", "push", str(path), "--yes"])
-    assert (told.exit_code, system.round) == (1, 1)
-    assert told.stderr.startswith("error: ")
-    assert len(told.stderr.splitlines()) == 1
+    assert refusal("energy", "push", path, "--yes")
+    assert system.round == 1

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from cli.main import app
 from tests.support.data import DATA, needs_data
+from tests.unit.cli.command_line import coplace
 from tests.unit.services.energy.files import apps, pairs, read, write
 
 EAMC = DATA / "eamc"
@@ -14,7 +14,7 @@ NODES = ["--node", "a=4:100", "--node", "b=2:200"]
 
 
 def time_coefficients(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["energy", "time-coefficients", *map(str, arguments)])
+    return coplace("energy", "time-coefficients", *arguments)
 
 
 def files(folder: Path, *rows: dict[str, object]) -> list[object]:

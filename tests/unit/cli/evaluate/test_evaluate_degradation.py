@@ -1,18 +1,24 @@
 """`coplace evaluate degradation`: on files as they should be, and as they come."""
 
-import csv
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from cli.evaluate.degradation import score
 from cli.evaluate.pair_files import LEAST, MOST, MOST_TIMES, PairFiles, read_pairs
-from cli.main import app
+from tests.unit.cli.command_line import coplace, refusal, said
+from tests.unit.services.energy.files import read as rows_of
 from tests.unit.shared.colocation.machines import made
 
-APPS = 7
+APPS = 6
+
+
+@pytest.fixture(autouse=True)
+def _small_forests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forest is grown for each pair and application that is held out."""
+    monkeypatch.setattr("services.prediction.degradation_trees.TREES", 5)
+    monkeypatch.setattr("cli.evaluate.degradation.FOLDS", 3)
 
 
 class Files:
@@ -51,11 +57,8 @@ class Files:
         return words
 
 
-def run(files: Files, folder: Path, expected: int = 0) -> str:
-    words = ["evaluate", "degradation", *files.write(folder), "--csv", str(folder / "out.csv")]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == expected, result.output
-    return result.output
+def words(files: Files, folder: Path) -> list[str]:
+    return ["evaluate", "degradation", *files.write(folder), "--csv", str(folder / "out.csv")]
 
 
 def read(files: Files, folder: Path) -> PairFiles:
@@ -66,19 +69,19 @@ def read(files: Files, folder: Path) -> PairFiles:
 def test_each_side_of_each_pair_is_predicted_and_the_same_seed_gives_the_same_bytes(
     tmp_path: Path,
 ) -> None:
-    told = run(Files(), tmp_path)
+    told = said(*words(Files(), tmp_path))
     for name in ("unseen pairs", "unseen applications, as targets", "bubble-up", "Coplace"):
         assert name in told
     first = (tmp_path / "out.csv").read_bytes()
-    rows = list(csv.DictReader(first.decode().splitlines()))
+    rows = rows_of(tmp_path / "out.csv")
     assert len(rows) == 2 * APPS * (APPS - 1)
     assert {row["bubble_up"] for row in rows} == {"0.9"}
-    actual, said = (
+    actual, found = (
         np.array([float(row[name]) for row in rows])
         for name in ("meas_rel_perf", "coplace_unseen_pair")
     )
-    assert np.abs(actual - said).mean() < 0.08
-    run(Files(), tmp_path)
+    assert np.abs(actual - found).mean() < 0.08
+    said(*words(Files(), tmp_path))
     assert (tmp_path / "out.csv").read_bytes() == first
 
 
@@ -109,33 +112,29 @@ def test_what_is_no_measurement_is_left_out_and_counted(tmp_path: Path, value: s
 
 
 def test_the_least_and_the_most_that_count_as_measured_are_learned_from(tmp_path: Path) -> None:
+    """Beside an application that only the pairs name, which counts as the median one."""
     files = Files()
     for row, value in (0, LEAST), (-1, MOST):  # of one machine and of the other
         files.pairs[row][5] = 1 / MOST_TIMES if value == LEAST else MOST_TIMES
         files.sensitivity[row][3] = files.contentiousness[row][2] = value
     files.sensitivity[3][2] = MOST
-    assert "left out" not in run(files, tmp_path)
-    said = np.array([row.split(",")[4:] for row in (tmp_path / "out.csv").read_text().split()[1:]])
-    assert np.isfinite(said.astype(np.float64)).all()
-
-
-def test_an_application_that_only_the_pairs_name_counts_as_the_median_one(tmp_path: Path) -> None:
-    files = Files()
     files.sensitivity = [row for row in files.sensitivity if row[1] != "602_app_s"]
     files.contentiousness = [row for row in files.contentiousness if row[1] != "602_app_s"]
-    told = run(files, tmp_path)
+    done = coplace(*words(files, tmp_path))
+    assert done.exit_code == 0, done.output
+    told = done.output
+    assert "left out" not in told
     assert "2 applications have no sensitivity curve from 0 on: the median one" in told
+    known = [list(row.values())[4:] for row in rows_of(tmp_path / "out.csv")]
+    assert np.isfinite(np.array(known).astype(np.float64)).all()
 
 
 def test_a_machine_on_which_nothing_ran_alone_has_applications_that_are_all_alike(
     tmp_path: Path,
 ) -> None:
     files = Files()
-    for name in ("sensitivity", "contentiousness"):
-        rows = [
-            ["elsewhere" if row[0] == "m1" else row[0], *row[1:]] for row in getattr(files, name)
-        ]
-        setattr(files, name, rows)
+    for row in (*files.sensitivity, *files.contentiousness):
+        row[0] = "elsewhere" if row[0] == "m1" else row[0]
     found = read(files, tmp_path)
     assert found.profiles.machines == ("m0", "m1")  # strangers in profiles are nobody's
     columns = found.profiles.columns()[1]
@@ -143,41 +142,30 @@ def test_a_machine_on_which_nothing_ran_alone_has_applications_that_are_all_alik
     assert f"{APPS} applications have no contentiousness: the median one" in found.notes
 
 
-def test_constant_columns_are_no_obstacle(tmp_path: Path) -> None:
+def test_where_all_pairs_have_one_application_it_is_not_predicted_without_them(
+    tmp_path: Path,
+) -> None:
+    """Constant columns are no obstacle."""
     files = Files()
+    files.pairs = [["m0", "600.app_s", f"b{n}", 1, 1, 1 - n / 50, 0.9] for n in range(12)]
     for row in files.sensitivity:
         row[3] = 50.0
     for row in files.contentiousness:
         row[2] = 1.0
-    run(files, tmp_path)
-
-
-def test_one_pair_is_refused_in_a_line(tmp_path: Path) -> None:
-    files = Files()
-    files.pairs = files.pairs[:1]
-    assert "has no configuration with at least 10 usable pairs" in run(files, tmp_path, 1)
-
-
-def test_where_all_pairs_have_one_application_it_is_not_predicted_without_them(
-    tmp_path: Path,
-) -> None:
-    files = Files()
-    files.pairs = [["m0", "600.app_s", f"b{n}", 1, 1, 1 - n / 50, 0.9] for n in range(12)]
-    run(files, tmp_path)
-    with (tmp_path / "out.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    said(*words(files, tmp_path))
+    rows = rows_of(tmp_path / "out.csv")
     assert all(row["coplace_unseen_pair"] for row in rows)
     assert [bool(row["coplace_unseen_target"]) for row in rows] == [False] * 12 + [True] * 12
 
 
-def test_a_file_without_its_columns_is_refused(tmp_path: Path) -> None:
-    words = Files().write(tmp_path)
-    Path(words[1]).write_text("config,app1\nm0,a\n", encoding="utf-8")
-    result = CliRunner().invoke(
-        app, ["evaluate", "degradation", *words, "--csv", str(tmp_path / "out.csv")]
-    )
-    assert result.exit_code == 1
-    assert "has no column app2" in result.output
+def test_one_pair_and_a_file_without_its_columns_are_refused_in_a_line(tmp_path: Path) -> None:
+    files = Files()
+    files.pairs = files.pairs[:1]
+    told = refusal(*words(files, tmp_path))
+    assert "has no configuration with at least 10 usable pairs" in told
+    given = words(files, tmp_path)
+    (tmp_path / "pairs.csv").write_text("config,app1\nm0,a\n", encoding="utf-8")
+    assert "has no column app2" in refusal(*given)
 
 
 def test_a_perfect_prediction_scores_one_and_no_error() -> None:

@@ -1,16 +1,15 @@
 """`coplace evaluate power`: on logs as they should be, and as they come."""
 
-import csv
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from cli.evaluate.power_log import read_log
 from cli.evaluate.scores import groups, score
-from cli.main import app
 from shared.power_prediction.submission import MeasuredPower, Submission
+from tests.unit.cli.command_line import coplace, refusal
+from tests.unit.services.energy.files import read
 from tests.unit.shared.power_prediction.logs import drifting_log
 
 HEADER = (
@@ -23,24 +22,21 @@ def write_log(path: Path, *rows: str) -> Path:
     return path
 
 
-def evaluate(*words: str) -> str:
-    result = CliRunner().invoke(app, ["evaluate", "power", *words])
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def evaluate(log: Path, *words: str) -> tuple[str, list[dict[str, str]]]:
+    """What was printed, and what was predicted."""
+    out = log.with_name("out.csv")
+    done = coplace("evaluate", "power", "--log", log, "--csv", out, *words)
+    assert done.exit_code == 0, done.output
+    return done.output, read(out)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("power") / "log.csv"
     lines = [
-        f"p1,{3 if n < 250 else 4},{outcome.node_power_w:.1f},{1000 + n},{job.nodes:.0f},"
+        f"p1,{3 if n < 200 else 4},{outcome.node_power_w:.1f},{1000 + n},{job.nodes:.0f},"
         f"{20 * job.nodes:.0f},{job.walltime_s:.0f},{outcome.runtime_s:.0f},{job.user}"
-        for n, (job, outcome) in enumerate(drifting_log(2, 500))
+        for n, (job, outcome) in enumerate(drifting_log(2, 400))
     ]
     return write_log(path, *lines)
 
@@ -48,13 +44,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_job_of_the_test_share_is_predicted_below_its_bound(
     made: Path, tmp_path: Path
 ) -> None:
-    out, plot = tmp_path / "out.csv", tmp_path / "plot.png"
-    told = evaluate(
-        *("--log", str(made), "--lag", "50", "--train-share", "0.7", "--csv", str(out)),
-        *("--plot", str(plot), "--explain", "1450"),
+    plot = tmp_path / "plot.png"
+    told, rows = evaluate(
+        made, *("--lag", "40", "--train-share", "0.7", "--plot", str(plot), "--explain", "1390")
     )
-    rows = rows_of(out)
-    assert [row["job_id"] for row in rows] == [str(1350 + n) for n in range(150)]
+    assert [row["job_id"] for row in rows] == [str(1280 + n) for n in range(120)]
     assert list(rows[0]) == ["job_id", "actual_w", "predicted_w", "upper_w"]
     actual, predicted, upper = (
         np.array([float(row[name]) for row in rows]) for name in list(rows[0])[1:]
@@ -63,7 +57,7 @@ def test_each_job_of_the_test_share_is_predicted_below_its_bound(
     assert (predicted <= upper).all()
     assert f"{100 * np.mean(np.abs(predicted / actual - 1)):.2f} %" in told
     assert plot.read_bytes().startswith(b"\x89PNG")
-    assert "1450: " in told
+    assert "1390: " in told
     assert "same user" in told
 
 
@@ -87,12 +81,8 @@ def test_what_is_missing_or_absurd_is_counted_and_all_jobs_are_predicted(tmp_pat
         *("p1,1,,4,1,20,60,60,ada", "p1,1,nan,5,,,,,", ",1,inf,6,-1,x,1e999,,ada", "p1,1,80,7"),
         *("p2,1,90,8,4,80,60,60,somebody else", "p1,1,85,9,1,20,60,60,ada"),
     ]
-    out = tmp_path / "out.csv"
-    told = evaluate(
-        *("--log", str(write_log(tmp_path / "log.csv", *bad)), "--lag", "1"),
-        *("--train-share", "0", "--csv", str(out)),
-    )
-    rows = rows_of(out)
+    log = write_log(tmp_path / "log.csv", *bad)
+    told, rows = evaluate(log, "--lag", "1", "--train-share", "0")
     assert len(rows) == len(bad)
     assert all(0 < float(row["predicted_w"]) <= float(row["upper_w"]) for row in rows)
     assert [row["actual_w"] for row in rows][3:6] == ["", "", ""]
@@ -101,10 +91,8 @@ def test_what_is_missing_or_absurd_is_counted_and_all_jobs_are_predicted(tmp_pat
 
 
 def test_one_sample_is_enough(tmp_path: Path) -> None:
-    out = tmp_path / "out.csv"
     log = write_log(tmp_path / "log.csv", "p1,1,100,1,1,20,60,60,ada")
-    evaluate("--log", str(log), "--csv", str(out))
-    assert [row["job_id"] for row in rows_of(out)] == ["1"]
+    assert [row["job_id"] for row in evaluate(log)[1]] == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -115,25 +103,17 @@ def test_one_sample_is_enough(tmp_path: Path) -> None:
         (HEADER.encode(), "has no jobs"),
         (HEADER.encode() + b"\xff\xfe\n", "is no CSV"),
         (HEADER.encode() + b'"' + b"x" * 200_000, "is no CSV"),
+        (HEADER.encode() + b"p1,1,100,1,1,20,60,60,ada\n", "no job of the log is called 'nobody'"),
     ],
 )
-def test_what_is_no_log_is_told_in_one_line(tmp_path: Path, content: bytes, problem: str) -> None:
-    log = tmp_path / "log.csv"
+def test_what_is_no_log_or_has_no_such_job_is_told_in_one_line(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
+    log, out = tmp_path / "log.csv", tmp_path / "out.csv"
     log.write_bytes(content)
-    result = CliRunner().invoke(
-        app, ["evaluate", "power", "--log", str(log), "--csv", str(tmp_path / "out.csv")]
-    )
-    assert result.exit_code == 1
-    assert problem in result.output
-    assert not (tmp_path / "out.csv").exists()
-
-
-def test_a_job_that_is_not_in_the_log_is_not_explained(made: Path, tmp_path: Path) -> None:
-    out = str(tmp_path / "out.csv")
-    words = ["evaluate", "power", "--log", str(made), "--csv", out, "--explain", "nobody"]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 1
-    assert "no job of the log is called 'nobody'" in result.output
+    given = ("--log", log, "--csv", out, "--explain", "nobody")
+    assert problem in refusal("evaluate", "power", *given)
+    assert not out.exists()
 
 
 def test_scores_are_of_the_jobs_of_their_kind() -> None:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from cli.installation.installation import (
     Installation,
@@ -17,8 +16,8 @@ from cli.installation.installation import (
     stale_variables,
 )
 from cli.installation.record import InstallationRecord, last_folder, remember_folder
-from cli.main import app
 from deploy.local.servers import LocalServers
+from tests.unit.cli.command_line import coplace, refusal, said
 
 RECORD = InstallationRecord(
     {"COPLACE_KAFKA_BOOTSTRAP": "127.0.0.1:1", "COPLACE_REDIS_URL": "redis://x"}, 1
@@ -67,7 +66,7 @@ def test_an_environment_that_names_another_system_is_left_as_it_is(
     with sleeping(tmp_path / "up"), reachable():
         assert os.environ["COPLACE_KAFKA_BOOTSTRAP"] == "kafka.example:9092"
         assert "COPLACE_REDIS_URL" not in os.environ
-        told = CliRunner().invoke(app, ["status"]).stderr
+        told = coplace("status").stderr
     assert "go to another system, by COPLACE_KAFKA_BOOTSTRAP: if you mean this one" in told
 
 
@@ -103,11 +102,10 @@ def test_what_was_killed_is_told_and_is_down_after_down(tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     RECORD.save(folder)
     remember_folder(folder)
-    told = CliRunner().invoke(app, ["status"])
-    assert told.exit_code == 1
-    assert told.stderr == f"error: Coplace was killed in {folder}: start it with `coplace up`\n"
-    assert CliRunner().invoke(app, ["down"]).exit_code == 0
-    assert CliRunner().invoke(app, ["status"]).stderr.startswith("error: Coplace is not up")
+    killed = f"error: Coplace was killed in {folder}: start it with `coplace up`"
+    assert refusal("status") == killed
+    said("down")
+    assert refusal("status").startswith("error: Coplace is not up")
     assert Installation(folder).record.environment == RECORD.environment
 
 
@@ -115,6 +113,4 @@ def test_a_log_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) 
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "kafka.log").touch()
     remember_folder(tmp_path)
-    told = CliRunner().invoke(app, ["logs", "../kafka"])
-    assert told.exit_code == 1
-    assert told.stderr.endswith(f"no log of ../kafka in {tmp_path}: kafka\n")
+    assert refusal("logs", "../kafka").endswith(f"no log of ../kafka in {tmp_path}: kafka")

@@ -49,14 +49,17 @@ def test_commands_get_their_cores() -> None:
     assert words("run 'two words' {cores} end", (0, 5)) == ["run", "two words", "0", "5", "end"]
 
 
+HERE = "placements: {s: {primary: [0], beside: [1]}}"
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("applications: {}\nplacements: {s: {primary: [0], beside: [1]}}", "applications"),
+        (f"applications: {{}}\n{HERE}", "applications"),
         ("applications: {a: x}", "placements"),
-        ("applications: {a: ''}\nplacements: {s: {primary: [0], beside: [1]}}", "a has no command"),
-        ('applications: {a: "\'"}\nplacements: {s: {primary: [0], beside: [1]}}', "quotation"),
-        ("applications: {reporter: x}\nplacements: {s: {primary: [0], beside: [1]}}", "'reporter'"),
+        (f"applications: {{a: ''}}\n{HERE}", "a has no command"),
+        (f'applications: {{a: "\'"}}\n{HERE}', "quotation"),
+        (f"applications: {{reporter: x}}\n{HERE}", "'reporter'"),
         ("applications: {a: x}\nplacements: {s: {primary: [], beside: [1]}}", "primary"),
         ("- a", "the file"),
     ],

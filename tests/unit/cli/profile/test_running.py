@@ -22,14 +22,6 @@ def ran(bench: Bench, primary: str, beside: str = ALONE) -> TimedRun:
     return bench.measured(ProfiledRun("here", 0, primary, beside))
 
 
-def test_a_run_alone_has_its_time_and_what_was_counted() -> None:
-    found = ran(bench(nap="sleep 0.1"), "nap")
-    assert 0.1 <= found.run_s < 5
-    assert found.restarts == 0
-    assert found.features["peak_rss_kib"] > 0
-    assert found.features["user_s"] < 1
-
-
 def test_who_runs_beside_is_restarted_until_the_measured_one_ends() -> None:
     found = ran(bench(nap="sleep 1", short="true"), "nap", "short")
     assert found.restarts > 2
@@ -48,9 +40,14 @@ def _lives(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def test_both_are_pinned(tmp_path: Path) -> None:
+def test_a_run_alone_has_its_time_what_was_counted_and_its_core(tmp_path: Path) -> None:
     told = tmp_path / "told"
-    ran(bench(look=f"sh -c 'grep Cpus_allowed_list /proc/self/status > {told}'"), "look")
+    look = f"sh -c 'sleep 0.1; grep Cpus_allowed_list /proc/self/status > {told}'"
+    found = ran(bench(look=look), "look")
+    assert 0.1 <= found.run_s < 5
+    assert found.restarts == 0
+    assert found.features["peak_rss_kib"] > 0
+    assert found.features["user_s"] < 1
     assert told.read_text().split() == ["Cpus_allowed_list:", "0"]
 
 

@@ -1,6 +1,5 @@
 """A campaign's tables: by hand on a small one, and read by the command that learns from them."""
 
-import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from cli.evaluate.pair_files import read_pairs
 from cli.profile.campaign import ALONE, Campaign, ProfiledRun, runs
 from cli.profile.running import TimedRun
 from cli.profile.tables import Results, write
+from tests.unit.services.energy.files import read as rows
 
 _APPS = ("a", "b", "c", "d", "e")
 _ALONE_S: Mapping[str, float] = dict(zip((*_APPS, "reporter"), (1, 2, 4, 8, 16, 3), strict=True))
@@ -39,11 +39,6 @@ def measured() -> Iterator[TimedRun]:
         machine = 2 if run.repetition == 1 else 1
         counted = {"user_s": 0.25 * (run.repetition + 1)} if run.beside == ALONE else {}
         yield TimedRun(run, _ALONE_S[run.primary] * slowdown(run) * machine, 0, counted)
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_ratios_are_of_the_same_repetition_and_features_have_four_statistics(

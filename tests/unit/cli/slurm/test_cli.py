@@ -4,9 +4,7 @@ import grpc
 import pytest
 from aiokafka.errors import KafkaConnectionError
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
-from typer.testing import CliRunner
 
-from cli.main import app
 from cli.slurm import cli
 from cli.slurm.jobs import SlurmJob
 from cli.slurm.orders import Release
@@ -14,6 +12,7 @@ from cli.slurm.slurm import SlurmError
 from shared.clients import decisions
 from tests.support.agent_ingest import Ingest, served
 from tests.support.decisions import PlayedConsumer, barrier, record
+from tests.unit.cli.command_line import coplace
 from tests.unit.cli.slurm.fields import JOB, SUBMIT_S
 
 JOB_ID = f"north/alpha/17/{SUBMIT_S}"
@@ -40,16 +39,10 @@ class PlayedSlurm:
 
 
 def decided(job_id: str, cluster: str = "alpha", grant: int = 1) -> PlacementDecided:
-    return PlacementDecided(
-        job_id=job_id,
-        attempt=1,
-        cluster=cluster,
-        verdict=VERDICT_START,
-        grant=grant,
-        node_names=["n1"],
-        freq_ghz=2.1,
-        walltime_s=60,
-    )
+    found = PlacementDecided(job_id=job_id, attempt=1, cluster=cluster, verdict=VERDICT_START)
+    found.grant, found.freq_ghz, found.walltime_s = grant, 2.1, 60
+    found.node_names.append("n1")
+    return found
 
 
 def test_decisions_on_its_cluster_are_obeyed_over_failures_of_slurm_and_of_ingest(
@@ -65,8 +58,7 @@ def test_decisions_on_its_cluster_are_obeyed_over_failures_of_slurm_and_of_inges
     monkeypatch.setattr(PlayedConsumer, "records", [*map(record, told), barrier()])
     monkeypatch.setattr(PlayedConsumer, "failure", KafkaConnectionError("gone"))
     with served(ingest) as port:
-        words = ["slurm", "obey", "--site", "north", "--ingest", f"127.0.0.1:{port}"]
-        result = CliRunner().invoke(app, words)
+        result = coplace("slurm", "obey", "--site", "north", "--ingest", f"127.0.0.1:{port}")
     assert slurm.released == [17]
     assert [event.job_declined.grant for event in ingest.got] == [3, 3]
     assert result.stdout.splitlines() == [

@@ -1,10 +1,12 @@
 """Slurm's jobs and nodes become what Coplace is told."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import pytest
+from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_COMPLETED
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,45 +99,39 @@ def test_a_word_is_read_as_it_was_written(
     assert Word.of("ask ada") == Word()
 
 
+def of_nodes(*nodes: Mapping[str, Any], hardware: NodeHardware = HARDWARE) -> ClusterDeclared:
+    """As ingest takes it."""
+    found = declared(nodes, "alpha", "north", "alpha", hardware)
+    check_contents(found)
+    return found
+
+
 def test_a_cluster_is_declared_as_slurm_has_it() -> None:
     gpus = {"tres": "cpu=36,mem=384G,billing=36,gres/gpu=2", "real_memory": 393_216}
     nodes = [*({**NODE, "name": f"n{n}"} for n in (1, 2)), {**NODE, **gpus, "name": "g1"}]
-    found = declared(nodes, "alpha", "north", "alpha", HARDWARE)
-    check_contents(found)
+    found = of_nodes(*nodes)
     assert list(found.node_names) == ["n[1-2]", "g1"]
     shown = [(each.nodes, each.memory_gib, dict(each.resources)) for each in found.node_classes]
     assert shown == [(2, 192, {}), (1, 384, {"gpu": 2})]
     assert (found.nodes, found.cores_per_node) == (3, 36)
-
-
-def test_memory_that_nobody_told_slurm_is_unknown() -> None:
-    [node_class] = declared(
-        [{**NODE, "real_memory": 1}], "alpha", "north", "alpha", HARDWARE
-    ).node_classes
-    assert node_class.memory_gib == 0
+    [untold] = of_nodes({**NODE, "real_memory": 1}).node_classes
+    assert untold.memory_gib == 0, "memory that nobody told Slurm is unknown"
 
 
 def test_nodes_of_several_models_are_no_cluster() -> None:
     with pytest.raises(UnlikeNodesError, match="alpha has nodes of 18, 36 cores"):
-        declared([NODE, {**NODE, "cpus": 18}], "alpha", "north", "alpha", HARDWARE)
+        of_nodes(NODE, {**NODE, "cpus": 18})
     with pytest.raises(UnlikeNodesError, match="no node"):
-        declared([], "alpha", "north", "alpha", HARDWARE)
+        of_nodes()
 
 
-def test_what_a_node_draws_at_most_is_declared_where_it_is_known() -> None:
-    known = HARDWARE._replace(nameplate_power_w=700.0)
-    found = declared([NODE], "alpha", "north", "alpha", known)
-    check_contents(found)
-    assert cluster_of(found).nameplate_power_w == 700.0
-    assert declared([NODE], "alpha", "north", "alpha", HARDWARE).nameplate_power_w == 0
-
-
-def test_the_design_power_of_accelerators_is_declared_where_nodes_have_them() -> None:
+def test_what_nodes_and_accelerators_draw_at_most_is_declared_where_it_is_known() -> None:
+    assert of_nodes(NODE).nameplate_power_w == 0
     gpus = {"tres": "cpu=36,mem=384G,billing=36,gres/gpu=2,gres/gpu:a100=2"}
     nodes = [{**NODE, "name": "n1"}, {**NODE, **gpus, "name": "g1"}]
-    hardware = HARDWARE._replace(tdp_w={"gpu:a100": 400.0, "mic": 300.0})
-    found = declared(nodes, "alpha", "north", "alpha", hardware)
-    check_contents(found)
+    tdp_w = {"gpu:a100": 400.0, "mic": 300.0}
+    found = of_nodes(*nodes, hardware=HARDWARE._replace(nameplate_power_w=700.0, tdp_w=tdp_w))
     assert [dict(each.tdp_w) for each in found.node_classes] == [{}, {"gpu:a100": 400.0}]
     cluster = cluster_of(found)
+    assert cluster.nameplate_power_w == 700.0
     assert Cluster.restored(json.loads(json.dumps(asdict(cluster)))) == cluster

@@ -13,23 +13,17 @@ def _no_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
 
 
-def test_the_index_is_told_to_pip_and_to_uv(
+def test_the_index_alone_is_told_to_pip_and_to_uv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", "https://me:it's@mirror.example/simple")
-    assert f"--secret=id=package-env,src={tmp_path / 'package-env'}" in build_secrets(tmp_path)
-    url = """'https://me:it'"'"'s@mirror.example/simple'"""
-    assert (tmp_path / "package-env").read_text() == (
-        f"export PIP_INDEX_URL={url}\nexport UV_DEFAULT_INDEX={url}\n"
-    )
-
-
-def test_what_means_nothing_in_a_container_stays_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    file = tmp_path / "package-env"
     monkeypatch.setenv("PIP_CACHE_DIR", "/home/me/cache")
     build_secrets(tmp_path)
-    assert (tmp_path / "package-env").read_text() == ""
+    assert file.read_text() == "", "what means nothing in a container stays here"
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:it's@mirror.example/simple")
+    assert f"--secret=id=package-env,src={file}" in build_secrets(tmp_path)
+    url = """'https://me:it'"'"'s@mirror.example/simple'"""
+    assert file.read_text() == f"export PIP_INDEX_URL={url}\nexport UV_DEFAULT_INDEX={url}\n"
 
 
 def test_certificates_are_handed_over_when_there_are_any(

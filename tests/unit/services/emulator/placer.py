@@ -1,19 +1,20 @@
 """A minimal placement for tests of the emulator: first come, first served, pairs where it can."""
 
-from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
+from services.emulator import driver
+from services.emulator.answers import Answers
 from services.emulator.emulator import Emulator, RoundOutput
 from shared.domain.cluster import Cluster
+from shared.streams.stages.stage import Round
 
 
 class Placer:
-    """Starts the queue's head whenever its reference cluster has room, at one P-state."""
+    """Starts the queue's head whenever its reference cluster has room, at its nominal P-state."""
 
-    def __init__(self, clusters: tuple[Cluster, ...], freq_ghz: float | None = None) -> None:
+    def __init__(self, clusters: tuple[Cluster, ...]) -> None:
         self._clusters = {cluster.name: cluster for cluster in clusters}
-        self._freq_ghz = freq_ghz
         self._free = {cluster.name: set(range(cluster.nodes)) for cluster in clusters}
         self._queue: list[JobSubmitted] = []
         self._placed: dict[str, PlacementDecided] = {}
@@ -39,8 +40,6 @@ class Placer:
                 del self._paired[partner]
             else:
                 self._free[placed.cluster] |= set(placed.node_indices)
-        else:
-            assert payload is not ClusterDeclared
 
     def _place(self, job: JobSubmitted, number: int) -> PlacementDecided | None:
         partner = self._partner(job)
@@ -58,7 +57,7 @@ class Placer:
             round=number,
             verdict=VERDICT_START,
             cluster=cluster.name,
-            freq_ghz=self._freq_ghz or cluster.nominal_ghz,
+            freq_ghz=cluster.nominal_ghz,
             node_indices=nodes,
             cores_per_node=cluster.cores_for(shareable=job.shareable),
             walltime_s=job.walltime_s,
@@ -85,9 +84,12 @@ def play(
     emulator: Emulator, placer: Placer
 ) -> tuple[list[RoundOutput], list[list[PlacementDecided]]]:
     """Play to the end: what was said and what was decided, round by round."""
-    outputs, decisions = [], []
-    while not emulator.finished:
-        outputs.append(emulator.next_round())
+    outputs: list[RoundOutput] = []
+    decisions: list[list[PlacementDecided]] = []
+
+    def answers(_: Round) -> Answers:
         decisions.append(placer.decide(outputs[-1]))
-        emulator.apply(decisions[-1])
+        return Answers(decisions[-1])
+
+    driver.play(emulator, outputs.append, answers)
     return outputs, decisions

@@ -1,6 +1,6 @@
 """Jobs on two emulated clusters of 16 nodes, started by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coplace.v1.jobs_pb2 import JobSubmitted
@@ -67,3 +67,23 @@ def to_the_end(emulator: Emulator) -> list[RoundOutput]:
         outputs.append(emulator.next_round())
         emulator.apply([])
     return outputs
+
+
+def until(
+    kind: type[Message],
+    emulator: Emulator,
+    decided: Mapping[int, Sequence[PlacementDecided]] | None = None,
+) -> list[RoundOutput]:
+    """Rounds until something is told, with what is decided in each by its number."""
+    outputs: list[RoundOutput] = []
+    while not payloads(outputs, kind):
+        outputs.append(emulator.next_round())
+        emulator.apply((decided or {}).get(outputs[-1].round.number, []))
+    return outputs
+
+
+def ran(asked: JobRequest, *, options: Any = None, **changes: Any) -> list[RoundOutput]:
+    """What is said from the round after the start of one job to the end."""
+    emulator, [job] = in_round_one(asked, **(options or {}))
+    emulator.apply([start(job, **changes)])
+    return to_the_end(emulator)

@@ -10,6 +10,7 @@ from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobRequeued,
     JobStarted,
+    JobSubmitted,
 )
 from coplace.v1.placement_pb2 import (
     ACTION_KIND_END,
@@ -36,6 +37,7 @@ from tests.unit.services.emulator.runs import (
     payloads,
     request,
     start,
+    until,
 )
 
 # Later jobs end rounds while the first one runs.
@@ -77,63 +79,49 @@ def test_a_job_that_is_put_back_ends_is_told_and_runs_anew_as_its_next_attempt()
 
 
 def acted_on(
-    *actions: tuple[int, ActionKind.ValueType, dict[str, Any]], **options: Any
+    *actions: tuple[int, ActionKind.ValueType, dict[str, Any]], **how: Any
 ) -> tuple[JobFinished, list[RoundOutput]]:
     """One job that is started in round 1, and acted on in later rounds; the others wait."""
-    emulator, [job] = in_round_one(request(), *LATER, **options)
-    emulator.apply([start(job)])
-    outputs: list[RoundOutput] = []
-    by_round = {number: (kind, how) for number, kind, how in actions}
-    count = 0
-    while not any(f.job_id == job.job_id for f in payloads(outputs, JobFinished)):
-        output = emulator.next_round()
-        outputs.append(output)
-        decided = []
-        if output.round.number in by_round:
-            kind, how = by_round[output.round.number]
-            count += 1
-            decided = [asked(job.job_id, count, kind, output.round.number, **how)]
-        emulator.apply(decided)
-    [finished] = [f for f in payloads(outputs, JobFinished) if f.job_id == job.job_id]
+    emulator, [job] = in_round_one(request(), *LATER)
+    emulator.apply([start(job, **how)])
+    outputs = until(JobFinished, emulator, decided(job, *actions))
+    [finished] = payloads(outputs, JobFinished)
     return finished, outputs
 
 
+def decided(
+    job: JobSubmitted, *actions: tuple[int, ActionKind.ValueType, dict[str, Any]]
+) -> dict[int, list[PlacementDecided]]:
+    return {
+        number: [asked(job.job_id, count, kind, number, **how)]
+        for count, (number, kind, how) in enumerate(actions, 1)
+    }
+
+
 def test_a_job_goes_on_at_another_p_state_from_where_it_is() -> None:
-    """The first stretch's share of the work is done; the rest takes as long as it does there."""
+    """The first stretch's share of the work is done; the rest takes as long as it does there, and
+    each stretch draws what the whole job would."""
     plain, _ = acted_on()
-    slow, _ = acted_on((2, ACTION_KIND_SET_PSTATE, {"freq_ghz": 1.2, "walltime_s": 7200.0}))
-    throughout, _ = in_slow_motion()
+    throughout, at_once = acted_on(freq_ghz=1.2)
+    slow, outputs = acted_on((2, ACTION_KIND_SET_PSTATE, {"freq_ghz": 1.2, "walltime_s": 7200.0}))
     first, second = slow.intervals
     assert (first.freq_ghz, second.freq_ghz, slow.freq_ghz) == (2.7, 1.2, 1.2)
-    share_done = (second.began_at_us - first.began_at_us) / run_us(plain)
-    expected_us = second.began_at_us + (1 - share_done) * run_us(throughout)
-    assert slow.ended_at_us == pytest.approx(expected_us, abs=3)
-
-
-def in_slow_motion() -> tuple[JobFinished, list[RoundOutput]]:
-    """The same job at 1.2 GHz from its start."""
-    emulator, [job] = in_round_one(request(), *LATER)
-    emulator.apply([start(job, freq_ghz=1.2)])
-    outputs = [emulator.next_round()]
-    while not payloads(outputs, JobFinished):
-        emulator.apply([])
-        outputs.append(emulator.next_round())
-    return payloads(outputs, JobFinished)[0], outputs
-
-
-def test_its_energy_is_that_of_each_stretch_at_its_p_state() -> None:
-    plain, _ = acted_on()
-    throughout, _ = in_slow_motion()
-    slow, _ = acted_on((2, ACTION_KIND_SET_PSTATE, {"freq_ghz": 1.2}))
-    first, second = slow.intervals
+    first_us, second_us = (
+        second.began_at_us - first.began_at_us,
+        slow.ended_at_us - second.began_at_us,
+    )
+    assert second_us == pytest.approx((1 - first_us / run_us(plain)) * run_us(throughout), abs=3)
     assert first.energy_j + second.energy_j == pytest.approx(slow.energy_j)
-    fast_w = plain.energy_j * 1e6 / run_us(plain)
-    slow_w = throughout.energy_j * 1e6 / run_us(throughout)
-    assert first.energy_j * 1e6 / (second.began_at_us - first.began_at_us) == pytest.approx(fast_w)
-    assert second.energy_j * 1e6 / (slow.ended_at_us - second.began_at_us) == pytest.approx(slow_w)
+    assert first.energy_j / first_us == pytest.approx(plain.energy_j / run_us(plain))
+    assert second.energy_j / second_us == pytest.approx(throughout.energy_j / run_us(throughout))
+    [seen], [same] = (
+        [s for s in payloads(each, SignatureMeasured) if s.job_id == slow.job_id]
+        for each in (outputs, at_once)
+    )
+    assert (seen.freq_ghz, seen.time_s, seen.power_w) == (1.2, same.time_s, same.power_w)
 
 
-def test_a_job_that_is_suspended_draws_idle_power_and_does_nothing() -> None:
+def test_a_job_that_is_suspended_draws_idle_power_and_does_nothing_as_is_told_at_once() -> None:
     plain, _ = acted_on()
     stopped, outputs = acted_on((2, ACTION_KIND_SUSPEND, {}), (4, ACTION_KIND_RESUME, {}))
     assert [interval.freq_ghz for interval in stopped.intervals] == [2.7, 0.0, 2.7]
@@ -147,32 +135,20 @@ def test_a_job_that_is_suspended_draws_idle_power_and_does_nothing() -> None:
         (1, 0, from_us),
         (2, 2.7, until_us),
     ]
-
-
-def test_what_is_done_is_told_in_the_round_that_follows_at_once() -> None:
-    _, outputs = acted_on((2, ACTION_KIND_SUSPEND, {}), (4, ACTION_KIND_RESUME, {}))
-    by_round = {o.round.number: o for o in outputs}
+    by_round = {output.round.number: output for output in outputs}
     assert payloads([by_round[3]], JobActionDone)
-    between_us = by_round[3].round.ended_at_us - by_round[2].round.ended_at_us
-    assert between_us == 30_000_000
+    assert by_round[3].round.ended_at_us - by_round[2].round.ended_at_us == 30_000_000
 
 
 def test_its_limit_stretches_with_the_p_state_and_waits_while_it_is_suspended() -> None:
-    killed: dict[str, Any] = {"kill_at_limit": True}
-    emulator, [job] = in_round_one(request(repetitions=1e6), *LATER, **killed)
+    emulator, [job] = in_round_one(request(repetitions=1e6), *LATER, kill_at_limit=True)
     emulator.apply([start(job, walltime_s=300.0)])
-    script = {
-        2: (ACTION_KIND_SET_PSTATE, {"freq_ghz": 1.2, "walltime_s": 600.0}),
-        3: (ACTION_KIND_SUSPEND, {}),
-        4: (ACTION_KIND_RESUME, {}),
-    }
-    outputs: list[RoundOutput] = []
-    while not payloads(outputs, JobFinished):
-        output = emulator.next_round()
-        outputs.append(output)
-        number = output.round.number
-        found = script.get(number)
-        emulator.apply([asked(job.job_id, number, found[0], number, **found[1])] if found else [])
+    actions: tuple[tuple[int, ActionKind.ValueType, dict[str, Any]], ...] = (
+        (2, ACTION_KIND_SET_PSTATE, {"freq_ghz": 1.2, "walltime_s": 600.0}),
+        (3, ACTION_KIND_SUSPEND, {}),
+        (4, ACTION_KIND_RESUME, {}),
+    )
+    outputs = until(JobFinished, emulator, decided(job, *actions))
     [finished] = payloads(outputs, JobFinished)
     assert finished.outcome == JOB_OUTCOME_TIMED_OUT
     first, second, _, _ = finished.intervals
@@ -183,39 +159,20 @@ def test_its_limit_stretches_with_the_p_state_and_waits_while_it_is_suspended() 
 def test_nobody_is_disturbed_by_a_neighbour_that_is_suspended() -> None:
     halves = [request(n, shareable=True, nodes=1, repetitions=30.0) for n in (0, 1)]
     emulator, [one, other] = in_round_one(*halves, *LATER)
-    emulator.apply(
-        [
-            start(one, node_indices=[3]),
-            start(other, node_indices=[3], co_runner_job_id=one.job_id),
-        ]
-    )
-    outputs = [emulator.next_round()]
-    emulator.apply([asked(other.job_id, 1, ACTION_KIND_SUSPEND, 2)])
-    outputs.append(emulator.next_round())
-    emulator.apply([])
-    while not payloads(outputs, JobFinished):
-        outputs.append(emulator.next_round())
-        emulator.apply([])
+    beside = start(other, node_indices=[3], co_runner_job_id=one.job_id)
+    emulator.apply([start(one, node_indices=[3]), beside])
+    outputs = until(JobFinished, emulator, decided(other, (2, ACTION_KIND_SUSPEND, {})))
     [finished] = payloads(outputs, JobFinished)
     assert finished.job_id == one.job_id
-    beside = [s for s in payloads(outputs, ShuttersMeasured) if s.job_id == one.job_id]
+    told = [s for s in payloads(outputs, ShuttersMeasured) if s.job_id == one.job_id]
     [done] = payloads(outputs, JobActionDone)
-    assert [s.ended_at_us for s in beside] == [done.done_at_us]
+    assert [s.ended_at_us for s in told] == [done.done_at_us]
 
 
 def test_an_end_ends_it() -> None:
     finished, _ = acted_on((2, ACTION_KIND_END, {}))
     assert finished.outcome == JOB_OUTCOME_CANCELLED
     assert not finished.intervals
-
-
-def test_its_signature_is_of_the_p_state_at_which_it_ended() -> None:
-    finished, outputs = acted_on((2, ACTION_KIND_SET_PSTATE, {"freq_ghz": 1.2}))
-    [seen] = [s for s in payloads(outputs, SignatureMeasured) if s.job_id == finished.job_id]
-    assert seen.freq_ghz == 1.2
-    _, throughout = in_slow_motion()
-    [same] = [s for s in payloads(throughout, SignatureMeasured) if s.job_id == finished.job_id]
-    assert (seen.time_s, seen.power_w) == (same.time_s, same.power_w)
 
 
 def test_what_does_not_run_and_a_p_state_that_is_none_cannot_be_obeyed() -> None:
@@ -236,12 +193,9 @@ def test_a_cap_is_declared_when_its_operator_does_so() -> None:
     emulator.apply([])
     kind = type(caps[0])
     assert len(payloads([first], kind)) == 2
-    output = emulator.next_round()
-    while not (found := payloads([output], kind)):
-        emulator.apply([])
-        output = emulator.next_round()
-    assert [cap.reason for cap in found] == ["the grid asks for less at once"]
-    assert output.round.ended_at_us == caps[2].declared_at_us
+    outputs = until(kind, emulator)
+    assert [cap.reason for cap in payloads(outputs, kind)] == ["the grid asks for less at once"]
+    assert outputs[-1].round.ended_at_us == caps[2].declared_at_us
 
 
 def test_actions_on_neighbours_come_to_the_same_in_any_order() -> None:
@@ -258,10 +212,6 @@ def test_actions_on_neighbours_come_to_the_same_in_any_order() -> None:
             for job, freq_ghz in ((host, 2.4), (guest, 2.1))
         ]
         emulator.apply(slower[::order])
-        outputs: list[RoundOutput] = []
-        while len(payloads(outputs, JobFinished)) < 2:
-            outputs.append(emulator.next_round())
-            emulator.apply([])
-        return outputs
+        return until(JobFinished, emulator)
 
     assert played(1) == played(-1)

@@ -2,15 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from services.emulator.answers import Answers
-from services.emulator.driver import play
-from services.emulator.emulator import Emulator, RoundOutput
+from services.emulator.emulator import Emulator
 from services.emulator.scales import PER_INSTRUCTION, read_eamc_scale
 from services.emulator.truth.laws import transactions_per_instruction
 from shared.workloads.clusters import clusters
-from shared.workloads.generate import built_in
 from shared.workloads.table1 import APPS, NODE_MODELS, profile
-from tests.unit.services.emulator.placer import Placer
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +43,3 @@ def test_a_folder_that_lacks_an_application_is_refused(tmp_path: Path) -> None:
 
 def test_the_own_unit_is_transactions_per_instruction() -> None:
     assert PER_INSTRUCTION.of("lu.C", "platinum-8168", 0.005) == 0.005
-
-
-def test_a_run_is_played_to_its_last_round() -> None:
-    emulated = clusters(16)
-    placer = Placer(emulated)
-    published: list[RoundOutput] = []
-
-    play(
-        Emulator(built_in(5, 20, emulated), emulated, 5),
-        published.append,
-        lambda _round: Answers(placer.decide(published[-1])),
-    )
-
-    assert [output.round.last for output in published].count(True) == 1
-    assert published[-1].round.last

@@ -7,7 +7,7 @@ import pytest
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import JobFinished, JobStarted, JobSubmitted
 from coplace.v1.placement_pb2 import PlacementDecided
-from coplace.v1.telemetry_pb2 import ShuttersMeasured
+from coplace.v1.telemetry_pb2 import ShuttersMeasured, SignatureMeasured
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +29,7 @@ from tests.unit.services.emulator.runs import (
     P2,
     in_round_one,
     payloads,
+    ran,
     request,
     start,
     to_the_end,
@@ -63,9 +64,8 @@ def runtimes_s(outputs: Any) -> dict[str, float]:
     return {f.job_id: (f.ended_at_us - f.started_at_us) / 1e6 for f in ended}
 
 
-def test_four_quarters_share_a_node_and_their_neighbours_demands_add_up() -> None:
-    long, *short = requests = [quarter(n, repetitions=20.0 if n == 0 else 5.0) for n in range(4)]
-    assert long.repetitions > short[0].repetitions
+def test_quarters_of_a_node_slow_each_other_down_by_all_demands_but_signatures_are_solo() -> None:
+    requests = [quarter(n, repetitions=20.0 if n == 0 else 5.0) for n in range(4)]
     emulator, jobs = in_round_one(*requests)
     emulator.apply([on_node(job, 3, *jobs[:n]) for n, job in enumerate(jobs)])
 
@@ -80,6 +80,8 @@ def test_four_quarters_share_a_node_and_their_neighbours_demands_add_up() -> Non
     assert ran_s[jobs[0].job_id] == pytest.approx(STREAM.time_s * (5 * slow + 15), rel=0.05)
     for ended in payloads(outputs, JobFinished):
         assert (ended.nodes, ended.cores_per_node, ended.cores) == (1, 12, 12)
+    for signature in payloads(outputs, SignatureMeasured):
+        assert signature.time_s == pytest.approx(STREAM.time_s, rel=0.05)
 
 
 def test_shutters_name_each_neighbour_and_end_with_each_change() -> None:
@@ -123,10 +125,7 @@ def test_a_job_on_several_nodes_is_as_slow_as_on_the_worst_of_them() -> None:
 
 def test_several_units_a_node_are_told_and_counted() -> None:
     wide = request(0, nodes=5, cores_per_unit=12, shareable=False)
-    emulator, [job] = in_round_one(wide)
-    emulator.apply([start(job, node_indices=[3, 7], node_units=[4, 1], cores_per_node=12)])
-
-    outputs = to_the_end(emulator)
+    outputs = ran(wide, node_indices=[3, 7], node_units=[4, 1], cores_per_node=12)
 
     [started], [ended] = payloads(outputs, JobStarted), payloads(outputs, JobFinished)
     assert list(started.node_units) == [4, 1]
@@ -143,7 +142,7 @@ def test_node_classes_are_declared_and_what_a_job_held_of_them_is_told() -> None
     [ended] = payloads(to_the_end(emulator), JobFinished)
     assert dict(job.resources_per_unit) == {"gpu": 1}
     assert dict(ended.resources) == {"gpu": 3}
-    [declared] = payloads([Emulator([], MIXED, 1).next_round()], ClusterDeclared)[:1]
+    [declared, _] = payloads([Emulator([], MIXED, 1).next_round()], ClusterDeclared)
     assert [(c.nodes, c.memory_gib, dict(c.resources)) for c in declared.node_classes] == [
         (12, 192.0, {}),
         (4, 384.0, {"gpu": 2}),
@@ -230,6 +229,7 @@ def test_a_half_node_holds_half_of_the_memory_beside_a_quarter() -> None:
 @pytest.mark.parametrize(
     "asked",
     [
+        {"nodes": 17},
         {"nodes": 65, "cores_per_unit": 12},
         {"nodes": 17, "cores_per_unit": 12, "units_per_node": 1},
         {"nodes": 9, "cores_per_unit": 12, "resources_per_unit": (("gpu", 1),)},
@@ -240,7 +240,6 @@ def test_a_half_node_holds_half_of_the_memory_beside_a_quarter() -> None:
 )
 def test_a_request_whose_units_no_cluster_holds_is_refused_at_once(asked: dict[str, Any]) -> None:
     only_p1 = MIXED[:1]
-    Emulator([request(**(asked | {"nodes": 1, "cores_per_unit": 1}))][:0], only_p1, 1)
     with pytest.raises(UnusableError, match="bigger than every cluster"):
         Emulator([request(**asked)], only_p1, 1)
 
@@ -326,7 +325,7 @@ def test_a_run_of_quarters_replayed_from_its_decisions_says_the_same_in_any_orde
     requests = [quarter(n, repetitions=3.0 + n % 5, submit_s=40.0 * n) for n in range(8)]
 
     def said(in_order: bool) -> list[RoundOutput]:
-        emulator, outputs = Emulator(requests, CLUSTERS, 1), []
+        emulator, outputs = Emulator(requests, CLUSTERS, 1), list[RoundOutput]()
         while not emulator.finished:
             outputs.append(emulator.next_round())
             decisions = _four_a_node(outputs)

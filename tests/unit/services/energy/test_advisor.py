@@ -28,9 +28,9 @@ from services.energy.processor.misuse import Count, Misuse
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.domain_types import coefficients_of
-from shared.domain.coefficients import Coefficients
 from shared.streams.stages.stage import Round
 from shared.streams.stages.table import Table
+from tests.unit.services.changelog import fold
 from tests.unit.services.energy.support import NODE_MODEL, in_round, measured
 
 PSTATES = (1.2, 2.0, 3.1)
@@ -38,34 +38,27 @@ HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
 
 
-def table() -> CoefficientsPublished:
+def table(clocks: tuple[float, ...] = PSTATES) -> CoefficientsPublished:
     """Power falls with the clock, and CPI with it as far as TPI says: a signature of CPI 4 and TPI
     0.01 waits for memory all the time."""
-    ghz = np.array(PSTATES)
+    ghz = np.array(clocks)
     ratio = ghz[np.newaxis, :] / ghz[:, np.newaxis]
-    columns = {
-        "a": 0.3 + 0.7 * ratio**2,
-        "b": np.zeros_like(ratio),
-        "c": np.zeros_like(ratio),
-        "d": np.ones_like(ratio),
-        "e": 400.0 * (ratio - 1),
-        "f": np.zeros_like(ratio),
-        "available": np.ones_like(ratio, dtype=np.bool_),
-    }
-    columns_flat: Any = {name: matrix.ravel().tolist() for name, matrix in columns.items()}
+    zeros = np.zeros(ratio.size)
     message = CoefficientsPublished(
         node_model=NODE_MODEL,
         version="coefficients@0",
         tpi_scale="per-instruction",
-        pstates_ghz=PSTATES,
-        **columns_flat,
+        pstates_ghz=clocks,
+        a=(0.3 + 0.7 * ratio**2).flat,
+        d=np.ones(ratio.size),
+        e=(400.0 * (ratio - 1)).flat,
+        available=[True] * ratio.size,
+        b=zeros,
+        c=zeros,
+        f=zeros,
     )
     message.sha256 = model_sha256(message)
     return message
-
-
-def learned() -> Coefficients:
-    return coefficients_of(table())
 
 
 def event(payload: Message, event_id: str = "", time_us: int = 1) -> Event:
@@ -103,10 +96,7 @@ def mismatch(job: str = "j", number: int = 0, **changes: Any) -> Event:
         app_id="lu.C",
         node_model=NODE_MODEL,
         job_id=job,
-        metrics=[
-            MetricDeviation(metric="power_w"),
-            MetricDeviation(metric="cpi", differs=True),
-        ],
+        metrics=[MetricDeviation(metric="power_w"), MetricDeviation(metric="cpi", differs=True)],
         measured=seen(job, **changes),
     )
     return event(payload, f"mismatch/{job}/{number}", number)
@@ -120,15 +110,16 @@ def running(**policy: Any) -> Advisor:
 
 def payloads(events: list[Event]) -> tuple[list[FrequencyAdvised], list[AppIdMisused]]:
     everything = [e.payload for e in events]
-    return (
-        [p for p in everything if isinstance(p, FrequencyAdvised)],
-        [p for p in everything if isinstance(p, AppIdMisused)],
-    )
+    advised = [p for p in everything if isinstance(p, FrequencyAdvised)]
+    return advised, [p for p in everything if isinstance(p, AppIdMisused)]
 
 
 def test_a_mismatched_run_is_advised_by_what_is_measured_of_it() -> None:
-    [advised], [misused] = payloads(in_round(running(), 1, mismatch()))
+    events = in_round(running(), 1, mismatch())
 
+    assert {(e.key, e.traceparent, e.time_us) for e in events} == {("j", "00-job", 30_000_000)}
+    assert len({e.id for e in events}) == 2
+    [advised], [misused] = payloads(events)
     assert (advised.job_id, advised.attempt, advised.user) == ("j", 1, "ada")
     assert (advised.app_id, advised.cluster, advised.node_model) == ("lu.C", "p2", NODE_MODEL)
     assert advised.reason == ADVICE_REASON_MISMATCH
@@ -141,15 +132,6 @@ def test_a_mismatched_run_is_advised_by_what_is_measured_of_it() -> None:
     assert advised.coefficients_version == "coefficients@0"
     assert (misused.user, misused.user_mismatches, list(misused.metrics)) == ("ada", 1.0, ["cpi"])
     assert misused.found_by == "mismatch/j/0"
-
-
-def test_its_events_are_keyed_by_job_and_carry_the_jobs_trace() -> None:
-    events = in_round(running(), 1, mismatch())
-
-    assert {e.key for e in events} == {"j"}
-    assert {e.traceparent for e in events} == {"00-job"}
-    assert {e.time_us for e in events} == {30_000_000}
-    assert len({e.id for e in events}) == 2
 
 
 @pytest.mark.parametrize(
@@ -165,15 +147,7 @@ def test_its_events_are_keyed_by_job_and_carry_the_jobs_trace() -> None:
 def test_each_rule_chooses_as_it_does_for_jobs_that_wait(rule: AdviceRule, freq_ghz: float) -> None:
     """1.2 GHz takes 5.8 % longer, which is more than min-energy-to-solution may add."""
     signature = Signature("a", NODE_MODEL, 2.6, 50.0, 300.0, 4.0, 0.0095, 137.0, "per-instruction")
-    clocks = (1.2, 2.0, 2.6, 3.1)
-    ghz = np.array(clocks)
-    ratio = ghz[np.newaxis, :] / ghz[:, np.newaxis]
-    zero, one = np.zeros_like(ratio), np.ones_like(ratio)
-    coefficients = Coefficients(
-        *(NODE_MODEL, "v", "per-instruction", clocks),
-        *(0.3 + 0.7 * ratio**2, zero, zero, one, 400.0 * (ratio - 1), zero),
-        np.ones_like(ratio, dtype=np.bool_),
-    )
+    coefficients = coefficients_of(table((1.2, 2.0, 2.6, 3.1)))
 
     found = advice(AdvicePolicy(rule, min_time_threshold=0.05), coefficients, signature)
 
@@ -183,18 +157,25 @@ def test_each_rule_chooses_as_it_does_for_jobs_that_wait(rule: AdviceRule, freq_
 
 def test_no_advice_leads_nowhere_that_coefficients_do_not_lead() -> None:
     signature = Signature("a", NODE_MODEL, 3.1, 50.0, 300.0, 4.0, 0.01, 137.0, "per-instruction")
-    policy = AdvicePolicy()
+    policy, learned = AdvicePolicy(), coefficients_of(table())
 
-    assert advice(policy, learned(), signature) is not None
-    assert advice(policy, learned(), replace(signature, tpi_scale="eamc-2020")) is None
-    assert advice(policy, learned(), replace(signature, freq_ghz=2.95)) is None
+    assert advice(policy, learned, signature) is not None
+    assert advice(policy, learned, replace(signature, tpi_scale="eamc-2020")) is None
+    assert advice(policy, learned, replace(signature, freq_ghz=2.95)) is None
 
 
-def test_a_job_at_its_best_frequency_is_left_in_peace() -> None:
-    advised, misused = payloads(in_round(running(), 1, mismatch(freq_ghz=1.2)))
+@pytest.mark.parametrize(
+    "events",
+    [[mismatch(freq_ghz=1.2)], [finished(), mismatch()]],
+    ids=["at its best frequency", "ended"],
+)
+def test_a_job_that_cannot_do_better_any_more_is_counted_but_not_advised(
+    events: list[Event],
+) -> None:
+    advised, misused = payloads(in_round(running(), 1, *events))
 
     assert advised == []
-    assert len(misused) == 1
+    assert [m.user for m in misused] == ["ada"]
 
 
 def test_a_job_is_told_once_and_counted_once() -> None:
@@ -211,13 +192,6 @@ def test_of_a_job_measured_twice_in_a_round_the_newest_counts() -> None:
 
     assert [a.freq_ghz for a in advised] == [1.2]
     assert [m.found_by for m in misused] == ["mismatch/j/1"]
-
-
-def test_a_job_that_has_ended_is_counted_but_no_longer_advised() -> None:
-    advised, misused = payloads(in_round(running(), 1, finished(), mismatch()))
-
-    assert advised == []
-    assert [m.user for m in misused] == ["ada"]
 
 
 def test_a_job_is_forgotten_some_time_after_its_end() -> None:
@@ -270,20 +244,13 @@ def test_a_restart_within_the_round_changes_nothing(restart: int) -> None:
         state: dict[str, bytes] = {}
         processor = advisor()
 
-        def keep() -> None:
-            for key, value in processor.changes().items():
-                if value is None:
-                    state.pop(key, None)
-                else:
-                    state[key] = value
-
         in_round(processor, 0, event(table()), submitted(), started())
         for number, each in enumerate(round_events):
             if number == stop:
-                keep()
+                fold(state, processor.changes())
                 processor = advisor(state)
             processor.handle(each)
-        keep()
+        fold(state, processor.changes())
         return [p.event for p in advisor(state).end_round(Round(1, 30_000_000))]
 
     assert played(restart) == played(None)

@@ -1,13 +1,14 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
 from services.energy.processor.appdb import AppDB, row_of
 from shared.catalogue.event import Event
-from shared.streams.stages.stage import AlreadyAppliedError, Round
+from shared.streams.stages.stage import AlreadyAppliedError
+from tests.unit.services.changelog import interrupted, state_of
 from tests.unit.services.energy.support import in_round, measured
 
 
@@ -84,18 +85,12 @@ def test_an_impossible_measurement_is_refused_and_leaves_no_trace() -> None:
 RUNS = [measured(f"{i}", i % 3, power_w=300.0 + 7 * i, traceparent=f"t{i}") for i in range(8)]
 
 
+@settings(max_examples=50)
 @given(st.permutations(RUNS), st.integers(0, 8))
 def test_neither_order_nor_a_restart_within_the_round_changes_a_row(
     order: list[Event], restart: int
 ) -> None:
-    before = AppDB({})
-    for event in order[:restart]:
-        before.handle(event)
-    after = AppDB({k: v for k, v in before.changes().items() if v is not None})
-    for event in order[restart:]:
-        after.handle(event)
-
-    assert [p.event for p in after.end_round(Round(0, 0))] == in_round(AppDB({}), 0, *RUNS)
+    assert in_round(interrupted(AppDB, order, restart), 0) == in_round(AppDB({}), 0, *RUNS)
 
 
 def test_all_that_is_kept_says_which_row_it_belongs_to() -> None:
@@ -103,6 +98,6 @@ def test_all_that_is_kept_says_which_row_it_belongs_to() -> None:
     in_round(appdb, 0, measured("a", 1))
     in_round(appdb, 1, measured("d", 2, job_id="j", cpi=9.0))
     appdb.handle(measured("c", 3))
-    kept = {key: value for key, value in appdb.changes().items() if value is not None}
+    kept = state_of(appdb)
     assert {key.partition("|")[0] for key in kept} == {"row", "rival", "waiting"}
     assert {row_of(key, value) for key, value in kept.items()} == {"lu.C|gold-6254"}

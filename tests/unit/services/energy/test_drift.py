@@ -35,11 +35,22 @@ def test_errors_as_large_as_published_make_a_ratio_of_one() -> None:
     assert not any(drift.needs_learning for drift in ratios)
 
 
-def test_a_node_model_that_draws_more_power_needs_a_new_learning_phase() -> None:
-    drift = after([0.06] * 40)
-    assert drift.ratio == pytest.approx(3.0)
-    assert drift.power_bias == pytest.approx(0.06)
-    assert drift.needs_learning
+@pytest.mark.parametrize(
+    ("drift", "ratio", "biases", "needs_learning"),
+    [
+        (after([0.06] * 40), 3.0, (0.06, 0.0), True),
+        (after([0.02] * 5, [-0.09] * 5), 3.0, (0.02, -0.09), False),
+        (after([0.01] * 5, sd=Deviations(0.0, 0.0)), 1.0, (0.01, 0.0), False),
+        (after([0.2] * 40 + [0.0] * 200), 0.0, (0.0, 0.0), False),
+    ],
+    ids=["draws more power", "the worse of power and time", "meters can tell no less", "long ago"],
+)
+def test_errors_are_held_to_those_that_were_published(
+    drift: Drift, ratio: float, biases: tuple[float, float], needs_learning: bool
+) -> None:
+    assert drift.ratio == pytest.approx(ratio, abs=0.1)
+    assert (drift.power_bias, drift.time_bias) == pytest.approx(biases, abs=1e-3)
+    assert drift.needs_learning == needs_learning
 
 
 def test_a_few_bad_runs_are_no_verdict() -> None:
@@ -48,25 +59,11 @@ def test_a_few_bad_runs_are_no_verdict() -> None:
     assert after([0.2] * LEAST_RUNS).needs_learning
 
 
-def test_old_errors_are_forgotten() -> None:
-    assert after([0.2] * 40 + [0.0] * 200).ratio < 0.1
-
-
-def test_the_worse_of_power_and_time_counts() -> None:
-    drift = after([0.02] * 5, [-0.09] * 5)
-    assert drift.ratio == pytest.approx(3.0)
-    assert drift.time_bias == pytest.approx(-0.09)
-
-
 def test_without_published_deviations_there_is_no_ratio_and_no_verdict() -> None:
     drift = after([0.5] * 50, sd=Deviations(nan, nan))
     assert isnan(drift.ratio)
     assert not drift.needs_learning
     assert drift.power_bias == pytest.approx(0.5)
-
-
-def test_a_fit_without_errors_is_held_to_what_meters_can_tell() -> None:
-    assert after([0.01] * 5, sd=Deviations(0.0, 0.0)).ratio == pytest.approx(1.0)
 
 
 def test_a_learning_phase_begins_anew_but_energies_go_on() -> None:

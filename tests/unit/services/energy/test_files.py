@@ -96,15 +96,14 @@ def test_a_pstate_that_does_not_project_to_itself_is_rejected(tmp_path: Path) ->
         read_coefficients_file(write(tmp_path / "m.csv", rows))
 
 
-def test_nothing_is_read_from_a_pair_that_was_never_measured(tmp_path: Path) -> None:
-    rows = pairs({"available": 0} | dict.fromkeys("ABCDEF", ""))
-    table = read_coefficients_file(write(tmp_path / "m.csv", rows))
-    assert table.available.tolist() == [[True, True], [False, True]]
-
-
-def test_a_pair_without_a_row_was_never_measured(tmp_path: Path) -> None:
-    table = read_coefficients_file(write(tmp_path / "m.csv", pairs()[1:]))
-    assert table.available.tolist() == [[False, True], [True, True]]
+def test_a_pair_without_a_row_or_without_values_was_never_measured(tmp_path: Path) -> None:
+    empty = pairs({"available": 0} | dict.fromkeys("ABCDEF", ""))
+    for rows, available in (
+        (empty, [[True, True], [False, True]]),
+        (pairs()[1:], [[False, True], [True, True]]),
+    ):
+        table = read_coefficients_file(write(tmp_path / "m.csv", rows))
+        assert table.available.tolist() == available
 
 
 @pytest.mark.parametrize("text", ["", "app_id,module\n1,m\n", "\xff", "a;b;c\n1;2;3\n"])
@@ -122,34 +121,29 @@ def test_a_row_with_too_few_values_is_rejected(tmp_path: Path) -> None:
         read_signatures(path)
 
 
-def test_a_signature_of_another_scale_is_never_mixed_in(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"tpi_scale": "ear"}, "tpi_scale: .*ear is not eamc-2020"),
+        ({"freq_ghz": 1.7}, r"freq_ghz: 1.7 is no P-state of m.* row 1 "),
+    ],
+)
+def test_a_signature_that_the_table_cannot_project_is_named(
+    changes: dict[str, object], problem: str, tmp_path: Path
+) -> None:
     table = write(tmp_path / "m.csv", pairs())
-    signatures = write(tmp_path / "apps.csv", apps({"tpi_scale": "ear"}))
-    with pytest.raises(RejectedError) as caught:
-        read_matched([table], signatures)
-    assert caught.value.field == "tpi_scale"
-    assert "ear is not eamc-2020" in str(caught.value)
+    with pytest.raises(RejectedError, match=problem):
+        read_matched([table], write(tmp_path / "apps.csv", apps(changes)))
 
 
-def test_a_pstate_that_is_not_in_the_table_is_named(tmp_path: Path) -> None:
+def test_the_highest_pstate_is_projected_from_and_without_any_the_nominal_one(
+    tmp_path: Path,
+) -> None:
+    several = apps({"freq_ghz": 1.0}, {"freq_ghz": 2.0, "time_s": 5.0})
     table = write(tmp_path / "m.csv", pairs())
-    signatures = write(tmp_path / "apps.csv", apps({"freq_ghz": 1.7}))
-    with pytest.raises(RejectedError, match=r"freq_ghz: 1.7 is no P-state of m.* row 1 "):
-        read_matched([table], signatures)
-
-
-def test_a_signature_without_pstate_is_at_the_nominal_one(tmp_path: Path) -> None:
-    [matched] = read_matched(
-        [write(tmp_path / "m.csv", pairs())], write(tmp_path / "apps.csv", apps())
-    )
-    assert matched.signatures[0].freq_ghz == 2.0
-
-
-def test_of_several_pstates_the_highest_is_projected_from(tmp_path: Path) -> None:
-    rows = apps({"freq_ghz": 1.0}, {"freq_ghz": 2.0, "time_s": 5.0})
-    table = write(tmp_path / "m.csv", pairs())
-    [matched] = read_matched([table], write(tmp_path / "apps.csv", rows))
-    assert [s.time_s for s in matched.signatures] == [5.0]
+    for rows, time_s in ((several, 5.0), (apps(), 10.0)):
+        [matched] = read_matched([table], write(tmp_path / "apps.csv", rows))
+        assert [(s.freq_ghz, s.time_s) for s in matched.signatures] == [(2.0, time_s)]
 
 
 def two_modules(folder: Path) -> Path:
@@ -201,23 +195,19 @@ REPORT = (
 )
 
 
-def test_a_report_is_read_in_its_own_units(tmp_path: Path) -> None:
+def test_a_report_is_read_in_its_own_units_and_a_run_without_counters_is_never_projected(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "report.csv"
     path.write_text(REPORT)
-    _, run, _ = read_report(path)
+    blind, run, _ = runs = read_report(path)
     assert (run.freq_ghz, run.avg_freq_ghz, run.time_s, run.mem_gbps) == (2.451, 3.234, 100, 20)
     assert run.energy_j == 34_000
-
-
-def test_a_run_without_counters_counts_for_energy_and_is_never_projected(tmp_path: Path) -> None:
-    path = tmp_path / "report.csv"
-    path.write_text(REPORT)
-    runs = read_report(path)
     [mean] = signatures_of(runs, "amd")
     assert (mean.time_s, mean.power_w, mean.cpi, mean.count) == (105, 350, 0.5, 2)
     assert mean.tpi_scale == TPI_SCALE
     with pytest.raises(RejectedError, match="cpi"):
-        runs[0].signature("amd")
+        blind.signature("amd")
     write_accounting(tmp_path / "accounting.csv", runs)
     rows = read(tmp_path / "accounting.csv")
     assert next((float(r["energy_j"]), r["is_projectable"]) for r in rows) == (98_100, "0")

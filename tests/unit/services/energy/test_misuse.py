@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coplace.v1.energy_pb2 import AppIdMismatch, SignatureUpdated
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coplace_client.signature import Signature
@@ -15,6 +15,7 @@ from services.energy.processor.conformity import LEAST_SPREAD, TOLERANCE_SDS, co
 from services.energy.processor.profile import SignatureProfile
 from services.energy.processor.row import AGREEING_JOBS
 from shared.catalogue.event import Event
+from tests.unit.services.changelog import fold
 from tests.unit.services.energy.support import in_round, measured
 
 OTHER: Any = {"cpi": 4.0, "tpi": 0.05, "mem_gbps": 137.0}
@@ -54,15 +55,13 @@ def test_a_run_of_something_else_leaves_the_row_alone_and_says_what_differs() ->
     assert 0 < by_name["cpi"].tolerance < 0.3
 
 
-def test_a_run_that_conforms_is_taken_in() -> None:
-    events = in_round(known(), 1, of_job(50, power_w=365.0))
-
-    assert mismatches(events) == []
-    assert rows(events)[0].at[0].count == 9
-
-
-def test_profiling_runs_are_taken_in_whatever_they_show() -> None:
-    events = in_round(known(), 1, measured("p", 50, **OTHER))
+@pytest.mark.parametrize(
+    "run",
+    [of_job(50, power_w=365.0), measured("p", 50, **OTHER)],
+    ids=["one that conforms", "a profiling run, whatever it shows"],
+)
+def test_what_is_taken_in(run: Event) -> None:
+    events = in_round(known(), 1, run)
 
     assert mismatches(events) == []
     assert rows(events)[0].at[0].count == 9
@@ -84,6 +83,7 @@ def test_an_application_that_varies_is_allowed_to() -> None:
     assert mismatches(in_round(appdb, 1, of_job(50, power_w=360.0 * 1.25))) == []
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1))
 def test_noise_of_two_percent_raises_no_alarm(seed: int) -> None:
     noise = 1 + 0.02 * np.random.default_rng(seed).standard_normal((40, 4)).clip(-3, 3)
@@ -168,16 +168,14 @@ def test_jobs_that_agree_with_the_row_in_between_keep_it() -> None:
         assert rows(in_round(appdb, 2 * i + 2, of_job(51 + 2 * i)))[0].at[0].cpi == 0.7
 
 
-def test_wrong_jobs_that_disagree_with_each_other_replace_nothing() -> None:
-    appdb = known()
-    for i in range(4 * AGREEING_JOBS):
-        assert len(mismatches(in_round(appdb, i + 1, of_job(50 + i, cpi=2.0 + i % 2)))) == 1
-
-
-def test_one_job_that_is_measured_often_is_one_job() -> None:
-    appdb = known()
-    for i in range(3 * AGREEING_JOBS):
-        assert len(mismatches(in_round(appdb, i + 1, of_job(50 + i, job="same", **OTHER)))) == 1
+def test_wrong_jobs_that_disagree_and_one_that_is_measured_often_replace_nothing() -> None:
+    for how in ("disagree", "one job"):
+        appdb = known()
+        for i in range(4 * AGREEING_JOBS):
+            wrong = of_job(50 + i, cpi=2.0 + i % 2)
+            if how == "one job":
+                wrong = of_job(50 + i, job="same", **OTHER)
+            assert len(mismatches(in_round(appdb, i + 1, wrong))) == 1
 
 
 def test_the_mean_of_one_pstate_that_was_wrong_is_replaced_alone() -> None:
@@ -204,8 +202,7 @@ def test_a_restart_between_rounds_changes_nothing(kinds: list[Any], restart: int
             if i == restart_at:
                 appdb = AppDB(state)
             out += in_round(appdb, i, of_job(i, **kind))
-            changes = {**state, **appdb.changes()}
-            state = {key: value for key, value in changes.items() if value is not None}
+            fold(state, appdb.changes())
         return out
 
     assert played(restart) == played(-1)

@@ -12,10 +12,11 @@ from services.energy.processor.advisor import Advisor
 from services.energy.processor.appdb import AppDB
 from services.energy.processor.learner import Learner
 from services.energy.processor.row import AGREEING_JOBS
-from shared.catalogue.event import Event
+from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import MOST_PSTATES
 from shared.streams.stages.stage import Processor, Round
 from tests.support.sizes import DOUBLED, require_carried
+from tests.unit.services.changelog import fold
 from tests.unit.services.energy.support import measured
 
 # An id of 4,096 bytes is the longest that a record may carry.
@@ -68,30 +69,30 @@ def test_a_metric_that_no_signature_has_is_refused() -> None:
 
 
 def test_what_was_kept_of_a_row_is_restored_with_its_rivals_and_waiting_runs() -> None:
-    appdb = AppDB({})
-    carried(appdb, 0, measured("a", 1))
     state: dict[str, bytes] = {}
 
-    def crash() -> AppDB:
-        changes = appdb.changes()
-        state.update({key: value for key, value in changes.items() if value is not None})
-        for key in [key for key, value in changes.items() if value is None]:
-            state.pop(key, None)
-        return AppDB(dict(state))
+    def handled(*events: Event) -> AppDB:
+        """By a process that lives on from the state."""
+        appdb = AppDB(dict(state))
+        for event in events:
+            list(appdb.handle(event))
+        fold(state, appdb.changes())
+        return appdb
 
-    appdb = AppDB({})
-    list(appdb.handle(measured("a", 1)))
-    appdb = crash()
-    list(appdb.end_round(Round(0, 0)))
-    appdb = crash()
+    def ended(number: int) -> list[Publish]:
+        appdb = handled()
+        published = list(appdb.end_round(Round(number, 0)))
+        fold(state, appdb.changes())
+        return published
+
+    handled(measured("a", 1))
+    ended(0)
     for number in range(AGREEING_JOBS - 1):
-        list(appdb.handle(measured(f"d{number}", 2, job_id=f"j{number}", cpi=9.0)))
-        list(appdb.end_round(Round(number + 1, 0)))
-        appdb = crash()
+        handled(measured(f"d{number}", 2, job_id=f"j{number}", cpi=9.0))
+        ended(number + 1)
     assert sorted(key.split("|")[0] for key in state) == ["rival", "row"]
-    list(appdb.handle(measured("last", 3, job_id="j9", cpi=9.0)))
-    [update] = appdb.end_round(Round(9, 0))
-    appdb = crash()
+    handled(measured("last", 3, job_id="j9", cpi=9.0))
+    [update] = ended(9)
     assert [key.split("|")[0] for key in state] == ["row"]
     assert json.loads(next(iter(state.values())))[1][-1] == "last"
     assert update.event.payload.DESCRIPTOR.name == "SignatureUpdated"

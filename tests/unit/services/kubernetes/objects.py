@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from services.kubernetes.model.claims import GrantClaim
 from services.kubernetes.model.facts import JobTerms
 from services.kubernetes.model.jobs import KubernetesJob
+from services.kubernetes.model.nodes import NodeTraits
 from tests.support.kubernetes_api import EPOCH, Object, merged, suspended_job
 
 NOW_US = 1_767_300_000_000_000
+TRAITS = NodeTraits("alpha", "north", "gold-6254", (1.2, 3.1), 110, 140, "north/kubernetes")
 CREATED_US = 1_767_225_600_000_000
 JOB_ID = "north/alpha/physics/lu/00000001/1767225600"
 TERMS = JobTerms(
@@ -16,6 +19,16 @@ TERMS = JobTerms(
     user_label="",
     default_walltime_s=0,
     node_models={"alpha": "gold-6254", "beta": "epyc-7742"},
+)
+
+LIVE = GrantClaim(
+    1,
+    is_live=True,
+    cluster="alpha",
+    freq_ghz=2.1,
+    walltime_s=60,
+    at_us=NOW_US,
+    nodes=("n1",),
 )
 
 
@@ -42,3 +55,14 @@ def node(name: str, cpu: str = "36", **more: Any) -> Object:
     }
     found: Object = merged(fields, more)
     return found
+
+
+def ended_pod(job_name: str, labels: Object, reason: str = "PreemptionByScheduler") -> Object:
+    """A pod of a Job that Kubernetes itself ended."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    labels = {**labels, "batch.kubernetes.io/job-name": job_name}
+    return {
+        "metadata": {"namespace": "physics", "labels": labels},
+        "spec": {"nodeName": "n1"},
+        "status": {"conditions": [condition]},
+    }

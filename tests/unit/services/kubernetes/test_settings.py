@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from coplace_client.errors import WrongSettingsError
 from services.kubernetes.settings import KubernetesSettings, clusters_of
-from shared.process.environment import WrongSettingsError
 
 ALPHA = (
     "{name: alpha, node_model: g, pstates_ghz: [3.1], idle_power_w: 110, peak_bandwidth_gbps: 140}"

@@ -57,17 +57,6 @@ def test_rounds_closed_by_barriers_decide_each_job_in_its_round() -> None:
     assert {job: d.round for job, d in decisions(log).items()} == {"a": 0, "b": 1}
 
 
-def test_rounds_closed_by_the_clock_decide_too() -> None:
-    log = InMemoryLog()
-    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.CLOCK)), TOPICS)
-    append(log, [*models(), submitted("a", T0_US + 1)])
-    runtime.run_until_quiet(T0_US + 50_000)
-    runtime.close_rounds("placement.sequencer", T0_US + 100_000)
-    runtime.run_until_quiet(T0_US + 100_000)
-    [decided] = decisions(log).values()
-    assert (decided.job_id, decided.decided_at_us) == ("a", T0_US + 100_000)
-
-
 def test_bad_input_becomes_a_dead_letter_and_the_round_goes_on() -> None:
     log = InMemoryLog()
     runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.BARRIERS)), TOPICS)
@@ -87,10 +76,7 @@ def test_a_start_that_nobody_confirms_is_asked_back_in_time_although_nothing_els
     append(log, [*models(), submitted("a", T0_US + 1)])
     ended: list[int] = []
     for tick in range(1, 300):
-        now_us = T0_US + tick * 100_000
-        runtime.run_until_quiet(now_us)
-        runtime.close_rounds("placement.sequencer", now_us)
-        runtime.run_until_quiet(now_us)
+        close(runtime, T0_US + tick * 100_000)
         ended.append(log.end_offset(TopicPartition("placement.inputs", 0)))
     [decided] = decisions(log).values()
     assert decided.verdict == VERDICT_WITHDRAWN

@@ -1,7 +1,6 @@
 """The sequencer gives a round one order, whatever order it arrived in."""
 
 from dataclasses import replace
-from itertools import chain
 
 import pytest
 from coplace.v1.control_pb2 import RoundEnded
@@ -20,6 +19,7 @@ from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.streams.stages.provenance import PROVENANCE_KEY
 from shared.streams.stages.stage import AlreadyAppliedError, Round
+from tests.unit.services.changelog import interrupted, state_of
 from tests.unit.shared.placement.region import (
     T0_US,
     coefficients,
@@ -62,12 +62,8 @@ def test_a_job_that_came_and_ended_in_one_second_is_submitted_first_and_holds_no
     start.decided_at_us = T0_US
     feed(sequencer, [submitted("a"), started(start), finished("a", T0_US), submitted("b")])
     events = sequenced(sequencer)
-    assert [event.id for event in events] == [
-        "submitted/a/1",
-        "submitted/b/1",
-        "finished/a/1",
-        "started/a/1",
-    ]
+    ids = ["submitted/a/1", "submitted/b/1", "finished/a/1", "started/a/1"]
+    assert [event.id for event in events] == ids
     feed(placement, events[:3])
     with pytest.raises(AlreadyAppliedError):
         placement.handle(events[3])
@@ -75,12 +71,16 @@ def test_a_job_that_came_and_ended_in_one_second_is_submitted_first_and_holds_no
     assert (decided.job_id, list(decided.node_indices)) == ("b", [0])
 
 
-@given(st.permutations(EVENTS))
-def test_the_order_does_not_depend_on_the_arrival(events: list[Event]) -> None:
-    expected, shuffled = Sequencer({}), Sequencer({})
+@given(st.permutations(EVENTS), st.integers(0, len(EVENTS)))
+def test_the_order_depends_neither_on_the_arrival_nor_on_a_restart(
+    events: list[Event], restart: int
+) -> None:
+    expected, arrived = Sequencer({}), interrupted(Sequencer, events, restart)
     feed(expected, EVENTS)
-    feed(shuffled, events)
-    assert sequenced(shuffled) == sequenced(expected)
+    assert sequenced(arrived) == sequenced(expected)
+    assert expected.changes() == {}  # what came and went within a batch is never written
+    dropped = arrived.changes()
+    assert (len(dropped), any(dropped.values())) == (restart, False)
 
 
 def test_an_event_goes_out_as_it_came_in_under_the_key_of_the_region() -> None:
@@ -112,17 +112,6 @@ def test_a_model_whose_hash_is_not_that_of_its_content_is_rejected(model: Event)
     assert sequenced(sequencer) == []
 
 
-def test_the_open_round_survives_a_restart() -> None:
-    first, whole = Sequencer({}), Sequencer({})
-    feed(first, EVENTS[:20])
-    state = {key: value for key, value in first.changes().items() if value is not None}
-    second = Sequencer(state)
-    feed(second, EVENTS[20:])
-    feed(whole, EVENTS)
-    assert sequenced(second) == sequenced(whole)
-    assert second.changes() == dict.fromkeys(state)
-
-
 def test_the_largest_event_of_a_topic_fits_into_the_changelog() -> None:
     nodes = [f"p1-{index:05d}" for index in range(100_000)]
     start = started(PlacementDecided(job_id="a", attempt=1, cluster="p1"), nodes=nodes)
@@ -139,18 +128,9 @@ def test_an_event_may_be_called_like_what_the_unit_keeps_for_itself(event_id: st
     event = replace(submitted("a"), id=event_id)
     sequencer = Sequencer({})
     feed(sequencer, [event])
-    state = sequencer.changes()
+    state = state_of(sequencer)
     assert event_id not in state
-    assert sequenced(Sequencer({key: value for key, value in state.items() if value})) == [
-        replace(event, key="region")
-    ]
-
-
-def test_what_comes_and_goes_within_a_batch_is_never_written() -> None:
-    sequencer = Sequencer({})
-    feed(sequencer, chain(EVENTS))
-    sequenced(sequencer)
-    assert sequencer.changes() == {}
+    assert sequenced(Sequencer(state)) == [replace(event, key="region")]
 
 
 def test_every_message_of_its_topics_is_put_into_an_order_or_passed_over() -> None:

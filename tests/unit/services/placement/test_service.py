@@ -1,8 +1,7 @@
 """Explain over a real channel, beside a processor that the test plays rounds of."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -23,6 +22,7 @@ from services.placement.service import Duty, PlacementService
 from shared.domain.eamc_policy import Policy
 from shared.placement.processor import Placement
 from shared.process.settings import Settings
+from tests.unit.services.calls import refusal, served
 from tests.unit.shared.placement.region import (
     T0_US,
     end_us,
@@ -39,15 +39,8 @@ if TYPE_CHECKING:
 _HOUR_US = 3_600_000_000
 
 
-@asynccontextmanager
-async def serving(duty: Duty, most_foreseen: int = 100) -> AsyncIterator[grpc.aio.Channel]:
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((PlacementService(duty, most_foreseen).handlers(),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield channel
-    await server.stop(None)
+def serving(duty: Duty, most_foreseen: int = 100) -> AbstractAsyncContextManager[grpc.aio.Channel]:
+    return served(PlacementService(duty, most_foreseen).handlers())
 
 
 async def ask(channel: grpc.aio.Channel, job_id: str) -> ExplainResponse:
@@ -128,30 +121,27 @@ async def test_an_unknown_job_is_not_found_and_its_asker_told_what_to_do(
     processor: Placement,
 ) -> None:
     async with serving(on_duty(processor)) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await ask(channel, "4711")
-    assert error.value.code() is grpc.StatusCode.NOT_FOUND
-    assert "'4711' is not known" in str(error.value.details())
-    assert "{site}/{cluster}/{local id}/{submit time}" in str(error.value.details())
+        code, why = await refusal(ask(channel, "4711"))
+    assert code is grpc.StatusCode.NOT_FOUND
+    assert "'4711' is not known" in why
+    assert "{site}/{cluster}/{local id}/{submit time}" in why
 
 
 async def test_a_standby_says_that_it_is_one(processor: Placement) -> None:
     duty = on_duty(processor)
     duty.end()
     async with serving(duty) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await ask(channel, "b")
-    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert "stands by" in str(error.value.details())
+        code, why = await refusal(ask(channel, "b"))
+    assert code is grpc.StatusCode.UNAVAILABLE
+    assert "stands by" in why
 
 
 async def test_what_is_no_protobuf_is_refused(processor: Placement) -> None:
     async with serving(on_duty(processor)) as channel:
         method = "/coplace.v1.PlacementService/Explain"
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await call(b"\xff\xff", timeout=10)
-    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        code, _ = await refusal(call(b"\xff\xff", timeout=10))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_who_owns_the_unit_is_on_duty_until_it_gives_it_up() -> None:
@@ -180,21 +170,18 @@ async def test_a_job_that_is_not_submitted_is_quoted_and_not_kept(processor: Pla
         assert not exclusive.shareable
         assert exclusive.wait_s.high == 4 * 3600
         assert shared.shareable
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await ask(channel, "quote")
-    assert error.value.code() is grpc.StatusCode.NOT_FOUND
+        code, _ = await refusal(ask(channel, "quote"))
+    assert code is grpc.StatusCode.NOT_FOUND
 
 
 async def test_a_quote_is_refused_what_ingest_would_refuse(processor: Placement) -> None:
     async with serving(on_duty(processor)) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await quote(channel, walltime_s=-1)
-    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "walltime_s" in str(error.value.details())
+        code, why = await refusal(quote(channel, walltime_s=-1))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "walltime_s" in why
 
 
 async def test_nothing_is_quoted_before_a_round_has_ended() -> None:
     async with serving(on_duty(placement())) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await quote(channel)
-    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+        code, _ = await refusal(quote(channel))
+    assert code is grpc.StatusCode.UNAVAILABLE

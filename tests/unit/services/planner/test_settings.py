@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from coplace_client.errors import WrongSettingsError
 from services.planner.app import stages
 from services.planner.settings import PlannerSettings, SearchKind
-from shared.process.environment import WrongSettingsError
 from shared.process.settings import Settings
 
 

@@ -1,14 +1,13 @@
 """What Prometheus sees of prediction."""
 
-from coplace.v1.jobs_pb2 import JobFinished
 from prometheus_client import generate_latest
 
 from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.processor import Prediction
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
-from tests.unit.services.prediction.support import declared
-from tests.unit.services.prediction.test_job_power import job, told
+from tests.unit.services.prediction.support import declared, job
+from tests.unit.services.prediction.test_job_power import told
 
 
 def test_prometheus_sees_how_good_predictions_turn_out_to_be() -> None:
@@ -34,15 +33,10 @@ def test_prometheus_counts_powers_that_teach_nothing_and_what_predictions_fell_b
     assert b"coplace_power_outcomes" not in generate_latest(telemetry.registry)
     told(prediction, 0, [declared(), *job(0, 300.0)])
     for number, energy_j in enumerate((0.0, 1e-3, 1e15), start=1):
-        submitted, started, finished = job(number, 300.0)
-        assert isinstance(finished.payload, JobFinished)
-        finished.payload.energy_j = energy_j
+        submitted, started, finished = job(number, 300.0, energy_j=energy_j)
         told(prediction, number, [submitted, started])
         told(prediction, 10 + number, [finished])
-    submitted, started, finished = job(9, 300.0, "other")
-    assert isinstance(finished.payload, JobFinished)
-    finished.payload.cluster = "nowhere"
-    told(prediction, 20, [submitted, started, finished])
+    told(prediction, 20, job(9, 300.0, "other", cluster="nowhere"))
     shown = generate_latest(telemetry.registry).decode()
     for outcome, count in (("learned", 1), ("missing", 1), ("implausible", 2), ("undeclared", 1)):
         assert f'coplace_power_outcomes_total{{outcome="{outcome}"}} {count}.0' in shown

@@ -2,12 +2,13 @@
 
 from base64 import b64encode
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
-from coplace.v1.jobs_pb2 import JobFinished, JobStarted, JobSubmitted
-from coplace.v1.prediction_pb2 import NodePowerMeasured, PowerHistoryUpdated
+from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,36 +19,17 @@ from shared.catalogue.payloads.power_history import update_of
 from shared.power_prediction.bound import FEW_JOBS
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.similar_jobs import PowerTables
-from shared.streams.stages.stage import Processor, Round
-from tests.unit.services.prediction.support import SECOND_US, declared, event, run
+from shared.streams.stages.stage import Processor
+from tests.unit.services.changelog import fold, state_of
+from tests.unit.services.prediction import support
+from tests.unit.services.prediction.support import SECOND_US, declared, job, run
 
 HOUR_US = 3_600 * SECOND_US
 
 
-def job(number: int, power_w: float, app_id: str = "calm") -> tuple[Event, Event, Event]:
-    """Its submission, its start and its end."""
-    submitted, finished = run(number, app_id, power_w)
-    started = JobStarted(
-        job_id=submitted.key,
-        attempt=1,
-        cluster="p1",
-        nodes=["n1", "n2"],
-        freq_ghz=2.7,
-        started_at_us=SECOND_US,
-    )
-    return (
-        submitted,
-        event(f"started {number}", SECOND_US + number, submitted.key, started),
-        finished,
-    )
-
-
 def told(processor: Processor, number: int, events: Iterable[Event]) -> list[PowerHistoryUpdated]:
     """The rows that a round of events publishes."""
-    for one in events:
-        list(processor.handle(one))
-    published = processor.end_round(Round(number, (number + 2) * HOUR_US))
-    found = (publish.event.payload for publish in published)
+    found = support.told(processor, number, (number + 2) * HOUR_US, events)
     return [each for each in found if isinstance(each, PowerHistoryUpdated)]
 
 
@@ -69,7 +51,8 @@ def test_rows_that_are_learned_anew_follow_on_those_that_a_clock_ahead_numbered(
     [first] = told(Prediction({}), ahead, lesson)
     assert first.number > (0 + 2) * HOUR_US
     events = [Event("row", "prediction", 1, "row", first), Event("lie", "nobody", 1, "row", first)]
-    state = {key: value for key, value in recalled({}, events, 0).items() if value}
+    state = dict[str, bytes]()
+    fold(state, recalled({}, events, 0))
     assert recalled({}, events[1:], 0) == {}
     assert recalled(state, events, 0) == {}
     [again] = told(Prediction(state), 0, lesson)
@@ -79,9 +62,7 @@ def test_rows_that_are_learned_anew_follow_on_those_that_a_clock_ahead_numbered(
 def test_a_job_that_started_elsewhere_or_at_another_pstate_judges_nothing() -> None:
     prediction = Prediction({})
     told(prediction, 0, [declared(), *job(0, 300.0)])
-    submitted, started, finished = job(1, 330.0)
-    assert isinstance(started.payload, JobStarted)
-    started.payload.freq_ghz = 1.2
+    submitted, started, finished = job(1, 330.0, of_start={"freq_ghz": 1.2})
     told(prediction, 1, [submitted, started])
     [second] = told(prediction, 2, [finished])
     assert (second.learned_jobs, second.recent_error) == (2, 0)
@@ -92,17 +73,17 @@ def test_nothing_is_kept_of_a_job_that_ended() -> None:
     told(prediction, 0, [declared(), *job(0, 300.0)])
     told(prediction, 1, [*job(1, 300.0)[:2], *job(2, 300.0)[:2]])
     blind = run(2, "calm", 300.0, energy_j=0.0)[1]
-    changes = dict(prediction.changes())
+    state = state_of(prediction)
     told(prediction, 2, [job(1, 300.0)[2], blind])
-    changes |= prediction.changes()
-    kept = {key.split("|")[0] for key, value in changes.items() if value is not None}
+    fold(state, prediction.changes())
+    kept = {key.split("|")[0] for key in state}
     assert not kept & {"power-started", "power-expected", "power-ended", "job"}
 
 
 def test_rows_of_another_version_are_forgotten() -> None:
     prediction = Prediction({})
     told(prediction, 0, [declared(), *job(0, 300.0)])
-    state = {key: value for key, value in prediction.changes().items() if value is not None}
+    state = state_of(prediction)
     [key] = [key for key in state if key.startswith("power-history|")]
     foreign = PowerHistoryUpdated(origin=b"another").SerializeToString()
     state[key] = orjson.dumps(b64encode(foreign).decode())
@@ -111,29 +92,20 @@ def test_rows_of_another_version_are_forgotten() -> None:
 
 
 def read(number: int, node: str, power_w: float, *at_s: int) -> Event:
-    payload = NodePowerMeasured(
-        node=node,
-        cluster="p1",
-        node_model="platinum-8168",
-        power_w=power_w,
-        samples=len(at_s),
-        first_at_us=min(at_s) * SECOND_US,
-        last_at_us=max(at_s) * SECOND_US,
-    )
-    return event(f"read {number} {node} {at_s}", at_s[0] * SECOND_US, node, payload)
+    first_us, last_us = min(at_s) * SECOND_US, max(at_s) * SECOND_US
+    found = support.read(node, power_w, last_us, samples=len(at_s), first_at_us=first_us)
+    return replace(found, id=f"read {number} {node} {at_s}", time_us=at_s[0] * SECOND_US)
 
 
 def learned_w(*readings: Event, has_energy: bool = True) -> list[float]:
     """What is learned of a job of two nodes that ran for an hour, by its energy at 300 W a node."""
     prediction = Prediction({})
-    submitted, started, finished = job(0, 300.0)
-    if not has_energy:
-        finished.payload.ClearField("energy_j")
+    energy_j = 300.0 * 2 * 3600 if has_energy else 0.0
+    submitted, started, finished = job(0, 300.0, energy_j=energy_j)
     told(prediction, 0, [declared(), submitted, started])
     rows = told(prediction, 1, [*readings, finished])
     found = [power_w for row in rows for power_w in row.powers_w]
-    kept = [key for key, value in prediction.changes().items() if value and key.startswith("meter")]
-    assert not kept
+    assert not [key for key in state_of(prediction) if key.startswith("meter")]
     return found
 
 
@@ -158,17 +130,15 @@ def sharer(
 ) -> tuple[Event, Event, Event]:
     """A job on half of the node n1 whose resource manager has no meter; a whole node like it would
     draw so much."""
-    submitted, started, finished = job(number, power_w, app_id)
-    assert isinstance(submitted.payload, JobSubmitted)
-    assert isinstance(started.payload, JobStarted)
-    assert isinstance(finished.payload, JobFinished)
-    submitted.payload.nodes, submitted.payload.cores_per_unit = 1, 24
-    started.payload.nodes[:] = ["n1"]
-    finished.payload.nodes, finished.payload.cores, finished.payload.energy_j = 1, 24, 0.0
-    started.payload.started_at_us = started_s * SECOND_US
-    finished.payload.started_at_us = started_s * SECOND_US
-    finished.payload.ended_at_us = ended_s * SECOND_US
-    return submitted, started, finished
+    began: dict[str, Any] = {"started_at_us": started_s * SECOND_US}
+    return job(
+        number,
+        power_w,
+        app_id,
+        of_submission={"nodes": 1, "cores_per_unit": 24},
+        of_start=began | {"nodes": ["n1"]},
+        **(began | {"nodes": 1, "cores": 24, "energy_j": 0.0, "ended_at_us": ended_s * SECOND_US}),
+    )
 
 
 ROUNDS = [
@@ -189,22 +159,22 @@ def shuffled(events: list[Event], data: st.DataObject) -> list[Event]:
     return [by_key[key].pop(0) for key in keys]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_neither_restarts_nor_the_order_within_a_round_change_what_is_published(
     data: st.DataObject,
 ) -> None:
-    lived, killed, state = Prediction({}), Prediction({}), dict[str, bytes | None]()
+    lived, killed, state = Prediction({}), Prediction({}), dict[str, bytes]()
     for number, events in enumerate(ROUNDS):
         expected = told(lived, number, events)
         order = shuffled(events, data)
         dies_at = data.draw(st.integers(0, len(order)))
         for one in order[:dies_at]:
             list(killed.handle(one))
-        state |= killed.changes()
-        killed = Prediction({key: value for key, value in state.items() if value is not None})
+        fold(state, killed.changes())
+        killed = Prediction(state)
         assert told(killed, number, order[dies_at:]) == expected
-        state |= killed.changes()
+        fold(state, killed.changes())
 
 
 def powers_w(rows: Iterable[PowerHistoryUpdated]) -> dict[str, list[float]]:
@@ -217,8 +187,7 @@ def test_what_a_shared_nodes_meter_shows_teaches_what_each_of_its_jobs_drew() ->
     told(prediction, 0, [declared(), *calm[:2], *hungry[:2]])
     found = powers_w(told(prediction, 1, [read(0, "n1", 310.0, 10, 3_000), calm[2], hungry[2]]))
     assert found == {"calm": [310.0], "hungry": [310.0]}
-    kept = [key for key, value in prediction.changes().items() if value and key[:3] == "met"]
-    assert not kept
+    assert not [key for key in state_of(prediction) if key.startswith("meter")]
 
 
 def test_jobs_that_meet_others_are_told_apart_by_the_meters_of_nodes_that_they_share() -> None:
@@ -257,9 +226,7 @@ def test_readings_of_when_another_job_came_or_went_teach_nothing_of_those_who_st
 
 def test_energy_that_makes_no_power_of_a_node_does_not_hide_what_meters_showed() -> None:
     prediction = Prediction({})
-    submitted, started, finished = job(0, 300.0)
-    assert isinstance(finished.payload, JobFinished)
-    finished.payload.energy_j = 1e-3
+    submitted, started, finished = job(0, 300.0, energy_j=1e-3)
     told(prediction, 0, [declared(), submitted, started])
     readings = [read(n, name, 250.0, 100, 3_000) for n, name in enumerate(("n1", "n2"))]
     [row] = told(prediction, 1, [*readings, finished])
@@ -268,19 +235,18 @@ def test_energy_that_makes_no_power_of_a_node_does_not_hide_what_meters_showed()
 
 def test_who_folds_what_was_published_predicts_jobs_with_accelerators_the_same() -> None:
     """Through restarts, and beside jobs without any."""
-    cluster, state, tables = declared(), dict[str, bytes | None](), PowerTables()
+    cluster, state, tables = declared(), dict[str, bytes](), PowerTables()
     assert isinstance(cluster.payload, ClusterDeclared)
     gpus = NodeClass(nodes=16, resources={"gpu": 4}, tdp_w={"gpu": 250.0})
     cluster.payload.node_classes.append(gpus)
     for number in range(2 * FEW_JOBS + 6):
-        prediction = Prediction({key: value for key, value in state.items() if value})
-        submitted, *others = job(number, 700.0 if number % 2 else 300.0)
-        assert isinstance(submitted.payload, JobSubmitted)
-        if number % 2:
-            submitted.payload.resources_per_unit["gpu"] = 4
-        for row in told(prediction, number, [cluster, submitted, *others]):
+        prediction = Prediction(state)
+        asked = {"resources_per_unit": {"gpu": 4}} if number % 2 else {}
+        power_w = 700.0 if number % 2 else 300.0
+        events = job(number, power_w, of_submission=asked)
+        for row in told(prediction, number, [cluster, *events]):
             tables.fold(update_of(row))
-        state |= prediction.changes()
+        fold(state, prediction.changes())
         bare = KindOfJob("platinum-8168", 2.7, "user", "calm", "2 units", 7_200.0)
         with_gpus = bare._replace(size="2 units, 4 gpu", accelerators_w=1_000.0)
         for kind in (bare, with_gpus):

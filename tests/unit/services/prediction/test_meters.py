@@ -13,7 +13,8 @@ from coplace.v1.prediction_pb2 import NodeMetersRead
 from services.prediction.meters import ReadMeters
 from services.prediction.processor import Prediction
 from shared.catalogue.event import Event
-from shared.streams.stages.stage import Round
+from tests.unit.services.changelog import fold, state_of
+from tests.unit.services.prediction import support
 from tests.unit.services.prediction.support import SECOND_US, declared, read
 
 
@@ -25,13 +26,14 @@ def of_nameplate(**changes: Any) -> Event:
     return event
 
 
-def told(prediction: Prediction, at_s: float, *events: Event) -> list[list[str]]:
+def told(prediction: Prediction, at_s: float, *events: Event) -> list[NodeMetersRead]:
+    found = support.told(prediction, round(at_s), round(at_s * SECOND_US), events)
+    return [each for each in found if isinstance(each, NodeMetersRead)]
+
+
+def whose(prediction: Prediction, at_s: float, *events: Event) -> list[list[str]]:
     """Whose meters were read, as told at the end of a round."""
-    for each in events:
-        list(prediction.handle(each))
-    ended = Round(round(at_s), round(at_s * SECOND_US))
-    payloads = [publish.event.payload for publish in prediction.end_round(ended)]
-    return [list(each.nodes) for each in payloads if isinstance(each, NodeMetersRead)]
+    return [list(each.nodes) for each in told(prediction, at_s, *events)]
 
 
 def sample(node: int, at_s: float) -> Event:
@@ -40,42 +42,42 @@ def sample(node: int, at_s: float) -> Event:
 
 def test_it_is_told_once_a_minute_whose_meters_were_read() -> None:
     prediction = Prediction({})
-    assert told(prediction, 100, of_nameplate(), sample(0, 90), sample(1, 91)) == [
+    assert whose(prediction, 100, of_nameplate(), sample(0, 90), sample(1, 91)) == [
         ["p1-[0000-0001]"]
     ]
-    assert told(prediction, 130, sample(0, 120)) == []
-    assert told(prediction, 160, sample(2, 150)) == [["p1-[0000,0002]"]]
-    assert told(prediction, 220) == []
+    assert whose(prediction, 130, sample(0, 120)) == []
+    assert whose(prediction, 160, sample(2, 150)) == [["p1-[0000,0002]"]]
+    assert whose(prediction, 220) == []
 
 
 def test_a_collector_that_sends_its_last_reading_again_and_again_is_silent() -> None:
     prediction = Prediction({})
-    told(prediction, 100, of_nameplate(), sample(0, 90))
+    whose(prediction, 100, of_nameplate(), sample(0, 90))
     for at_s in range(160, 1_000, 60):
-        assert told(prediction, at_s, sample(0, 90)) == []
+        assert whose(prediction, at_s, sample(0, 90)) == []
 
 
 def test_clocks_of_nodes_that_jump_are_no_silence() -> None:
     prediction = Prediction({})
-    told(prediction, 100, of_nameplate(), sample(0, 90))
+    whose(prediction, 100, of_nameplate(), sample(0, 90))
     for number, clock_s in enumerate((86_400, 150, 149, 1)):
-        assert told(prediction, 160 + 60 * number, sample(0, clock_s)) == [["p1-0000"]]
+        assert whose(prediction, 160 + 60 * number, sample(0, clock_s)) == [["p1-0000"]]
 
 
 def test_what_was_read_long_before_a_round_ends_that_could_tell_it_is_not_told() -> None:
     prediction = Prediction({})
-    told(prediction, 100, of_nameplate(), sample(0, 90))
-    assert told(prediction, 130, sample(0, 120)) == []
-    assert told(prediction, 1_000) == []
-    assert told(prediction, 1_060, sample(0, 1_050)) == [["p1-0000"]]
+    whose(prediction, 100, of_nameplate(), sample(0, 90))
+    assert whose(prediction, 130, sample(0, 120)) == []
+    assert whose(prediction, 1_000) == []
+    assert whose(prediction, 1_060, sample(0, 1_050)) == [["p1-0000"]]
 
 
 def test_nothing_is_told_of_clusters_without_a_nameplate_nor_of_nodes_that_nobody_declared() -> (
     None
 ):
-    assert told(Prediction({}), 100, declared(), sample(0, 90)) == []
+    assert whose(Prediction({}), 100, declared(), sample(0, 90)) == []
     stranger = read("login-1", 300.0, 90 * SECOND_US)
-    assert told(Prediction({}), 100, of_nameplate(), stranger) == []
+    assert whose(Prediction({}), 100, of_nameplate(), stranger) == []
 
 
 def test_a_restart_changes_nothing_of_what_is_told() -> None:
@@ -83,16 +85,16 @@ def test_a_restart_changes_nothing_of_what_is_told() -> None:
     prediction, state = Prediction({}), dict[str, bytes]()
 
     def restarted() -> Prediction:
-        state.update({key: value for key, value in prediction.changes().items() if value})
+        fold(state, prediction.changes())
         return Prediction(state)
 
-    told(prediction, 100, of_nameplate(), sample(0, 90))
+    whose(prediction, 100, of_nameplate(), sample(0, 90))
     prediction = restarted()
     list(prediction.handle(sample(1, 110)))
     prediction = restarted()
-    assert told(prediction, 130) == []
+    assert whose(prediction, 130) == []
     prediction = restarted()
-    assert told(prediction, 160) == [["p1-0001"]]
+    assert whose(prediction, 160) == [["p1-0001"]]
     assert restarted().changes() == {}
     assert ReadMeters(state).changes() == {}
 
@@ -106,25 +108,21 @@ def capped(at_us: int, *watts: float | None, name: str = "p1") -> Event:
 
 def test_of_a_cluster_under_a_cap_it_is_told_though_it_declares_no_nameplate() -> None:
     prediction = Prediction({})
-    assert told(prediction, 100, declared(), sample(0, 90)) == []
-    assert told(prediction, 160, capped(1, 900.0), sample(0, 150)) == [["p1-0000"]]
-    again = Prediction({k: v for k, v in prediction.changes().items() if v is not None})
-    assert told(again, 220, sample(0, 210)) == [["p1-0000"]]
-    assert told(again, 280, capped(3, None), capped(2, 900.0), sample(0, 270)) == []
+    assert whose(prediction, 100, declared(), sample(0, 90)) == []
+    assert whose(prediction, 160, capped(1, 900.0), sample(0, 150)) == [["p1-0000"]]
+    again = Prediction(state_of(prediction))
+    assert whose(again, 220, sample(0, 210)) == [["p1-0000"]]
+    assert whose(again, 280, capped(3, None), capped(2, 900.0), sample(0, 270)) == []
 
 
 def test_caps_of_what_nobody_declared_are_not_kept() -> None:
     prediction = Prediction({})
-    told(prediction, 100, declared(), capped(1, 900.0, name="elsewhere"))
+    whose(prediction, 100, declared(), capped(1, 900.0, name="elsewhere"))
     assert not [key for key in prediction.changes() if "elsewhere" in key]
 
 
 def test_what_each_meter_showed_is_told_in_the_order_of_the_names() -> None:
-    prediction = Prediction({})
-    events = [of_nameplate(), sample(2, 92), read("p1-0000", 250.5, 90 * SECOND_US)]
-    for each in events:
-        list(prediction.handle(each))
-    payloads = [p.event.payload for p in prediction.end_round(Round(100, 100 * SECOND_US))]
-    [message] = [each for each in payloads if isinstance(each, NodeMetersRead)]
+    first = read("p1-0000", 250.5, 90 * SECOND_US)
+    [message] = told(Prediction({}), 100, of_nameplate(), sample(2, 92), first)
     assert list(message.nodes) == ["p1-[0000,0002]"]
     assert list(message.node_power_mw) == [250_500, 300_000]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coplace.v1.jobs_pb2 import JobRequeued, JobStarted
+from coplace.v1.jobs_pb2 import JobRequeued
 from coplace.v1.prediction_pb2 import RunningPowerMeasured
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,14 +14,15 @@ from services.prediction.node_power import MIN_DRAWS
 from services.prediction.processor import Prediction
 from shared.catalogue.digest import require_sha256
 from shared.catalogue.event import Event
-from shared.streams.stages.stage import Round
+from tests.unit.services.changelog import fold, interrupted
+from tests.unit.services.prediction import support
 from tests.unit.services.prediction.support import (
     SECOND_US,
     declared,
     event,
     in_round,
+    job,
     read,
-    run,
 )
 
 DURING_US = 1800 * SECOND_US
@@ -59,19 +60,14 @@ def test_an_application_that_ran_on_one_node_alone_says_nothing_of_it() -> None:
     assert node_factors([]) == {}
 
 
-def alone(number: int, node: int, power_w: float, **changes: Any) -> list[Event]:
-    """A job on one node, and what the node's meter showed meanwhile."""
-    submitted, finished = run(number, "calm", power_w)
-    submitted.payload.MergeFrom(type(submitted.payload)(**changes))
-    job_id, name = finished.key, f"p1-{node:04d}"
-    values = {"job_id": job_id, "attempt": 1, "cluster": "p1", "nodes": [name], "freq_ghz": 2.7}
-    started = JobStarted(**values, started_at_us=SECOND_US)  # type: ignore[arg-type]
-    return [
-        submitted,
-        event(f"started {number}", SECOND_US, job_id, started),
-        read(name, power_w, DURING_US + number),
-        finished,
-    ]
+def alone(
+    number: int, node: int, power_w: float, nodes: int = 1, **changes: Any
+) -> tuple[Event, Event, Event, Event]:
+    """A job on one node, or on more, and what the meter of the first showed meanwhile."""
+    names = [f"p1-{node + n:04d}" for n in range(nodes)]
+    on = {"nodes": names}
+    submitted, started, finished = job(number, power_w, of_submission=changes, of_start=on)
+    return submitted, started, read(names[0], power_w, DURING_US + number), finished
 
 
 def jobs(count: int, **changes: Any) -> list[Event]:
@@ -118,15 +114,8 @@ def test_readings_of_a_job_that_still_runs_count_once() -> None:
 def test_an_attempt_that_was_requeued_has_left_its_node() -> None:
     prediction = Prediction({})
     events = [e for e in jobs(MIN_DRAWS) if "submitted" in e.id or "started" in e.id]
-    gone = [
-        event(
-            f"requeued {n}",
-            2 * SECOND_US,
-            f"site/p1/{n:04d}/0",
-            JobRequeued(job_id=f"site/p1/{n:04d}/0", attempt=2, requeued_at_us=2 * SECOND_US),
-        )
-        for n in range(MIN_DRAWS)
-    ]
+    ids = (f"site/p1/{n:04d}/0" for n in range(MIN_DRAWS))
+    gone = [event(f"requeued {one}", 2, one, JobRequeued(job_id=one, attempt=2)) for one in ids]
     in_round(prediction, 0, declared(), *events, *gone)
     readings = [e for e in jobs(MIN_DRAWS) if "samples" in e.id]
     assert "node-power" not in in_round(prediction, 1, *readings)
@@ -136,17 +125,13 @@ def test_an_attempt_that_was_requeued_has_left_its_node() -> None:
 @given(st.randoms(use_true_random=False), st.integers(0, 200))
 def test_neither_order_nor_a_restart_changes_factors(random: Any, restart: int) -> None:
     """Topics arrive one beside the other; within a job the order holds."""
-    expected = in_round(Prediction({}), 0, declared(), *jobs(MIN_DRAWS))["node-power"]
-    of_jobs = [e for e in jobs(MIN_DRAWS) if "samples" not in e.id]
-    order = [e for e in jobs(MIN_DRAWS) if "samples" in e.id]
+    events = jobs(MIN_DRAWS)
+    expected = in_round(Prediction({}), 0, declared(), *events)["node-power"]
+    of_jobs = [e for e in events if "samples" not in e.id]
+    order = [e for e in events if "samples" in e.id]
     random.shuffle(order)
     events = [declared(), *order, *of_jobs]
-    before = Prediction({})
-    for one in events[:restart]:
-        before.handle(one)
-    state = {key: value for key, value in before.changes().items() if value is not None}
-    after = in_round(Prediction(state), 0, *events[restart:])["node-power"]
-    assert after == expected
+    assert in_round(interrupted(Prediction, events, restart), 0)["node-power"] == expected
 
 
 MINUTE_US = 60 * SECOND_US
@@ -158,10 +143,7 @@ def shows(minute: int, power_w: float, node: str = "p1-0000") -> Event:
 
 
 def told(prediction: Prediction, number: int, *events: Event) -> list[RunningPowerMeasured]:
-    for each in events:
-        list(prediction.handle(each))
-    found = prediction.end_round(Round(number, (number + 1) * MINUTE_US))
-    payloads = [publish.event.payload for publish in found]
+    payloads = support.told(prediction, number, (number + 1) * MINUTE_US, events)
     return [each for each in payloads if isinstance(each, RunningPowerMeasured)]
 
 
@@ -177,15 +159,15 @@ def test_what_a_job_draws_that_runs_is_told_once_its_meters_covered_ten_minutes(
 
 
 def test_it_is_told_again_only_where_it_is_off_and_not_too_soon() -> None:
-    prediction, restored = Prediction({}), dict[str, bytes | None]()
+    prediction, restored = Prediction({}), dict[str, bytes]()
     submitted, started, *_ = alone(0, 0, 300.0)
     told(prediction, 0, declared(), submitted, started, shows(1, 300.0))
     said = []
     for minute in range(11, 60):
         power_w = 300.0 if minute < 20 else 600.0
         said += told(prediction, minute, shows(minute, power_w))
-        restored |= prediction.changes()
-        prediction = Prediction({key: value for key, value in restored.items() if value})
+        fold(restored, prediction.changes())
+        prediction = Prediction(restored)
     assert [each.measured_at_us // MINUTE_US for each in said] == [11, 41]
     assert said[1].node_power_w > 1.1 * said[0].node_power_w
 
@@ -193,13 +175,8 @@ def test_it_is_told_again_only_where_it_is_off_and_not_too_soon() -> None:
 def test_nothing_is_told_of_a_job_that_ended_or_shares_its_node_or_has_a_node_without_meter() -> (
     None
 ):
-    two = JobStarted(job_id="", attempt=1, cluster="p1", freq_ghz=2.7, started_at_us=SECOND_US)
-    for changes, nodes, ends in ((("shareable", True), 1, False), ((), 2, False), ((), 1, True)):
-        submitted, *_, finished = alone(0, 0, 300.0)
-        if changes:
-            setattr(submitted.payload, *changes)
-        two.job_id, two.nodes[:] = submitted.key, [f"p1-{n:04d}" for n in range(nodes)]
-        begun = event("started anew", SECOND_US, submitted.key, two)
+    for changes, nodes, ends in (({"shareable": True}, 1, 0), ({}, 2, 0), ({}, 1, 1)):
+        submitted, started, _, finished = alone(0, 0, 300.0, nodes, **changes)
         prediction = Prediction({})
-        told(prediction, 0, declared(), submitted, begun, shows(1, 300.0))
-        assert told(prediction, 1, shows(30, 300.0), *([finished] if ends else [])) == []
+        told(prediction, 0, declared(), submitted, started, shows(1, 300.0))
+        assert told(prediction, 1, shows(30, 300.0), *[finished] * ends) == []

@@ -12,6 +12,7 @@ from coplace_client.errors import RejectedError
 from services.prediction.node_statistics import REMEMBERED, NodeStatistics, node_of
 from shared.catalogue.event import Event
 from shared.streams.stages.stage import AlreadyAppliedError
+from tests.unit.services.changelog import fold, state_of
 from tests.unit.services.prediction.support import event
 
 
@@ -60,7 +61,7 @@ def test_a_copy_is_told_from_the_newest_records_of_its_node_and_after_a_restart(
     statistics = NodeStatistics({})
     records = [samples(number, "n1", 200.0) for number in range(REMEMBERED)]
     told(statistics, *records)
-    state = {key: value for key, value in statistics.changes().items() if value is not None}
+    state = state_of(statistics)
 
     assert {node_of(key, value) for key, value in state.items()} == {"n1"}
     for restarted in (statistics, NodeStatistics(state)):
@@ -85,8 +86,7 @@ def test_nodes_come_to_the_same_in_one_unit_and_in_several_that_are_killed(
         if is_killed:
             units[unit] = NodeStatistics(states[unit])
         assert tried(one, record) == tried(units[unit], record)
-        changed = units[unit].changes().items()
-        states[unit] |= {key: value for key, value in changed if value is not None}
+        fold(states[unit], units[unit].changes())
 
 
 def tried(statistics: NodeStatistics, record: Event) -> list[NodePowerMeasured] | None:

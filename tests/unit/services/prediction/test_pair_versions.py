@@ -1,19 +1,18 @@
 """Versions of the trees of pairs: grown of what shutters said, and held to what they say later."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from itertools import count
 from typing import Any
 
 import numpy as np
 import pytest
-from coplace.v1.control_pb2 import ModelPinned, ModelRolledBack
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     PairTreesChosen,
     PairTreesJudged,
     PairTreesPublished,
 )
-from google.protobuf.message import Message
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -22,16 +21,21 @@ from services.prediction import pair_trees, pair_versions
 from services.prediction.pair_trees import PairExample, grow, unseen_errors
 from services.prediction.pair_versions import grown
 from services.prediction.processor import Prediction
-from services.prediction.versions import MOST_VERSIONS, VersionChoice
+from services.prediction.versions import VersionChoice
 from shared.catalogue.codec import MAX_MESSAGE_BYTES
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.pair_trees import chosen_pair_trees, pair_trees_of
 from shared.models.pair_trees import PairTrees, Side, row_of_pair
-from shared.streams.stages.stage import Round
 from shared.streams.stages.table import Table
-from tests.unit.services.prediction.support import SECOND_US, beside, declared, event, measured
+from tests.unit.services.prediction.support import (
+    SECOND_US,
+    Versions,
+    beside,
+    declared,
+    measured,
+)
 
 # GB/s and cycles per instruction of each application.
 APPS = {"calm": (10.0, 0.5), "busy": (90.0, 0.8), "loud": (200.0, 1.6), "deaf": (160.0, 0.4)}
@@ -42,86 +46,53 @@ def slowdown(own: str, other: str) -> float:
     return 1 + 0.6 * (APPS[own][1] > 0.7) * (APPS[other][0] > 100)
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def small() -> Iterator[None]:
     """Versions come every few intervals."""
-    monkeypatch.setattr(pair_trees, "TREES", 4)
-    monkeypatch.setattr(pair_versions, "FIRST_TRAINING", 24)
-    monkeypatch.setattr(pair_versions, "MOST_UNTRAINED", 12)
-    monkeypatch.setattr(pair_versions, "SHADOWED", 8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pair_trees, "TREES", 4)
+        patch.setattr(pair_versions, "FIRST_TRAINING", 24)
+        patch.setattr(pair_versions, "MOST_UNTRAINED", 12)
+        patch.setattr(pair_versions, "SHADOWED", 8)
+        yield
 
 
-class Region:
-    """Rounds of four intervals of applications beside others; the stage lives on, or is killed and
-    restored from its changelog."""
+class Region(Versions):
+    """Rounds of four intervals of applications beside others."""
+
+    model, chosen, round_us = "pair-trees", PairTreesChosen, 60 * SECOND_US
 
     def __init__(self, seed: int = 3) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.stage, self.state = Prediction({}), dict[str, bytes]()
-        self.rounds, self.intervals = count(1), count(1)
-        self.published: list[Message] = []
+        super().__init__(seed)
+        self.intervals = count(1)
         known = [measured(app, gbps, cpi=cpi, power_w=300.0) for app, (gbps, cpi) in APPS.items()]
         self.told([declared(), *known])
 
-    def told(self, events: Iterable[Event], *, dies_before_the_end: bool = False) -> list[Message]:
-        """What a round of events publishes."""
-        for one in events:
-            list(self.stage.handle(one))
-        if dies_before_the_end:
-            self.dies()
-        number = next(self.rounds)
-        found = list(self.stage.end_round(Round(number, (number + 1) * 60 * SECOND_US)))
-        self._commit()
-        self.published += [publish.event.payload for publish in found]
-        return [publish.event.payload for publish in found]
-
     def plays(self, rounds: int, *, dies: bool = False) -> None:
         for _ in range(rounds):
-            self.told([self._interval() for _ in range(4)], dies_before_the_end=dies)
+            self.told([self.interval() for _ in range(4)], dies_before_the_end=dies)
 
-    def dies(self) -> None:
-        """A kill behind a commit."""
-        self._commit()
-        self.stage = Prediction(self.state)
-
-    def _commit(self) -> None:
-        for key, value in self.stage.changes().items():
-            if value is None:
-                self.state.pop(key, None)
-            else:
-                self.state[key] = value
-
-    def _interval(self) -> Event:
+    def interval(self) -> Event:
         own, other = (list(APPS)[n] for n in self.rng.integers(len(APPS), size=2).tolist())
         noise = 1 + 0.01 * float(self.rng.standard_normal())
         return beside(next(self.intervals), own, other, slowdown(own, other) * noise)
 
-    def of(self, kind: type[Any]) -> list[Any]:
-        return [message for message in self.published if isinstance(message, kind)]
 
-    @property
-    def in_force(self) -> str:
-        """As placement was told last."""
-        chosen = self.of(PairTreesChosen)
-        return chosen[-1].version if chosen else ""
-
-
-def pinned(version: str) -> Event:
-    payload = ModelPinned(model="pair-trees", version=version, reason="why", pinned_at_us=1)
-    return Event("pin", "operator/ada", 1, "pair-trees", payload)
-
-
-def rolled_back() -> Event:
-    payload = ModelRolledBack(model="pair-trees", reason="worse", rolled_back_at_us=1)
-    return Event("back", "operator/ada", 1, "pair-trees", payload)
-
-
-def test_trees_take_the_place_of_weights_once_they_are_better_on_what_neither_had_seen() -> None:
+@pytest.fixture(scope="module")
+def played(small: None) -> Region:
+    """A region in which trees came into force."""
     region = Region()
-    region.plays(24)
-    judged = next(each for each in region.of(PairTreesJudged) if each.is_better)
-    [published] = [e for e in region.of(PairTreesPublished) if e.version == judged.version]
-    chosen = region.of(PairTreesChosen)[0]
+    region.plays(20)
+    assert region.in_force
+    return region
+
+
+def test_trees_take_the_place_of_weights_once_they_are_better_on_what_neither_had_seen(
+    played: Region,
+) -> None:
+    judged = next(each for each in played.of(PairTreesJudged) if each.is_better)
+    [published] = [e for e in played.of(PairTreesPublished) if e.version == judged.version]
+    chosen = played.of(PairTreesChosen)[0]
     assert judged.in_force == ""
     assert judged.error < judged.error_in_force
     assert (chosen.trees, chosen.who) == (published, "prediction")
@@ -162,10 +133,10 @@ def test_no_interval_that_a_version_is_held_to_was_learned_by_it_or_by_what_is_i
 
 
 @settings(max_examples=2, deadline=None, phases=(Phase.explicit, Phase.generate))
-@given(st.integers(0, 2**32 - 1), st.sets(st.integers(0, 13), min_size=2, max_size=4))
+@given(st.integers(0, 2**32 - 1), st.sets(st.integers(0, 11), min_size=2, max_size=4))
 def test_kills_change_nothing(seed: int, deaths: set[int]) -> None:
     lived, killed = Region(seed), Region(seed)
-    for step in range(14):
+    for step in range(12):
         lived.plays(1)
         killed.plays(1, dies=step in deaths)
     assert lived.published == killed.published
@@ -175,40 +146,30 @@ def test_kills_change_nothing(seed: int, deaths: set[int]) -> None:
 def test_copies_and_another_order_of_a_round_give_the_same_versions() -> None:
     one, two = Region(), Region()
     for _ in range(12):
-        events = [one._interval() for _ in range(4)]
+        events = [one.interval() for _ in range(4)]
         one.told(events)
         two.told([*events[::-1]])
     assert one.of(PairTreesPublished)
     assert one.published == two.published
 
 
-def test_a_pinned_version_stays_and_one_is_rolled_back_to_weights() -> None:
-    region = Region()
-    region.plays(20)
-    first = region.in_force
-    [chosen] = [m for m in region.told([pinned(first)]) if isinstance(m, PairTreesChosen)]
-    assert (chosen.version, chosen.is_pinned, chosen.who) == (first, True, "operator/ada")
-    region.plays(12)
-    assert any(each.is_better for each in region.of(PairTreesJudged)[1:])
-    assert region.in_force == first
+def test_a_version_may_be_pinned_and_be_rolled_back_to_weights(played: Region) -> None:
+    region = deepcopy(played)
+    version = region.in_force
+    [chosen] = [m for m in region.pins(version) if isinstance(m, PairTreesChosen)]
+    assert (chosen.version, chosen.is_pinned, chosen.who) == (version, True, "operator/ada")
     while region.in_force:
-        before = region.in_force
-        region.told([rolled_back()])
-        assert region.in_force != before
+        region.rolls_back()
     back = region.of(PairTreesChosen)[-1]
     assert (back.version, back.HasField("trees"), back.reason) == ("", False, "worse")
-    with pytest.raises(RejectedError, match="no version is in force"):
-        region.told([rolled_back()])
-    with pytest.raises(RejectedError, match="must be one of those that are kept: pair-trees@"):
-        region.told([pinned("pair-trees@7")])
+    with pytest.raises(RejectedError, match="pair-trees: no version is in force"):
+        region.rolls_back()
 
 
 def test_weights_come_back_where_they_err_less_than_trees(
-    monkeypatch: pytest.MonkeyPatch,
+    played: Region, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    region = Region()
-    region.plays(20)
-    assert region.in_force
+    region = deepcopy(played)
     app_of = {gbps / 512: app for app, (gbps, _) in APPS.items()}
     monkeypatch.setattr(
         pair_versions,
@@ -249,43 +210,22 @@ def test_a_shadow_of_an_older_state_begins_anew() -> None:
     assert (choice.cases, choice.errors, choice.grown_at) == (0, 0.0, 100)
 
 
-def test_orders_about_pairs_leave_trees_of_power_alone() -> None:
-    region = Region()
-    with pytest.raises(RejectedError, match="pair-trees: no version"):
-        list(region.stage.handle(rolled_back()))
-    order = ModelRolledBack(model="power-trees", rolled_back_at_us=1)
-    with pytest.raises(RejectedError, match="power-trees: no version"):
-        list(region.stage.handle(event("back", 1, "power-trees", order)))
-
-
-def test_a_few_versions_are_kept() -> None:
-    region = Region()
-    region.plays(36)
-    kept = [key for key in region.state if key.startswith("pair-trees|")]
-    assert len(region.of(PairTreesPublished)) > MOST_VERSIONS == len(kept)
-    assert not [key for key in region.state if key.startswith("new-pair|")]
-
-
-def test_trees_of_another_origin_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    region = Region()
-    region.plays(20)
-    assert region.in_force
+def test_trees_of_another_origin_are_forgotten(
+    played: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pair_versions, "PAIRS_ORIGIN", b"another")
-    region.dies()
-    assert region.stage._pair_versions.in_force is None
+    assert Prediction(played.state)._pair_versions.in_force is None
 
 
-def test_a_version_says_how_wrong_it_is_of_pairs_that_it_never_saw() -> None:
-    region = Region()
-    region.plays(7)
-    published = region.of(PairTreesPublished)[0]
+def test_a_version_says_how_wrong_it_is_of_pairs_that_it_never_saw(played: Region) -> None:
+    published = played.of(PairTreesPublished)[0]
     assert 0 < published.unseen_error < 1
     assert 0 < published.unseen_error_of_weights < 1
     assert published.trained_intervals == published.newest_interval
     assert published.data_sha256
     assert published.code_version
     assert published.sha256 == model_sha256(published)
-    assert len(region.of(DegradationModelPublished)) >= 1
+    assert len(played.of(DegradationModelPublished)) >= 1
 
 
 def drawn(number: int, apps: int, seed: int) -> list[PairExample]:
@@ -298,7 +238,7 @@ def drawn(number: int, apps: int, seed: int) -> list[PairExample]:
     ]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_what_is_published_says_what_was_grown_to_the_last_digit(seed: int) -> None:
     examples = drawn(80, 6, seed)

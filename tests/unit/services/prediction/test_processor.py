@@ -20,6 +20,7 @@ from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.similar_jobs import PowerTables
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.support.messaging import TOPICS
+from tests.unit.services.changelog import state_of
 from tests.unit.services.prediction.support import (
     SECOND_US,
     beside,
@@ -29,6 +30,7 @@ from tests.unit.services.prediction.support import (
     measured,
     read,
     run,
+    told,
 )
 
 P1 = Cluster("p1", "site", "platinum-8168", 16, 48, (1.2, 2.7), 110.0, 256.0)
@@ -38,7 +40,7 @@ def job(app_id: str, number: int = 0) -> Job:
     return Job("x", 1, app_id, "user", "account", 2, 7200.0, "p1", shareable=False, submit_s=number)
 
 
-def power_w(published: list[Publish], app_id: str, freq_ghz: float = 2.7) -> float:
+def power_w_of(published: list[Publish], app_id: str, freq_ghz: float = 2.7) -> float:
     """What whoever folds what was published says of the next job."""
     tables = PowerTables()
     for each in published:
@@ -79,64 +81,55 @@ def test_the_first_round_says_honestly_that_only_idle_power_and_a_prior_are_know
         require_sha256(model)
 
 
-def test_the_fallback_is_the_mean_over_the_newest_readings_of_each_node() -> None:
-    readings = [read("a", 900.0, 1), read("a", 300.0, 2), read("b", 400.0, 1), read("a", 800.0, 1)]
-
-    power = in_round(Prediction({}), 0, declared(), *readings)["power"]
-
-    assert dict(power.fallback_power_w) == {"platinum-8168": 350.0}
-
-
-def test_a_node_that_is_off_tells_nothing_of_what_its_model_draws() -> None:
-    off = read("a", 0.0)
-
-    power = in_round(Prediction({}), 0, declared(), off, read("b", 400.0))["power"]
-
-    assert dict(power.fallback_power_w) == {"platinum-8168": 400.0}
-
-
-def test_a_node_model_that_appears_later_gets_its_fallback() -> None:
-    prediction = Prediction({})
-    in_round(prediction, 0, declared())
-
-    assert in_round(prediction, 1) == {}
-    power = in_round(prediction, 2, declared("gold-6254", "p2"))["power"]
-
-    assert dict(power.fallback_power_w) == {"platinum-8168": 110.0, "gold-6254": 110.0}
+@pytest.mark.parametrize(
+    ("readings", "power_w"),
+    [
+        ([("a", 900.0, 1), ("a", 300.0, 2), ("b", 400.0, 1), ("a", 800.0, 1)], 350.0),
+        ([("a", 0.0, 1), ("b", 400.0, 1)], 400.0),
+    ],
+    ids=["newer and older ones", "of a node that is off"],
+)
+def test_the_fallback_is_the_mean_over_the_newest_readings_of_each_node_that_is_on(
+    readings: list[tuple[str, float, int]], power_w: float
+) -> None:
+    power = in_round(Prediction({}), 0, declared(), *(read(*each) for each in readings))["power"]
+    assert dict(power.fallback_power_w) == {"platinum-8168": power_w}
 
 
-def test_a_node_model_that_was_corrected_is_published_once() -> None:
+def test_a_node_model_that_appears_later_or_is_corrected_is_published_once() -> None:
     prediction = Prediction({})
     in_round(prediction, 0, declared("typo"), read("n1", 200.0, 1, "typo"))
-    models = in_round(prediction, 1, declared("right"), read("n1", 200.0, 2, "right"))
-    assert dict(models["power"].fallback_power_w) == {"right": 200.0}
-    assert in_round(prediction, 2) == {}
+    assert in_round(prediction, 1) == {}
+    more = in_round(prediction, 2, declared("gold-6254", "p2"))
+    assert dict(more["power"].fallback_power_w) == {"typo": 200.0, "gold-6254": 110.0}
+    right = in_round(prediction, 3, declared("right"), read("n1", 200.0, 2, "right"))
+    assert dict(right["power"].fallback_power_w) == {"right": 200.0, "gold-6254": 110.0}
+    assert in_round(prediction, 4) == {}
 
 
-def test_what_similar_jobs_drew_is_published_and_tells_applications_apart() -> None:
-    published = taught(*many_runs(20))
-    assert power_w(published, "calm") == pytest.approx(300)
-    assert power_w(published, "hungry") == pytest.approx(400)
-
-
-def test_the_power_of_half_a_node_is_learned_as_that_of_a_whole_one() -> None:
-    halves = [e for n in range(20) for e in run(n, "calm", 150.0, cores_per_node=24)]
-    assert power_w(taught(*halves), "calm") == pytest.approx(300)
-
-
-def test_slow_runs_do_not_lower_what_is_expected_at_the_nominal_frequency() -> None:
+def test_what_similar_jobs_drew_tells_applications_and_pstates_apart() -> None:
     slow = [e for n in range(100, 130) for e in run(n, "calm", 180.0, freq_ghz=1.2)]
-    fast = [e for n in range(30) for e in run(n, "calm", 300.0)]
-    published = taught(*slow, *fast)
-    assert power_w(published, "calm") == pytest.approx(300)
-    assert power_w(published, "calm", 1.2) == pytest.approx(180)
+    published = taught(*slow, *many_runs(40))
+    assert power_w_of(published, "calm") == pytest.approx(300)
+    assert power_w_of(published, "calm", 1.2) == pytest.approx(180)
+    assert power_w_of(published, "hungry") == pytest.approx(400)
+
+
+@pytest.mark.parametrize(
+    ("held", "power_w", "of_a_node_w"),
+    [({"cores_per_node": 24}, 150.0, 300.0), ({"cores": 72}, 300.0, 400.0)],
+    ids=["half a node", "uneven units: 72 cores on two nodes of 48"],
+)
+def test_the_power_of_a_part_of_a_node_is_learned_as_that_of_a_whole_one(
+    held: dict[str, Any], power_w: float, of_a_node_w: float
+) -> None:
+    parts = [e for n in range(MIN_RUNS) for e in run(n, "calm", power_w, **held)]
+    assert power_w_of(taught(*parts), "calm") == pytest.approx(of_a_node_w)
 
 
 def test_a_finish_publishes_the_rows_of_its_kind_and_no_others() -> None:
     prediction = Prediction({})
-    for one in (declared(), *many_runs(20)):
-        list(prediction.handle(one))
-    assert len(list(prediction.end_round(Round(0, SECOND_US)))) == 4
+    assert len(told(prediction, 0, SECOND_US, [declared(), *many_runs(20)])) == 4
     for one in run(50, "calm", 300.0):
         list(prediction.handle(one))
     [published] = prediction.end_round(Round(1, 2 * SECOND_US))
@@ -186,25 +179,19 @@ def test_a_job_on_a_quarter_of_a_node_teaches_as_one_of_that_traffic() -> None:
     assert list(one.weights) == list(other.weights)
 
 
-def test_what_several_co_runners_did_together_teaches_nothing_of_a_pair() -> None:
-    crowd = [beside(n, "hungry", "hungry", 2.0, co_runners=3) for n in range(MIN_PAIRS)]
-    degradation = in_round(Prediction({}), 0, declared(), measured("hungry", 130.0), *crowd)[
-        "degradation"
-    ]
-    assert degradation.training_pairs == 0
-
-
-def test_a_job_of_uneven_units_drew_its_power_on_the_cores_that_it_held() -> None:
-    """72 cores on two nodes of 48: 300 W each are 400 W of a node used whole."""
-    uneven = [e for n in range(MIN_RUNS) for e in run(n, "calm", 300.0, cores=72)]
-    whole = [e for n in range(MIN_RUNS) for e in run(n, "calm", 400.0)]
-    of_uneven, of_whole = (power_w(taught(*events), "calm") for events in (uneven, whole))
-    assert of_uneven == of_whole
-
-
-def test_pairs_without_signatures_leave_the_prior() -> None:
-    degradation = in_round(Prediction({}), 0, declared(), *many_pairs(MIN_PAIRS))["degradation"]
-
+@pytest.mark.parametrize(
+    "events",
+    [
+        many_pairs(MIN_PAIRS),
+        [
+            measured("hungry", 130.0),
+            *(beside(n, "hungry", "hungry", 2.0, co_runners=3) for n in range(MIN_PAIRS)),
+        ],
+    ],
+    ids=["pairs without signatures", "several co-runners together"],
+)
+def test_what_says_nothing_of_a_pair_leaves_the_prior(events: list[Event]) -> None:
+    degradation = in_round(Prediction({}), 0, declared(), *events)["degradation"]
     assert degradation.training_pairs == 0
     assert tuple(degradation.weights) == PRIOR_WEIGHTS
 
@@ -212,15 +199,11 @@ def test_pairs_without_signatures_leave_the_prior() -> None:
 def test_copies_are_recognised() -> None:
     submitted, finished = run(1, "calm", 300.0)
     prediction = Prediction({})
-
-    for fact in (submitted, beside(1, "calm", "hungry", 1.1)):
+    for fact in (submitted, beside(1, "calm", "hungry", 1.1), finished):
         prediction.handle(fact)
-        with pytest.raises(AlreadyAppliedError):
-            prediction.handle(fact)
-    prediction.handle(finished)
-    for fact in (submitted, finished):
-        with pytest.raises(AlreadyAppliedError):
-            prediction.handle(fact)
+        for copy in (submitted, fact):
+            with pytest.raises(AlreadyAppliedError):
+                prediction.handle(copy)
 
 
 def test_a_requeued_job_is_learned_from_its_next_attempt() -> None:
@@ -228,7 +211,7 @@ def test_a_requeued_job_is_learned_from_its_next_attempt() -> None:
     requeued = JobRequeued(job_id=submitted.key, attempt=2)
     events = submitted, event("requeued", 5, submitted.key, requeued), finished
 
-    assert power_w(taught(*events), "calm") == pytest.approx(300)
+    assert power_w_of(taught(*events), "calm") == pytest.approx(300)
 
 
 def test_older_runs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +254,7 @@ def test_neither_order_nor_a_restart_within_the_round_changes_a_model(
     before = Prediction({})
     for fact in order[:restart]:
         before.handle(fact)
-    after = Prediction({k: v for k, v in before.changes().items() if v is not None})
+    after = Prediction(state_of(before))
     for fact in order[:restart] * copies:
         if not fact.id.startswith("shutters"):
             after.handle(fact)

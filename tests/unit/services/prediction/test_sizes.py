@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from coplace.v1.jobs_pb2 import JobStarted
-from coplace.v1.prediction_pb2 import NodePowerMeasured, NodePowerPublished
+from coplace.v1.prediction_pb2 import NodePowerPublished
 from google.protobuf.message import Message
 
 from coplace_client.errors import RejectedError
@@ -17,13 +17,7 @@ from shared.domain.cluster import MOST_CLUSTERS
 from shared.streams.stages.stage import Round
 from tests.support.messaging import CODEC
 from tests.support.sizes import DOUBLED, WIDE, require_carried
-from tests.unit.services.prediction.support import declared, event, run
-
-
-def readings(number: int, **changes: Any) -> Event:
-    values: dict[str, Any] = {"node": f"n{number}", "cluster": "p1", "node_model": f"m{number}"}
-    payload = NodePowerMeasured(**(values | changes), power_w=300.0, samples=1, last_at_us=1)
-    return event(f"r{number}", 1, payload.node, payload)
+from tests.unit.services.prediction.support import declared, event, read, run
 
 
 def named(number: int, name: str) -> str:
@@ -43,9 +37,9 @@ def changed(one: Event, **changes: Any) -> Event:
 def test_every_node_model_that_a_region_can_have_fits_into_the_power_model(name: str) -> None:
     prediction = Prediction({})
     for number in range(MOST_NODE_MODELS):
-        list(prediction.handle(readings(number, node_model=named(number, name))))
+        list(prediction.handle(read(f"n{number}", 300.0, 1, named(number, name))))
     with pytest.raises(RejectedError, match="node_model: must be one of the 256"):
-        prediction.handle(readings(1_000))
+        prediction.handle(read("n", 300.0, 1, "one more"))
     published = list(prediction.end_round(Round(0, 1)))
     assert require_carried(prediction, published) < MAX_MESSAGE_BYTES
 

@@ -1,7 +1,7 @@
 """The stage over the log in memory, its rounds closed by a clock."""
 
 import pytest
-from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
+from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade
 from structlog.testing import capture_logs
 
@@ -15,58 +15,29 @@ from shared.catalogue.topics import Topics
 from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
 from shared.streams.in_memory.embedded import EmbeddedRuntime
-from shared.streams.in_memory.log import InMemoryLog
 from shared.streams.stages.consistency import InconsistentError
+from tests.support.messaging import START_US
+from tests.support.operated_log import OperatedLog
+from tests.unit.services.pricing.support import finished, submitted
 
 TOPICS = Topics(kafka_partitions=1)
 CODEC = Codec(TOPICS)
-START_US = 1_767_225_600_000_000
 JOB = "north/alpha/1/1767225600"
-
-
 SECOND_US = 1_000_000
 STAGES = stages(Settings(rounds=RoundSource.CLOCK))
 
 
-def submitted(job_id: str) -> JobSubmitted:
-    return JobSubmitted(
-        job_id=job_id,
-        attempt=1,
-        user="ada",
-        account="physics",
-        nodes=1,
-        walltime_s=60.0,
-        reference_cluster="alpha",
-        submitted_at_us=START_US,
-    )
-
-
-def finished(job_id: str) -> JobFinished:
-    return JobFinished(
-        job_id=job_id,
-        attempt=1,
-        outcome=JOB_OUTCOME_COMPLETED,
-        cluster="alpha",
-        user="ada",
-        account="physics",
-        nodes=1,
-        cores_per_node=8,
-        submitted_at_us=START_US,
-        started_at_us=START_US,
-        ended_at_us=START_US + SECOND_US,
-    )
-
-
-def of_finished_jobs(*job_ids: str) -> InMemoryLog:
-    log = InMemoryLog()
+def of_finished_jobs(*job_ids: str) -> OperatedLog:
+    log = OperatedLog()
     for job_id in job_ids:
-        for payload in (submitted(job_id), finished(job_id)):
+        ended = finished(job_id=job_id, ended_at_us=START_US + SECOND_US)
+        for payload in (submitted(job_id=job_id), ended):
             event = Event(f"{type(payload).__name__}/{job_id}", "north", START_US, job_id, payload)
             log.append(CODEC.encode(Publish("jobs.events", event)))
     return log
 
 
-def charged(log: InMemoryLog) -> list[str]:
+def charged(log: OperatedLog) -> list[str]:
     records = [r for place in TOPICS.partitions("prices.charges") for r in log.read(place)]
     payloads = [CODEC.decode(record).payload for record in records]
     return [payload.job_id for payload in payloads if isinstance(payload, ChargeMade)]
@@ -110,7 +81,7 @@ def test_a_charge_that_always_fails_is_put_off_for_a_day_and_keeps_no_other_from
     assert charged(log) == [*good, JOB]
 
 
-def _pass(log: InMemoryLog, later_us: int) -> None:
+def _pass(log: OperatedLog, later_us: int) -> None:
     """A process works and ends a round; whenever it dies there is another one."""
     for _ in range(5):
         runtime = EmbeddedRuntime(log, STAGES, TOPICS)
@@ -125,7 +96,7 @@ def _pass(log: InMemoryLog, later_us: int) -> None:
     pytest.fail("it never passed")
 
 
-def _looks_new_and_is_refused(log: InMemoryLog) -> None:
+def _looks_new_and_is_refused(log: OperatedLog) -> None:
     """It would begin with revision 1 of the charge again."""
     log.recreate("changelog.pricing")
     log.forget_positions("pricing")

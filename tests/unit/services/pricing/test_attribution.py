@@ -3,7 +3,6 @@
 from decimal import Decimal
 from fractions import Fraction
 
-from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,29 +12,20 @@ from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, 
 from services.pricing.model import Evidence
 from shared.domain.money import apportioned
 from shared.domain.tariff import FAIR, PriceTariff, Rate
+from tests.support.messaging import START_US
+from tests.unit.services.pricing.support import finished
 
-_T0_US = 1_767_225_600_000_000
 _SECOND_US = 1_000_000
 
 
 def charge(
     rows: list[Evidence], seconds: int = 100, energy_j: float = 1e6, node_failed: bool = False
 ) -> ChargeMade:
-    finished = JobFinished(
-        job_id="north/1",
-        attempt=1,
-        user="ada",
-        account="physics",
-        cluster="p1",
-        nodes=3,
-        cores_per_node=7,
-        started_at_us=_T0_US,
-        ended_at_us=_T0_US + seconds * _SECOND_US,
-        energy_j=energy_j,
-    )
+    ended_us = START_US + seconds * _SECOND_US
+    run = finished(nodes=3, cores_per_node=7, ended_at_us=ended_us, energy_j=energy_j)
     rates = Rate("core", Decimal("1.234567")), Rate("energy", Decimal("0.25"))
     terms = PriceTariff("t", 1, 0, 0, FAIR, rates, operator_pays_failures=True)
-    end, made = AttemptEnd(finished, node_failed), ChargeRevision(1, _T0_US)
+    end, made = AttemptEnd(run, node_failed), ChargeRevision(1, START_US)
     return charge_message(end, made, terms, rows)
 
 

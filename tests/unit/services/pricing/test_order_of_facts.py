@@ -1,90 +1,40 @@
 """In whichever order and however late the facts about a job arrive, they cost the same."""
 
-from collections.abc import Mapping
-from decimal import Decimal
+from dataclasses import replace
 
 from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.jobs_pb2 import (
-    JOB_OUTCOME_COMPLETED,
-    JobFinished,
     JobRequeued,
-    JobStarted,
-    JobSubmitted,
 )
 from coplace.v1.pricing_pb2 import ChargeMade
-from coplace.v1.telemetry_pb2 import Shutter, ShuttersMeasured
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.pricing.processor import PriceRule, PricingProcessor
 from shared.catalogue.event import Event, Publish
-from shared.domain.rounds import RoundSource
-from shared.streams.stages.stage import Stage
 from tests.support.lives import Life
 from tests.support.messaging import START_US
-
-JOB = "s/c/1/0"
-HOUR_US = 3_600_000_000
-
-
-def finished(attempt: int, runtime_us: int) -> JobFinished:
-    return JobFinished(
-        job_id=JOB,
-        attempt=attempt,
-        outcome=JOB_OUTCOME_COMPLETED,
-        user="ada",
-        account="physics",
-        cluster="c",
-        nodes=4,
-        cores_per_node=24,
-        submitted_at_us=START_US,
-        started_at_us=START_US,
-        ended_at_us=START_US + runtime_us,
-    )
-
-
-SHUTTERS = ShuttersMeasured(
-    job_id=JOB,
-    attempt=1,
-    co_runner_job_id="b",
-    began_at_us=START_US,
-    ended_at_us=START_US + HOUR_US,
-    shutters=[Shutter(ipc_before=1.0, ipc_during=1.25, ipc_after=1.0)],
+from tests.unit.services.pricing.support import (
+    BARRIERS,
+    HOUR_US,
+    JOB,
+    finished,
+    shutters,
+    stage,
+    started,
+    submitted,
 )
+
+SHUTTERS = shutters()
 STORY: tuple[Message, ...] = (
-    JobSubmitted(
-        job_id=JOB,
-        attempt=1,
-        user="ada",
-        account="physics",
-        nodes=4,
-        walltime_s=3600.0,
-        reference_cluster="c",
-        submitted_at_us=START_US,
-    ),
-    JobStarted(job_id=JOB, attempt=1, cluster="c", nodes=["n"], started_at_us=START_US),
+    submitted(),
+    started(),
     SHUTTERS,
-    finished(1, HOUR_US),
+    finished(),
     JobRequeued(job_id=JOB, attempt=2, requeued_at_us=START_US),
-    finished(2, 2 * HOUR_US),
+    finished(2, ended_at_us=START_US + 2 * HOUR_US),
 )
-
-
-def create(_number: int, restored: Mapping[str, bytes]) -> PricingProcessor:
-    tariff = PriceRule(Decimal("0.0001"), grace_us=0, remember_us=1000 * HOUR_US)
-    return PricingProcessor(tariff, restored)
-
-
-STAGE = Stage(
-    "pricing",
-    ("jobs.events", "telemetry.shutters"),
-    ("prices.charges",),
-    create,
-    single=True,
-    rounds=RoundSource.CLOCK,
-    puts_barriers=False,
-)
+STAGE = stage(replace(BARRIERS, remember_us=1000 * HOUR_US))
 
 
 def publish(number: int) -> Publish:

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import QuotedPlacement, QuotedRange
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.pricing.quotation import Quotation
@@ -63,6 +63,7 @@ def test_a_tariff_that_begins_while_the_job_waits_counts_for_the_starts_behind_i
     assert terms.price().high - terms.price().low == 16
 
 
+@settings(max_examples=60)
 @given(
     factors=st.lists(st.integers(0, 20), min_size=24, max_size=24),
     waits=st.lists(st.integers(0, 100_000), min_size=3, max_size=3),

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from coplace.v1.control_pb2 import DeadLetter
-from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
+from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade, RepriceAsked
 from coplace.v1.pricing_state_pb2 import PricingState
-from coplace.v1.tariffs_pb2 import PRICE_MODEL_FAIR, TariffDeclared, TariffRate
-from coplace.v1.telemetry_pb2 import Shutter, ShuttersMeasured
+from coplace.v1.tariffs_pb2 import TariffDeclared
+from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,17 +24,17 @@ from services.pricing.accounts.model import entry_of, spent_micro_su
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
 from services.pricing.charge import audit
 from services.pricing.explanation import explained
-from services.pricing.processor import PriceRule, PricingProcessor
+from services.pricing.processor import PriceRule
 from services.pricing.restoring import recalled
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Event, Publish
-from shared.domain.rounds import RoundSource
-from shared.streams.stages.stage import Stage
 from tests.support.lives import Life
 from tests.support.messaging import START_US
+from tests.unit.services.changelog import fold
+from tests.unit.services.pricing import support
+from tests.unit.services.pricing.support import HOUR_US, finished, shutters, stage, submitted
 
 MINUTE_US = 60_000_000
-HOUR_US = 60 * MINUTE_US
 CORES = 20
 RATE_SU = "0.733333"
 REGION = "region"
@@ -57,82 +57,39 @@ class Beside:
 
     @property
     def message(self) -> ShuttersMeasured:
-        shutter = Shutter(ipc_before=1.0, ipc_during=self.slowdown, ipc_after=1.0)
         began_us = START_US + self.slot * 10 * MINUTE_US
-        return ShuttersMeasured(
+        return shutters(
+            self.slowdown,
+            self.co_runner,
             job_id=self.job_id,
-            attempt=1,
-            co_runner_job_id=self.co_runner,
             began_at_us=began_us,
             ended_at_us=began_us + 10 * MINUTE_US,
-            shutters=[shutter],
             co_runners=self.jobs,
         )
 
 
 def tariff(share: str, most_su: str = "", version: int = 1) -> TariffDeclared:
-    return TariffDeclared(
-        name="t",
-        version=version,
-        from_us=START_US - HOUR_US,
-        model=PRICE_MODEL_FAIR,
-        rates=[TariffRate(resource="core", su=RATE_SU)],
-        declared_at_us=START_US + version,
-        surcharge_share=share,
-        surcharge_most_su=most_su,
-    )
+    surcharge = {"surcharge_share": share, "surcharge_most_su": most_su}
+    return support.tariff("t", version, RATE_SU, from_us=START_US - HOUR_US, **surcharge)
 
 
 def run_of(job_id: str) -> list[Message]:
-    own: dict[str, Any] = {
-        "job_id": job_id,
-        "attempt": 1,
-        "user": "ada",
-        "account": ACCOUNTS[job_id],
-    }
-    return [
-        JobSubmitted(
-            **own,
-            nodes=1,
-            walltime_s=3600.0,
-            reference_cluster="c",
-            submitted_at_us=START_US,
-        ),
-        JobFinished(
-            **own,
-            outcome=JOB_OUTCOME_COMPLETED,
-            cluster="c",
-            nodes=1,
-            cores_per_node=CORES,
-            submitted_at_us=START_US,
-            started_at_us=START_US,
-            ended_at_us=START_US + HOUR_US,
-        ),
-    ]
+    own: dict[str, Any] = {"job_id": job_id, "account": ACCOUNTS[job_id], "nodes": 1}
+    return [submitted(**own), finished(**own, cores_per_node=CORES)]
 
 
-STAGE = Stage(
-    "pricing",
-    ("jobs.events", "telemetry.shutters", "billing"),
-    ("prices.charges",),
-    lambda _number, restored: PricingProcessor(
-        PriceRule(Decimal(1), grace_us=0, remember_us=1000 * HOUR_US), restored
-    ),
-    single=True,
-    rounds=RoundSource.CLOCK,
-    puts_barriers=False,
-)
+STAGE = stage(PriceRule(Decimal(1), grace_us=0, remember_us=1000 * HOUR_US))
 
 
 def publish(fact: Message) -> Publish:
     topics = {
         ShuttersMeasured: "telemetry.shutters",
-        TariffDeclared: "billing",
-        RepriceAsked: "billing",
+        JobSubmitted: "jobs.events",
+        JobFinished: "jobs.events",
     }
     key = next((getattr(fact, name) for name in ("job_id", "name") if hasattr(fact, name)), REGION)
     event_id = f"{fact.DESCRIPTOR.name}/{fact.SerializeToString(deterministic=True).hex()}"
-    where = topics.get(type(fact), "jobs.events")
+    where = topics.get(type(fact), "billing")
     return Publish(where, Event(event_id, "test", START_US, key, fact))
 
 
@@ -195,7 +152,7 @@ _BESIDE = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     beside=_BESIDE,
     share=st.sampled_from(["0.37", "1", "0.000001"]),
@@ -236,43 +193,14 @@ def test_in_any_order_all_books_come_to_what_a_plain_sum_gives(
         posted_su = sum(Decimal(row.surcharge_su or 0) for row in one.evidence)
         assert 0 <= posted_su <= Decimal(one.state_of_practice_su) - Decimal(one.price_su)
     of_ledger = (Event(str(n), "pricing", START_US, c.job_id, c) for n, c in enumerate(charges))
-    assert books({**life.state, **kept(recalled(life.state, of_ledger))}) == owed
-
-
-def kept(changes: Mapping[str, bytes | None]) -> dict[str, bytes]:
-    return {key: value for key, value in changes.items() if value is not None}
+    fold(life.state, recalled(life.state, of_ledger))
+    assert books(life.state) == owed
 
 
 def played(*facts: Message, declared: TariffDeclared) -> tuple[Life, list[Message]]:
     life = Life(STAGE)
     told = life.tell(*map(publish, (declared, *facts)))
     return life, [*told, *life.end_round(START_US + HOUR_US)]
-
-
-def test_with_all_of_the_discount_the_operator_has_the_price_in_full() -> None:
-    facts = [*run_of("b"), *run_of("d"), *run_of("a")]
-    beside = [Beside("a", "b", 0).message, Beside("a", "d", 1).message]
-    _, told = played(*facts, *beside, declared=tariff("1"))
-    charge = last_of(told)["a"]
-    put = {row.co_runner_account: Decimal(row.surcharge_su) for row in charge.evidence}
-    assert set(put) == {"bio", "climate"}
-    assert sum(put.values()) + Decimal(charge.price_su) == Decimal(charge.state_of_practice_su)
-
-
-def test_who_is_submitted_after_the_charge_is_surcharged_by_its_next_revision() -> None:
-    life, told = played(*run_of("a"), Beside("a", "b", 0).message, declared=tariff("1"))
-    assert last_of(told)["a"].evidence[0].surcharge_su == ""
-    told += life.tell(publish(run_of("b")[0]))
-    told += life.end_round(START_US + 2 * HOUR_US)
-    charge = last_of(told)["a"]
-    assert (charge.revision, charge.evidence[0].co_runner_account) == (2, "bio")
-    assert Decimal(charge.evidence[0].surcharge_su) > 0
-
-
-def test_nobody_is_surcharged_beside_several_of_which_one_is_named() -> None:
-    beside = Beside("a", "b", 0, jobs=2).message
-    _, told = played(*run_of("b"), *run_of("a"), beside, declared=tariff("1"))
-    assert not last_of(told)["a"].evidence[0].co_runner_account
 
 
 def test_without_a_surcharge_nobody_is_named_and_asking_for_one_later_puts_it_on_accounts() -> None:

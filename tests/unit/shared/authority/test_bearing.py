@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from coplace.v1.authority_pb2 import AccessAudited
 from opentelemetry.metrics import NoOpMeter
 
 from coplace_client.channels import grpc_channel_credentials
-from coplace_client.errors import RejectedError
+from coplace_client.errors import CannotStartError, RejectedError, WrongSettingsError
 from deploy.local.ports import free_ports
 from shared.authority.bearing import TokenGate
 from shared.authority.binding import Binding, Role
@@ -22,9 +21,8 @@ from shared.authority.table import AuthorityTable, TableInForce, message_of
 from shared.authority.tokens import BearerToken, digest_of, fresh_token
 from shared.catalogue.event import Publish
 from shared.process.clock import now_us
-from shared.process.environment import WrongSettingsError
 from shared.process.grpc_server import grpc_server
-from shared.process.life import CannotStartError, Process
+from shared.process.life import Process
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
 from tests.support.certificates import certificate_authority, identity
@@ -41,7 +39,6 @@ class Audit:
         self.records: list[AccessAudited] = []
 
     async def send(self, publish: Publish) -> Awaitable[object]:
-        """Take a record."""
         assert isinstance(publish.event.payload, AccessAudited)
         self.records.append(publish.event.payload)
         return asyncio.sleep(0)
@@ -63,7 +60,6 @@ class Served:
         self._port = ports[0]
 
     def certified(self, name: str) -> Settings:
-        """Those of who has a certificate."""
         file, authority = self.folder / f"{name}.pem", self.folder / "ca.pem"
         key = file.with_suffix(".key")
         return Settings(grpc_cert_file=file, grpc_key_file=key, grpc_ca_file=authority)
@@ -74,7 +70,6 @@ class Served:
         self.table.now = AuthorityTable.of(message)
 
     def running(self) -> Any:
-        """The server, as a context."""
         door = Door("test", self.table, self.audit, NoOpMeter("test"))
         process = Process(self.settings, Telemetry("test", self.settings))
         methods: dict[str, Any] = {
@@ -153,15 +148,12 @@ async def test_who_shows_a_token_is_whom_it_was_issued_for(served: Served) -> No
     assert served.audit.records == []
 
 
-async def test_a_certificate_counts_as_before(served: Served) -> None:
+async def test_a_certificate_counts_as_before_also_beside_a_token(served: Served) -> None:
     served.declare()
-    assert await who(served.by_certificate, served.certified("north")) == "north"
-
-
-async def test_a_token_does_not_make_another_of_who_shows_a_certificate(served: Served) -> None:
+    north = served.certified("north")
+    assert await who(served.by_certificate, north) == "north"
     token = fresh_token()
     served.declare(known(token))
-    north = served.certified("north")
     shown = north.model_copy(update={"grpc_token_file": served.shown(token).grpc_token_file})
     assert await who(served.by_certificate, shown) == "north"
 
@@ -190,21 +182,16 @@ async def test_what_does_not_count_is_refused_in_one_line_and_on_record(
     assert token not in str(record)
 
 
-async def test_without_a_token_nobody_comes_in_by_its_port_even_without_a_table(
+async def test_no_token_one_in_another_form_and_two_at_once_are_none_even_without_a_table(
     served: Served,
 ) -> None:
     bare = Settings(grpc_ca_file=served.folder / "ca.pem")
-    error = await refused(served.by_token, bare)
-    assert error.code() is grpc.StatusCode.UNAUTHENTICATED
     # gRPC asks for no certificate here, so one that is offered is not seen.
-    error = await refused(served.by_token, served.certified("north"))
-    assert error.code() is grpc.StatusCode.UNAUTHENTICATED
-
-
-async def test_a_token_in_another_form_and_two_at_once_are_none(served: Served) -> None:
+    for settings in (bare, served.certified("north")):
+        error = await refused(served.by_token, settings)
+        assert error.code() is grpc.StatusCode.UNAUTHENTICATED
     token = fresh_token()
     served.declare(known(token))
-    bare = Settings(grpc_ca_file=served.folder / "ca.pem")
     bearer = ("authorization", f"Bearer {token}")
     assert await who(served.by_token, bare, (bearer,)) == "ada"
     for shown in ([("authorization", token)], [bearer, bearer], [("token", token)]):
@@ -238,13 +225,12 @@ async def test_a_stream_that_was_let_in_ends_with_its_token(served: Served) -> N
     assert "was revoked" in second
 
 
-async def test_a_token_that_was_renewed_in_its_file_counts_from_the_next_call(
+async def test_a_token_is_read_from_its_file_at_each_call_and_what_is_none_is_named(
     served: Served,
 ) -> None:
     old, new = fresh_token(), fresh_token()
     served.declare(known(new))
-    settings = served.shown(old)
-    credentials = grpc_channel_credentials(settings)
+    credentials = grpc_channel_credentials(served.shown(old))
     assert credentials
     async with grpc.aio.secure_channel(served.by_token, credentials) as channel:
         ask: Any = channel.unary_unary("/test/Who")
@@ -252,9 +238,6 @@ async def test_a_token_that_was_renewed_in_its_file_counts_from_the_next_call(
             await ask(b"", timeout=10)
         served.shown(new)
         assert await ask(b"", timeout=10) == b"ada"
-
-
-async def test_a_file_that_holds_no_token_is_named_and_not_shown(served: Served) -> None:
     error = await refused(served.by_token, served.shown("se cret\nline", "odd"))
     assert str(served.folder / "odd") in error.details()
     assert "cret" not in error.details()
@@ -264,7 +247,6 @@ class Gone(Audit):
     """A broker that is not there."""
 
     async def send(self, publish: Publish) -> Awaitable[object]:
-        """Take nothing."""
         raise OSError(f"{publish.topic} is gone")
 
 
@@ -280,9 +262,9 @@ async def test_who_looks_at_no_token_opens_no_port_for_them(authority: Path) -> 
     found = Served(authority)
     process = Process(found.settings, Telemetry("test", found.settings))
     handlers = grpc.method_handlers_generic_handler("test", {})
-    async with AsyncExitStack() as stack:
-        with pytest.raises(CannotStartError, match="COPLACE_GRPC_TOKEN_PORT"):
-            await stack.enter_async_context(grpc_server(process, "127.0.0.1", 0, handlers))
+    with pytest.raises(CannotStartError, match="COPLACE_GRPC_TOKEN_PORT"):
+        async with grpc_server(process, "127.0.0.1", 0, handlers):
+            pass
 
 
 def test_a_token_is_never_shown_in_plain_text(
@@ -290,10 +272,8 @@ def test_a_token_is_never_shown_in_plain_text(
 ) -> None:
     file = tmp_path / "token"
     file.write_text(fresh_token())
-    monkeypatch.setenv("COPLACE_GRPC_TOKEN_FILE", str(file))
-    with pytest.raises(WrongSettingsError, match="needs grpc_ca_file"):
-        Settings()
-    monkeypatch.delenv("COPLACE_GRPC_TOKEN_FILE")
-    monkeypatch.setenv("COPLACE_GRPC_TOKEN_PORT", "4711")
-    with pytest.raises(WrongSettingsError, match="needs grpc_cert_file"):
-        Settings()
+    for name, value, needed in (("FILE", str(file), "ca_file"), ("PORT", "4711", "cert_file")):
+        with monkeypatch.context() as patched:
+            patched.setenv(f"COPLACE_GRPC_TOKEN_{name}", value)
+            with pytest.raises(WrongSettingsError, match=f"needs grpc_{needed}"):
+                Settings()

@@ -32,18 +32,15 @@ def test_nothing_is_covered_for_want_of_a_name() -> None:
     assert not binding.stands_for("")
 
 
-def test_jobs_are_those_of_its_sites_unless_others_are_named() -> None:
+def test_jobs_are_those_of_its_sites_and_a_user_is_itself_unless_others_are_named() -> None:
+    assert Binding("ada", Role.USER).stands_for("ada")
+    assert not Binding("ada", Role.USER).stands_for("bob")
+    assert not Binding("ada@north", Role.USER, users=("ada",)).stands_for("ada@north")
     assert Binding("n", Role.RESOURCE_MANAGER, sites=("north",)).owns("north/alpha/1")
     assert not Binding("n", Role.RESOURCE_MANAGER, sites=("north",)).owns("northern/alpha/1")
     assert not Binding("n", Role.RESOURCE_MANAGER, clusters=("alpha",)).owns("north/alpha/1")
     named = Binding("n", Role.RESOURCE_MANAGER, sites=("north",), jobs=("n/*",))
     assert not named.owns("north/alpha/1")
-
-
-def test_a_user_is_itself_unless_others_are_named() -> None:
-    assert Binding("ada", Role.USER).stands_for("ada")
-    assert not Binding("ada", Role.USER).stands_for("bob")
-    assert not Binding("ada@north", Role.USER, users=("ada",)).stands_for("ada@north")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ def of_job(job: OwnedJob, *clusters: SitedCluster) -> About:
 
 
 # What each situation names; `theirs` is what of the neighbour's could stand in its place.
-OWN = "own"
 SITUATIONS: Final[dict[str, dict[str, About]]] = {
     "submission": {
         "own": of_job(OWN_JOB, ALPHA),
@@ -129,124 +128,75 @@ SITUATIONS: Final[dict[str, dict[str, About]]] = {
 }
 
 # For whom is which situation right, by kind. Whoever is not named may not.
-_OF_NORTH = ("own", "guest", "lent")
 _Allowed = dict[str, tuple[str, ...]]
-_RUNS: _Allowed = {"manager": ("own", "guest")}
-_ORDERS: _Allowed = {
-    "user": ("own", "lent"),
-    "operator": _OF_NORTH,
-    "manager": _OF_NORTH,
-    "region": tuple(SITUATIONS["order"]),
-}
+
+
+def _all_of(kind: str) -> tuple[str, ...]:
+    return tuple(SITUATIONS[kind])
+
+
+_OF_NORTH = ("own", "guest", "lent")
+_BY_MANAGER = {"operator": _OF_NORTH, "manager": _OF_NORTH, "region": _all_of("order")}
+_BY_USER = {"user": ("own", "lent"), **_BY_MANAGER}
 _PLACES = ("own", "new of ours")
-_EVERY_PLACE = tuple(SITUATIONS["cluster"])
-_EVERYBODY_ASKS: _Allowed = dict.fromkeys(
-    ("viewer", "user", "operator", "billing", "manager", "region"), ("all",)
-)
-STATEMENT: Final[dict[str, tuple[str, _Allowed]]] = {
-    "job_submitted": (
+_OF_LIMITS = {"operator": ("own user", "own account"), "region": _all_of("limit")}
+_OF_NODES = {"operator": ("own",), "region": _all_of("nodes")}
+_OF_REGION: _Allowed = {"region": ("region",)}
+_BY_ALL_WHO_ASK: _Allowed = dict.fromkeys(WHO.keys() - {"agent"}, ("all",))
+# Who may what in which situations of a kind, by actions for which the same holds.
+_LINES: Final[list[tuple[str, str, _Allowed]]] = [
+    (
+        "job_submitted Quote",
         "submission",
         {"user": ("own", "their cluster"), "manager": ("own", "their user")},
     ),
-    "job_started": ("run", _RUNS),
-    "job_declined": ("run", _RUNS),
-    "job_action_done": ("run", _RUNS),
-    "job_action_refused": ("run", _RUNS),
-    "job_finished": ("finish", {"manager": ("own", "guest")}),
-    "job_requeued": ("order", {"manager": _OF_NORTH}),
-    "job_seized": ("order", {"operator": _OF_NORTH, "region": tuple(SITUATIONS["order"])}),
-    "job_cancelled": ("order", _ORDERS),
-    "job_held": ("order", _ORDERS),
-    "job_released": ("order", _ORDERS),
-    "job_requeue_asked": ("order", _ORDERS),
-    "job_suspended": ("order", {who: told for who, told in _ORDERS.items() if who != "user"}),
-    "job_resumed": ("order", {who: told for who, told in _ORDERS.items() if who != "user"}),
-    "signature_measured": ("measurement", {"agent": ("own",)}),
-    "node_samples": ("measurement", {"agent": ("own",)}),
-    "shutters_measured": ("run", {"agent": ("own", "guest")}),
-    "cluster_declared": (
+    (
+        "job_started job_declined job_action_done job_action_refused",
+        "run",
+        {"manager": ("own", "guest")},
+    ),
+    ("shutters_measured", "run", {"agent": ("own", "guest")}),
+    ("job_finished", "finish", {"manager": ("own", "guest")}),
+    ("job_requeued", "order", {"manager": _OF_NORTH}),
+    ("job_seized", "order", {"operator": _OF_NORTH, "region": _all_of("order")}),
+    ("job_cancelled job_held job_released job_requeue_asked", "order", _BY_USER),
+    ("job_suspended job_resumed", "order", _BY_MANAGER),
+    ("Explain", "order", {"viewer": _OF_NORTH, "billing": ("own", "lent"), **_BY_USER}),
+    ("signature_measured node_samples", "measurement", {"agent": ("own",)}),
+    (
+        "cluster_declared",
         "cluster",
-        {"operator": _PLACES, "manager": _PLACES, "region": _EVERY_PLACE},
+        {"operator": _PLACES, "manager": _PLACES, "region": _all_of("cluster")},
     ),
-    "cluster_lost": (
+    (
+        "cluster_lost cluster_returned nodes_drained nodes_resumed",
         "nodes",
-        {"operator": ("own",), "manager": ("own",), "region": ("own", "theirs", "region")},
+        {"manager": ("own",), **_OF_NODES},
     ),
-    "cluster_returned": (
-        "nodes",
-        {"operator": ("own",), "manager": ("own",), "region": ("own", "theirs", "region")},
+    ("cluster_undeclared", "nodes", _OF_NODES),
+    ("ShowNodes", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
+    ("limits_declared allocation_declared", "limit", _OF_LIMITS),
+    ("power_cap_declared", "cap", {"operator": ("own", "own site"), "region": _all_of("cap")}),
+    (
+        "policy_declared coefficients_declared plan_proposed model_pinned model_rolled_back"
+        " pairs_allowed tariff_declared period_closed reprice_asked authority_declared ListLimits",
+        "region",
+        _OF_REGION,
     ),
-    "cluster_undeclared": ("nodes", {"operator": ("own",), "region": ("own", "theirs", "region")}),
-    "nodes_drained": (
-        "nodes",
-        {"operator": ("own",), "manager": ("own",), "region": ("own", "theirs", "region")},
-    ),
-    "nodes_resumed": (
-        "nodes",
-        {"operator": ("own",), "manager": ("own",), "region": ("own", "theirs", "region")},
-    ),
-    "limits_declared": (
-        "limit",
-        {"operator": ("own user", "own account"), "region": tuple(SITUATIONS["limit"])},
-    ),
-    "power_cap_declared": (
-        "cap",
-        {"operator": ("own", "own site"), "region": tuple(SITUATIONS["cap"])},
-    ),
-    "policy_declared": ("region", {"region": ("region",)}),
-    "coefficients_declared": ("region", {"region": ("region",)}),
-    "plan_proposed": ("region", {"region": ("region",)}),
-    "model_pinned": ("region", {"region": ("region",)}),
-    "model_rolled_back": ("region", {"region": ("region",)}),
-    "pairs_allowed": ("region", {"region": ("region",)}),
-    "allocation_declared": (
-        "limit",
-        {"operator": ("own user", "own account"), "region": tuple(SITUATIONS["limit"])},
-    ),
-    "tariff_declared": ("region", {"region": ("region",)}),
-    "period_closed": ("region", {"region": ("region",)}),
-    "reprice_asked": ("region", {"region": ("region",)}),
-    "authority_declared": ("region", {"region": ("region",)}),
-    "Quote": (
-        "submission",
-        {"user": ("own", "their cluster"), "manager": ("own", "their user")},
-    ),
-    "Explain": (
-        "order",
-        {
-            "viewer": _OF_NORTH,
-            "user": ("own", "lent"),
-            "operator": _OF_NORTH,
-            "billing": ("own", "lent"),
-            "manager": _OF_NORTH,
-            "region": tuple(SITUATIONS["order"]),
-        },
-    ),
-    "ListJobs": (
+    (
+        "ListJobs",
         "list",
         {
-            "viewer": ("own cluster",),
+            **dict.fromkeys(("viewer", "operator", "manager"), ("own cluster",)),
             "user": ("own user",),
-            "operator": ("own cluster",),
             "billing": ("own account",),
-            "manager": ("own cluster",),
-            "region": tuple(SITUATIONS["list"]),
+            "region": _all_of("list"),
         },
     ),
-    "ListClusters": ("anything", _EVERYBODY_ASKS),
-    "ListLimits": ("region", {"region": ("region",)}),
-    "ShowNodes": (
-        "nodes",
-        {
-            "viewer": ("own",),
-            "operator": ("own",),
-            "manager": ("own",),
-            "region": ("own", "theirs", "region"),
-        },
-    ),
-    "ShowPower": ("anything", _EVERYBODY_ASKS),
-    "ShowPolicy": ("anything", _EVERYBODY_ASKS),
-    "Project": ("anything", _EVERYBODY_ASKS),
+    ("ListClusters ShowPower ShowPolicy Project", "anything", _BY_ALL_WHO_ASK),
+]
+STATEMENT: Final = {
+    action: (kind, allowed) for actions, kind, allowed in _LINES for action in actions.split()
 }
 # Nobody reaches these by the table: their doors are how payloads come in.
 _WAYS_IN: Final = ("Publish", "PublishStream")

@@ -1,5 +1,7 @@
 """Which declaration of a table counts."""
 
+from contextlib import suppress
+
 import pytest
 from coplace.v1.authority_pb2 import AuthorityDeclared, RoleBinding
 from hypothesis import given
@@ -27,10 +29,8 @@ def in_force(*events: Event) -> TableInForce:
     """What comes of them, as a door folds them."""
     found = TableInForce()
     for event in events:
-        try:
+        with suppress(RejectedError):
             found.fold(event)
-        except RejectedError:
-            continue
     return found
 
 
@@ -39,6 +39,7 @@ def test_a_message_says_the_whole_table() -> None:
     users = [Binding(role, role, sites=("s",)) for role in (Role.AGENT, Role.RESOURCE_MANAGER)]
     table = AuthorityTable.of(message_of(3, [binding, *users], "", _NOW_US))
     assert (table.version, table.bindings) == (3, (binding, *users))
+    assert not table.may("", "ShowPower", About()).is_allowed
 
 
 def test_the_first_table_is_of_who_can_change_it() -> None:
@@ -51,21 +52,13 @@ def test_the_first_table_is_of_who_can_change_it() -> None:
 def test_a_table_is_changed_by_an_operator_of_all_sites_who_stays_one() -> None:
     first = declared(1, "olga", OLGA, NORA)
     assert in_force(first, declared(2, "olga", OLGA, OTTO)).version == 2
-    assert (
-        in_force(
-            first, declared(2, "nora", OLGA, Binding("nora", Role.OPERATOR, sites=("*",)))
-        ).version
-        == 1
-    )
+    promoted = Binding("nora", Role.OPERATOR, sites=("*",))
+    assert in_force(first, declared(2, "nora", OLGA, promoted)).version == 1
     assert in_force(first, declared(2, "olga", OTTO)).version == 1
     handed_over = [declared(2, "olga", OLGA, OTTO), declared(3, "otto", OTTO)]
     assert in_force(first, *handed_over).version == 3
-
-
-def test_of_two_who_declare_at_once_one_counts() -> None:
-    first = declared(1, "olga", OLGA, OTTO)
-    both = [declared(2, "olga", OLGA), declared(2, "otto", OTTO)]
-    assert in_force(first, *both).declared == both[0]
+    both = [declared(2, "olga", OLGA, OTTO), declared(2, "olga", OLGA)]
+    assert in_force(first, *both).declared == both[0], "of two at once one counts"
 
 
 _EVENTS = st.builds(
@@ -106,9 +99,3 @@ def test_what_is_no_table_is_refused_with_the_field(message: AuthorityDeclared, 
     with pytest.raises(RejectedError) as error:
         AuthorityTable.of(message)
     assert error.value.field == field
-
-
-def test_who_shows_no_certificate_may_nothing() -> None:
-    table = AuthorityTable(1, [OLGA])
-    assert table.may("olga", "ShowPower", About()).is_allowed
-    assert not table.may("", "ShowPower", About()).is_allowed

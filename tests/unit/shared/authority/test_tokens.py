@@ -35,13 +35,6 @@ def refusal(tokens: Tokens, token: str, now_us: int = _NOW_US) -> RefusedTokenEr
     return error.value
 
 
-def test_a_token_stands_for_who_it_was_issued_for() -> None:
-    first, second = fresh_token(), fresh_token()
-    tokens = Tokens([known(first), known(second, "ben")])
-    assert tokens.holder(first, _NOW_US) == "ada"
-    assert tokens.holder(second, _NOW_US) == "ben"
-
-
 def test_one_that_does_not_count_is_refused_with_what_to_do_and_not_repeated() -> None:
     expired, revoked, unknown = fresh_token(), fresh_token(), fresh_token()
     tokens = Tokens([known(expired, until_us=_NOW_US), known(revoked, revoked_at_us=_NOW_US)])
@@ -54,13 +47,18 @@ def test_one_that_does_not_count_is_refused_with_what_to_do_and_not_repeated() -
         assert str(error).endswith("have an operator issue one: `coplace tokens issue`")
         assert "\n" not in str(error)
         assert not token or token not in str(error)
+    old = known(expired, until_us=_NOW_US)
+    assert old.is_worth_telling(_NOW_US + 29 * _DAY_US)
+    assert not old.is_worth_telling(_NOW_US + 30 * _DAY_US)
     assert [told[token].who for token in (expired, revoked, unknown)] == ["ada", "ada", ""]
 
 
 @given(st.integers(0, 2 * _DAY_US))
 def test_a_token_counts_until_it_expires_and_not_from_then_on(later_us: int) -> None:
-    token = fresh_token()
-    tokens = Tokens([known(token)])
+    token, of_ben = fresh_token(), fresh_token()
+    tokens = Tokens([known(token), known(of_ben, "ben", until_us=_NOW_US + 3 * _DAY_US)])
+    assert tokens.holder(of_ben, _NOW_US + later_us) == "ben"
+    assert len(token) == len("coplace_") + 43, "nobody guesses it"
     if later_us < _DAY_US:
         assert tokens.holder(token, _NOW_US + later_us) == "ada"
     else:
@@ -86,33 +84,18 @@ def test_a_table_has_its_tokens_and_no_token_is_in_its_message() -> None:
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
-        (BearerToken(digest_of("x"), "mallory", 0, 1), "tokens[0].who"),
-        (BearerToken(digest_of("x"), "ada", 0, 1), "tokens"),
+        ({"who": "mallory"}, "tokens[0].who"),
+        ({"digest": b"short"}, "tokens[0].digest"),
+        ({"who": ""}, "tokens[0].who"),
+        ({"expires_at_us": 0}, "tokens[0].expires_at_us"),
+        ({}, "tokens"),
     ],
+    ids=["of nobody", "short", "without a name", "never valid", "twice"],
 )
-def test_a_token_of_nobody_and_one_twice_are_refused(wrong: BearerToken, field: str) -> None:
-    message = message_of(1, [_OLGA, _ADA], "", _NOW_US, [wrong, wrong])
+def test_what_is_no_token_is_refused_by_its_field(wrong: dict[str, object], field: str) -> None:
+    message = message_of(1, [_OLGA, _ADA], "", _NOW_US, [known(fresh_token())] * 2)
+    for name, value in wrong.items():
+        setattr(message.tokens[0], name, value)
     with pytest.raises(RejectedError) as error:
         AuthorityTable.of(message)
     assert error.value.field == field
-
-
-def test_what_is_no_token_is_refused_by_its_field() -> None:
-    for field, value in (("digest", b"short"), ("who", ""), ("expires_at_us", 0)):
-        message = message_of(1, [_OLGA, _ADA], "", _NOW_US, [known(fresh_token())])
-        setattr(message.tokens[0], field, value)
-        with pytest.raises(RejectedError) as error:
-            AuthorityTable.of(message)
-        assert error.value.field == f"tokens[0].{field}"
-
-
-def test_tokens_are_long_enough_that_nobody_guesses_them() -> None:
-    made = {fresh_token() for _ in range(100)}
-    assert len(made) == 100
-    assert {len(token) for token in made} == {len("coplace_") + 43}
-
-
-def test_who_comes_with_an_old_token_is_told_so_for_a_month() -> None:
-    token = known(fresh_token(), until_us=_NOW_US)
-    assert token.is_worth_telling(_NOW_US + 29 * _DAY_US)
-    assert not token.is_worth_telling(_NOW_US + 30 * _DAY_US)

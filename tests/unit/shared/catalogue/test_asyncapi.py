@@ -1,6 +1,8 @@
 """The AsyncAPI document says all that the topic files say and refers to nothing missing."""
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from shared.catalogue.asyncapi import document
@@ -11,29 +13,18 @@ DOCUMENT = document()
 
 def references(node: Any) -> Iterator[str]:
     """Every $ref below a node."""
-    if isinstance(node, dict):
-        if "$ref" in node:
-            yield node["$ref"]
-        for child in node.values():
-            yield from references(child)
-    if isinstance(node, list):
-        for child in node:
-            yield from references(child)
-
-
-def resolve(reference: str) -> Any:
-    """What a local reference points to."""
-    node: Any = DOCUMENT
-    for step in reference.removeprefix("#/").split("/"):
-        node = node[step]
-    return node
+    if isinstance(node, dict) and "$ref" in node:
+        yield node["$ref"]
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for child in children:
+        yield from references(child)
 
 
 def test_every_reference_resolves() -> None:
     found = list(references(DOCUMENT))
     assert found
     for reference in found:
-        assert resolve(reference)
+        assert reduce(getitem, reference.removeprefix("#/").split("/"), DOCUMENT)
 
 
 def test_every_topic_is_a_channel_with_its_messages() -> None:
@@ -41,9 +32,6 @@ def test_every_topic_is_a_channel_with_its_messages() -> None:
         channel = DOCUMENT["channels"][name]
         assert channel["bindings"]["kafka"]["partitions"] == spec.kafka_partitions
         assert set(channel["messages"]) == set(spec.messages or {"json"})
-
-
-def test_every_producer_sends_and_every_consumer_receives() -> None:
     operations = DOCUMENT["operations"]
     assert operations["pricing.receive.jobs.events"]["action"] == "receive"
     assert operations["pricing.send.prices.charges"]["action"] == "send"

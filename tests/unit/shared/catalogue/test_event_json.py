@@ -28,22 +28,15 @@ def test_an_event_comes_back_from_its_line_to_the_bit(
     )
 
 
-def test_a_model_keeps_its_sha256() -> None:
-    event = region.coefficients("p1", 0.1)
-    assert event_of(json.loads(json.dumps(plain(event)))) == event
-
-
-def test_fields_that_this_version_does_not_know_are_dropped() -> None:
+def test_fields_that_this_version_does_not_know_are_dropped_and_kinds_are_named() -> None:
+    model = region.coefficients("p1", 0.1)
+    assert event_of(json.loads(json.dumps(plain(model)))) == model, "its SHA-256 is as it was"
+    with pytest.raises(UnknownKindError, match=r"coplace\.v1\.OfTomorrow"):
+        event_of(plain(region.submitted("j")) | {"type": "coplace.v1.OfTomorrow"})
     event = region.submitted("j")
     fields: dict[str, Any] = json.loads(json.dumps(plain(event)))
     fields["data"]["of_tomorrow"] = 1
     assert event_of(fields) == event
-
-
-def test_a_kind_of_a_newer_version_is_named() -> None:
-    fields = plain(region.submitted("j")) | {"type": "coplace.v1.OfTomorrow"}
-    with pytest.raises(UnknownKindError, match=r"coplace\.v1\.OfTomorrow"):
-        event_of(fields)
 
 
 @pytest.mark.parametrize(

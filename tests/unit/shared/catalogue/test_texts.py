@@ -35,9 +35,6 @@ def test_a_message_with_too_long_a_text_is_refused_by_the_name_of_the_field(
 def test_texts_at_the_limit_pass() -> None:
     require_short_texts(NodeSamples(node="n" * MOST_TEXT_BYTES))
     require_short_texts(JobStarted(nodes=["n" * 97] * (MOST_LIST_BYTES // 100)))
-
-
-def test_what_holds_no_text_is_not_looked_through() -> None:
     require_short_texts(NodeSamples(samples=[NodeSample(power_w=1)] * 50_000))
 
 

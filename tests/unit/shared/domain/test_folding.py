@@ -62,8 +62,8 @@ def test_no_fold_of_some_names_is_longer_than_said(names: list[str], data: st.Da
 
 def test_the_largest_cluster_folds_in_well_under_a_second() -> None:
     names = [f"node{index:06d}" for index in range(MOST_NODES)]
-    began_s = time.perf_counter()
+    began_s = time.process_time()
     assert fold(names) == ["node[000000-099999]"]
     worst = fold(names[::3] + names[1::3])
     assert len(worst[0]) < most_folded_bytes(names) < 512 * 1024
-    assert time.perf_counter() - began_s < 5
+    assert time.process_time() - began_s < 5

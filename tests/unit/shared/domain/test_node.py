@@ -6,9 +6,11 @@ from coplace_client.errors import RejectedError
 from shared.domain.node import NodeNames, node_index, node_name
 
 
-def test_a_name_leads_back_to_its_index() -> None:
-    assert node_name("p-1", 7) == "p-1-0007"
-    assert [node_index("p-1", node_name("p-1", index)) for index in (0, 12_345)] == [0, 12_345]
+def test_without_declared_names_a_name_leads_back_to_its_index() -> None:
+    assert node_name("p-1", 7) == NodeNames("p-1").name(7) == "p-1-0007"
+    for index in (0, 7, 12_345):
+        name = node_name("p-1", index)
+        assert node_index("p-1", name) == NodeNames("p-1").index(name) == index
 
 
 @pytest.mark.parametrize("name", ["p2-0001", "p1-", "p1-x", "p1", "p1-²"])
@@ -23,12 +25,6 @@ def test_declared_names_count_in_their_order() -> None:
     assert names.index("x9") == 3
     with pytest.raises(RejectedError, match="no node that p1 declared"):
         names.index("p1-0000")
-
-
-def test_without_declared_names_nodes_are_named_by_cluster_and_index() -> None:
-    names = NodeNames("p1")
-    assert names.name(7) == "p1-0007"
-    assert names.index("p1-0007") == 7
 
 
 @pytest.mark.parametrize("hosts", [["n1", "n1"], ["n[1-"], [""], ["n[00000-99999]", "m"], ["a\nb"]])

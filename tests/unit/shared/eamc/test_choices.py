@@ -25,21 +25,19 @@ def chosen(found: Projection, rule: FrequencyRule, t_weight: float = 1.0) -> int
     return int(choose_pstates(found, rule, Weighing(t_weight))[0])
 
 
-def test_the_distance_is_that_of_the_normalised_energy_and_time() -> None:
-    far = distance(np.array([200.0, 100.0]), np.array([10.0, 30.0]), Weighing(2.0))
-    assert far.tolist() == pytest.approx([np.sqrt(4 + 2 * 1), np.sqrt(1 + 2 * 9)])
-
-
-def test_the_distance_as_printed_keeps_the_units() -> None:
-    weighing = Weighing(2.0, Reading.PRINTED)
+@pytest.mark.parametrize(
+    ("reading", "distances"),
+    [
+        (Reading.DIMENSIONLESS, [np.sqrt(4 + 2 * 1), np.sqrt(1 + 2 * 9)]),
+        (Reading.PRINTED, [np.sqrt(400 + 20), np.sqrt(100 + 180)]),
+        (Reading.AUTHORS, [np.hypot(2, 2 * 1), np.hypot(1, 2 * 3)]),
+    ],
+)
+def test_the_distance_is_that_of_the_reading(reading: Reading, distances: list[float]) -> None:
+    """Of normalised energy and time; as printed in their units; the authors square the weight."""
+    weighing = Weighing(2.0, reading)
     far = distance(np.array([200.0, 100.0]), np.array([10.0, 30.0]), weighing)
-    assert far.tolist() == pytest.approx([np.sqrt(400 + 20), np.sqrt(100 + 180)])
-
-
-def test_the_authors_distance_squares_the_weight() -> None:
-    weighing = Weighing(2.0, Reading.AUTHORS)
-    far = distance(np.array([200.0, 100.0]), np.array([10.0, 30.0]), weighing)
-    assert far.tolist() == pytest.approx([np.hypot(2, 2 * 1), np.hypot(1, 2 * 3)])
+    assert far.tolist() == pytest.approx(distances)
 
 
 @given(rows)
@@ -64,10 +62,6 @@ def test_each_rule_chooses_by_its_own_measure() -> None:
     assert chosen(found, FrequencyRule.MIN_RUNTIME) == 2
     assert chosen(found, FrequencyRule.NOMINAL) == 2
     assert chosen(found, FrequencyRule.MIN_DISTANCE) == 1
-
-
-def test_more_weight_on_time_chooses_a_faster_pstate() -> None:
-    found = projection([24.0, 14.0, 10.0], [100.0, 180.0, 400.0])
     assert chosen(found, FrequencyRule.MIN_DISTANCE, t_weight=50.0) == 2
 
 
@@ -76,13 +70,20 @@ def test_a_pstate_without_projection_is_never_chosen(rule: FrequencyRule) -> Non
     assert chosen(projection([NAN, 20.0, NAN], [NAN, 100.0, NAN]), rule) == 1
 
 
-def test_part_eff_compares_the_eligible_clusters_only() -> None:
-    found = part_eff(
-        np.array([[1.0, 10.0, 20.0]]),
-        np.array([[1.0, 10.0, 10.0]]),
-        np.array([[False, True, True]]),
-    )
-    assert found[0].tolist() == pytest.approx([np.inf, np.sqrt(2), np.sqrt(5)])
+@pytest.mark.parametrize(
+    ("weighing", "efficiencies"),
+    [
+        (Weighing(), [np.inf, np.sqrt(2), np.sqrt(5)]),
+        (Weighing(4.0, Reading.AUTHORS), [np.inf, 1 + 1.5 * 1, 2 + 1.5 * 1]),
+    ],
+)
+def test_part_eff_compares_the_eligible_clusters_only(
+    weighing: Weighing, efficiencies: list[float]
+) -> None:
+    """The authors add up shares."""
+    energy, time = np.array([[1.0, 10.0, 20.0]]), np.array([[1.0, 10.0, 10.0]])
+    found = part_eff(energy, time, np.array([[False, True, True]]), weighing)
+    assert found[0].tolist() == pytest.approx(efficiencies)
 
 
 @pytest.mark.parametrize(
@@ -105,27 +106,13 @@ def test_each_policy_queues_in_its_own_way(
         assert found.tier[0, :3].tolist() == tier
 
 
-def test_equal_clusters_stand_in_their_declared_order() -> None:
-    found = rank_clusters(np.array([[1.0, 1.0]]), Policy.PRIORITY_INC, threshold=0.35)
-    assert found.rank[0].tolist() == [0, 1]
-
-
 def test_a_preferred_cluster_goes_first_unless_the_job_does_not_fit() -> None:
-    efficiency = np.array([[1.0, 9.0], [1.0, np.inf]])
-    preferred = np.array([1, 1])
+    """Equal ones stand in their declared order."""
+    efficiency = np.array([[1.0, 9.0], [1.0, np.inf], [1.0, 1.0]])
+    preferred = np.array([1, 1, -1])
     found = rank_clusters(efficiency, Policy.PRIORITY_INC_V, threshold=0.35, preferred=preferred)
-    assert found.rank.tolist() == [[1, 0], [0, EXCLUDED]]
+    assert found.rank.tolist() == [[1, 0], [0, EXCLUDED], [0, 1]]
     assert found.tier[0].tolist() == [1, 0]
-
-
-def test_the_authors_rank_clusters_by_a_sum_of_shares() -> None:
-    found = part_eff(
-        np.array([[10.0, 12.0]]),
-        np.array([[10.0, 5.0]]),
-        np.array([[True, True]]),
-        Weighing(4.0, Reading.AUTHORS),
-    )
-    assert found[0].tolist() == pytest.approx([1 + 1.5 * 2, 1.2 + 1.5 * 1])
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,6 @@ from shared.models.forest import LEAF, Forest, Tree
 from shared.models.pair_forest import all_pairs
 
 
-def rows_of_pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    return np.array([[*a, *b] for a in first for b in second])
-
-
 @given(
     seed=st.integers(0, 10_000),
     jobs=st.tuples(st.integers(1, 12), st.integers(1, 12)),
@@ -32,19 +28,13 @@ def test_all_pairs_are_what_scikit_learn_says_of_their_rows(
     first, second = (
         rng.integers(values, size=(n, width)) / 3 for n, width in zip(jobs, columns, strict=True)
     )
-    rows = rows_of_pairs(first, second)
+    rows = np.array([[*a, *b] for a in first for b in second])
     said = all_pairs(forest, first, second)
     assert said.ravel() == pytest.approx(trained.predict(rows), rel=1e-12)
     assert said.ravel() == pytest.approx(forest.predict(rows), rel=1e-12)
 
 
-def test_a_tree_of_one_leaf_says_it_of_all_pairs() -> None:
-    leaf = Tree([LEAF], [0.0], [0], [0], [0.25])
-    said = all_pairs(Forest.of([leaf], features=2), np.zeros((2, 1)), np.zeros((3, 1)))
-    assert said.tolist() == [[0.25] * 3] * 2
-
-
-def test_no_job_beside_no_job_is_nothing() -> None:
-    leaf = Tree([LEAF], [0.0], [0], [0], [0.25])
-    forest = Forest.of([leaf], features=2)
+def test_a_tree_of_one_leaf_says_it_of_all_pairs_and_nothing_of_none() -> None:
+    forest = Forest.of([Tree([LEAF], [0.0], [0], [0], [0.25])], features=2)
+    assert all_pairs(forest, np.zeros((2, 1)), np.zeros((3, 1))).tolist() == [[0.25] * 3] * 2
     assert all_pairs(forest, np.zeros((0, 1)), np.zeros((3, 1))).shape == (0, 3)

@@ -1,7 +1,5 @@
 """Trees of pairs: leaves that both can reach say what a row of the pair would."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -79,24 +77,26 @@ def test_more_cores_of_either_never_cost_less(
     seed: int, own: Side, other: Side, times: float
 ) -> None:
     trees = PairTrees("pair-trees@1", grown(seed))
-    wider = [
-        side._replace(
-            bandwidth_share=side.bandwidth_share * times, core_share=side.core_share * times
-        )
-        for side in (own, other)
-    ]
+
+    def wider(side: Side) -> Side:
+        shares = side.bandwidth_share * times, side.core_share * times
+        return side._replace(bandwidth_share=shares[0], core_share=shares[1])
+
     least = trees.excess(own, other)
-    assert trees.excess(wider[0], other) >= least
-    assert trees.excess(own, wider[1]) >= least
-
-
-def test_nobody_beside_nobody_is_asked_of_an_empty_list() -> None:
-    trees = PairTrees("pair-trees@1", grown(1))
-    assert trees.among(Side(0, 1, 1, 300), trees.reached([])) == ([], [])
+    assert trees.excess(wider(own), other) >= least
+    assert trees.excess(own, wider(other)) >= least
+    assert trees.among(own, trees.reached([])) == ([], [])
 
 
 LEAF = Tree([-1], [0.0], [0], [0], [0.5])
-CHAIN = MOST_DEPTH + 2
+DEEP = MOST_DEPTH + 2
+CHAIN = Tree(
+    [0] * DEEP + [-1] * (DEEP + 1),
+    [0.0] * (2 * DEEP + 1),
+    [*range(1, DEEP + 1)] + [0] * (DEEP + 1),
+    [*range(DEEP + 1, 2 * DEEP + 1)] + [0] * (DEEP + 1),
+    [0.0] * (2 * DEEP + 1),
+)
 
 
 @pytest.mark.parametrize(
@@ -109,25 +109,11 @@ CHAIN = MOST_DEPTH + 2
         ([LEAF._replace(value=[16.0])], "multiples"),
         # Both children are one node: not a tree, and twice as many walks a level.
         ([Tree([0, -1], [0.0, 0.0], [1, 0], [1, 0], [0.0, 0.0])], "must be trees"),
-        (
-            [
-                Tree(
-                    [*(0 for _ in range(CHAIN)), *(-1 for _ in range(CHAIN + 1))],
-                    [0.0] * (2 * CHAIN + 1),
-                    [n + 1 for n in range(CHAIN)] + [0] * (CHAIN + 1),
-                    [CHAIN + 1 + n for n in range(CHAIN)] + [0] * (CHAIN + 1),
-                    [0.0] * (2 * CHAIN + 1),
-                )
-            ],
-            "one below the other",
-        ),
+        ([CHAIN], "one below the other"),
     ],
 )
 def test_what_cannot_be_added_up_exactly_or_is_no_tree_is_refused(
     trees: list[Tree], problem: str
 ) -> None:
-    build: Callable[[], PairTrees] = lambda: PairTrees(  # noqa: E731
-        "pair-trees@1", Forest.of(trees, features=len(COLUMNS))
-    )
     with pytest.raises(RejectedError, match=problem):
-        build()
+        PairTrees("pair-trees@1", Forest.of(trees, features=len(COLUMNS)))

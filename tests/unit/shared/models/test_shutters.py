@@ -20,10 +20,11 @@ from shared.models.shutters import (
 
 
 def test_interference_is_the_ratio_of_the_mean_ipcs_of_usable_shutters() -> None:
-    shutters = [Shutter(1.00, 1.25, 1.00), Shutter(0.80, 1.00, 0.80), Shutter(1.0, 3.0, 1.2)]
+    shutters = [Shutter(1.00, 1.25, 1.00), Shutter(0.80, 1.00, 0.84), Shutter(1.0, 3.0, 1.2)]
     found = interference(shutters)
-    assert found.slowdown_ratio == pytest.approx((1.25 + 1.0) / (1.0 + 0.8))
+    assert found.slowdown_ratio == pytest.approx((1.25 + 1.0) / (1.0 + 0.82))
     assert (found.shutters_used, found.shutters_dropped) == (2, 1)
+    assert unfiltered_slowdown(shutters) == pytest.approx((1.25 + 1 + 3) / (1 + 0.82 + 1.1))
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,7 @@ def test_interference_is_the_ratio_of_the_mean_ipcs_of_usable_shutters() -> None
 )
 def test_a_shutter_that_shows_no_contention_is_dropped(shutter: Shutter) -> None:
     assert interference([shutter]) == Interference(1.0, 0, 1)
+    assert slowdown_interval([shutter] * 3) == (1.0, 1.0)
 
 
 @given(st.floats(), st.floats(), st.floats())
@@ -43,11 +45,6 @@ def test_any_shutter_is_refused_or_gives_a_finite_ratio(a: float, b: float, c: f
     possible = all(map(IPC.has, (a, b, c)))
     with nullcontext() if possible else pytest.raises(RejectedError, match="ipc_"):
         assert 1 <= interference([Shutter(a, b, c)]).slowdown_ratio <= 1e5
-
-
-def test_unfiltered_all_shutters_count() -> None:
-    shutters = [Shutter(1.0, 1.5, 1.0), Shutter(1.0, 0.9, 1.0), Shutter(1.0, 3.0, 1.2)]
-    assert unfiltered_slowdown(shutters) == pytest.approx((1.5 + 0.9 + 3.0) / (1 + 1 + 1.1))
 
 
 def noisy(count: int, seed: int, slowdown: float = 1.25) -> list[Shutter]:
@@ -59,10 +56,10 @@ def noisy(count: int, seed: int, slowdown: float = 1.25) -> list[Shutter]:
 
 def test_an_interval_holds_the_slowdown_as_often_as_it_says() -> None:
     held = 0
-    for seed in range(40):
+    for seed in range(30):
         low, high = slowdown_interval(noisy(30, seed), unfiltered_slowdown)
         held += low <= 1.25 <= high
-    assert held >= 34  # of 40 at 95 %, with the small bootstrap's narrowness: 38 are expected
+    assert held >= 25  # of 30 at 95 %, with the small bootstrap's narrowness: 28 are expected
 
 
 def test_an_interval_narrows_with_more_shutters_and_is_the_same_each_time() -> None:
@@ -71,7 +68,3 @@ def test_an_interval_narrows_with_more_shutters_and_is_the_same_each_time() -> N
     assert np.ptp(slowdown_interval(many)) < np.ptp(slowdown_interval(few))
     low, high = slowdown_interval(many)
     assert low <= filtered_slowdown(many) <= high
-
-
-def test_shutters_that_show_nothing_leave_no_doubt_that_they_do() -> None:
-    assert slowdown_interval([Shutter(1.0, 0.9, 1.0)] * 3) == (1.0, 1.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from coplace_client.errors import RejectedError
 from shared.domain.coefficients import Coefficients, Uncertainty
 from shared.models.ear import Metrics, project, project_onto_models
-from shared.models.spread import at_quantile
+from shared.models.spread import Stretch
 from tests.unit.shared.models.test_projection import coefficients, signature
 
 SD = np.arange(16.0).reshape(4, 4) / 100
@@ -25,6 +25,10 @@ def test_each_projection_has_the_deviation_of_its_pair() -> None:
     found = project(doubtful(), [signature(1.0), signature(3.0)])
     assert found.time_sd.tolist() == [SD[0].tolist(), SD[3].tolist()]
     assert found.power_sd.tolist() == [(2 * SD[0]).tolist(), (2 * SD[3]).tolist()]
+    # Without residuals there is no interval rather than a narrow one.
+    found = project(coefficients(), [signature()])
+    assert np.isnan(found.time_sd).all()
+    assert np.isnan([found.at(0.9).time_s, found.at(0.9).power_w, found.at(0.9).energy_j]).all()
 
 
 def test_energy_combines_the_errors_of_power_and_of_time() -> None:
@@ -45,20 +49,9 @@ def test_the_quantiles_are_those_of_errors_with_a_normal_logarithm() -> None:
     assert below == pytest.approx(0.8, abs=5 * np.sqrt(0.8 * 0.2 / 200_000))
 
 
-def test_coefficients_without_residuals_give_no_interval_rather_than_a_narrow_one() -> None:
-    found = project(coefficients(), [signature()])
-    assert np.isnan(found.time_sd).all()
-    assert np.isnan([found.at(0.9).time_s, found.at(0.9).power_w, found.at(0.9).energy_j]).all()
-
-
-def test_what_has_no_projection_has_no_interval() -> None:
-    found = project(doubtful(((3, 1),)), [signature()])
-    assert np.isnan(found.time_sd[0, 1])
-    assert not np.isnan(found.time_sd[0, [0, 2, 3]]).any()
-
-
 def test_variances_add_up_through_an_intermediate_pstate() -> None:
     found = project(doubtful(((3, 0),)), [signature()], via_intermediate=True)
+    assert np.isnan(project(doubtful(((3, 0),)), [signature()]).time_sd[0, 0])
     # By way of the P-state 1: that path has the least variance.
     assert found.time_sd[0, 0] == pytest.approx(np.hypot(SD[3, 1], SD[1, 0]))
     assert found.power_sd[0, 0] == pytest.approx(2 * np.hypot(SD[3, 1], SD[1, 0]))
@@ -82,22 +75,22 @@ def test_intervals_follow_their_projections_to_other_tables_and_models() -> None
 def test_quantiles_are_positive_symmetric_and_the_projection_in_the_middle(
     quantile: float, sd: float
 ) -> None:
-    value, spread = np.array([7.0]), np.array([sd])
-    low, high = at_quantile(value, spread, quantile), at_quantile(value, spread, 1 - quantile)
+    spread = np.array([sd])
+    low, high = (Stretch.of(spread, spread, each).time for each in (quantile, 1 - quantile))
     assert low[0] > 0
-    assert low * high == pytest.approx(value**2)
-    assert at_quantile(value, spread, 0.5).tolist() == [7.0]
+    assert low * high == pytest.approx(1.0)
+    assert Stretch.of(spread, spread, 0.5).time.tolist() == [1.0]
 
 
 @pytest.mark.parametrize("quantile", [0.0, 1.0, float("nan"), -0.5])
 def test_a_quantile_that_is_none_is_refused(quantile: float) -> None:
     with pytest.raises(RejectedError, match="quantile: must be above 0 and below 1"):
-        at_quantile(np.ones(1), np.ones(1), quantile)
+        Stretch.of(np.ones(1), np.ones(1), quantile)
 
 
-@pytest.mark.parametrize("bad", [-0.1, float("inf")])
-def test_deviations_that_are_none_are_refused(bad: float) -> None:
-    with pytest.raises(RejectedError, match="time_sd"):
-        Uncertainty(np.array([[bad]]), np.zeros((1, 1)))
+def test_deviations_that_are_none_are_refused() -> None:
+    for bad in (-0.1, float("inf")):
+        with pytest.raises(RejectedError, match="time_sd"):
+            Uncertainty(np.array([[bad]]), np.zeros((1, 1)))
     with pytest.raises(RejectedError, match="time_sd: must have the shape"):
         replace(coefficients(), uncertainty=Uncertainty(np.zeros((1, 1)), np.zeros((1, 1))))

@@ -35,13 +35,8 @@ def table1(model: PublishedNodeModel) -> dict[str, AppTime]:
     return found
 
 
-def root_mean_square(errors: list[float]) -> float:
-    return math.sqrt(sum(e * e for e in errors) / len(errors))
-
-
 def test_an_application_that_ran_on_both_has_the_ratio_of_its_times() -> None:
     found = TimeCoefficients(PLATINUM, GOLD, table1(PLATINUM_8168), table1(GOLD_6254)).of("STREAM")
-
     assert found.is_measured
     assert found.value == pytest.approx(81.43 / 107.55)
 
@@ -56,23 +51,9 @@ def test_more_runs_make_a_measured_coefficient_surer_up_to_what_a_mean_remembers
 
 def test_nothing_known_leaves_cores_times_ghz_and_no_idea_how_sure() -> None:
     found = TimeCoefficients(PLATINUM, GOLD, {}, {}).of("new")
-
     assert found.value == pytest.approx(PLAIN)
     assert found.relative_error == math.inf
     assert not found.is_measured
-
-
-def test_an_application_that_waits_for_memory_is_scaled_by_bandwidth() -> None:
-    found = TimeCoefficients(PLATINUM, GOLD, {"stream": AppTime(100.0, clock_share=0.0)}, {})
-
-    assert found.of("stream").value == pytest.approx(256.0 / 281.6)
-
-
-def test_without_known_bandwidths_all_is_scaled_by_cores_times_ghz() -> None:
-    blind = Hardware(48, 2.7), Hardware(36, 3.1)
-    found = TimeCoefficients(*blind, {"stream": AppTime(100.0, clock_share=0.0)}, {})
-
-    assert found.of("stream").value == pytest.approx(PLAIN)
 
 
 @given(st.floats(0.5, 2.0), st.integers(2, 9))
@@ -82,27 +63,34 @@ def test_what_all_applications_gain_or_lose_alike_corrects_the_estimate(
     here = {f"app{i}": AppTime(10.0 + i) for i in range(apps)}
     there = {name: AppTime(t.time_s * PLAIN * factor) for name, t in here.items()}
     here["new"] = AppTime(7.0)
-
     found = TimeCoefficients(PLATINUM, GOLD, here, there).of("new")
-
     assert found.value == pytest.approx(PLAIN * factor)
     assert found.relative_error == pytest.approx(0.0, abs=1e-9)
 
 
-def test_one_odd_application_does_not_move_the_others() -> None:
+def test_one_odd_application_does_not_move_the_others_and_many_runs_outweigh_one() -> None:
     here = {f"app{i}": AppTime(10.0) for i in range(5)}
     there = {name: AppTime(10.0 * PLAIN) for name in here} | {"app4": AppTime(90.0)}
     here["new"] = AppTime(10.0)
-
     assert TimeCoefficients(PLATINUM, GOLD, here, there).of("new").value == pytest.approx(PLAIN)
-
-
-def test_means_of_many_runs_outweigh_those_of_one() -> None:
-    here = {"a": AppTime(10.0, runs=10), "b": AppTime(10.0), "c": AppTime(10.0)}
-    there = {"a": AppTime(12.0, runs=10), "b": AppTime(20.0), "c": AppTime(20.0)}
-    here["new"] = AppTime(10.0)
-
+    here |= {"a": AppTime(10.0, runs=100)}
+    there |= {"a": AppTime(12.0, runs=100)}
     assert TimeCoefficients(PLATINUM, GOLD, here, there).of("new").value == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "expected"),
+    [
+        ((PLATINUM, GOLD), 256.0 / 281.6),
+        ((Hardware(48, 2.7), Hardware(36, 3.1)), PLAIN),
+    ],
+    ids=["by bandwidth", "bandwidths are unknown"],
+)
+def test_an_application_that_waits_for_memory_is_scaled_by_bandwidth(
+    hardware: tuple[Hardware, Hardware], expected: float
+) -> None:
+    found = TimeCoefficients(*hardware, {"stream": AppTime(100.0, clock_share=0.0)}, {})
+    assert found.of("stream").value == pytest.approx(expected)
 
 
 @given(st.sampled_from(sorted(APPS)))
@@ -110,7 +98,6 @@ def test_the_way_back_is_the_inverse(app_id: str) -> None:
     here, there = table1(PLATINUM_8168), table1(GOLD_6254)
     forth = TimeCoefficients(PLATINUM, GOLD, here, there).of(app_id).value
     back = TimeCoefficients(GOLD, PLATINUM, there, here).of(app_id).value
-
     assert forth * back == pytest.approx(1.0)
 
 
@@ -121,8 +108,7 @@ def test_left_out_applications_of_table_1_are_estimated_better_than_by_the_plain
 
     found = TimeCoefficients(PLATINUM, GOLD, here, there)
     errors = list(found.left_out().values())
-
-    assert root_mean_square(errors) < 0.7 * root_mean_square(plain)
+    assert math.hypot(*errors) < 0.7 * math.hypot(*plain)
     del here["STREAM"]
     estimate = TimeCoefficients(PLATINUM, GOLD, here, there).of("STREAM")
     assert abs(math.log(estimate.value / 0.757)) < 0.5 * abs(math.log(PLAIN / 0.757))
@@ -132,5 +118,4 @@ def test_the_clock_share_is_read_from_the_lowest_pstate_that_has_a_projection() 
     nan = math.nan
     time_s = np.array([[20.0, 12.0, 10.0], [10.0, 10.0, 10.0], [nan, 15.0, 10.0], [nan, nan, 1.0]])
     projection = Projection((1.0, 1.5, 2.0), time_s, time_s, np.zeros(time_s.shape, np.uint8))
-
     assert clock_shares(projection).tolist() == pytest.approx([1.0, 0.0, 1.0, 1.0])

@@ -36,14 +36,7 @@ def test_a_quantile_is_where_its_share_lies(shape: float, most: float) -> None:
     found = gamma.quantiles(shape, share)
     assert gamma.shares(shape, found) == pytest.approx(share, rel=1e-11)
     assert found == pytest.approx(special.gammaincinv(shape, share), rel=1e-9)
-
-
-def test_quantiles_of_next_to_nothing_are_next_to_nothing() -> None:
-    found = gamma.quantiles(1.5, np.array([0.0, 1e-300, 1e-20]))
-    assert ((found >= 0) & (found < 1e-12)).all()
-
-
-def test_no_quantile_depends_on_how_many_others_there_are() -> None:
-    share = RNG.random(50)
-    together = gamma.quantiles(312.0, share)
-    assert [gamma.quantiles(312.0, share[i : i + 1])[0] for i in range(50)] == together.tolist()
+    alone = [gamma.quantiles(shape, share[i : i + 1])[0] for i in range(20)]
+    assert alone == found[:20].tolist()
+    least = gamma.quantiles(1.5, np.array([0.0, 1e-300, 1e-20]))
+    assert ((least >= 0) & (least < 1e-12)).all()

@@ -50,9 +50,6 @@ def test_exponentials_have_ends(x: float, true: float) -> None:
 def test_what_has_no_logarithm_has_none(x: float) -> None:
     assert math.isnan(log(x))
     assert np.isnan(logs(np.array([x]))).all()
-
-
-def test_what_is_no_number_stays_none() -> None:
     assert math.isnan(exp(math.nan))
     assert np.isnan(exps(np.array([math.nan, 1.0]))).tolist() == [True, False]
 

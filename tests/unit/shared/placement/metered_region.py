@@ -14,7 +14,16 @@ from shared.catalogue.event import Event
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import Round
-from tests.unit.shared.placement.region import T0_US, capped, declared, event, feed, power, started
+from tests.unit.shared.placement.region import (
+    T0_US,
+    capped,
+    declared,
+    event,
+    feed,
+    power,
+    saved,
+    started,
+)
 
 IDLE_W, PREDICTED_W, NAMEPLATE_W = 100.0, 333.0, 500.0
 
@@ -52,16 +61,19 @@ class MeteredRegion:
 
     def run(self, at_s: float, *events: Event) -> list[PlacementDecided]:
         """What is decided; each start is confirmed at once."""
-        found = [p for p in self.round_at(at_s, *events) if isinstance(p, PlacementDecided)]
-        feed(self.processor, [started(d) for d in found if d.verdict == VERDICT_START])
-        return found
+        published = self.round_at(at_s, *events)
+        self.confirm_starts(published)
+        return [each for each in published if isinstance(each, PlacementDecided)]
+
+    def confirm_starts(self, published: Iterable[Message]) -> dict[str, list[int]]:
+        """The nodes of each job that starts, which is confirmed at once."""
+        decided = [each for each in published if isinstance(each, PlacementDecided)]
+        starts = [each for each in decided if each.verdict == VERDICT_START]
+        feed(self.processor, map(started, starts))
+        return {start.job_id: list(start.node_indices) for start in starts}
 
     def restart(self) -> None:
-        for key, value in self.processor.changes().items():
-            if value is None:
-                self.state.pop(key, None)
-            else:
-                self.state[key] = value
+        self.state = saved(self.state, self.processor.changes())
         self.processor = Placement(self.state, Rules(**self.rules), 7.0)
 
     @property

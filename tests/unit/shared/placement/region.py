@@ -1,7 +1,7 @@
 """A region for tests: two clusters, eight applications, models, and the events of jobs."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from coplace.v1.control_pb2 import (
@@ -39,7 +39,8 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
     JobSuspended,
 )
-from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.placement_pb2 import VERDICT_START, Candidate, PlacementDecided, Verdict
+from coplace.v1.placement_service_pb2 import ExplainResponse
 from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
@@ -420,3 +421,75 @@ def round_of(processor: Processor, number: int, *events: Event) -> list[Placemen
 def decisions(published: Iterable[Publish]) -> list[PlacementDecided]:
     """The payloads of what placement publishes."""
     return [p.event.payload for p in published if isinstance(p.event.payload, PlacementDecided)]
+
+
+def starts(decided: Iterable[PlacementDecided]) -> list[str]:
+    """The jobs that start."""
+    return [each.job_id for each in decided if each.verdict == VERDICT_START]
+
+
+Word = Literal[
+    "start", "queued", "held", "withdrawn", "rejected", "cancelled", "action", "unspecified"
+]
+
+
+def verdict(decided: PlacementDecided) -> Word:
+    """In a word what is decided."""
+    return cast("Word", Verdict.Name(decided.verdict).removeprefix("VERDICT_").lower())
+
+
+def verdicts(decided: Iterable[PlacementDecided]) -> list[tuple[str, Word]]:
+    """Job by job."""
+    return [(each.job_id, verdict(each)) for each in decided]
+
+
+def answered(processor: Placement, job_id: str) -> ExplainResponse:
+    """What is told of a job that is known."""
+    answer = processor.queries.answer(job_id)
+    assert answer is not None
+    return answer
+
+
+def on(told: PlacementDecided | ExplainResponse, cluster: str) -> Candidate:
+    """How a job stands on a cluster."""
+    weighed = told.candidates if isinstance(told, PlacementDecided) else told.clusters
+    found = (each if isinstance(each, Candidate) else each.candidate for each in weighed)
+    return next(each for each in found if each.cluster == cluster)
+
+
+def saved(*changes: Mapping[str, bytes | None]) -> dict[str, bytes]:
+    """The state after changes, one behind the other."""
+    found = {key: value for each in changes for key, value in each.items()}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+class Twins:
+    """Two placements that get the same events, one of which is killed again and again."""
+
+    def __init__(self, begin: Callable[[], Placement]) -> None:
+        self.lived, self.killed = begin(), begin()
+        self._rules, self._state = self.killed._rules, dict[str, bytes]()
+
+    def kill(self) -> None:
+        self._state = saved(self._state, self.killed.changes())
+        self.killed = Placement(self._state, self._rules, 7.0)
+
+    def tell(self, *events: Event) -> None:
+        feed(self.lived, events)
+        feed(self.killed, events)
+
+    def round_of(self, number: int, *events: Event) -> list[PlacementDecided]:
+        """What both decide."""
+        decided = round_of(self.lived, number, *events)
+        assert round_of(self.killed, number, *events) == decided
+        return decided
+
+
+def committed_w(processor: Placement) -> float:
+    """What counts under the cap of p1."""
+    return next(s for s in processor.queries.power().standings if s.name == "p1").committed_w
+
+
+def started_on(decided: Iterable[PlacementDecided]) -> dict[str, str]:
+    """The cluster of each job that starts."""
+    return {each.job_id: each.cluster for each in decided if each.verdict == VERDICT_START}

@@ -2,15 +2,20 @@
 twice, no job runs twice, who was killed in between decides as if nothing had been, and no decision
 says what is true no more."""
 
+from dataclasses import dataclass, field
 from unittest.mock import patch
 
+import pytest
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_ACCOUNT, LIMIT_SUBJECT_USER
 from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER_ANY,
     DEPENDENCY_CONDITION_AFTER_OK,
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_COMPLETED,
+    JOB_OUTCOME_FAILED,
     JobOutcome,
 )
-from coplace.v1.placement_pb2 import VERDICT_START
+from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_DECIDED,
@@ -29,8 +34,7 @@ from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement import region
-from tests.unit.shared.placement.managers import OUTCOMES, Managers
-from tests.unit.shared.placement.region import T0_US, round_of
+from tests.unit.shared.placement.region import T0_US, answered, round_of, verdict
 
 NODES = 4
 # Reasons that do not come and go with what runs.
@@ -44,6 +48,96 @@ STANDING_REASONS = (
 )
 ENDED = (JOB_STANDING_CANCELLED, JOB_STANDING_FINISHED)
 GIVEN = (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING)
+
+
+Grant = tuple[str, int]
+
+
+def grant_of(decided: PlacementDecided) -> Grant:
+    return decided.job_id, decided.grant
+
+
+@dataclass
+class Managers:
+    """Resource managers of all clusters: they keep journals, answer late, decline, and hold reports
+    back. `journal` says of each grant if it was claimed or declined: the first wins. What they were
+    told waits in `inbox` until they act, what they say in `outbox` until it is delivered."""
+
+    nodes: int
+    inbox: list[PlacementDecided] = field(default_factory=list)
+    outbox: list[Event] = field(default_factory=list)
+    journal: dict[Grant, str] = field(default_factory=dict)
+    runs: dict[Grant, PlacementDecided] = field(default_factory=dict)
+    seized: set[str] = field(default_factory=set)
+    taken: set[Grant] = field(default_factory=set)
+
+    def act(self, decided: PlacementDecided, now_us: int, *, willing: bool) -> None:
+        """Obey one of the decisions that wait, or decline the start."""
+        self.inbox.remove(decided)
+        if verdict(decided) == "start" and willing:
+            self.claim(decided, now_us)
+        elif verdict(decided) == "cancelled" and grant_of(decided) in self.runs:
+            self.end(grant_of(decided), now_us, JOB_OUTCOME_CANCELLED)
+        elif verdict(decided) == "withdrawn" and decided.is_void:
+            self.runs.pop(grant_of(decided), None)
+            self.decline(decided, now_us)
+        elif verdict(decided) == "action":
+            if grant_of(decided) in self.runs:
+                self.requeue(grant_of(decided), now_us)
+        elif decided.cluster:
+            self.decline(decided, now_us)
+
+    def claim(self, decided: PlacementDecided, now_us: int) -> None:
+        """Start a job, unless this was declined; no job may run twice, unless it was seized."""
+        if self.journal.setdefault(grant_of(decided), "claimed") == "declined":
+            return
+        for run in self.runs.values():
+            if run.job_id == decided.job_id:
+                assert run.attempt != decided.attempt, f"{run.job_id} runs twice"
+                assert run.job_id in self.seized, f"{run.job_id} runs in two attempts"
+        self.runs[grant_of(decided)] = decided
+        self.outbox.append(region.started(decided, started_at_us=now_us))
+
+    def decline(self, decided: PlacementDecided, now_us: int) -> None:
+        """Give a start back, unless it took place."""
+        if self.journal.setdefault(grant_of(decided), "declined") == "declined":
+            self.outbox.append(region.declined(decided, now_us))
+
+    def end(self, grant: Grant, now_us: int, outcome: JobOutcome.ValueType) -> None:
+        """A run ends."""
+        run = self.runs.pop(grant)
+        self.outbox.append(region.finished(run.job_id, now_us, run.attempt, outcome, grant[1]))
+
+    def requeue(self, grant: Grant, now_us: int) -> None:
+        """A run is put back."""
+        run = self.runs.pop(grant)
+        self.outbox.append(region.requeued(run.job_id, now_us, run.attempt + 1))
+
+    def seize(self, job_id: str) -> None:
+        """An operator says that nothing of a job runs, truly or not."""
+        self.seized.add(job_id)
+        self.taken |= {grant for grant in self.runs if grant[0] == job_id}
+        self.taken |= {grant_of(one) for one in self.inbox if one.job_id == job_id}
+
+    def open_starts(self) -> list[PlacementDecided]:
+        """What runs or may start, less what was seized."""
+        waiting = (one for one in self.inbox if verdict(one) == "start")
+        may_start = [one for one in waiting if grant_of(one) not in self.journal]
+        both = (*self.runs.values(), *may_start)
+        return [one for one in both if grant_of(one) not in self.taken]
+
+    def check(self) -> None:
+        """No core is given twice, and only jobs that share all their nodes share one."""
+        used: dict[tuple[str, int], list[PlacementDecided]] = {}
+        for start in self.open_starts():
+            for index in start.node_indices:
+                used.setdefault((start.cluster, index), []).append(start)
+        for (cluster, index), starts in used.items():
+            assert index < self.nodes
+            assert sum(start.cores_per_node for start in starts) <= region.CORES[cluster]
+
+
+OUTCOMES = (JOB_OUTCOME_COMPLETED, JOB_OUTCOME_FAILED)
 
 
 class AnySequence(RuleBasedStateMachine):
@@ -212,10 +306,8 @@ class AnySequence(RuleBasedStateMachine):
             self.tell(region.policy(self.now_us(), reset=names))
 
     def kill(self) -> None:
-        for key, value in self.killed.changes().items():
-            self.state.pop(key, None)
-            self.state |= {} if value is None else {key: value}
-        self.killed = Placement(dict(self.state), self.settings, 7.0)
+        self.state = region.saved(self.state, self.killed.changes())
+        self.killed = Placement(self.state, self.settings, 7.0)
 
     @precondition(lambda self: self.jobs and self.number)
     @rule(
@@ -243,17 +335,16 @@ class AnySequence(RuleBasedStateMachine):
             self.number += 1
             for one in decided:
                 self.told |= {} if one.is_void else {one.job_id: one.reason}
-                assert one.verdict != VERDICT_START or one.cluster not in self.lost
+                assert verdict(one) != "start" or one.cluster not in self.lost
             self.managers.inbox += [one for one in decided if one.cluster]
-            starts = [one for one in decided if one.verdict == VERDICT_START]
+            starts = [one for one in decided if verdict(one) == "start"]
             held = sum(len(one.node_indices) for one in self.managers.open_starts())
             assert not (starts and self.limit_nodes) or held <= self.limit_nodes
             self.check_reasons()
 
     def check_reasons(self) -> None:
         for job_id in self.jobs:
-            answer = self.steady.queries.answer(job_id)
-            assert answer is not None
+            answer = answered(self.steady, job_id)
             told = any(words in answer.reason for words in STANDING_REASONS)
             assert answer.standing in ENDED or not told or self.told[job_id] == answer.reason
 
@@ -264,4 +355,5 @@ class AnySequence(RuleBasedStateMachine):
 
 
 AnySequence.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
-TestAnySequence = AnySequence.TestCase
+# Half a minute of CPU: for the rest of the gate.
+TestAnySequence = pytest.mark.rest(AnySequence.TestCase)

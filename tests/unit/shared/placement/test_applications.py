@@ -3,11 +3,11 @@
 from coplace.v1.placement_pb2 import PREDICTION_BASIS_FIRST_RUN, PREDICTION_BASIS_SIGNATURE
 
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     APPS,
     T0_US,
+    Twins,
     end_us,
     feed,
     finished,
@@ -49,14 +49,10 @@ def test_an_application_that_a_job_waits_for_is_kept() -> None:
 
 
 def test_jobs_of_ever_new_applications_decide_as_after_a_restart() -> None:
-    rules = Rules(Policy.BASE, most_applications=1)
-    steady, state = placement(policy=Policy.BASE, most_applications=1), dict[str, bytes]()
+    twins = Twins(lambda: placement(policy=Policy.BASE, most_applications=1))
     for number in range(12):
-        for key, value in steady.changes().items():
-            state.pop(key, None)
-            state |= {} if value is None else {key: value}
-        killed = Placement(state, rules, 7.0)
+        twins.kill()
         events = [submitted(f"job-{number}", app_id=f"new-{number}", nodes=3, shareable=True)]
         if number % 2:
             events.append(finished(f"job-{number - 1}", end_us(number - 1)))
-        assert round_of(steady, number, *events) == round_of(killed, number, *events)
+        twins.round_of(number, *events)

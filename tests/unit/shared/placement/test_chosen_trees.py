@@ -10,7 +10,7 @@ from shared.placement.candidates.candidate import Rules
 from shared.placement.model_store import ModelStore
 from tests.unit.shared.catalogue.payloads.test_power_trees import published
 from tests.unit.shared.placement import region
-from tests.unit.shared.placement.region import round_of, submitted
+from tests.unit.shared.placement.region import round_of, saved, submitted
 from tests.unit.shared.placement.test_power_history import history, on_p1, placement
 
 
@@ -26,8 +26,11 @@ def chosen(number: int, *, origin: bytes = b"", has_trees: bool = True) -> Event
 
 
 def test_a_decision_names_the_trees_and_goes_without_where_none_are_in_force() -> None:
+    """Those of another origin are refused, and the former ones stay."""
     processor = placement()
     region.feed(processor, [*history(9), chosen(1)])
+    with pytest.raises(RejectedError, match="origin"):
+        processor.handle(chosen(2, origin=b"another"))
     [with_trees] = round_of(processor, 0, submitted("a", app_id="new"))
     assert on_p1(with_trees).power_model_version == "power-history@9, power-trees@80"
     region.feed(processor, [chosen(2, has_trees=False)])
@@ -36,34 +39,19 @@ def test_a_decision_names_the_trees_and_goes_without_where_none_are_in_force() -
     assert on_p1(with_trees).power_w != on_p1(without).power_w
 
 
-def test_trees_of_another_origin_are_refused_and_the_former_ones_stay() -> None:
-    processor = placement()
-    region.feed(processor, [*history(9), chosen(1)])
-    with pytest.raises(RejectedError, match="origin"):
-        processor.handle(chosen(2, origin=b"another"))
-    [decided] = round_of(processor, 0, submitted("a", app_id="new"))
-    assert on_p1(decided).power_model_version.endswith("power-trees@80")
-
-
-def test_a_restart_has_the_same_trees_in_force() -> None:
-    lived, restored = ModelStore(Rules()), ModelStore(Rules())
+def test_a_restart_has_the_same_trees_in_force_and_forgets_those_of_another_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lived, restored, later = (ModelStore(Rules()) for _ in range(3))
     for event in (*history(9), chosen(1)):
         lived.fold(event)
-    state = {key: value for key, value in lived.changes().items() if value is not None}
+    state = saved(lived.changes())
     restored.restore(state)
     assert restored.power_model.version == "power-history@9, power-trees@80"
-    kinds = list(lived.power_model.tables._kinds)
-    assert lived.power_model.tables.predict_all(kinds) == restored.power_model.tables.predict_all(
-        kinds
-    )
-
-
-def test_a_restart_forgets_trees_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    lived, restored = ModelStore(Rules()), ModelStore(Rules())
-    for event in (*history(9), chosen(1)):
-        lived.fold(event)
-    state = {key: value for key, value in lived.changes().items() if value is not None}
+    of_lived, of_restored = lived.power_model.tables, restored.power_model.tables
+    kinds = list(of_lived._kinds)
+    assert of_lived.predict_all(kinds) == of_restored.predict_all(kinds)
     monkeypatch.setattr("shared.placement.model_store.TREES_ORIGIN", b"another")
-    restored.restore(state)
-    assert restored.power_model.tables.trees is None
-    assert [key for key, value in restored.changes().items() if value is None]
+    later.restore(state)
+    assert later.power_model.tables.trees is None
+    assert [key for key, value in later.changes().items() if value is None]

@@ -14,7 +14,7 @@ from shared.placement.jobs.occupancy import Occupancy
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
-from tests.unit.shared.placement.region import T0_US, finished, round_of, submitted
+from tests.unit.shared.placement.region import T0_US, placement, round_of, saved, submitted
 
 
 def occupancy(factors: dict[int, float], nodes: int = 4) -> Occupancy:
@@ -32,13 +32,8 @@ def test_free_nodes_that_draw_less_go_first() -> None:
     job = job_of(JobSubmitted.FromString(region.submitted("one").payload.SerializeToString()))
     found.hold(Tracked(job, 0, "", placed=Placed("p1", (2,), 10.0, 10.0)))
     assert found.best_free(2) == (1, 3)
-
-
-def test_nodes_that_nothing_is_known_of_stand_in_the_order_of_their_indices() -> None:
-    assert occupancy({}).best_free(2) == (0, 1)
-    known = occupancy({1: 0.9})
-    known.prefer({})
-    assert known.best_free(2) == (0, 1)
+    found.prefer({})
+    assert found.best_free(2) == (0, 1)
 
 
 def test_nodes_beyond_the_cluster_are_never_given_away() -> None:
@@ -52,28 +47,15 @@ def factors(names: list[str], values: list[float]) -> Event:
     return region.event("node-power", region.sealed(payload), T0_US + 5)
 
 
-def placement() -> Placement:
-    processor = Placement({}, Rules(Policy.BASE), 7.0)
-    region.feed(processor, region.models(4))
-    return processor
-
-
-def test_a_job_starts_on_the_nodes_that_draw_least() -> None:
-    processor = placement()
-    region.feed(processor, [factors(["p1-0002", "p1-0003"], [0.98, 0.97])])
-    [decided] = round_of(processor, 0, submitted("a", nodes=2))
-    assert list(decided.node_indices) == [2, 3]
-
-
 def test_a_restart_and_a_new_declaration_keep_what_nodes_draw() -> None:
-    processor = placement()
-    region.feed(processor, [factors(["p1-0003"], [0.97])])
-    round_of(processor, 0, submitted("a"))
-    state = {key: value for key, value in processor.changes().items() if value is not None}
-    again = Placement(state, Rules(Policy.BASE), 7.0)
+    """Of nodes that no cluster has nothing is kept."""
+    processor = placement(policy=Policy.BASE)
+    told = factors(["p2-0001", "p1-0002", "p1-0003"], [0.9, 0.98, 0.97])
+    [first] = round_of(processor, 0, told, submitted("a"))
+    again = Placement(saved(processor.changes()), Rules(Policy.BASE), 7.0)
     region.feed(again, [region.declared("p1", 4, T0_US + 9)])
-    [decided] = round_of(again, 1, finished("a", T0_US + 10), submitted("b"))
-    assert list(decided.node_indices) == [3]
+    [second] = round_of(again, 1, submitted("b"))
+    assert [*first.node_indices, *second.node_indices] == [3, 2]
 
 
 def test_a_cluster_that_is_declared_later_finds_its_factors() -> None:
@@ -84,18 +66,11 @@ def test_a_cluster_that_is_declared_later_finds_its_factors() -> None:
     assert list(decided.node_indices) == [3]
 
 
-def test_factors_of_nodes_that_no_cluster_has_count_for_nothing() -> None:
-    processor = placement()
-    region.feed(processor, [factors(["p2-0001", "p1-0003"], [0.9, 0.97])])
-    [decided] = round_of(processor, 0, submitted("a"))
-    assert list(decided.node_indices) == [3]
-
-
 def test_nodes_that_are_named_anew_leave_factors_that_a_restart_can_read() -> None:
-    processor = placement()
+    processor = placement(policy=Policy.BASE)
     region.feed(processor, [factors(["p1-0003"], [0.97])])
     region.feed(processor, [region.declared("p1", 4, T0_US + 9, node_names=["n[0-3]"])])
-    state = {key: value for key, value in processor.changes().items() if value is not None}
+    state = saved(processor.changes())
     for each in (processor, Placement(state, Rules(Policy.BASE), 7.0)):
         [decided] = round_of(each, 1, submitted("a", T0_US + 10))
         assert list(decided.node_indices) == [0]

@@ -5,14 +5,12 @@ from dataclasses import replace
 
 from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED
-from coplace.v1.placement_pb2 import (
-    CONSTRAINT_KIND_RUNS,
-    VERDICT_START,
-    VERDICT_WITHDRAWN,
-    Constraint,
-    PlacementDecided,
+from coplace.v1.placement_pb2 import CONSTRAINT_KIND_RUNS, Constraint, PlacementDecided
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_FINISHED,
+    JOB_STANDING_RUNNING,
+    ExplainResponse,
 )
-from coplace.v1.placement_service_pb2 import JOB_STANDING_FINISHED, JOB_STANDING_RUNNING
 from google.protobuf.message import Message
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -25,7 +23,7 @@ from shared.placement.processor import Placement
 from shared.streams.stages.stage import Stage
 from tests.support.lives import Life
 from tests.unit.shared.placement import region
-from tests.unit.shared.placement.region import T0_US, end_us
+from tests.unit.shared.placement.region import T0_US, end_us, verdict
 
 _FIRST = PlacementDecided(job_id="a", attempt=1, cluster="p1", node_indices=[0, 1])
 _SECOND = PlacementDecided(job_id="a", attempt=2, cluster="p2", node_indices=[2, 3])
@@ -58,22 +56,31 @@ class Region:
         self.life = Life(stage)
         self.decided: list[Message] = []
         self.rounds = 0
-        for event in region.models(4):
-            self.tell(event)
+        self.tell(*region.models(4))
 
     def _create(self, _number: int, restored: Mapping[str, bytes]) -> Placement:
         self.placement = Placement(restored, Rules(Policy.BASE), 7.0)
         return self.placement
 
-    def tell(self, event: Event) -> None:
-        self.decided += self.life.tell(Publish("placement.inputs", replace(event, key="region")))
+    def tell(self, *events: Event) -> None:
+        for event in events:
+            told = Publish("placement.inputs", replace(event, key="region"))
+            self.decided += self.life.tell(told)
+        assert not any(isinstance(one, DeadLetter) for one in self.decided)
 
-    def end_round(self) -> None:
-        self.decided += self.life.end_round(end_us(self.rounds))
+    def round_of(self, *events: Event) -> list[PlacementDecided]:
+        """What is decided at the end of a round that brings these events."""
+        self.tell(*events)
+        published = self.life.end_round(end_us(self.rounds))
+        self.decided += published
         self.rounds += 1
+        return [one for one in published if isinstance(one, PlacementDecided)]
+
+    def answered(self, job_id: str) -> ExplainResponse:
+        return region.answered(self.placement, job_id)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.permutations([*range(len(STORY)), 0, 4, 7]),
     st.lists(st.sampled_from(["", "round", "kill"]), min_size=11, max_size=11),
@@ -85,39 +92,27 @@ def test_placement_comes_to_the_same(order: list[int], then: list[str]) -> None:
     for number, what in zip(order, then, strict=True):
         found.tell(STORY[number])
         if what:
-            found.end_round()
+            found.round_of()
         if what == "kill":
             found.life.restart()
-    found.end_round()
-    answer = found.placement.queries.answer("a")
-    assert answer is not None
+    found.round_of()
+    answer = found.answered("a")
     assert (answer.standing, answer.attempt) == (JOB_STANDING_FINISHED, 2)
     assert answer.reason == "completed"
-    assert not any(isinstance(one, DeadLetter) for one in found.decided)
-    whole = region.submitted("b", end_us(found.rounds - 1), nodes=4)
-    found.tell(whole)
-    found.decided.clear()
-    found.end_round()
-    [start] = found.decided
-    assert isinstance(start, PlacementDecided)
-    assert (start.verdict, [*start.node_indices]) == (VERDICT_START, [0, 1, 2, 3])
+    [start] = found.round_of(region.submitted("b", end_us(found.rounds - 1), nodes=4))
+    assert (verdict(start), [*start.node_indices]) == ("start", [0, 1, 2, 3])
 
 
 def test_a_start_waits_for_its_cluster_as_it_does_for_its_submission() -> None:
-    found = Region()
-    found.tell(region.undeclared("p2", T0_US + 1))
-    found.end_round()
-    mine = PlacementDecided(job_id="own", attempt=1, cluster="p2", node_indices=[1])
-    found.tell(region.started(mine, started_at_us=T0_US + 2))
-    found.tell(region.submitted("own", T0_US + 2, reference_cluster="p2"))
-    found.end_round()
+    found = _without_p2()
+    found.round_of(
+        _runs_on_undeclared_p2("own", T0_US + 2),
+        region.submitted("own", T0_US + 2, reference_cluster="p2"),
+    )
     found.life.restart()
-    found.tell(region.declared("p2", 4, time_us=T0_US + 3))
-    found.end_round()
-    answer = found.placement.queries.answer("own")
-    assert answer is not None
+    found.round_of(region.declared("p2", 4, time_us=T0_US + 3))
+    answer = found.answered("own")
     assert (answer.standing, answer.allocation.cluster) == (JOB_STANDING_RUNNING, "p2")
-    assert not any(isinstance(one, DeadLetter) for one in found.decided)
 
 
 def _runs_on_undeclared_p2(job_id: str, time_us: int) -> Event:
@@ -127,27 +122,18 @@ def _runs_on_undeclared_p2(job_id: str, time_us: int) -> Event:
 
 def _without_p2() -> Region:
     found = Region()
-    found.tell(region.undeclared("p2", T0_US + 1))
-    found.end_round()
+    found.round_of(region.undeclared("p2", T0_US + 1))
     return found
-
-
-def _starts(found: Region) -> list[PlacementDecided]:
-    decided = (one for one in found.decided if isinstance(one, PlacementDecided))
-    return [one for one in decided if one.verdict == VERDICT_START]
 
 
 def test_who_is_said_to_run_on_an_undeclared_cluster_starts_nowhere_else() -> None:
     found = _without_p2()
-    found.tell(region.submitted("own", T0_US + 2))
-    found.tell(_runs_on_undeclared_p2("own", T0_US + 2))
-    found.end_round()
+    own = region.submitted("own", T0_US + 2)
+    decided = found.round_of(own, _runs_on_undeclared_p2("own", T0_US + 2))
     found.life.restart()
-    found.tell(region.requeue_asked("own", T0_US + 3))
-    found.end_round()
-    assert not _starts(found)
-    answer = found.placement.queries.answer("own")
-    assert answer is not None
+    decided += found.round_of(region.requeue_asked("own", T0_US + 3))
+    assert not region.starts(decided)
+    answer = found.answered("own")
     assert answer.reason == (
         "runs on p2, as the resource manager there says, which is not declared: "
         "declare it, or seize the job if it does not run there"
@@ -158,53 +144,31 @@ def test_who_is_said_to_run_on_an_undeclared_cluster_starts_nowhere_else() -> No
 
 def test_what_was_granted_to_who_is_said_to_run_on_an_undeclared_cluster_is_asked_back() -> None:
     found = _without_p2()
-    found.tell(region.submitted("own", T0_US + 2))
-    found.end_round()
-    [start] = _starts(found)
-    found.decided.clear()
-    found.tell(_runs_on_undeclared_p2("own", T0_US + 3))
-    found.end_round()
-    [withdrawn] = found.decided
-    assert isinstance(withdrawn, PlacementDecided)
-    assert (withdrawn.verdict, withdrawn.cluster) == (VERDICT_WITHDRAWN, start.cluster)
+    [start] = found.round_of(region.submitted("own", T0_US + 2))
+    [withdrawn] = found.round_of(_runs_on_undeclared_p2("own", T0_US + 3))
+    assert (verdict(withdrawn), withdrawn.cluster) == ("withdrawn", start.cluster)
     assert withdrawn.reason == "runs on p2, as the resource manager there says"
-    found.tell(region.declined(start, T0_US + 4))
-    found.end_round()
-    assert not _starts(found)
+    assert not region.starts(found.round_of(region.declined(start, T0_US + 4)))
     found.tell(region.declared("p2", 4, time_us=T0_US + 5))
-    answer = found.placement.queries.answer("own")
-    assert answer is not None
+    answer = found.answered("own")
     assert (answer.standing, answer.allocation.cluster) == (JOB_STANDING_RUNNING, "p2")
 
 
 def test_an_operator_vouches_that_a_job_does_not_run_on_an_undeclared_cluster() -> None:
     found = _without_p2()
-    found.tell(region.submitted("own", T0_US + 2))
-    found.tell(_runs_on_undeclared_p2("own", T0_US + 2))
-    found.end_round()
-    found.tell(region.seized("own", T0_US + 3))
-    found.end_round()
-    [start] = _starts(found)
-    assert (start.attempt, start.cluster) == (2, "p1")
-    found.tell(region.declared("p2", 4, time_us=T0_US + 4))
-    found.end_round()
-    assert not any(isinstance(one, DeadLetter) for one in found.decided)
+    own = region.submitted("own", T0_US + 2)
+    found.round_of(own, _runs_on_undeclared_p2("own", T0_US + 2))
+    [start] = found.round_of(region.seized("own", T0_US + 3))
+    assert (verdict(start), start.attempt, start.cluster) == ("start", 2, "p1")
+    found.round_of(region.declared("p2", 4, time_us=T0_US + 4))
 
 
 def test_who_starts_what_was_seized_hears_it_although_the_cluster_is_undeclared() -> None:
     found = Region()
-    found.tell(region.submitted("a", T0_US + 1))
-    found.end_round()
-    [start] = found.decided
-    assert isinstance(start, PlacementDecided)
-    found.tell(region.seized("a", T0_US + 2, grant=1))
-    found.tell(region.undeclared(start.cluster, T0_US + 3))
-    found.end_round()
-    found.end_round()
-    found.decided.clear()
-    found.tell(region.started(start, started_at_us=T0_US + 4))
-    found.end_round()
-    [withdrawn] = found.decided
-    assert isinstance(withdrawn, PlacementDecided)
-    assert (withdrawn.verdict, withdrawn.cluster) == (VERDICT_WITHDRAWN, start.cluster)
+    [start] = found.round_of(region.submitted("a", T0_US + 1))
+    seized = region.seized("a", T0_US + 2, grant=1)
+    found.round_of(seized, region.undeclared(start.cluster, T0_US + 3))
+    found.round_of()
+    [withdrawn] = found.round_of(region.started(start, started_at_us=T0_US + 4))
+    assert (verdict(withdrawn), withdrawn.cluster) == ("withdrawn", start.cluster)
     assert withdrawn.is_void

@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from coplace.v1.placement_pb2 import PREDICTION_BASIS_FIRST_RUN, PlacementDecided
+from coplace.v1.placement_pb2 import PREDICTION_BASIS_FIRST_RUN, Candidate, PlacementDecided
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 
 from coplace_client.errors import RejectedError
@@ -17,7 +17,7 @@ from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.online import EndedJob, OnlineLearner, RecentScores
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement import region
-from tests.unit.shared.placement.region import round_of, submitted
+from tests.unit.shared.placement.region import round_of, saved, submitted
 
 KIND = KindOfJob("platinum-8168", 2.7, "ada", "new", "1 units", 3600.0)
 
@@ -41,8 +41,8 @@ def placement(quantile: float = 0.5) -> Placement:
     return processor
 
 
-def on_p1(decided: PlacementDecided) -> Any:
-    return next(c for c in decided.candidates if c.cluster == "p1")
+def on_p1(decided: PlacementDecided) -> Candidate:
+    return region.on(decided, "p1")
 
 
 def test_a_first_run_is_expected_to_draw_what_similar_jobs_did() -> None:
@@ -54,7 +54,7 @@ def test_a_first_run_is_expected_to_draw_what_similar_jobs_did() -> None:
     assert found.power_w == pytest.approx(200, rel=0.1)
     assert found.power_model_version == "power-history@100"
     assert found.HasField("power_sd")
-    elsewhere = next(c for c in decided.candidates if c.cluster == "p2")
+    elsewhere = region.on(decided, "p2")
     assert (elsewhere.power_w, elsewhere.HasField("power_sd")) == (333.0, False)
 
 
@@ -69,14 +69,21 @@ def test_energy_is_planned_with_the_bound_where_the_rules_name_its_quantile() ->
     assert 230 < planned[1] <= 260
 
 
-def test_rows_of_another_origin_are_refused_and_the_former_ones_stay() -> None:
+@pytest.mark.parametrize(
+    ("field", "changes", "is_sealed"),
+    [("origin", {"origin": b"another"}, True), ("sha256", {"highest_power_w": 7.0}, False)],
+)
+def test_rows_of_another_origin_or_digest_are_refused_and_the_former_ones_stay(
+    field: str, changes: dict[str, Any], is_sealed: bool
+) -> None:
     processor = placement()
     [*earlier, last] = history(9)
     region.feed(processor, earlier)
     assert isinstance(last.payload, PowerHistoryUpdated)
-    last.payload.origin = b"another"
-    region.sealed(last.payload)
-    with pytest.raises(RejectedError, match="origin"):
+    last.payload.MergeFrom(PowerHistoryUpdated(**changes))
+    if is_sealed:
+        region.sealed(last.payload)
+    with pytest.raises(RejectedError, match=field):
         processor.handle(last)
     [decided] = round_of(processor, 0, submitted("a", app_id="new"))
     assert on_p1(decided).power_model_version == "power-history@8"
@@ -93,14 +100,6 @@ def test_rows_of_a_clock_that_was_ahead_make_room_for_those_that_follow_on_them(
         store.fold(ahead)
 
 
-def test_rows_whose_digest_is_wrong_are_refused() -> None:
-    [event] = history(1)
-    assert isinstance(event.payload, PowerHistoryUpdated)
-    event.payload.highest_power_w = 7.0
-    with pytest.raises(RejectedError, match="sha256"):
-        placement().handle(event)
-
-
 def test_a_restart_knows_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     lived, state = ModelStore(Rules()), dict[str, bytes | None]()
     kinds = [KIND._replace(user=f"u{n % 5}", app_id=f"a{n % 3}") for n in range(40)]
@@ -114,7 +113,7 @@ def test_a_restart_knows_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         lived.fold(region.event(f"h{number}", message, region.T0_US + number))
         state |= lived.changes()
     restored = ModelStore(Rules())
-    restored.restore({key: value for key, value in state.items() if value is not None})
+    restored.restore(saved(state))
     assert len(restored.power_model.tables) <= 10
     for kind in kinds:
         expected = lived.power_model.tables.predict(kind)

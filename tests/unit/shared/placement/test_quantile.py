@@ -1,7 +1,6 @@
 """Planning with a quantile: what is doubtful must be worth it in most cases."""
 
 from math import exp
-from typing import Any
 
 import pytest
 from coplace.v1.placement_pb2 import PlacementDecided
@@ -11,7 +10,7 @@ from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
-from tests.unit.shared.placement.region import round_of, submitted
+from tests.unit.shared.placement.region import on, round_of, submitted
 
 Z_90 = 1.2815515655446004
 
@@ -29,13 +28,9 @@ def decided(
     return decision
 
 
-def candidate(decision: PlacementDecided, cluster: str) -> Any:
-    return next(c for c in decision.candidates if c.cluster == cluster)
-
-
 def test_a_saving_that_is_in_doubt_is_not_worth_a_lower_clock() -> None:
-    assert candidate(decided(0.5, p1=0.3), "p1").freq_ghz < 2.7
-    assert candidate(decided(0.9, p1=0.3), "p1").freq_ghz == 2.7
+    assert on(decided(0.5, p1=0.3), "p1").freq_ghz < 2.7
+    assert on(decided(0.9, p1=0.3), "p1").freq_ghz == 2.7
 
 
 def test_between_clusters_the_one_that_is_better_known_wins() -> None:
@@ -49,7 +44,7 @@ def test_between_clusters_the_one_that_is_better_known_wins() -> None:
 def test_the_limit_of_a_job_slowed_on_purpose_allows_for_the_upper_time() -> None:
     middle, upper = decided(0.5, p1=0.02), decided(0.9, p1=0.02)
     assert upper.freq_ghz == middle.freq_ghz < 2.7
-    slower = candidate(middle, "p1").time_s / 50
+    slower = on(middle, "p1").time_s / 50
     assert middle.walltime_s == pytest.approx(3600 * slower)
     factor = exp(Z_90 * 0.02)
     assert upper.walltime_s == pytest.approx(3600 * slower * factor)
@@ -61,10 +56,10 @@ def test_at_the_pstate_that_was_measured_the_limit_is_the_walltime() -> None:
 
 
 def test_candidates_say_how_far_off_they_may_be() -> None:
-    known = candidate(decided(0.9, p1=0.02), "p1")
+    known = on(decided(0.9, p1=0.02), "p1")
     assert (known.time_sd, known.power_sd) == (0.02, 0.02)
     assert known.planned_time_s == pytest.approx(known.time_s * exp(Z_90 * 0.02))
-    imported = candidate(decided(0.9), "p1")
+    imported = on(decided(0.9), "p1")
     assert not imported.HasField("time_sd")
     assert not imported.HasField("power_sd")
     assert (imported.planned_time_s, imported.planned_energy_j) == (
@@ -82,15 +77,3 @@ def test_the_median_plans_as_if_nothing_were_in_doubt(policy: Policy) -> None:
     for each in (*certain.candidates, *doubtful.candidates):
         each.ClearField("coefficients_version")
     assert doubtful == certain
-
-
-def test_a_restart_keeps_what_is_in_doubt() -> None:
-    processor = Placement({}, Rules(Policy.BASE, quantile=0.9), 7.0)
-    region.feed(processor, region.models(1))
-    round_of(processor, 0, submitted("a"))
-    [waiting] = round_of(processor, 1, submitted("b"))
-    state = {k: v for k, v in processor.changes().items() if v is not None}
-    again = Placement(state, Rules(Policy.BASE, quantile=0.9), 7.0)
-    [started] = round_of(again, 2, region.finished("a", region.T0_US + 10))
-    assert candidate(started, "p1").planned_time_s == candidate(waiting, "p1").planned_time_s
-    assert not candidate(started, "p1").HasField("time_sd")

@@ -1,38 +1,45 @@
-"""What users and operators ask of a job: its end, a hold, its release."""
+"""What users and operators ask of a job: its end, a hold, its release, its return to the queue."""
+
+from collections.abc import Callable
 
 import pytest
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED
 from coplace.v1.placement_pb2 import (
-    VERDICT_CANCELLED,
-    VERDICT_HELD,
-    VERDICT_QUEUED,
-    VERDICT_START,
-    VERDICT_WITHDRAWN,
+    ACTION_KIND_REQUEUE,
     PlacementDecided,
 )
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.eamc_policy import Policy
-from shared.streams.stages.stage import AlreadyAppliedError
+from shared.placement.candidates.candidate import Rules
+from shared.placement.processor import Placement
+from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 from tests.unit.shared.placement.region import (
     T0_US,
+    Word,
+    answered,
     cancelled,
     declined,
+    done,
     end_us,
     finished,
     held,
+    lost,
     placement,
+    refused,
     released,
+    requeue_asked,
     requeued,
     round_of,
+    saved,
     started,
+    starts,
     submitted,
+    suspended,
+    verdict,
+    verdicts,
 )
-
-
-def verdicts(decided: list[PlacementDecided]) -> list[tuple[str, int]]:
-    return [(d.job_id, d.verdict) for d in decided]
 
 
 def test_a_cancelled_job_that_waits_leaves_the_queue_with_a_final_decision() -> None:
@@ -40,32 +47,25 @@ def test_a_cancelled_job_that_waits_leaves_the_queue_with_a_final_decision() -> 
     round_of(processor, 0, submitted("a", nodes=3))
     round_of(processor, 1, submitted("b", nodes=4), submitted("c", T0_US + 1, nodes=4))
     [final] = round_of(processor, 2, cancelled("b", end_us(1), "no longer needed"))
-    assert (final.verdict, final.reason) == (VERDICT_CANCELLED, "cancelled: no longer needed")
+    assert (verdict(final), final.reason) == ("cancelled", "cancelled: no longer needed")
     assert final.cluster == ""
+    with pytest.raises(AlreadyAppliedError):
+        processor.handle(cancelled("b", end_us(1) + 1))
     decided = round_of(processor, 3, finished("a", end_us(2)))
-    assert verdicts(decided) == [("c", VERDICT_START)]
+    assert verdicts(decided) == [("c", "start")]
 
 
 def test_a_cancelled_job_whose_start_was_decided_ends_when_its_resource_manager_declines() -> None:
     processor = placement(policy=Policy.BASE)
     [granted] = round_of(processor, 0, submitted("a", nodes=4))
     final, other = round_of(processor, 1, cancelled("a", end_us(0)), submitted("b", nodes=4))
-    assert (final.job_id, final.verdict, final.cluster) == ("a", VERDICT_CANCELLED, "p1")
+    assert (final.job_id, verdict(final), final.cluster) == ("a", "cancelled", "p1")
     assert final.grant == granted.grant
-    assert (other.job_id, other.verdict) == ("b", VERDICT_QUEUED)
+    assert (other.job_id, verdict(other)) == ("b", "queued")
     assert round_of(processor, 100) == []
     [start] = round_of(processor, 101, declined(granted, end_us(100)))
-    assert (start.job_id, start.verdict) == ("b", VERDICT_START)
+    assert (start.job_id, verdict(start)) == ("b", "start")
     assert round_of(processor, 102) == []
-
-
-def test_a_cancellation_that_crossed_a_start_is_told_once_more_where_the_job_runs() -> None:
-    processor = placement(policy=Policy.BASE)
-    [granted] = round_of(processor, 0, submitted("a", nodes=4))
-    round_of(processor, 1, cancelled("a", end_us(0)))
-    [final] = round_of(processor, 2, started(granted))
-    assert (final.verdict, final.cluster) == (VERDICT_CANCELLED, "p1")
-    assert round_of(processor, 3, finished("a", end_us(2))) == []
 
 
 def test_a_cancellation_holds_for_later_attempts_whatever_came_first() -> None:
@@ -76,29 +76,24 @@ def test_a_cancellation_holds_for_later_attempts_whatever_came_first() -> None:
         round_of(processor, 0, submitted("a"))
         for number, one in enumerate(events, 1):
             round_of(processor, number, one)
-        answer = processor.queries.answer("a")
-        assert answer is not None
+        answer = answered(processor, "a")
         assert (answer.attempt, answer.reason) == (2, "cancelled")
 
 
-def test_a_cancelled_job_that_runs_is_to_end_where_it_runs_and_ends_by_its_finish() -> None:
+@pytest.mark.parametrize("crossed", [False, True])
+def test_a_cancelled_job_that_runs_is_to_end_where_it_runs_and_ends_by_its_finish(
+    crossed: bool,
+) -> None:
+    """Where its start comes after the request, it is told once more."""
     processor = placement(policy=Policy.BASE)
     [decided] = round_of(processor, 0, submitted("a", nodes=4))
-    round_of(processor, 1, started(decided), submitted("b", nodes=4))
-    [final] = round_of(processor, 2, cancelled("a", end_us(1)))
-    assert (final.verdict, final.cluster, final.reason) == (VERDICT_CANCELLED, "p1", "cancelled")
+    events = [started(decided), cancelled("a", end_us(1))]
+    round_of(processor, 1, events.pop(crossed), submitted("b", nodes=4))
+    [final] = round_of(processor, 2, *events)
+    assert (verdict(final), final.cluster, final.reason) == ("cancelled", "p1", "cancelled")
     assert round_of(processor, 3) == []
     ended = finished("a", end_us(3), outcome=JOB_OUTCOME_CANCELLED)
-    assert verdicts(round_of(processor, 4, ended)) == [("b", VERDICT_START)]
-
-
-def test_a_resource_manager_that_starts_a_cancelled_job_is_told_once_more_to_end_it() -> None:
-    processor = placement(policy=Policy.BASE)
-    [decided] = round_of(processor, 0, submitted("a", nodes=4))
-    round_of(processor, 1, cancelled("a", end_us(0)))
-    final, waiting = round_of(processor, 2, started(decided), submitted("b", nodes=4))[::-1]
-    assert (final.job_id, final.verdict) == ("b", VERDICT_QUEUED)
-    assert (waiting.job_id, waiting.verdict, waiting.cluster) == ("a", VERDICT_CANCELLED, "p1")
+    assert verdicts(round_of(processor, 4, ended)) == [("b", "start")]
 
 
 def test_a_held_job_keeps_its_place_and_holds_no_reservation() -> None:
@@ -106,47 +101,43 @@ def test_a_held_job_keeps_its_place_and_holds_no_reservation() -> None:
     round_of(processor, 0, submitted("a", nodes=3))
     round_of(processor, 1, submitted("b", nodes=4))
     decided = round_of(processor, 2, held("b", end_us(1), "input is missing"))
-    assert [(d.verdict, d.reason) for d in decided] == [(VERDICT_HELD, "held: input is missing")]
+    assert [(verdict(d), d.reason) for d in decided] == [("held", "held: input is missing")]
     # Longer than what b would have been promised, and yet it starts.
     behind = submitted("c", end_us(2), walltime_s=9000.0)
-    assert verdicts(round_of(processor, 3, behind)) == [("c", VERDICT_START)]
+    assert verdicts(round_of(processor, 3, behind)) == [("c", "start")]
     gone = [finished("a", end_us(3)), finished("c", end_us(3))]
     after = [submitted("d", end_us(3), nodes=4), released("b", end_us(3) + 1)]
     decided = round_of(processor, 4, *gone, *after)
-    assert verdicts(decided) == [("b", VERDICT_START), ("d", VERDICT_QUEUED)]
+    assert verdicts(decided) == [("b", "start"), ("d", "queued")]
 
 
 def test_a_release_that_starts_nothing_says_what_the_job_waits_for_now() -> None:
     processor = placement(policy=Policy.BASE)
     round_of(processor, 0, submitted("a", nodes=3))
     first = round_of(processor, 1, submitted("b", nodes=4), held("b", T0_US + 1))
-    assert verdicts(first) == [("b", VERDICT_HELD)]
+    assert verdicts(first) == [("b", "held")]
     [queued] = round_of(processor, 2, released("b", end_us(1)))
-    assert (queued.verdict, queued.reason) == (VERDICT_QUEUED, "p1: needs 4 nodes, 1 free")
+    assert (verdict(queued), queued.reason) == ("queued", "p1: needs 4 nodes, 1 free")
 
 
 def test_a_hold_asks_a_start_back_and_what_is_released_starts_only_when_that_was_answered() -> None:
     processor = placement()
     [granted] = round_of(processor, 0, submitted("a"))
-    assert verdicts(round_of(processor, 1, held("a", end_us(0)))) == [("a", VERDICT_WITHDRAWN)]
+    assert verdicts(round_of(processor, 1, held("a", end_us(0)))) == [("a", "withdrawn")]
     assert round_of(processor, 2, released("a", end_us(1))) == []
     [again] = round_of(processor, 3, declined(granted, end_us(2)))
-    assert (again.verdict, again.grant) == (VERDICT_START, 2)
+    assert (verdict(again), again.grant) == ("start", 2)
 
 
-def test_a_held_job_is_held_when_its_start_was_declined() -> None:
-    processor = placement()
-    [granted] = round_of(processor, 0, submitted("a"))
-    round_of(processor, 1, held("a", end_us(0)))
-    assert verdicts(round_of(processor, 2, declined(granted, end_us(1)))) == [("a", VERDICT_HELD)]
-
-
-def test_a_hold_of_a_job_that_runs_holds_its_next_attempt() -> None:
+@pytest.mark.parametrize("first", [started, lambda _: finished("a", T0_US + 1)])
+def test_a_hold_of_a_job_that_runs_or_has_ended_holds_its_next_attempt(
+    first: Callable[[PlacementDecided], Event],
+) -> None:
     processor = placement()
     [decided] = round_of(processor, 0, submitted("a"))
-    assert round_of(processor, 1, started(decided), held("a", end_us(0))) == []
+    assert round_of(processor, 1, first(decided), held("a", end_us(0))) == []
     [second] = round_of(processor, 2, requeued("a", end_us(1)))
-    assert (second.attempt, second.verdict) == (2, VERDICT_HELD)
+    assert (second.attempt, verdict(second)) == (2, "held")
 
 
 @pytest.mark.parametrize("late", [held("a", T0_US + 5), released("a", T0_US + 7)])
@@ -165,9 +156,119 @@ def test_who_asks_something_of_an_unknown_job_is_told_so(request_: Event) -> Non
         placement().handle(request_)
 
 
-def test_what_is_asked_of_a_job_that_has_ended_is_asked_of_its_next_attempt() -> None:
-    processor = placement()
-    round_of(processor, 0, submitted("a"), finished("a", T0_US + 1))
-    assert round_of(processor, 1, held("a", end_us(0))) == []
-    [second] = round_of(processor, 2, requeued("a", end_us(1)))
-    assert (second.attempt, second.verdict) == (2, VERDICT_HELD)
+S = 1_000_000
+Seen = list[tuple[str, int, Word]]
+
+
+def seen(decided: list[PlacementDecided]) -> Seen:
+    return [(one.job_id, one.attempt, verdict(one)) for one in decided]
+
+
+def running(**rules: float) -> tuple[Placement, PlacementDecided]:
+    """A job runs on all of p1, another cluster is lost."""
+    processor = placement(**rules)  # type: ignore[arg-type]
+    [start] = round_of(processor, 0, lost("p2", T0_US), submitted("a", nodes=4))
+    assert round_of(processor, 1, started(start)) == []
+    return processor, start
+
+
+def test_a_job_that_runs_is_to_be_ended_and_waits_as_its_next_attempt() -> None:
+    processor, start = running()
+    [asked] = round_of(processor, 2, requeue_asked("a", T0_US + 70 * S, reason="wrong library"))
+    assert (verdict(asked), asked.action.kind, asked.action.number, asked.grant) == (
+        "action",
+        ACTION_KIND_REQUEUE,
+        1,
+        start.grant,
+    )
+    assert asked.reason == "requeue: requeued by test: wrong library"
+    assert round_of(processor, 3) == []  # asked once
+    ended = finished("a", T0_US + 120 * S, grant=1)
+    decided = round_of(processor, 4, ended, requeued("a", T0_US + 121 * S))
+    assert seen(decided) == [("a", 2, "start")]
+
+
+def test_a_requeue_that_was_asked_for_is_no_failure_of_the_job() -> None:
+    processor, _ = running(most_requeues=1)
+    round_of(processor, 2, requeue_asked("a", T0_US + 70 * S))
+    decided = round_of(processor, 3, requeued("a", T0_US + 100 * S))
+    assert seen(decided) == [("a", 2, "start")]
+
+
+def test_nothing_else_is_asked_of_a_job_that_is_to_be_put_back() -> None:
+    processor, _ = running()
+    both = requeue_asked("a", T0_US + 70 * S), suspended("a", T0_US + 71 * S)
+    decided = round_of(processor, 2, *both)
+    assert [one.action.kind for one in decided] == [ACTION_KIND_REQUEUE]
+
+
+def test_where_the_resource_manager_refuses_it_is_asked_again_later() -> None:
+    processor, _ = running()
+    [asked] = round_of(processor, 2, requeue_asked("a", T0_US + 70 * S))
+    assert round_of(processor, 3, refused(asked, T0_US + 100 * S)) == []
+    [again] = [one for number in range(4, 60) for one in round_of(processor, number)][:1]
+    assert (again.action.kind, again.action.number) == (ACTION_KIND_REQUEUE, 2)
+
+
+def test_a_requeue_is_done_when_the_job_is_back_and_not_before() -> None:
+    processor, _ = running()
+    [asked] = round_of(processor, 2, requeue_asked("a", T0_US + 70 * S))
+    with pytest.raises(AlreadyAppliedError):
+        processor.handle(done(asked, T0_US + 100 * S))
+    assert round_of(processor, 3) == []
+    assert seen(round_of(processor, 4, requeued("a", T0_US + 130 * S))) == [("a", 2, "start")]
+
+
+def test_a_job_that_waits_goes_to_the_end_of_the_queue() -> None:
+    processor, _ = running()
+    jobs = [submitted(name, T0_US + n * S, nodes=4) for n, name in enumerate("bc", 40)]
+    round_of(processor, 2, *jobs)
+    decided = round_of(processor, 3, requeue_asked("b", T0_US + 100 * S))
+    assert seen(decided) == [("b", 1, "queued")]
+    freed = round_of(processor, 4, finished("a", T0_US + 130 * S, grant=1))
+    assert seen(freed) == [("c", 1, "start")]
+
+
+def test_a_job_that_was_granted_is_asked_back_and_goes_to_the_end_of_the_queue() -> None:
+    """Where its start has crossed the request, it is ended then."""
+    for is_declined in (True, False):
+        processor = placement()
+        [start] = round_of(processor, 0, lost("p2", T0_US), submitted("a", nodes=4))
+        round_of(processor, 1, submitted("b", T0_US + 31 * S, nodes=4))
+        [asked] = round_of(processor, 2, requeue_asked("a", T0_US + 70 * S, reason="why"))
+        assert (verdict(asked), asked.reason) == ("withdrawn", "requeued by test: why")
+        answer = declined(start, T0_US + 100 * S) if is_declined else started(start)
+        decided = round_of(processor, 3, answer)
+        if is_declined:
+            assert starts(decided) == ["b"]
+        else:
+            assert [one.action.kind for one in decided] == [ACTION_KIND_REQUEUE]
+
+
+def test_a_copy_puts_nothing_back_again_and_neither_does_a_kill() -> None:
+    processor, _ = running()
+    asked = requeue_asked("b", T0_US + 90 * S)
+    round_of(processor, 2, submitted("b", T0_US + 80 * S, nodes=4), asked)
+    with pytest.raises(AlreadyAppliedError):
+        processor.handle(asked)
+    state = saved(processor.changes())
+    again = Placement(state, Rules(), 7.0)
+    with pytest.raises(AlreadyAppliedError):
+        again.handle(asked)
+    asked = requeue_asked("a", T0_US + 91 * S)
+    round_of(processor, 3, asked)
+    round_of(processor, 4, requeued("a", T0_US + 130 * S))
+    with pytest.raises(AlreadyAppliedError):
+        processor.handle(asked)
+
+
+def test_what_ended_or_nobody_knows_is_not_put_back() -> None:
+    processor, _ = running()
+    with pytest.raises(EarlyError, match="never submitted"):
+        processor.handle(requeue_asked("x", T0_US + 70 * S))
+    processor.handle(cancelled("a", T0_US + 70 * S))
+    with pytest.raises(RejectedError, match="1 cannot be put back, it is to end"):
+        processor.handle(requeue_asked("a", T0_US + 71 * S))
+    round_of(processor, 2, finished("a", T0_US + 80 * S, grant=1))
+    with pytest.raises(RejectedError, match="1 cannot be put back, it is finished"):
+        processor.handle(requeue_asked("a", T0_US + 90 * S))

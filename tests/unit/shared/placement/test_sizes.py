@@ -4,20 +4,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from coplace.v1.control_pb2 import (
-    POWER_SCOPE_CLUSTER,
-    POWER_SCOPE_REGION,
-    POWER_SCOPE_SITE,
-)
+from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER, POWER_SCOPE_REGION, POWER_SCOPE_SITE
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK
-from coplace.v1.placement_pb2 import VERDICT_HELD, VERDICT_QUEUED, VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import PlacementDecided
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.cluster import MOST_CLUSTERS
 from shared.domain.eamc_policy import Policy
-from shared.domain.hostlist import expand
-from shared.placement.jobs.tracked import Tracked, nodes_of, runs_of
+from shared.placement.jobs.tracked import Tracked
 from shared.placement.outcomes import MOST_CANDIDATES
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import Round
@@ -32,12 +27,14 @@ from tests.unit.shared.placement.region import (
     drained,
     end_us,
     feed,
+    finished,
     lost,
     placement,
     round_of,
     seized,
     started,
     submitted,
+    verdict,
 )
 
 
@@ -62,20 +59,25 @@ def clusters(names: Iterable[str], **changes: Any) -> list[Event]:
 def test_a_job_on_seventy_thousand_named_nodes_has_them_as_host_lists() -> None:
     processor = placement(policy=Policy.BASE)
     feed(processor, clusters(["p1"], nodes=100_000, node_names=["node-rack-[000000-099999]"]))
-    [decided] = carried_round(processor, 0, submitted("a", nodes=70_000))
-    assert [*decided.node_names] == ["node-rack-[000000-069999]"]
+    first, decided = carried_round(
+        processor, 0, submitted("a"), submitted("b", T0_US + 1, nodes=70_000)
+    )
+    assert [*first.node_names] == ["node-rack-000000"]
+    assert [*decided.node_names] == ["node-rack-[000001-070000]"]
     assert len(decided.node_indices) == 70_000
 
 
-def test_nodes_that_are_free_here_and_there_fit_too() -> None:
+def test_the_nodes_of_a_job_are_kept_as_runs() -> None:
     processor = placement(policy=Policy.BASE)
-    names = ["node-rack-[000000-099999]"]
-    feed(processor, clusters(["p1"], nodes=100_000, node_names=names))
-    takes = [submitted(f"t{i}", T0_US + i, nodes=1, reference_cluster="p1") for i in range(9)]
-    for decided in carried_round(processor, 0, *takes):
-        assert decided.verdict == VERDICT_START
-    [decided] = carried_round(processor, 1, submitted("all", T0_US + 10, nodes=99_991))
-    assert expand(",".join(decided.node_names))[-1] == "node-rack-099999"
+    free_between = [submitted("a"), submitted("b", T0_US + 1), submitted("c", T0_US + 2)]
+    round_of(processor, 0, *free_between)
+    round_of(processor, 1, finished("b", end_us(0)), submitted("d", end_us(0), nodes=2))
+    value = processor.changes()["job/d"]
+    assert value is not None
+    assert b'"nodes":[1,1,3,1]' in value
+    restored = Tracked.from_bytes(value).placed
+    assert restored is not None
+    assert restored.nodes == (1, 3)
 
 
 def test_names_of_nodes_that_no_decision_could_list_are_refused() -> None:
@@ -96,7 +98,7 @@ def test_of_many_clusters_a_decision_tells_the_most_favoured_and_counts_the_othe
     processor = placement(nodes=600)
     feed(processor, clusters(f"c{i:03d}" for i in range(60)))
     [blocked] = carried_round(processor, 0, submitted("first", nodes=2))
-    assert blocked.verdict == VERDICT_START
+    assert verdict(blocked) == "start"
     assert len(blocked.candidates) == MOST_CANDIDATES
     assert blocked.candidates_left_out == 62 - MOST_CANDIDATES
     assert blocked.cluster in {candidate.cluster for candidate in blocked.candidates}
@@ -129,7 +131,7 @@ def test_the_largest_job_on_the_longest_names_fits() -> None:
     )
     feed(processor, [lost(wide(i), T0_US + 2, wide(4)) for i in range(20)])
     [decided] = carried_round(processor, 0, largest)
-    assert decided.verdict == VERDICT_HELD
+    assert verdict(decided) == "held"
     assert decided.candidates_left_out == MOST_CLUSTERS - MOST_CANDIDATES
 
 
@@ -149,27 +151,11 @@ def test_all_that_can_stand_against_a_job_on_the_longest_names_fits() -> None:
         feed(processor, [capped(scope, name, (0, least_w + 1), reason=wide(2))])
     largest = submitted(wide(9_000), nodes=2, app_id="", reference_cluster=names[0])
     [decided] = carried_round(processor, 0, largest)
-    assert decided.verdict == VERDICT_QUEUED
+    assert verdict(decided) == "queued"
     told = [one for one in decided.candidates if len(one.power.shortages) == 3]
     assert len(told) == MOST_CANDIDATES
     assert {len(one.constraints) for one in told} == {MOST_CONSTRAINTS - 1}
     assert max(len(one.SerializeToString()) for one in told) < 20 * 1024
-
-
-@pytest.mark.parametrize("nodes", [(), (3,), (0, 1, 2), (5, 6, 9, 11, 12), (7, 3, 4)])
-def test_nodes_come_back_from_their_runs(nodes: tuple[int, ...]) -> None:
-    assert tuple(nodes_of(runs_of(nodes))) == nodes
-
-
-def test_the_nodes_of_a_job_are_kept_as_runs() -> None:
-    processor = placement(nodes=512)
-    round_of(processor, 0, submitted("a", nodes=500))
-    value = processor.changes()["job/a"]
-    assert value is not None
-    assert b'"nodes":[0,500]' in value
-    restored = Tracked.from_bytes(value).placed
-    assert restored is not None
-    assert restored.nodes == tuple(range(500))
 
 
 def test_a_job_whose_void_starts_are_claimed_everywhere_fits() -> None:

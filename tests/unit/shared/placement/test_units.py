@@ -7,9 +7,6 @@ import orjson
 import pytest
 from coplace.v1.control_pb2 import NodeClass
 from coplace.v1.placement_pb2 import (
-    VERDICT_QUEUED,
-    VERDICT_REJECTED,
-    VERDICT_START,
     PlacementDecided,
 )
 
@@ -18,7 +15,18 @@ from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
-from tests.unit.shared.placement.region import T0_US, finished, round_of, started, submitted
+from tests.unit.shared.placement.region import (
+    T0_US,
+    Twins,
+    answered,
+    finished,
+    on,
+    round_of,
+    saved,
+    started,
+    submitted,
+    verdict,
+)
 
 PERIOD_US = 30_000_000
 GPU_NODES = [
@@ -79,36 +87,6 @@ def test_who_needs_gpus_finds_them_free_since_others_go_elsewhere() -> None:
     assert sorted(n for j, d in found.items() if j != "gpu" for n in where(d)) == [1, 2, 3]
 
 
-def test_what_a_job_waits_for_is_told_in_its_units() -> None:
-    processor = one_cluster(node_classes=GPU_NODES)
-    gpus: dict[str, Any] = {"resources_per_unit": {"gpu": 2}}
-    round_of(processor, 0, asked("first", 4, **gpus))
-    [waits] = round_of(processor, 1, asked("second", 4, **gpus))
-    assert waits.verdict == VERDICT_QUEUED
-    assert waits.reason == "p2: needs 1 unit of 4 cores, 2 gpu, 0 free"
-    [start] = round_of(processor, 2, finished("first", T0_US + PERIOD_US))
-    assert (start.verdict, where(start)) == (VERDICT_START, {0: 1})
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"cores_per_unit": 37}, "needs 37 cores on a node, those of the cluster have 36"),
-        ({"resources_per_unit": {"mic": 1}}, "no node of the cluster has the 1 mic that a unit"),
-        ({"resources_per_unit": {"gpu": 3}}, "no node of the cluster has the 3 gpu that a unit"),
-        ({"memory_gib_per_unit": 1e5}, "has the 100000 GiB that a unit needs"),
-        ({"nodes": 17, "cores_per_unit": 9}, "needs 17 units, the cluster has room for 16"),
-    ],
-)
-def test_what_no_cluster_can_ever_run_is_rejected(changes: dict[str, Any], problem: str) -> None:
-    processor = Placement({}, Rules(policy=Policy.BASE), 7.0)
-    declared = region.declared("p2", nodes=4, node_classes=GPU_NODES, memory_gib_per_node=192)
-    region.feed(processor, [declared])
-    [decided] = round_of(processor, 0, asked("job", **{"cores": 4, **changes}))
-    assert decided.verdict == VERDICT_REJECTED
-    assert problem in decided.reason
-
-
 def test_a_resource_manager_may_start_units_where_it_likes() -> None:
     processor = one_cluster()
     [decided] = round_of(processor, 0, asked("job", 9, 4))
@@ -117,7 +95,7 @@ def test_a_resource_manager_may_start_units_where_it_likes() -> None:
     [beside] = round_of(processor, 2, asked("wide", 9, 1, shareable=False))
     assert where(beside) == {0: 1}
     full = round_of(processor, 3, *[asked(f"f{n}", 36, shareable=False) for n in range(3)])
-    assert [each.verdict for each in full] == [VERDICT_START, VERDICT_QUEUED, VERDICT_QUEUED]
+    assert [verdict(each) for each in full] == ["start", "queued", "queued"]
 
 
 class Watch:
@@ -128,7 +106,7 @@ class Watch:
 
     def take(self, by_id: dict[str, Event], decided: list[PlacementDecided]) -> None:
         for each in decided:
-            if each.verdict == VERDICT_START:
+            if verdict(each) == "start":
                 self.jobs[each.job_id] = by_id[each.job_id], where(each)
         for node in range(4):
             self.check(node)
@@ -160,8 +138,7 @@ def drawn(rng: Random, number: int, now_us: int) -> Event:
 @pytest.mark.parametrize("seed", range(25))
 def test_random_jobs_never_get_more_than_there_is_and_a_restart_changes_nothing(seed: int) -> None:
     rng, watch = Random(seed), Watch()
-    lives, kept = one_cluster(node_classes=GPU_NODES), dict[str, bytes]()
-    other = one_cluster(node_classes=GPU_NODES)
+    twins = Twins(lambda: one_cluster(node_classes=GPU_NODES))
     by_id: dict[str, Event] = {}
     for number in range(14):
         now_us = T0_US + number * PERIOD_US
@@ -170,21 +147,15 @@ def test_random_jobs_never_get_more_than_there_is_and_a_restart_changes_nothing(
             del watch.jobs[job]
         new = [drawn(rng, 100 * number + n, now_us) for n in range(rng.randint(0, 4))]
         by_id |= {event.payload.job_id: event for event in new}  # type: ignore[attr-defined]
-        events = [*(finished(job, now_us) for job in gone), *new]
-        found = round_of(lives, number, *events)
-        again = round_of(other, number, *events)
-        assert found == again
-        kept |= {k: v for k, v in other.changes().items() if v is not None}
-        lives.changes()
         if rng.random() < 0.5:
-            other = Placement(kept, Rules(policy=Policy.BASE), 7.0)
-        watch.take(by_id, found)
+            twins.kill()
+        watch.take(by_id, twins.round_of(number, *(finished(job, now_us) for job in gone), *new))
 
 
 def test_a_state_of_before_units_were_kept_is_read() -> None:
     processor = one_cluster()
     round_of(processor, 0, asked("half", 0, cores_per_unit=0), asked("quarter", 9))
-    kept = {k: v for k, v in processor.changes().items() if v is not None}
+    kept = saved(processor.changes())
     fields = orjson.loads(kept["job/half"])
     del fields["placed"]["units"]
     fields["placed"]["node_set"] = 7
@@ -193,16 +164,16 @@ def test_a_state_of_before_units_were_kept_is_read() -> None:
     assert round_of(again, 1, *after) == round_of(processor, 1, *after)
 
 
-def test_a_job_waits_with_a_reason_where_its_cluster_lost_what_it_needs() -> None:
+def test_a_job_waits_in_its_units_and_says_so_where_its_cluster_lost_what_it_needs() -> None:
     processor = one_cluster(node_classes=GPU_NODES)
     gpus: dict[str, Any] = {"resources_per_unit": {"gpu": 2}}
     round_of(processor, 0, asked("first", 4, **gpus))
-    round_of(processor, 1, asked("second", 4, **gpus))
+    [waits] = round_of(processor, 1, asked("second", 4, **gpus))
+    assert verdict(waits) == "queued"
+    assert waits.reason == "p2: needs 1 unit of 4 cores, 2 gpu, 0 free"
     round_of(processor, 2, region.declared("p2", nodes=4, time_us=T0_US + 3))
-    answer = processor.queries.answer("second")
-    assert answer is not None
-    [on] = [each.candidate for each in answer.clusters if each.candidate.cluster == "p2"]
-    assert on.constraint == "no node of the cluster has the 2 gpu that a unit needs"
+    lost = on(answered(processor, "second"), "p2").constraint
+    assert lost == "no node of the cluster has the 2 gpu that a unit needs"
     again = region.declared("p2", nodes=4, time_us=T0_US + 4, node_classes=GPU_NODES)
-    [starts] = round_of(processor, 3, again, finished("first", T0_US + PERIOD_US))
-    assert (starts.verdict, starts.cluster) == (VERDICT_START, "p2")
+    [start] = round_of(processor, 3, again, finished("first", T0_US + PERIOD_US))
+    assert (verdict(start), start.cluster, where(start)) == ("start", "p2", {0: 1})

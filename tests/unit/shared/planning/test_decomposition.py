@@ -142,7 +142,7 @@ def test_no_single_solve_is_above_the_list_schedule_and_all_of_it_can_be(
 FRACTIONS = st.floats(0.1, 9.0).map(lambda limit_s: round(limit_s, 2))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.tuples(WANTED, FRACTIONS), min_size=3, max_size=6),
     FRACTIONS,

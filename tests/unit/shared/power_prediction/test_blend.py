@@ -3,18 +3,11 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from shared.power_prediction.blend import Blend, weighted_median
 from shared.power_prediction.submission import Submission
 
-Floats = NDArray[np.float64]
-
 ADA = Submission("1", "ada", 1.0, 60.0)
-
-
-def weights_of(blend: Blend, job: Submission) -> Floats:
-    return blend.weights(job, np.ones(1))
 
 
 def test_who_is_right_about_a_users_jobs_counts_for_this_user() -> None:
@@ -22,16 +15,14 @@ def test_who_is_right_about_a_users_jobs_counts_for_this_user() -> None:
     for _ in range(5):
         blend.learn(ADA, np.array([4.0, 5.0, 5.5]), 4.0)
         blend.learn(ADA._replace(user="bob"), np.array([4.0, 5.0, 5.5]), 5.5)
-    assert weights_of(blend, ADA).argmax() == 0
-    assert weights_of(blend, ADA._replace(user="bob")).argmax() == 2
-
-
-def test_one_absurd_miss_does_not_silence_a_predictor_for_ever() -> None:
+    assert blend.weights(ADA, np.ones(1)).argmax() == 0
+    assert blend.weights(ADA._replace(user="bob"), np.ones(1)).argmax() == 2
+    # One absurd miss does not silence a predictor for ever.
     blend = Blend(np.ones(2))
     blend.learn(ADA, np.array([300.0, 5.0]), 5.0)
     for _ in range(30):
         blend.learn(ADA, np.array([5.0, 6.0]), 5.0)
-    assert weights_of(blend, ADA).argmax() == 0
+    assert blend.weights(ADA, np.ones(1)).argmax() == 0
 
 
 def test_who_cannot_know_a_job_counts_less_for_it() -> None:

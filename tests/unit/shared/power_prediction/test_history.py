@@ -11,6 +11,15 @@ from shared.power_prediction.submission import UNKNOWN, Submission
 JOB = Submission("1", "ada", 4.0, 3600.0)
 
 
+def after(*powers_log: float, job: Submission = JOB, runs_s: float = 60.0) -> PowerHistory:
+    """What is kept of jobs of one shape that drew so much."""
+    kept = PowerHistory()
+    for log_w in powers_log:
+        kept.submit(job)
+        kept.learn(job, log_w, runs_s)
+    return kept
+
+
 def named(row: list[float]) -> dict[str, float]:
     return dict(zip(FEATURES, row, strict=True))
 
@@ -33,11 +42,7 @@ def test_power_counts_from_when_it_is_known_on_and_not_from_the_submission_on() 
 
 
 def test_newer_powers_count_more_the_shorter_the_memory_is() -> None:
-    kept = PowerHistory()
-    for log_w in (4.0, 4.0, 4.0, 4.0, 5.0):
-        kept.submit(JOB)
-        kept.learn(JOB, log_w, 60.0)
-    row = named(kept.submit(JOB))
+    row = named(after(4.0, 4.0, 4.0, 4.0, 5.0).submit(JOB))
     assert row["user: mean of about 2"] == pytest.approx(4.5)
     assert row["user: mean of about 20"] == pytest.approx(4.2)
     assert row["user: median of 3"] == 4.0
@@ -45,9 +50,7 @@ def test_newer_powers_count_more_the_shorter_the_memory_is() -> None:
 
 
 def test_a_new_shape_is_predicted_by_what_its_user_ran_else_by_what_everybody_ran() -> None:
-    kept = PowerHistory()
-    kept.submit(JOB)
-    kept.learn(JOB, 5.0, 60.0)
+    kept = after(5.0)
     other_shape = kept.submit(JOB._replace(nodes=64.0, walltime_s=60.0))
     other_user = kept.submit(JOB._replace(user="bob", nodes=1.0))
     for row, known in ((other_shape, 4), (other_user, 0)):
@@ -58,19 +61,11 @@ def test_a_new_shape_is_predicted_by_what_its_user_ran_else_by_what_everybody_ra
 
 
 def test_a_power_that_nobody_will_know_is_no_longer_waited_for() -> None:
-    kept = PowerHistory()
-    kept.submit(JOB)
-    kept.learn(JOB, math.nan, 60.0)
-    row = named(kept.submit(JOB))
+    row = named(after(math.nan).submit(JOB))
     assert (row["user: on their way"], row["user: last"]) == (0, UNKNOWN)
-
-
-def test_jobs_that_say_nothing_of_themselves_are_of_one_shape() -> None:
-    kept = PowerHistory()
     silent = Submission("", "")
-    kept.submit(silent)
-    kept.learn(silent, 5.0, math.nan)
-    assert named(kept.submit(silent))["user, queue, nodes, walltime: last"] == 5.0
+    row = named(after(5.0, job=silent, runs_s=math.nan).submit(silent))
+    assert row["user, queue, nodes, walltime: last"] == 5.0, "they are of one shape"
 
 
 def test_shapes_that_came_up_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,9 @@ import traceback
 
 import pytest
 
+from coplace_client.errors import WrongSettingsError
 from services.placement.settings import PlacementSettings
-from shared.process.environment import WrongSettingsError, run
+from shared.process.environment import run
 from shared.process.settings import Settings
 
 

@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 import grpc
 import pytest
 
+from coplace_client.errors import CannotStartError
 from deploy.local.ports import free_ports
 from shared.process.grpc_server import RefusedCallError, ends_process, grpc_server, received
-from shared.process.life import CannotStartError, Process
+from shared.process.life import Process
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
 

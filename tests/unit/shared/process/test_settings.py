@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from coplace_client.channels import grpc_channel_credentials
+from coplace_client.errors import WrongSettingsError
 from shared.domain.rounds import RoundSource
-from shared.process.environment import WrongSettingsError
 from shared.process.grpc_security import grpc_server_credentials
 from shared.process.security import kafka_options, redis_options
 from shared.process.settings import Settings

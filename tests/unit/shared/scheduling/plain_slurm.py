@@ -5,15 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shared.scheduling.slurm import SlurmBackfill
-
-
-class PlainJob(NamedTuple):
-    """What a job asks for, and how long it really runs: at most its limit."""
-
-    submit_s: float
-    nodes: int
-    limit_s: float
-    run_s: float
+from tests.unit.shared.scheduling.plain_one_pool import PlainJob
 
 
 class _Taken(NamedTuple):
@@ -23,14 +15,14 @@ class _Taken(NamedTuple):
 
 
 def starts_s(jobs: Sequence[PlainJob], nodes: int, rules: SlurmBackfill) -> list[float]:
-    """When each job starts."""
+    """When each job starts; none runs beyond its limit."""
     begun: dict[int, float] = {}
     last_backfill_s, now_s = float("-inf"), jobs[0].submit_s
     seen = None  # what had come, ended and was started when backfill looked last
     while len(begun) < len(jobs):
         queue = [n for n, job in enumerate(jobs) if n not in begun and job.submit_s <= now_s]
         taken = [
-            _Taken(now_s, start_s + jobs[n].limit_s, jobs[n].nodes)
+            _Taken(now_s, start_s + jobs[n].limit_s, jobs[n].units)
             for n, start_s in begun.items()
             if start_s + jobs[n].run_s > now_s
         ]
@@ -38,7 +30,7 @@ def starts_s(jobs: Sequence[PlainJob], nodes: int, rules: SlurmBackfill) -> list
             if _earliest_s(jobs[number], taken, nodes, now_s) > now_s:
                 break
             begun[number] = now_s
-            taken.append(_Taken(now_s, now_s + jobs[number].limit_s, jobs[number].nodes))
+            taken.append(_Taken(now_s, now_s + jobs[number].limit_s, jobs[number].units))
             queue.remove(number)
         came = sum(job.submit_s <= now_s for job in jobs)
         ended = sum(start_s + jobs[n].run_s <= now_s for n, start_s in begun.items())
@@ -52,7 +44,7 @@ def starts_s(jobs: Sequence[PlainJob], nodes: int, rules: SlurmBackfill) -> list
                 job = jobs[number]
                 start_s = _earliest_s(job, taken, nodes, now_s)
                 if start_s < now_s + rules.window_s:
-                    taken.append(_Taken(start_s, start_s + job.limit_s, job.nodes))
+                    taken.append(_Taken(start_s, start_s + job.limit_s, job.units))
                 if start_s <= now_s:
                     begun[number] = now_s
         ends_s = [start_s + jobs[n].run_s for n, start_s in begun.items()]
@@ -70,6 +62,6 @@ def _fits(job: PlainJob, start_s: float, taken: Sequence[_Taken], nodes: int) ->
     """Whether there are nodes enough from then on for the limit of the job."""
     inside_s = {start_s, *(t.from_s for t in taken if start_s < t.from_s < start_s + job.limit_s)}
     return all(
-        sum(each.nodes for each in taken if each.from_s <= at_s < each.until_s) + job.nodes <= nodes
+        sum(each.nodes for each in taken if each.from_s <= at_s < each.until_s) + job.units <= nodes
         for at_s in inside_s
     )

@@ -1,20 +1,41 @@
 """Schedulers under budgets of power: examples of the rules."""
 
-from collections.abc import Callable
-from math import inf
+from collections.abc import Callable, Iterable
+from math import inf, nan
 
 import numpy as np
 import pytest
 
 from shared.scheduling.backfill import serve
-from shared.scheduling.capacity import Capacity, Held
+from shared.scheduling.capacity import Capacity, Group, Held
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
-from shared.scheduling.sharing import Apart
-from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue
+from shared.scheduling.sharing import Member
+from shared.scheduling.wait_queue import Entry, OtherMode
+from tests.unit.shared.scheduling.systems import queue_of
+
+
+class _Alone:
+    """Nobody has a neighbour."""
+
+    def accepts_anyone(self, app: str) -> bool:
+        """Whoever it is: nobody accepts anybody."""
+        return False
+
+    def cost(self, newcomer: Member, group: Group) -> float:
+        """Infinite beside anybody."""
+        return inf if group else 0.0
+
+    def slowdown(self, one: Member, others: Group) -> float:
+        """Not predicted."""
+        return nan if others else 1.0
+
+    def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
+        """The rule."""
+        return "nobody shares nodes"
 
 
 def entry(arrival: int, nodes: int, limit_s: float, watts: int) -> Entry:
@@ -30,31 +51,48 @@ def flat(watts: int) -> PowerBudget:
     return budget((-inf, watts * 1000))
 
 
-def scheduler(
-    entries: list[Entry], *budgets: PowerBudget, nodes: int = 8, number: int = 0
+def counting(
+    entries: list[Entry], *budgets: PowerBudget, nodes: int = 8, held: int = 0
 ) -> EasyScheduler:
-    queue = WaitQueue()
-    for one in entries:
-        queue.add(one)
-    return EasyScheduler(Load(nodes, nodes), queue, number, budgets)
+    """By counting nodes, of which some are held until 100 s."""
+    sets = [NodeSet(held, 100.0)] if held else []
+    return EasyScheduler(Load(nodes, nodes - held, sets), queue_of(entries), 0, budgets)
+
+
+def in_parts(
+    entries: list[Entry], *budgets: PowerBudget, nodes: int = 8, held: int = 0
+) -> ConsumableScheduler:
+    """The same, by counting what is free on each node."""
+    queue = queue_of(one._replace(kind=0, in_parts=True) for one in entries)
+    capacity = Capacity(NodeTable(("cores",), np.full((1, nodes), 2)))
+    kind = Kind("", Shape((2,), exclusive=True, most_per_node=1))
+    on = Allocation(tuple(range(held)), (1,) * held)
+    holds = [Held(100.0, 99, kind, on)] if held else []
+    for each in holds:
+        capacity.take(kind, each.allocation)
+    return ConsumableScheduler(capacity, holds, queue, [kind], _Alone(), 0, budgets)
 
 
 def started(of: EasyScheduler, now_s: float = 0.0) -> list[int]:
     return [served[1].arrival for served in of.pass_alone(now_s)]
 
 
-def test_an_entry_that_is_refused_for_watts_says_how_many_there_are() -> None:
+def test_an_entry_that_is_refused_for_watts_says_how_many_there_are_until_others_end() -> None:
     waits = entry(1, 1, 50.0, 60)
-    under_test = scheduler([entry(0, 1, 100.0, 60), waits], flat(100))
+    under_test = counting([entry(0, 1, 100.0, 60), waits], flat(100))
     assert started(under_test) == [0]
     [shortage] = under_test.shortages(waits)
     assert (shortage.needed_mw, shortage.available_mw) == (60_000, 40_000)
     assert (shortage.at_s, shortage.until_s) == (0.0, 100.0)
+    assert started(under_test, 130.0) == [], "an overdue job draws until it ends"
+    assert under_test.state.reservation == (1, 1, 130.0)
+    under_test.release(0)
+    assert started(under_test, 140.0) == [1]
 
 
 def test_an_entry_that_no_cap_lets_start_blocks_nobody_and_says_so() -> None:
     waits = entry(0, 1, 50.0, 140)
-    under_test = scheduler([waits, entry(1, 8, 100.0, 60), entry(2, 8, 9.0, 60)], flat(100))
+    under_test = counting([waits, entry(1, 8, 100.0, 60), entry(2, 8, 9.0, 60)], flat(100))
     assert started(under_test) == [1]
     assert under_test.state.reservation == (2, 8, 100.0)
     [shortage] = under_test.shortages(waits)
@@ -63,47 +101,31 @@ def test_an_entry_that_no_cap_lets_start_blocks_nobody_and_says_so() -> None:
 
 def test_what_starts_fits_under_a_lower_step_ahead_until_its_limit() -> None:
     steps = budget((-inf, 100_000), (60.0, 50_000))
-    under_test = scheduler([entry(0, 1, 61.0, 60), entry(1, 1, 60.0, 60)], steps)
+    under_test = counting([entry(0, 1, 61.0, 60), entry(1, 1, 60.0, 60)], steps)
     assert started(under_test) == [1]
+
+    idle = budget((-inf, 100_000), base_mw=50_000)
+    assert started(counting([entry(0, 1, 50.0, 60), entry(1, 1, 50.0, 50)], idle)) == [1]
 
 
 def test_a_step_up_starts_what_waited_for_it_and_is_the_promise() -> None:
-    under_test = scheduler([entry(0, 1, 50.0, 60)], budget((-inf, 10_000), (70.0, 100_000)))
+    under_test = counting([entry(0, 1, 50.0, 60)], budget((-inf, 10_000), (70.0, 100_000)))
     assert started(under_test) == []
     assert under_test.state.reservation == (0, 1, 70.0)
     assert started(under_test, 69.0) == []
     assert started(under_test, 70.0) == [0]
 
 
-def test_idle_power_is_of_the_budget() -> None:
-    under_test = scheduler(
-        [entry(0, 1, 50.0, 60), entry(1, 1, 50.0, 50)], budget((-inf, 100_000), base_mw=50_000)
-    )
-    assert started(under_test) == [1]
-
-
-def test_an_overdue_job_draws_until_it_ends() -> None:
-    under_test = scheduler([entry(0, 1, 50.0, 60), entry(1, 1, 50.0, 60)], flat(100))
-    assert started(under_test) == [0]
-    assert started(under_test, 80.0) == []
-    assert under_test.state.reservation == (1, 1, 80.0)
-    under_test.release(0)
-    assert started(under_test, 90.0) == [1]
-
-
 def test_a_shared_budget_holds_for_all_schedulers_and_reserves_once_at_the_earliest() -> None:
     """Job 1 waits on both: for 100 s on the first, for 40 s on the second. The watts are kept from
     40 s on, so that job 2 may have those that it leaves at 100 s."""
     region = budget((-inf, 100_000), is_shared=True)
-    queue, other = WaitQueue(), WaitQueue()
-    for one in (entry(1, 4, 30.0, 60), entry(2, 1, 40.0, 60), entry(3, 1, 60.0, 45)):
-        queue.add(one)
-    other.add(Entry(1, 1, 4, 30.0, draw_mw=60_000))
-    held = Load(4, 1, [NodeSet(3, 100.0, draw_mw=20_000)])
-    soon = Load(4, 1, [NodeSet(3, 40.0, draw_mw=20_000)])
+    both = entry(1, 4, 30.0, 60)
+    queues = queue_of([both, entry(2, 1, 40.0, 60), entry(3, 1, 60.0, 45)]), queue_of([both])
+    held, soon = (Load(4, 1, [NodeSet(3, end_s, draw_mw=20_000)]) for end_s in (100.0, 40.0))
     schedulers = [
-        EasyScheduler(held, queue, 0, [region]),
-        EasyScheduler(soon, other, 1, [region]),
+        EasyScheduler(held, queues[0], 0, [region]),
+        EasyScheduler(soon, queues[1], 1, [region]),
     ]
     assert [served[1].arrival for served in serve(schedulers, 0.0)] == [2]
     assert [a.state.reservation for a in schedulers] == [(1, 4, 100.0), (1, 4, 40.0)]
@@ -115,14 +137,11 @@ def test_a_shared_budget_holds_for_all_schedulers_and_reserves_once_at_the_earli
 def test_a_candidate_whose_watts_another_scheduler_took_is_refused_and_reserves_nothing() -> None:
     """Both candidates were looked up while 50 W were left: the second one finds none."""
     region = budget((-inf, 100_000), is_shared=True)
-    queues = [WaitQueue(), WaitQueue()]
-    for number, queue in enumerate(queues):
-        queue.add(entry(number, 4, 500.0, 10))
-        queue.add(entry(2 + number, 1, 50.0, 50))
-    schedulers = [
-        EasyScheduler(Load(4, 1, [NodeSet(3, 100.0, draw_mw=25_000)]), queue, number, [region])
-        for number, queue in enumerate(queues)
-    ]
+    schedulers = []
+    for number in range(2):
+        queue = queue_of([entry(number, 4, 500.0, 10), entry(2 + number, 1, 50.0, 50)])
+        load = Load(4, 1, [NodeSet(3, 100.0, draw_mw=25_000)])
+        schedulers.append(EasyScheduler(load, queue, number, [region]))
     assert [served[1].arrival for served in serve(schedulers, 0.0)] == [2]
     assert [a.state.reservation for a in schedulers] == [(0, 4, 100.0), (1, 4, 100.0)]
 
@@ -131,45 +150,21 @@ def test_what_a_promise_held_that_is_given_up_goes_to_another_scheduler_at_once(
     """Job 1 is promised 90 W on the first scheduler until it starts on the second one, where it
     draws 10 W: job 2, on the third one, then has its watts."""
     region = budget((-inf, 100_000), is_shared=True)
-    queues = [WaitQueue(), WaitQueue(), WaitQueue()]
-    queues[0].add(Entry(1, 1, 4, 500.0, draw_mw=90_000))
-    queues[1].add(Entry(5, 1, 4, 500.0, draw_mw=10_000))
-    queues[2].add(Entry(3, 2, 1, 500.0, draw_mw=80_000))
+    waiting = [
+        Entry(1, 1, 4, 500.0, draw_mw=90_000),
+        Entry(5, 1, 4, 500.0, draw_mw=10_000),
+        Entry(3, 2, 1, 500.0, draw_mw=80_000),
+    ]
     loads = [Load(4, 1, [NodeSet(3, 100.0)]), Load(4, 4), Load(4, 4)]
     schedulers = [
-        EasyScheduler(load, queue, number, [region])
-        for number, (load, queue) in enumerate(zip(loads, queues, strict=True))
+        EasyScheduler(load, queue_of([one]), number, [region])
+        for number, (load, one) in enumerate(zip(loads, waiting, strict=True))
     ]
     assert [served[1].arrival for served in serve(schedulers, 0.0)] == [1, 2]
 
 
 def slower(limit_s: float, watts: int) -> OtherMode:
     return OtherMode(limit_s, watts * 1000)
-
-
-def in_parts(
-    entries: list[Entry], *budgets: PowerBudget, nodes: int = 8, held: int = 0
-) -> ConsumableScheduler:
-    """As `scheduler`, by counting what is free on each node; some are held until 100 s."""
-    queue, capacity = WaitQueue(), Capacity(NodeTable(("cores",), np.full((1, nodes), 2)))
-    for one in entries:
-        queue.add(one._replace(kind=0, in_parts=True))
-    kind = Kind("", Shape((2,), exclusive=True, most_per_node=1))
-    on = Allocation(tuple(range(held)), (1,) * held)
-    holds = [Held(100.0, 99, kind, on)] if held else []
-    for each in holds:
-        capacity.take(kind, each.allocation)
-    return ConsumableScheduler(capacity, holds, queue, [kind], Apart(), 0, budgets)
-
-
-def counting(
-    entries: list[Entry], *budgets: PowerBudget, nodes: int = 8, held: int = 0
-) -> EasyScheduler:
-    queue = WaitQueue()
-    for one in entries:
-        queue.add(one)
-    sets = [NodeSet(held, 100.0)] if held else []
-    return EasyScheduler(Load(nodes, nodes - held, sets), queue, 0, budgets)
 
 
 Make = Callable[..., EasyScheduler | ConsumableScheduler]
@@ -199,14 +194,6 @@ def test_a_faster_mode_ends_before_a_lower_step(make: Make) -> None:
 
 
 @both
-def test_where_nodes_refuse_an_entry_no_other_mode_is_tried(make: Make) -> None:
-    """Job 1 would end before the reservation in its other mode alone; it is not short of watts."""
-    first = entry(0, 8, 50.0, 60)
-    waits = entry(1, 1, 120.0, 40)._replace(others=(slower(90.0, 50),))
-    assert modes_of(make([first, waits], flat(200), held=4)) == []
-
-
-@both
 def test_another_mode_delays_no_reservation_of_nodes_or_watts(make: Make) -> None:
     """Job 1 would last beyond 100 s in its slower mode, when job 0 needs all nodes."""
     first = entry(0, 8, 50.0, 60)
@@ -214,6 +201,9 @@ def test_another_mode_delays_no_reservation_of_nodes_or_watts(make: Make) -> Non
     assert modes_of(make([first, waits], flat(100), held=4)) == []
     again = waits._replace(others=(slower(99.0, 90),))
     assert modes_of(make([first, again], flat(100), held=4)) == [(1, 99.0, 90)]
+    # Where nodes refuse an entry, not watts, no other mode is tried.
+    late = entry(1, 1, 120.0, 40)._replace(others=(slower(90.0, 50),))
+    assert modes_of(make([first, late], flat(200), held=4)) == []
 
 
 @both

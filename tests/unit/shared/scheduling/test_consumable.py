@@ -1,6 +1,6 @@
 """Clusters whose nodes are given out in parts: examples, and random systems against plain rules."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
 from random import Random
 
@@ -17,29 +17,10 @@ from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
 from shared.scheduling.sharing import Member
 from shared.scheduling.wait_queue import Entry, WaitQueue, order_of
+from tests.unit.shared.scheduling.systems import Pairs, queue_of
 
 CORES, MEMORY = 4, 64
 SEEDS = range(300)
-
-
-class Pairs:
-    """Neighbours by a table of pairs: all must accept each other."""
-
-    def __init__(self, refused: set[tuple[str, str]]) -> None:
-        self._refused = refused
-
-    def accepts_anyone(self, app: str) -> bool:
-        return True
-
-    def cost(self, newcomer: Member, group: Group) -> float:
-        pairs = ((min(newcomer[0], app), max(newcomer[0], app)) for app, _ in group)
-        return inf if any(pair in self._refused for pair in pairs) else float(len(group))
-
-    def slowdown(self, one: Member, others: Group) -> float:
-        return 1.0
-
-    def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
-        return "they do not go together"
 
 
 def whole(app: int = 0) -> Kind:
@@ -71,10 +52,7 @@ def scheduler(
     capacity = Capacity(table(nodes, gpu_nodes))
     for each in held or []:
         capacity.take(each.kind, each.allocation)
-    queue = WaitQueue()
-    for entry in entries:
-        queue.add(entry)
-    neighbours = Pairs(refused or set())
+    queue, neighbours = queue_of(entries), Pairs(*(refused or ()))
     return ConsumableScheduler(capacity, held or [], queue, kinds, neighbours, budgets=budgets)
 
 
@@ -90,34 +68,25 @@ def started(made: ConsumableScheduler, now_s: float = 0.0) -> dict[int, Allocati
     return found
 
 
-def test_units_of_several_jobs_fill_a_node() -> None:
+def test_units_of_several_jobs_fill_a_node_but_where_each_wants_its_own_or_memory_binds() -> None:
     found = started(scheduler([part(1)], [entry(1, 0, 3, 9), entry(2, 0, 1, 9)], nodes=1))
     assert found == {1: Allocation((0,), (3,)), 2: Allocation((0,), (1,))}
-
-
-def test_one_unit_a_node_spreads() -> None:
     found = started(scheduler([part(1, most=1)], [entry(1, 0, 3, 9)]))
     assert found == {1: Allocation((0, 1, 2), (1, 1, 1))}
-
-
-def test_memory_binds_where_cores_do_not() -> None:
     made = scheduler([part(1, memory=40)], [entry(1, 0, 1, 9), entry(2, 0, 1, 9)], nodes=1)
     assert started(made).keys() == {1}
     assert made.units_now(entry(2, 0, 1, 9)) == 0
 
 
-def test_jobs_without_gpus_leave_the_nodes_that_have_them() -> None:
-    kinds = [part(4), part(1, gpus=1)]
-    found = started(scheduler(kinds, [entry(1, 0, 2, 9), entry(2, 1, 2, 9)], nodes=3, gpu_nodes=1))
-    assert found == {1: Allocation((1, 2), (1, 1)), 2: Allocation((0,), (2,))}
-
-
-def test_a_job_that_fits_on_no_node_waits_without_a_promise() -> None:
+def test_jobs_without_gpus_leave_the_nodes_that_have_them_and_who_fits_nowhere_just_waits() -> None:
     made = scheduler(
         [part(1, gpus=3), part(1)], [entry(1, 0, 1, 9), entry(2, 1, 1, 9)], gpu_nodes=4
     )
     assert started(made).keys() == {2}
     assert made.reservation is None
+    kinds = [part(4), part(1, gpus=1)]
+    found = started(scheduler(kinds, [entry(1, 0, 2, 9), entry(2, 1, 2, 9)], nodes=3, gpu_nodes=1))
+    assert found == {1: Allocation((1, 2), (1, 1)), 2: Allocation((0,), (2,))}
 
 
 def test_nobody_comes_beside_a_job_that_is_to_be_alone() -> None:
@@ -143,14 +112,18 @@ def test_a_reservation_keeps_the_nodes_that_it_counts_on() -> None:
     assert started(made).keys() == {3}
     assert made.reservation is not None
     assert made.reservation.start_s == 100.0
-
-
-def test_a_guest_may_stay_where_the_reservation_needs_nothing() -> None:
-    held = [Held(100.0, 9, part(2), Allocation((1,), (1,)))]
-    kinds = [part(4, most=1, gpus=1), part(2)]
+    nowhere = [part(4, most=1, gpus=1), part(2)]
     waiting = [entry(1, 0, 1, 50), entry(2, 1, 1, 500)]
-    made = scheduler(kinds, waiting, nodes=3, gpu_nodes=0, held=held)
+    made = scheduler(nowhere, waiting, nodes=3, gpu_nodes=0, held=held)
     assert started(made) == {2: Allocation((1,), (1,))}, "no GPU anywhere: nothing is reserved"
+
+
+def test_a_small_job_at_the_end_of_a_long_queue_of_wide_ones_starts() -> None:
+    held = [Held(100.0, 9, part(2), Allocation((0,), (1,)))]
+    waiting = [*(entry(arrival, 0, 1, 200) for arrival in range(1, 600)), entry(600, 1, 1, 50)]
+    made = scheduler([part(CORES), part(1)], waiting, nodes=1, held=held)
+    assert started(made).keys() == {600}
+    assert made.reservation == Reservation(1, 1, 100.0)
 
 
 def watts(arrival: int, limit_s: float, draw_w: int, kind: int = 0) -> Entry:
@@ -248,18 +221,12 @@ def test_whole_nodes_start_as_they_do_by_counting(seed: int) -> None:
         entry(arrival, 0, rng.randint(1, nodes), float(rng.choice([5, 15, 30, 100])))
         for arrival in range(1, rng.randint(2, 20))
     ]
-    counting = WaitQueue()
-    for each in waiting:
-        counting.add(each)
-    simple = EasyScheduler(Load(nodes, len(free), sets), counting)
+    simple = EasyScheduler(Load(nodes, len(free), sets), queue_of(waiting))
     amounts = np.array([[CORES] * nodes, [MEMORY] * nodes], dtype=np.int64)
     capacity = Capacity(NodeTable(("cores", "memory_mib"), amounts))
     for job in held:
         capacity.take(job.kind, job.allocation)
-    queue = WaitQueue()
-    for each in waiting:
-        queue.add(each)
-    made = ConsumableScheduler(capacity, held, queue, [whole()], Pairs(set()))
+    made = ConsumableScheduler(capacity, held, queue_of(waiting), [whole()], Pairs())
     expected = [(e.arrival, backfilled) for _, e, _, backfilled in serve([simple], 0.0)]
     assert [(e.arrival, b) for _, e, _, b in serve([made], 0.0)] == expected
     assert made.reservation == simple.state.reservation
@@ -267,9 +234,7 @@ def test_whole_nodes_start_as_they_do_by_counting(seed: int) -> None:
 
 def made_anew(made: ConsumableScheduler, states: KnownStates | None = None) -> ConsumableScheduler:
     """The same jobs run and wait; `states` are known from passes before."""
-    queue, held = WaitQueue(), list(made.held.values())
-    for each in list(made.queue):
-        queue.add(each)
+    queue, held = queue_of(made.queue), list(made.held.values())
     capacity = made.capacity.copy()
     return ConsumableScheduler(capacity, held, queue, made.kinds, made.neighbours, states=states)
 
@@ -305,7 +270,7 @@ def test_small_units_on_large_nodes_ask_few_questions_about_neighbours() -> None
             self.asked += 1
             return inf if group and newcomer[1] > 300 else 0.0
 
-    neighbours = Few(set())
+    neighbours = Few()
     amounts = np.array([[1001], [MEMORY], [0]], dtype=np.int64)
     capacity = Capacity(NodeTable(("cores", "memory_mib", "gpu"), amounts))
     held = Held(9.0, -1, part(1), Allocation((0,), (1,)))
@@ -328,7 +293,7 @@ def test_who_accepts_nobody_is_asked_about_no_group_and_gets_what_is_empty() -> 
     held = Held(9.0, -1, part(1), Allocation((0, 1), (1, 1)))
     capacity.take(held.kind, held.allocation)
     kinds = [part(1, app=1), part(1, app=2)]
-    one = ConsumableScheduler(capacity, [held], WaitQueue(), kinds, Alone(set()))
+    one = ConsumableScheduler(capacity, [held], WaitQueue(), kinds, Alone())
     assert one.units_now(entry(1, 0, 1, 9)) == CORES
     assert one.units_now(entry(1, 1, 1, 9)) == 3 * CORES - 2
 
@@ -350,11 +315,8 @@ def test_units_that_are_never_back_are_promised_to_nobody_and_keep_nobody_back()
     for caps in ([], [Cap(Scope.REGION, "", ((0.0, 1),))]):
         held = [Held(s, n, one, Allocation((n,), (1,))) for n, s in [*never, (3, 50.0)]]
         parts = scheduler([one], entries, held=held, budgets=[*map(PowerBudget, caps)])
-        queue = WaitQueue()
-        for each in entries:
-            queue.add(each)
-        sets = [NodeSet(1, s) for _, s in [*never, (3, 50.0)]]
-        counted = EasyScheduler(Load(4, 1, sets), queue, budgets=[*map(PowerBudget, caps)])
+        load = Load(4, 1, [NodeSet(1, s) for _, s in [*never, (3, 50.0)]])
+        counted = EasyScheduler(load, queue_of(entries), budgets=[*map(PowerBudget, caps)])
         for made in (parts, counted):
             assert [served[1].arrival for served in made.pass_alone(0.0)] == []
             assert made.reservation == Reservation(12, 2, 50.0)

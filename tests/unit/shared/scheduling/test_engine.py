@@ -91,41 +91,44 @@ class _Slowed(Dispatcher):
         return {0: self._said[self._now_s]} if self._now_s in self._said else {}
 
 
+def end_s(said: dict[float, float], run_s: float, ticks_per_s: int = 0) -> float:
+    """When a job ends that is slowed down like this."""
+    engine = Engine(_Slowed(said), [0.0], lambda _served: run_s, 0.0, ticks_per_s=ticks_per_s)
+    while not engine.ended:
+        engine.step()
+    assert engine.ended == [0]
+    return engine.now_s
+
+
 @given(st.dictionaries(st.floats(0, 1e4), st.floats(1, 5), max_size=20), st.floats(0.1, 1e4))
 def test_it_integrates_progress_to_the_last_digit(said: dict[float, float], run_s: float) -> None:
     said = {0.0: 1.0} | said
-    engine = Engine(_Slowed(said), [0.0], lambda _served: run_s, 0.0)
-    progress, as_of_s, end_s = Progress(run_s), 0.0, run_s
+    progress, as_of_s, expected_s = Progress(run_s), 0.0, run_s
     for at_s, slowdown_ratio in sorted(said.items()):
-        if at_s < end_s:
+        if at_s < expected_s:
             progress.advance(at_s - as_of_s)
             progress.slowdown_ratio, as_of_s = slowdown_ratio, at_s
-            end_s = at_s + progress.remaining_s
-    while not engine.ended:
-        engine.step()
-    assert engine.now_s == end_s
+            expected_s = at_s + progress.remaining_s
+    assert end_s(said, run_s) == expected_s
 
 
-def test_what_is_suspended_does_nothing_of_its_work() -> None:
-    said = {4.0: SUSPENDED, 1000.0: 2.0}
-    engine = Engine(_Slowed(said), [0.0], lambda _served: 10.0, 0.0)
-    while not engine.ended:
-        engine.step()
-    assert engine.now_s == 1012.0
+@pytest.mark.parametrize(
+    ("said", "run_s", "expected_s"),
+    [
+        ({4.0: SUSPENDED, 1000.0: 2.0}, 10.0, 1012.0),
+        ({4.0: ENDED}, 10.0, 4.0),
+        ({4.0: ENDED}, inf, 4.0),
+    ],
+    ids=["suspended", "ended", "ended without an end"],
+)
+def test_what_is_suspended_does_nothing_and_what_is_ended_ends_at_once(
+    said: dict[float, float], run_s: float, expected_s: float
+) -> None:
+    assert end_s(said, run_s) == expected_s
 
 
-@pytest.mark.parametrize(("run_s", "end_s"), [(1.0, 0.333334), (1e-7, 0.000001)])
-def test_ends_that_move_are_whole_ticks_and_at_least_one_ahead(run_s: float, end_s: float) -> None:
-    dispatcher = _Slowed({0.0: 1.0, 0.000001: 1 / 3})
-    engine = Engine(dispatcher, [0.0], lambda _served: run_s, 0.0, ticks_per_s=1_000_000)
-    while not engine.ended:
-        engine.step()
-    assert engine.now_s == end_s
-
-
-@pytest.mark.parametrize("run_s", [10.0, inf])
-def test_what_is_ended_ends_at_once(run_s: float) -> None:
-    engine = Engine(_Slowed({4.0: ENDED}), [0.0], lambda _served: run_s, 0.0)
-    while not engine.ended:
-        engine.step()
-    assert (engine.now_s, engine.ended) == (4.0, [0])
+@pytest.mark.parametrize(("run_s", "expected_s"), [(1.0, 0.333334), (1e-7, 0.000001)])
+def test_ends_that_move_are_whole_ticks_and_at_least_one_ahead(
+    run_s: float, expected_s: float
+) -> None:
+    assert end_s({0.0: 1.0, 0.000001: 1 / 3}, run_s, ticks_per_s=1_000_000) == expected_s

@@ -1,6 +1,5 @@
 """Forecasts of starts, held to what a timeline then does."""
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +9,8 @@ from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.timeline import play
 from shared.scheduling.wait_queue import Entry, WaitQueues
-from shared.scheduling.workload import Workload
+from tests.unit.shared.scheduling.plain_one_pool import PlainJob
+from tests.unit.shared.scheduling.systems import one_pool
 
 waiting = st.lists(
     st.tuples(st.integers(1, 6), st.sampled_from([1.0, 2.0, 5.0, 8.0])), min_size=1, max_size=20
@@ -34,17 +34,10 @@ def foreseen(now_s: float, queues: WaitQueues, loads: dict[str, Load]) -> dict[i
 @settings(max_examples=100, deadline=None)
 @given(waiting)
 def test_a_forecast_comes_true_when_all_run_to_their_limits(rows: list[tuple[int, float]]) -> None:
-    queues, limit_s = queue_of(rows), np.array([[row[1]] for row in rows])
+    queues = queue_of(rows)
     expected = foreseen(0.0, queues, {"a": Load(6, 6)})
-    workload = Workload(
-        submit_s=np.zeros(len(rows)),
-        order=np.arange(len(rows))[:, np.newaxis],
-        units=np.array([[row[0]] for row in rows]),
-        limit_s=limit_s,
-        run_s=limit_s,
-        power_w=np.zeros((len(rows), 1)),
-    )
-    found = play([Pool(6)], workload, Discipline.EASY).start_s.tolist()
+    jobs = [PlainJob(0.0, units, limit_s, limit_s) for units, limit_s in rows]
+    found = play([Pool(6)], one_pool(jobs), Discipline.EASY).start_s.tolist()
     assert [expected[n].start_s for n in range(len(rows))] == found
     assert len(queues.of("a")) == len(rows)
 
@@ -53,14 +46,11 @@ def test_a_job_waits_for_what_runs_and_for_what_stands_before_it() -> None:
     queues = queue_of([(4, 10.0), (4, 10.0)])
     loads = {"a": Load(4, 0, [NodeSet(4, 7.0)])}
     assert foreseen(5.0, queues, loads) == {0: Expected("a", 7.0), 1: Expected("a", 17.0)}
-
-
-def test_the_earliest_cluster_is_expected() -> None:
     queues = WaitQueues()
     queues.add("a", [Entry(0, 0, 2, 9.0)])
     queues.add("b", [Entry(1, 0, 2, 9.0)])
     loads = {"a": Load(2, 0, [NodeSet(2, 50.0)]), "b": Load(2, 0, [NodeSet(2, 20.0)])}
-    assert foreseen(0.0, queues, loads) == {0: Expected("b", 20.0)}
+    assert foreseen(0.0, queues, loads) == {0: Expected("b", 20.0)}, "where it is earliest"
 
 
 def test_overdue_jobs_are_expected_to_end_now_and_what_fits_nowhere_is_left_out() -> None:

@@ -1,6 +1,5 @@
 """List schedules on nodes under a cap."""
 
-from collections.abc import Iterator
 from math import inf
 
 import numpy as np
@@ -43,17 +42,14 @@ def starts(situation: CappedSituation, *order: int) -> dict[int, float]:
     return {place: start_s for start_s, place in found.starts}
 
 
-def test_a_job_starts_as_soon_as_its_units_are_free() -> None:
+def test_a_job_starts_as_soon_as_its_units_and_watts_are_free_in_order() -> None:
     wide = JOB._replace(units=3)
     assert starts(at(wide, wide, JOB)) == {0: 0.0, 1: 10.0, 2: 0.0}
-
-
-def test_the_cap_is_a_resource_of_its_own() -> None:
     assert starts(at(JOB, JOB, JOB, cap_mw=200)) == {0: 0.0, 1: 0.0, 2: 10.0}
-
-
-def test_the_order_decides_who_is_first() -> None:
     assert starts(at(JOB, JOB, cap_mw=100), 1, 0) == {1: 0.0, 0: 10.0}
+    found = list_schedule(at(JOB._replace(draw_mw=1001), JOB), [0, 1])
+    assert found is not None
+    assert (found.starts, found.cost) == ([(0.0, 1)], inf), "what never fits starts never"
 
 
 def test_what_runs_is_expected_at_its_limit_and_what_is_overdue_at_once() -> None:
@@ -62,45 +58,32 @@ def test_what_runs_is_expected_at_its_limit_and_what_is_overdue_at_once() -> Non
     assert starts(at(JOB, using=(using._replace(release_s=-5.0),))) == {0: 0.0}
 
 
-def test_what_waits_costs_is_the_sum_of_weighted_waits() -> None:
+def test_what_waits_costs_is_the_sum_of_weighted_waits_and_too_much_is_given_up() -> None:
     # Equation 2: 0 s and 10 s and 20 s with weights of 1, 24 and 2.
     jobs = JOB, JOB._replace(weight=24.0), JOB._replace(weight=2.0)
-    found = list_schedule(at(*jobs, cap_mw=100), [0, 1, 2])
+    situation, cost = at(*jobs, cap_mw=100), 24 * 10 + 2 * 20
+    found = list_schedule(situation, [0, 1, 2])
     assert found is not None
-    assert found.cost == 24 * 10 + 2 * 20
+    assert found.cost == cost
+    assert list_schedule(situation, [0, 1, 2], below=cost) is None
+    assert list_schedule(situation, [0, 1, 2], below=cost + 0.1) is not None
 
 
-def test_what_costs_too_much_is_given_up() -> None:
-    situation = at(JOB, JOB, cap_mw=100)
-    assert list_schedule(situation, [0, 1], below=10.0) is None
-    assert list_schedule(situation, [0, 1], below=10.1) is not None
-
-
-def test_what_never_fits_starts_never_and_costs_without_end() -> None:
-    found = list_schedule(at(JOB._replace(draw_mw=1001), JOB), [0, 1])
-    assert found is not None
-    assert (found.starts, found.cost) == ([(0.0, 1)], inf)
-
-
-def test_units_go_to_nodes_with_less_free() -> None:
+def test_units_go_to_nodes_with_less_free_and_what_was_given_back_is_as_it_was_before() -> None:
     free = FreeNodes.of(AMOUNTS)
-    assert free.take((8, 1), 1) == Allocation((1,), (1,))
-    assert free.take((4, 0), 1) == Allocation((0,), (1,))  # 16 cores; there 8 and a GPU
-    assert free.take((4, 0), 4) == Allocation((0, 1), (3, 1))
-
-
-def test_what_was_given_back_is_as_it_was_before() -> None:
-    free = FreeNodes.of(AMOUNTS)
-    one, other = free.take((8, 1), 1), free.take((4, 0), 4)
-    assert one is not None
-    assert other is not None
-    free.give((8, 1), one)
-    free.give((4, 0), other)
-    assert vars_of(free) == vars_of(FreeNodes.of(AMOUNTS))
-
-
-def vars_of(free: FreeNodes) -> object:
-    return free._free, free._totals, free._left
+    taken = [((8, 1), 1), ((4, 0), 1), ((4, 0), 4)]
+    found = [free.take(needs, units) for needs, units in taken]
+    # The second has 16 cores on the first node, 8 and a GPU on the other.
+    assert found == [
+        Allocation((1,), (1,)),
+        Allocation((0,), (1,)),
+        Allocation((0, 1), (3, 1)),
+    ]
+    for (needs, _), on in zip(taken, found, strict=True):
+        assert on is not None
+        free.give(needs, on)
+    for name in ("_free", "_totals", "_left"):
+        assert getattr(free, name) == getattr(FreeNodes.of(AMOUNTS), name)
 
 
 NEEDS = st.sampled_from([(4, 0), (8, 0), (7, 1), (1, 2), (0, 1)])
@@ -148,19 +131,18 @@ def test_a_rule_plans_what_starts_at_once_and_no_more() -> None:
     assert PriorityRule([2, 0, 1]).plan(at(*jobs, cap_mw=200)) == [(0.0, 1), (0.0, 2)]
 
 
-def _wanted() -> Iterator[st.SearchStrategy[Wanted]]:
-    yield st.builds(
-        Wanted,
-        arrival=st.just(0),
-        units=st.integers(1, 4),
-        needs=st.tuples(st.integers(1, 16), st.integers(0, 2)),
-        draw_mw=st.integers(1, 100),
-        limit_s=st.sampled_from([1.0, 2.0, 5.0]),
-        weight=st.integers(1, 9).map(float),
-    )
+WANTED = st.builds(
+    Wanted,
+    arrival=st.just(0),
+    units=st.integers(1, 4),
+    needs=st.tuples(st.integers(1, 16), st.integers(0, 2)),
+    draw_mw=st.integers(1, 100),
+    limit_s=st.sampled_from([1.0, 2.0, 5.0]),
+    weight=st.integers(1, 9).map(float),
+)
 
 
-@given(st.lists(next(_wanted()), max_size=12), st.data())
+@given(st.lists(WANTED, max_size=12), st.data())
 def test_no_list_schedule_takes_more_than_there_is_and_none_idles_for_nothing(
     jobs: list[Wanted], data: st.DataObject
 ) -> None:
@@ -180,7 +162,7 @@ def test_no_list_schedule_takes_more_than_there_is_and_none_idles_for_nothing(
 
 
 @given(
-    st.lists(next(_wanted()), min_size=1, max_size=10),
+    st.lists(WANTED, min_size=1, max_size=10),
     st.lists(st.tuples(st.integers(1, 20), st.integers(0, 150)), max_size=3),
     st.data(),
 )

@@ -9,6 +9,7 @@ from shared.scheduling.node_classes import NodeClasses
 from shared.scheduling.node_states import KnownStates
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
 from shared.scheduling.sharing import Member
+from shared.simulation.eurora import Anybody
 
 NAMES = ("cores", "memory_mib", "gpu")
 KINDS = [
@@ -19,20 +20,11 @@ KINDS = [
 ]
 
 
-class Differing:
+class Differing(Anybody):
     """Jobs of one application do not go onto a node together."""
-
-    def accepts_anyone(self, app: str) -> bool:
-        return True
 
     def cost(self, newcomer: Member, group: Group) -> float:
         return inf if any(app == newcomer[0] for app, _ in group) else 0.0
-
-    def slowdown(self, one: Member, others: Group) -> float:
-        return 1.0
-
-    def refusal(self, newcomer: Member, groups: object) -> str:
-        return ""
 
 
 def units_on(capacity: Capacity, kind: Kind) -> list[int]:

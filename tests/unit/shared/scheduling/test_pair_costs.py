@@ -25,6 +25,12 @@ MEMBERS = st.tuples(st.sampled_from("abcdef"), st.sampled_from([6, 12, 24]))
 GROUPS = st.lists(MEMBERS, max_size=3).map(lambda found: tuple(sorted(found)))
 
 
+def contention(most: float, weights: tuple[float, ...] | None = None) -> Contention:
+    gbps = {app: each.mem_gbps for app, each in SIGNATURES.items()}
+    costs = PairCosts(TREES, SIGNATURES, CORES, PEAK_GBPS)
+    return Contention(gbps, PEAK_GBPS, CORES, weights, most, pairs=costs)
+
+
 def plainly(one: Member, others: Group) -> float:
     """1 more than what each neighbour costs; no row is kept."""
     sides = []
@@ -48,9 +54,7 @@ def test_what_is_kept_says_what_asking_anew_does(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharing, "_MOST_PAIRS", kept)
         patch.setattr(sharing, "_MOST_GROUPS", kept)
-        costs = PairCosts(TREES, SIGNATURES, CORES, PEAK_GBPS)
-        gbps = {app: each.mem_gbps for app, each in SIGNATURES.items()}
-        rule = Contention(gbps, PEAK_GBPS, CORES, None, most, pairs=costs)
+        rule = contention(most)
         for newcomer, group in asked:
             found = list(all_slowdowns((*group, newcomer)))
             refused = any(isnan(each) or each > most for each in found)
@@ -63,9 +67,7 @@ def test_what_is_kept_says_what_asking_anew_does(
 @settings(max_examples=60, deadline=None)
 @given(MEMBERS, GROUPS, st.floats(1, 6))
 def test_whom_a_group_accepts_its_parts_accept(newcomer: Member, group: Group, most: float) -> None:
-    costs = PairCosts(TREES, SIGNATURES, CORES, PEAK_GBPS)
-    gbps = {app: each.mem_gbps for app, each in SIGNATURES.items()}
-    rule = Contention(gbps, PEAK_GBPS, CORES, None, most, pairs=costs)
+    rule = contention(most)
     if group and rule.cost(newcomer, group) < inf:
         for count in range(1, len(group)):
             for part in combinations(group, count):
@@ -73,9 +75,7 @@ def test_whom_a_group_accepts_its_parts_accept(newcomer: Member, group: Group, m
 
 
 def test_trees_say_it_where_there_are_weights_too_and_who_has_no_signature_stays_alone() -> None:
-    gbps = {app: each.mem_gbps for app, each in SIGNATURES.items()}
-    costs = PairCosts(TREES, SIGNATURES, CORES, PEAK_GBPS)
-    rule = Contention(gbps, PEAK_GBPS, CORES, (9.0, 0.0, 0.0, 0.0), 100.0, pairs=costs)
+    rule = contention(100.0, (9.0, 0.0, 0.0, 0.0))
     one, other = ("a", 24), ("b", 24)
     assert rule.slowdown(one, (other,)) == plainly(one, (other,)) < 10
     assert rule.accepts_anyone("a")

@@ -1,7 +1,7 @@
 """Budgets of power, and schedulers under them: random systems against an oracle of plain
 intervals."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.scheduling.backfill import ClusterScheduler, serve
-from shared.scheduling.capacity import Capacity, Group, Held
+from shared.scheduling.capacity import Capacity, Held
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.power import NO_CAP_MW, Budgets, Cap, PowerBudget, Scope, Step
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
-from shared.scheduling.sharing import Member
 from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue
 from tests.unit.shared.scheduling.plain_power import Interval, PlainBudget
+from tests.unit.shared.scheduling.systems import Pairs, queue_of
 
 NODES, SCHEDULERS, JOBS, PARTS = 6, 3, 12, 2
 # The first two schedulers count nodes and are of one site, the last one gives out halves of nodes
@@ -35,22 +35,6 @@ limits = st.integers(1, 30).map(float)
 draws = st.integers(0, 8).map(lambda tens: 10 * tens)
 nodes = st.integers(1, NODES)
 other_modes = st.lists(st.builds(OtherMode, limits, draws), max_size=2).map(tuple)
-
-
-class Anybody:
-    """Everybody may be everybody's neighbour."""
-
-    def accepts_anyone(self, app: str) -> bool:
-        return True
-
-    def cost(self, newcomer: Member, group: Group) -> float:
-        return float(len(group))
-
-    def slowdown(self, one: Member, others: Group) -> float:
-        return 1.0
-
-    def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
-        return "nobody is refused"
 
 
 @st.composite
@@ -124,13 +108,10 @@ class System:
                 capacity.take(kind, one.allocation)
                 held.append(Held(one.end_s, job, kind, one.allocation, one.entry.draw_mw))
         queue = self._queue(scheduler)
-        return ConsumableScheduler(capacity, held, queue, KINDS, Anybody(), scheduler, budgets)
+        return ConsumableScheduler(capacity, held, queue, KINDS, Pairs(), scheduler, budgets)
 
     def _queue(self, scheduler: int) -> WaitQueue:
-        queue = WaitQueue()
-        for entry in self.waiting.get(scheduler, {}).values():
-            queue.add(entry)
-        return queue
+        return queue_of(self.waiting.get(scheduler, {}).values())
 
     def start(self, scheduler: int, entry: Entry, allocation: Allocation | None) -> None:
         for waiting in self.waiting.values():
@@ -199,7 +180,7 @@ def applied(
         budget.advance(plain.now_s)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=160, deadline=None)
 @given(caps(), operations, limits, draws, st.integers(0, 30), st.integers(0, 5))
 def test_a_budget_answers_as_a_look_at_every_second_does(
     steps: tuple[Step, ...],
@@ -230,7 +211,7 @@ def test_a_budget_answers_as_a_look_at_every_second_does(
             assert shortage is None or shortage.until_s == until_s
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=160, deadline=None)
 @given(st.lists(caps(), max_size=3), operations, limits, draws, st.integers(0, 5))
 def test_budgets_together_have_what_each_of_them_has(
     each: list[tuple[Step, ...]],
@@ -302,7 +283,7 @@ def told(schedulers: list[ClusterScheduler], served: list[Served]) -> Iterator[o
     yield [scheduler.reservation for scheduler in schedulers]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(st.sets(st.sampled_from(sorted(OF))), operations_of_a_life, st.data())
 def test_schedulers_that_live_on_decide_as_those_that_are_made_anew(
     chosen: set[str], events: list[tuple[str, int]], data: st.DataObject

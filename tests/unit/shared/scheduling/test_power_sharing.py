@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,21 +23,21 @@ def shares(cap_mw: int, *wanted: tuple[int, int]) -> list[int]:
     return [given[n] for n in range(len(wanted))]
 
 
-def test_all_get_what_they_want_under_the_cap() -> None:
-    assert shares(100_000, (1, 40_000), (2, 60_000)) == [40_000, 60_000]
-
-
-def test_what_a_node_does_not_need_the_others_get() -> None:
-    # 30 W a unit would be even; the first needs 10 of it, the other two share 80 W.
-    assert shares(90_000, (1, 10_000), (1, 60_000), (1, 80_000)) == [10_000, 40_000, 40_000]
-
-
-def test_a_job_has_a_share_for_each_of_its_units() -> None:
-    assert shares(90_000, (2, 160_000), (1, 80_000)) == [60_000, 30_000]
-
-
-def test_nobody_gets_less_than_the_least() -> None:
-    assert shares(3_500, (60, 600_000), (1, 40_000), (1, 40_000)) == [1_500, 1_000, 1_000]
+@pytest.mark.parametrize(
+    ("cap_mw", "wanted", "expected"),
+    [
+        (100_000, [(1, 40_000), (2, 60_000)], [40_000, 60_000]),
+        # 30 W a unit would be even; the first needs 10 of it, the other two share 80 W.
+        (90_000, [(1, 10_000), (1, 60_000), (1, 80_000)], [10_000, 40_000, 40_000]),
+        (90_000, [(2, 160_000), (1, 80_000)], [60_000, 30_000]),
+        (3_500, [(60, 600_000), (1, 40_000), (1, 40_000)], [1_500, 1_000, 1_000]),
+    ],
+    ids=["enough", "one needs less", "by units", "the least"],
+)
+def test_a_job_has_a_share_for_each_of_its_units_and_what_it_does_not_need_the_others_get(
+    cap_mw: int, wanted: list[tuple[int, int]], expected: list[int]
+) -> None:
+    assert shares(cap_mw, *wanted) == expected
 
 
 def test_jobs_are_admitted_up_to_three_times_the_cap() -> None:

@@ -8,6 +8,7 @@ from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.power import Budgets, Cap, PowerBudget, Scope
 from shared.scheduling.powered_entries import PoweredEntries
 from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue, order_of
+from tests.unit.shared.scheduling.systems import queue_of
 
 
 def budgets(rng: Random) -> Budgets:
@@ -64,26 +65,20 @@ def test_a_block_that_is_passed_over_has_no_entry_with_power(seed: int) -> None:
     assert passed + looked_at > 0
 
 
-def test_a_block_without_power_is_passed_over() -> None:
+def waits(arrival: int, draw_mw: int) -> Entry:
+    return Entry(order_of(0, arrival, 0), arrival, 1, 100.0, draw_mw=draw_mw)
+
+
+def test_a_block_is_looked_at_for_who_has_power_or_reserved_the_watts() -> None:
     budget = PowerBudget(Cap(Scope.REGION, "", ((0.0, 10),)))
     budget.advance(0.0)
-    waiting, of = WaitQueue(), Budgets([budget])
-    waiting.add(Entry(order_of(0, 0, 0), 0, 1, 100.0, False, -1, 11, ()))
+    waiting, of = queue_of([waits(0, 11)]), Budgets([budget])
     powered = PoweredEntries(waiting)
     powered.begin(0.0)
     assert not powered.has_any(waiting.blocks[0], 0, headroom(of))
-    waiting.add(Entry(order_of(0, 1, 0), 1, 1, 100.0, False, -1, 10, ()))
+    waiting.add(waits(1, 10))
     assert powered.has_any(waiting.blocks[0], 0, headroom(of))
-
-
-def test_who_reserved_the_watts_is_looked_at() -> None:
-    budget = PowerBudget(Cap(Scope.REGION, "", ((0.0, 10),)))
-    budget.advance(0.0)
-    budget.reserve(0, 0.0, 100.0, 10)
-    waiting, of = WaitQueue(), Budgets([budget])
-    for arrival in range(2):
-        waiting.add(Entry(order_of(0, arrival, 0), arrival, 1, 100.0, False, -1, 10, ()))
-    powered = PoweredEntries(waiting)
-    powered.begin(0.0)
+    waiting.add(waits(2, 10))
+    budget.reserve(1, 0.0, 100.0, 10)
     assert powered.has_any(waiting.blocks[0], 0, headroom(of))
-    assert not powered.has_any(waiting.blocks[0], order_of(0, 1, 0), headroom(of))
+    assert not powered.has_any(waiting.blocks[0], order_of(0, 2, 0), headroom(of))

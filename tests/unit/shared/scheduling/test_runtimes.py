@@ -1,52 +1,40 @@
-import numpy as np
 import pytest
 
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.runtimes import PredictingPool, UserRuntimes
 from shared.scheduling.timeline import play
-from shared.scheduling.workload import Schedule, Workload
+from shared.scheduling.workload import Schedule
+from tests.unit.shared.scheduling.plain_one_pool import PlainJob
+from tests.unit.shared.scheduling.systems import one_pool
 
 
-def test_a_user_without_two_ended_jobs_is_believed() -> None:
-    runtimes = UserRuntimes([7, 7], [100.0, 100.0], [10.0, 10.0])
-    runtimes.ended(0)
-    assert runtimes.at_submission(1) == 100.0
-
-
-def test_the_last_two_runs_of_a_user_predict_the_next() -> None:
-    runtimes = UserRuntimes([7, 7, 7, 8, 7], [100.0] * 5, [90.0, 10.0, 30.0, 99.0, 50.0])
-    for job in range(4):
+@pytest.mark.parametrize(
+    ("users", "limits_s", "runs_s", "expected_s"),
+    [
+        ([7, 7], [100.0] * 2, [10.0] * 2, 100.0),
+        ([7, 7, 7, 8, 7], [100.0] * 5, [90.0, 10.0, 30.0, 99.0, 50.0], 20.0),
+        ([7, 7, 7], [100.0, 100.0, 15.0], [90.0, 90.0, 5.0], 15.0),
+    ],
+    ids=["too few ended", "the mean of two", "not above the request"],
+)
+def test_the_last_two_runs_of_a_user_predict_the_next(
+    users: list[int], limits_s: list[float], runs_s: list[float], expected_s: float
+) -> None:
+    runtimes = UserRuntimes(users, limits_s, runs_s)
+    *ended, last = range(len(users))
+    for job in ended:
         runtimes.ended(job)
-    assert runtimes.at_submission(4) == 20.0
-
-
-def test_no_prediction_is_above_the_request() -> None:
-    runtimes = UserRuntimes([7, 7, 7], [100.0, 100.0, 15.0], [90.0, 90.0, 5.0])
-    runtimes.ended(0)
-    runtimes.ended(1)
-    assert runtimes.at_submission(2) == 15.0
+    assert runtimes.at_submission(last) == expected_s
 
 
 def _played(run_s: list[float], *, predicts: bool) -> Schedule:
     """Two runs of a user end; a long job leaves a node free, a wide one waits, the user's next
     asks for longer than until the wide one is due."""
-    columns: dict[str, list[float]] = {
-        "submit_s": [0.0, 0.0, 50.0, 60.0, 70.0],
-        "units": [1, 1, 1, 2, 1],
-        "limit_s": [1000.0, 1000.0, 100.0, 100.0, 1000.0],
-    }
-    made = {name: np.array(values) for name, values in columns.items()}
-    workload = Workload(
-        submit_s=made["submit_s"],
-        order=np.arange(5)[:, np.newaxis],
-        units=made["units"].astype(np.int64)[:, np.newaxis],
-        limit_s=made["limit_s"][:, np.newaxis],
-        run_s=np.array(run_s)[:, np.newaxis],
-        power_w=np.zeros((5, 1)),
-    )
-    runtimes = UserRuntimes([1, 1, 2, 2, 1], columns["limit_s"], run_s)
+    limit_s = [1000.0, 1000.0, 100.0, 100.0, 1000.0]
+    jobs = map(PlainJob, [0.0, 0.0, 50.0, 60.0, 70.0], [1, 1, 1, 2, 1], limit_s, run_s)
+    runtimes = UserRuntimes([1, 1, 2, 2, 1], limit_s, run_s)
     pool = PredictingPool(2, runtimes=runtimes) if predicts else Pool(2)
-    return play([pool], workload, Discipline.EASY)
+    return play([pool], one_pool([*jobs]), Discipline.EASY)
 
 
 def test_a_job_backfills_by_its_prediction_where_its_request_is_too_long() -> None:

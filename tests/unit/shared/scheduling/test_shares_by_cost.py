@@ -30,26 +30,26 @@ def worth(wanted_mw: int, limit_s: float, mw: int) -> float:
     return 1 / RATIO(mw / wanted_mw) / max(60.0, limit_s)
 
 
-def test_all_get_what_they_want_under_the_cap() -> None:
-    assert shares(100_000, (40_000, 50.0), (60_000, 5_000.0)) == [40_000, 60_000]
-
-
-def test_jobs_that_are_alike_get_as_much() -> None:
-    assert shares(60_000, (40_000, 600.0), (40_000, 600.0)) == [30_000, 30_000]
-
-
-def test_a_second_below_the_threshold_is_worth_no_more() -> None:
-    assert shares(60_000, (40_000, 60.0), (40_000, 1.0)) == [30_000, 30_000]
+@pytest.mark.parametrize(
+    ("cap_mw", "jobs", "expected"),
+    [
+        (100_000, [(40_000, 50.0), (60_000, 5_000.0)], [40_000, 60_000]),
+        (60_000, [(40_000, 600.0), (40_000, 600.0)], [30_000, 30_000]),
+        (60_000, [(40_000, 60.0), (40_000, 1.0)], [30_000, 30_000]),
+        (2_000, [(40_000, 60.0), (40_000, 600.0)], [LEAST_MW, LEAST_MW]),
+    ],
+    ids=["enough", "alike", "below the threshold", "the least"],
+)
+def test_jobs_that_are_alike_get_as_much_and_all_what_they_want_if_there_is_enough(
+    cap_mw: int, jobs: list[tuple[int, float]], expected: list[int]
+) -> None:
+    assert shares(cap_mw, *jobs) == expected
 
 
 def test_who_is_over_soonest_has_all_and_who_lasts_longest_the_least() -> None:
     given_mw = shares(60_000, (40_000, 60.0), (40_000, 86_400.0), (40_000, 86_400.0))
     assert given_mw == pytest.approx([40_000, 10_000, 10_000], abs=1)
     assert shares(41_000, (40_000, 60.0), (40_000, 86_400.0)) == [40_000, LEAST_MW]
-
-
-def test_where_the_cap_is_the_least_of_all_nobody_has_more() -> None:
-    assert shares(2_000, (40_000, 60.0), (40_000, 600.0)) == [LEAST_MW, LEAST_MW]
 
 
 def test_a_watt_of_a_small_job_is_worth_more() -> None:

@@ -62,13 +62,6 @@ def test_until_its_completion_each_task_does_all_its_work(
         assert done == pytest.approx(work.left_s, abs=1e-9)
 
 
-def test_two_who_double_each_others_time_end_as_work_says() -> None:
-    # Beside each other until 20 s, when the first has done its 10 s; then 10 of the other's 20 s
-    # are left. Algorithm 3 as printed adds an interval to the ends in each round, and has no end.
-    of = interference([10.0, 20.0], [1.0], cores=2)
-    assert completions_s(0.0, [Work(0, 10.0), Work(1, 20.0)], of) == [20.0, 30.0]
-
-
 class Playing:
     """What a run came to: who started when, and ended when."""
 
@@ -216,18 +209,3 @@ def test_who_knows_of_no_neighbours_fills_a_node_and_what_is_late_is_removed_at_
     # Three at a third of the pace have done 5 at 15 s; two at half of it come to 5.5 at 16 s.
     assert found.scheduler.missed == {0, 1, 2}
     assert found.ends == {0: 15.0, 1: 16.0, 2: 17.0}
-
-
-def test_one_for_whom_no_node_is_in_time_does_not_get_that_of_the_one_before() -> None:
-    of = interference([10.0], [1.0, 2.0])
-    tasks = [Task(0, 12.0), Task(0, 12.5)]
-    found = Playing(1, [0.0, 0.0], tasks, of, of)
-    assert list(found.starts) == [0]
-    assert not found.scheduler.missed
-
-
-def test_a_node_on_which_somebody_would_be_late_is_passed_over() -> None:
-    of = interference([10.0], [0.5])
-    tasks = [Task(0, 12.0), Task(0, 40.0), Task(0, 40.0)]
-    found = Playing(2, [0.0, 1.0, 2.0], tasks, of, of)
-    assert [node for _, node in found.starts.values()] == [0, 1, 1]

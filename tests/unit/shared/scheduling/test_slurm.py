@@ -1,6 +1,5 @@
 """Slurm's backfill."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +8,9 @@ from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
 from shared.scheduling.timeline import play
-from shared.scheduling.workload import Workload
-from tests.unit.shared.scheduling.plain_slurm import PlainJob, starts_s
+from tests.unit.shared.scheduling.plain_one_pool import PlainJob
+from tests.unit.shared.scheduling.plain_slurm import starts_s
+from tests.unit.shared.scheduling.systems import one_pool
 
 NODES = 8
 OFTEN = SlurmBackfill(interval_s=1.0)
@@ -18,19 +18,8 @@ OFTEN = SlurmBackfill(interval_s=1.0)
 
 def played(jobs: list[PlainJob], rules: SlurmBackfill) -> list[float]:
     """When each job starts, by the engine."""
-    column = np.zeros((len(jobs), 1))
-    workload = Workload(
-        submit_s=np.array([job.submit_s for job in jobs]),
-        order=np.arange(len(jobs))[:, np.newaxis],
-        units=np.array([[job.nodes] for job in jobs]),
-        limit_s=np.array([[job.limit_s] for job in jobs]),
-        run_s=np.array([[job.run_s] for job in jobs]),
-        power_w=column,
-    )
-    found: list[float] = play(
-        [Pool(NODES, slurm=rules)], workload, Discipline.SLURM
-    ).start_s.tolist()
-    return found
+    found = play([Pool(NODES, slurm=rules)], one_pool(jobs), Discipline.SLURM)
+    return [*map(float, found.start_s)]
 
 
 @st.composite
@@ -69,24 +58,13 @@ def test_what_delays_the_second_reservation_is_not_backfilled() -> None:
     assert played(jobs, OFTEN) == [0.0, 100.0, 2.0, 150.0]
 
 
-def test_only_the_first_jobs_are_looked_at_for_backfill() -> None:
-    jobs = [
-        PlainJob(0.0, 6, 100.0, 100.0),
-        PlainJob(1.0, 8, 50.0, 50.0),
-        PlainJob(1.0, 8, 50.0, 50.0),
-        PlainJob(2.0, 2, 10.0, 10.0),
-    ]
+def test_only_the_first_jobs_are_looked_at_for_backfill_and_at_its_interval() -> None:
+    first, wide = PlainJob(0.0, 6, 100.0, 100.0), PlainJob(1.0, 8, 50.0, 50.0)
+    small = PlainJob(2.0, 2, 10.0, 10.0)
+    jobs = [first, wide, wide, small]
     assert played(jobs, SlurmBackfill(depth=3, interval_s=1.0))[3] == 2.0
     assert played(jobs, SlurmBackfill(depth=2, interval_s=1.0))[3] == 200.0
-
-
-def test_backfill_waits_for_its_interval() -> None:
-    jobs = [
-        PlainJob(0.0, 6, 100.0, 100.0),
-        PlainJob(1.0, 8, 50.0, 50.0),
-        PlainJob(2.0, 2, 10.0, 10.0),
-    ]
-    assert played(jobs, SlurmBackfill(interval_s=30.0))[2] == 30.0
+    assert played([first, wide, small], SlurmBackfill(interval_s=30.0))[2] == 30.0
 
 
 @pytest.mark.parametrize("wrong", [{"depth": 0}, {"window_s": 0.0}, {"interval_s": -1.0}])

@@ -21,6 +21,7 @@ from tests.unit.shared.scheduling.plain_one_pool import (
     plain_conservative_starts,
     plain_easy_starts,
 )
+from tests.unit.shared.scheduling.systems import one_pool
 
 UNITS = 8
 EASY = Discipline.EASY
@@ -38,19 +39,6 @@ jobs_of_a_pool = st.lists(
 ).map(lambda jobs: sorted(jobs, key=lambda job: job.submit_s))
 
 
-def one_pool(jobs: list[PlainJob]) -> Workload:
-    submit_s, units, limit_s, run_s = map(np.array, zip(*jobs, strict=True))
-    column = (slice(None), np.newaxis)
-    return Workload(
-        submit_s=submit_s,
-        order=np.arange(len(jobs))[column],
-        units=units[column],
-        limit_s=limit_s[column],
-        run_s=run_s[column],
-        power_w=units[column] * 100.0,
-    )
-
-
 def killed(jobs: list[PlainJob]) -> list[PlainJob]:
     return [job._replace(run_s=min(job.run_s, job.limit_s)) for job in jobs]
 
@@ -64,16 +52,11 @@ def starts(jobs: list[PlainJob], discipline: Discipline, units: int = UNITS) -> 
 
 
 @settings(max_examples=300, deadline=None)
-@given(jobs_of_a_pool)
-def test_easy_starts_every_job_when_a_plain_loop_does(jobs: list[PlainJob]) -> None:
-    assert starts(killed(jobs), Discipline.EASY) == plain_easy_starts(UNITS, killed(jobs))
-
-
-@settings(max_examples=300, deadline=None)
-@given(jobs_of_a_pool)
-def test_easy_expects_overdue_jobs_to_end_at_any_moment_as_a_plain_loop_does(
-    jobs: list[PlainJob],
+@given(jobs_of_a_pool, st.booleans())
+def test_easy_starts_every_job_when_a_plain_loop_does_with_overdue_jobs_and_without(
+    jobs: list[PlainJob], kills: bool
 ) -> None:
+    jobs = killed(jobs) if kills else jobs
     assert starts(jobs, Discipline.EASY) == plain_easy_starts(UNITS, jobs)
 
 
@@ -198,7 +181,7 @@ def fresh_starts(workload: Workload) -> list[tuple[float, int]]:
     return [found[job] for job in range(len(workload))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(two_columns)
 def test_schedulers_that_live_on_decide_as_schedulers_built_anew(rows: list[tuple]) -> None:  # type: ignore[type-arg]
     workload = two_clusters(rows)
@@ -230,12 +213,9 @@ def test_the_line_of_thousands_is_served_in_order() -> None:
     assert starts(jobs, Discipline.EASY) == expected
 
 
-def test_a_job_larger_than_its_pool_is_refused_by_name() -> None:
+def test_a_job_larger_than_its_pool_and_submissions_that_go_back_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="9 units of 8"):
         starts([PlainJob(0.0, 9, 1.0, 1.0)], Discipline.EASY)
-
-
-def test_submissions_that_go_back_in_time_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="submit_s"):
         one_pool([PlainJob(5.0, 1, 1.0, 1.0), PlainJob(1.0, 1, 1.0, 1.0)])
 
@@ -256,13 +236,10 @@ def test_where_a_cap_refuses_a_job_it_starts_in_another_mode_and_takes_as_long_a
     assert found.mode.tolist() == [0, 1, 0]
     assert found.start_s.tolist() == [0.0, 0.0, 8.0]
     assert found.end_s.tolist() == [8.0, 16.0, 13.0]
-
-
-def test_a_job_whose_own_mode_is_above_the_cap_starts_in_another_one() -> None:
-    found = play([Pool(UNITS, cap_w=250.0)], with_half_power([PlainJob(0.0, 4, 3.0, 2.0)]), EASY)
-    assert found.end_s.tolist() == [4.0]
+    large = with_half_power([PlainJob(0.0, 4, 3.0, 2.0)])
+    assert play([Pool(UNITS, cap_w=250.0)], large, EASY).end_s.tolist() == [4.0]
     with pytest.raises(ValueError, match=r"draws 200\.0 W, the cap leaves 150\.0 W"):
-        play([Pool(UNITS, cap_w=150.0)], with_half_power([PlainJob(0.0, 4, 3.0, 2.0)]), EASY)
+        play([Pool(UNITS, cap_w=150.0)], large, EASY)
 
 
 @pytest.mark.parametrize(
@@ -276,17 +253,10 @@ def test_idle_power_of_all_units_counts_under_a_cap_unless_it_is_left_out(
     jobs = one_pool([PlainJob(0.0, 2, 10.0, 8.0)] * 2)
     pool = Pool(UNITS, cap_w - 260.0 * (not counts), 55.0, cap_counts_idle=counts)
     assert play([pool], jobs, EASY).start_s.tolist() == expected
-
-
-def test_idle_power_counts_under_a_cap_over_several_pools() -> None:
-    jobs = one_pool([PlainJob(0.0, 2, 10.0, 8.0)] * 2)
-    for cap_mw, second_s in ((619_999, 8.0), (620_000, 0.0)):
-        over = Cap(Scope.REGION, "", ((0.0, cap_mw),)), (0,)
+    if counts:
+        over = Cap(Scope.REGION, "", ((0.0, round(cap_w * 1000)),)), (0,)
         found = play([Pool(UNITS, idle_w=55.0)], jobs, EASY, [over])
-        assert found.start_s.tolist() == [0.0, second_s]
-
-
-def test_jobs_that_draw_less_than_their_units_idle_count_for_nothing_beyond_that() -> None:
+        assert found.start_s.tolist() == expected, "under a cap over several pools"
     work = with_half_power([PlainJob(0.0, 2, 10.0, 8.0)]).beyond_idle([150.0])
     assert work.others is not None
     assert (work.power_w.tolist(), work.others.power_w.tolist()) == ([[100.0]], [[[0.0]]])

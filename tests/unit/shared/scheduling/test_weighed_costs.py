@@ -57,7 +57,12 @@ def test_a_cost_is_the_sum_of_all_slowdowns_whatever_is_kept(
             # Of four summands Python 3.12 tells another last digit than adding them one by one.
             wanted = inf if refused else pytest.approx(sum(found), rel=1e-15)
             assert rule.cost(newcomer, group) == wanted
+            assert rule.slowdown(newcomer, group) == pytest.approx(found[-1], nan_ok=True)
+            assert rule.cost(newcomer, ()) == 0.0
 
 
 def test_nobody_shares_before_a_model_is_published() -> None:
-    assert Contention(GBPS, PEAK_GBPS, CORES, None, 9.0).cost(("a", 6), (("b", 6),)) == inf
+    rule = Contention(GBPS, PEAK_GBPS, CORES, None, 9.0)
+    assert rule.cost(("a", 6), (("b", 6),)) == inf
+    assert isnan(rule.slowdown(("a", 6), (("b", 6),)))
+    assert rule.cost(("a", 6), ()) == 0.0

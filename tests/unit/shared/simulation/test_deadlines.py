@@ -9,10 +9,8 @@ from shared.simulation.deadlines import CoreUsage, drawn_tasks, mean_usage, play
 def test_deadlines_lie_between_1_2_and_2_run_times_behind_the_arrival() -> None:
     alone_s = [100.0, 300.0]
     arrive_s, tasks = drawn_tasks(alone_s, 2000, 0.5, seed=3)
-    factors = [
-        (task.deadline_s - at_s) / alone_s[task.app]
-        for at_s, task in zip(arrive_s, tasks, strict=True)
-    ]
+    timed = zip(arrive_s, tasks, strict=True)
+    factors = [(task.deadline_s - at_s) / alone_s[task.app] for at_s, task in timed]
     assert arrive_s[0] == 0.0
     assert arrive_s == sorted(arrive_s)
     assert arrive_s[-1] / 1999 == pytest.approx(0.5, rel=0.1)
@@ -34,23 +32,13 @@ def test_each_task_is_met_missed_or_unassigned() -> None:
     assert naive.missed > 0
     assert aware.missed == 0
     assert aware.met > naive.met
+    none = play_deadlines(drawn_tasks([50.0], 0, 1.0, seed=0), 1, actual, actual)
+    assert (none.met, none.missed, none.unassigned, none.usage) == (0, 0, 0, ())
 
 
 def test_means_are_over_time_and_of_active_nodes_only_while_there_are_any() -> None:
-    usage = [
-        CoreUsage(0.0, 2, 1),
-        CoreUsage(10.0, 6, 2),
-        CoreUsage(20.0, 0, 0),
-        CoreUsage(25.0, 8, 2),
-    ]
-    found = mean_usage(usage, nodes=2, cores=4, until_s=30.0)
+    steps = [(0.0, 2, 1), (10.0, 6, 2), (20.0, 0, 0), (25.0, 8, 2)]
+    found = mean_usage([CoreUsage(*step) for step in steps], nodes=2, cores=4, until_s=30.0)
     assert found.cores == pytest.approx((10 * 2 + 10 * 6 + 5 * 8) / 30 / 8)
     assert found.nodes == pytest.approx((10 * 1 + 15 * 2) / 30 / 2)
     assert found.cores_of_active == pytest.approx((10 * 0.5 + 10 * 0.75 + 5 * 1.0) / 25)
-
-
-def test_nothing_that_comes_uses_nothing() -> None:
-    run = play_deadlines(
-        drawn_tasks([1.0], 0, 1.0, seed=0), 1, unaware([1.0], 1), unaware([1.0], 1)
-    )
-    assert run == run.__class__(0, 0, 0, ())

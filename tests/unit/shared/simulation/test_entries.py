@@ -27,11 +27,6 @@ def entries(
     return entries_of(system, EPM, several, np.array(apps), PolicyChoice(policy, EVEN, 0.35, kill))
 
 
-def test_base_offers_a_job_to_its_best_cluster_alone() -> None:
-    order = entries(SimulatedPolicy.BASE, [CPU, MEM]).workload.order
-    assert (order != NO_ENTRY).tolist() == [[True, False], [False, True]]
-
-
 @pytest.mark.parametrize(
     ("policy", "order"),
     [
@@ -47,7 +42,9 @@ def test_the_order_of_entries_is_the_policys(
     assert entries(policy, [CPU, MEM]).workload.order.tolist() == order
 
 
-def test_times_and_power_are_those_of_the_application_on_each_cluster() -> None:
+def test_times_and_power_are_those_of_the_application_on_each_cluster_that_is_offered() -> None:
+    order = entries(SimulatedPolicy.BASE, [CPU, MEM]).workload.order
+    assert (order != NO_ENTRY).tolist() == [[True, False], [False, True]], "the best one alone"
     work = entries(SimulatedPolicy.EASY, [CPU], submitted=jobs([3])).workload
     assert work.run_s == pytest.approx(np.array([[100, 150]]))
     assert work.limit_s == pytest.approx(np.array([[200, 300]]))
@@ -69,15 +66,14 @@ def test_a_job_has_no_entry_where_it_does_not_fit_and_is_counted_where_it_fits_n
     assert found.job_id.tolist() == [1, 2]
     assert (found.workload.order != NO_ENTRY).tolist() == [[True, True], [False, True]]
     assert found.traits.best.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="no job fits on any cluster"):
+        entries(SimulatedPolicy.EASY, [CPU], submitted=jobs([9]))
 
 
-def test_a_job_has_no_entry_where_it_alone_would_break_the_cap() -> None:
+def test_a_job_has_no_entry_where_it_alone_would_break_a_cap() -> None:
     system = System((cluster("p1", cap_w=500.0), cluster("p2")))
     found = entries(SimulatedPolicy.EASY, [CPU], system, jobs([2]))
     assert (found.workload.order != NO_ENTRY).tolist() == [[False, True]]
-
-
-def test_a_job_has_no_entry_where_it_alone_would_break_a_cap_over_several_clusters() -> None:
     clusters = cluster("p1", site="north"), cluster("p2")
     system = System(clusters, shared_cap_w={"north": 500.0, "region": 800.0})
     found = entries(SimulatedPolicy.EASY, [CPU] * 3, system, jobs([1, 2, 3]))
@@ -85,23 +81,14 @@ def test_a_job_has_no_entry_where_it_alone_would_break_a_cap_over_several_cluste
     assert found.left_out == 1
 
 
-def test_no_job_that_fits_anywhere_is_an_error_that_says_where_to_look() -> None:
-    with pytest.raises(ValueError, match="no job fits on any cluster"):
-        entries(SimulatedPolicy.EASY, [CPU], submitted=jobs([9]))
-
-
-def test_where_cores_are_given_out_a_job_takes_cores_and_their_share_of_the_power() -> None:
+def test_a_job_takes_cores_and_their_share_of_the_power_or_whole_nodes() -> None:
     system = System((cluster("p1", cores_per_node=4, unit=SizeUnit.CORE), cluster("p2")))
     work = entries(SimulatedPolicy.EASY, [CPU], system, jobs([2])).workload
     assert work.units.tolist() == [[8, 2]]
     few = entries(SimulatedPolicy.EASY, [CPU], system, jobs([3], counts=SizeUnit.CORE)).workload
     assert few.units.tolist() == [[3, 3]]
     assert few.power_w[0, 0] == pytest.approx(300 * 3 / 4)
-
-
-def test_jobs_of_cores_take_whole_nodes_where_no_less_is_given_out() -> None:
-    system = System((cluster("p1", cores_per_node=4),))
-    epm = Epm.of([models("p1")])
-    choice = PolicyChoice(SimulatedPolicy.EASY, EVEN, 0.35, kill_at_limit=True)
-    found = entries_of(system, epm, jobs([1, 4, 5], counts=SizeUnit.CORE), np.zeros(3, int), choice)
-    assert found.workload.units.tolist() == [[1], [1], [2]]
+    whole = System((cluster("p1", cores_per_node=4), cluster("p2", cores_per_node=4)))
+    several = jobs([1, 4, 5], counts=SizeUnit.CORE)
+    found = entries(SimulatedPolicy.EASY, [CPU] * 3, whole, several).workload
+    assert found.units[:, 0].tolist() == [1, 1, 2]

@@ -12,6 +12,7 @@ CPU, MEM = 0, 1
 def test_times_are_relative_to_the_first_cluster_at_its_nominal_frequency() -> None:
     nominal = EPM.predict(FrequencyRule.NOMINAL)
     assert EPM.apps == ("cpu", "mem")
+    assert EPM.best().tolist() == [0, 1]
     assert nominal.time_ratio == pytest.approx(np.array([[1, 1.5], [1, 100 / 120]]))
     assert nominal.freq_ghz.tolist() == [[2, 2], [2, 2]]
     assert nominal.node_w == pytest.approx(np.full((2, 2), 300.0))
@@ -22,10 +23,6 @@ def test_an_application_that_gains_nothing_by_the_clock_runs_at_the_lowest() -> 
     assert least.freq_ghz.tolist() == [[2, 2], [1, 1]]
     assert least.node_w[MEM] == pytest.approx([90, 90])
     assert least.time_ratio[MEM] == pytest.approx([1, 100 / 120])
-
-
-def test_each_application_is_best_off_where_energy_and_time_are_least() -> None:
-    assert EPM.best().tolist() == [0, 1]
 
 
 def test_weight_on_time_raises_the_frequency_where_that_helps() -> None:
@@ -41,9 +38,6 @@ def test_a_cluster_that_does_not_know_an_application_predicts_nothing_for_it() -
     assert nominal.known.tolist() == [[True, True], [False, True]]
     assert nominal.time_ratio[MEM, 1] == 1
     assert half.best()[MEM] == 1
-
-
-def test_nothing_can_be_predicted_without_a_signature() -> None:
     with pytest.raises(ValueError, match="no cluster knows an application"):
         Epm.of([NodeModels(coefficients("p1"), {})])
 

@@ -34,11 +34,8 @@ def test_all_that_is_known_of_jobs_is_written_behind_that(tmp_path: Path) -> Non
     assert header[5:] == ["cluster", "freq_ghz", "wait_s", "energy_j"]
     assert first[5:] == ["p1", "2.0", "0", "4000"]
     assert second[5:] == ["p2", "3.0", "1.5", "2100"]
-
-
-def test_a_frequency_that_nobody_knows_is_empty(tmp_path: Path) -> None:
     write_all_of_jobs(tmp_path / "jobs.csv", Played(RUN.workload, RUN.schedule, fleet()), IDS)
-    assert lines(tmp_path / "jobs.csv")[1][6] == ""
+    assert lines(tmp_path / "jobs.csv")[1][6] == "", "a frequency that nobody knows"
 
 
 def test_a_summary_is_written_with_its_clusters(tmp_path: Path) -> None:

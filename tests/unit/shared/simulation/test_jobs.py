@@ -6,7 +6,7 @@ import pytest
 from shared.simulation.jobs import WorkloadSpec, draw_apps, submitted
 from shared.simulation.system import SizeUnit, System
 from tests.unit.shared.simulation.setups import cluster
-from tests.unit.shared.simulation.test_log import record, text_of
+from tests.unit.shared.workloads.swf_records import record, text_of
 
 SYSTEM = System((cluster("p1", 64, cores_per_node=4), cluster("p2", 16, cores_per_node=4)))
 BEST = np.array([0, 0, 0, 1])
@@ -26,10 +26,6 @@ def test_a_log_keeps_its_numbers_and_loses_what_no_cluster_holds(tmp_path: Path)
     cores = submitted(WorkloadSpec(str(path), counts=SizeUnit.CORE), 1, SYSTEM)
     assert cores.job_id.tolist() == [7, 8]
     assert cores.counts is SizeUnit.CORE
-
-
-def test_the_first_jobs_of_a_log_can_be_taken_alone(tmp_path: Path) -> None:
-    path = tmp_path / "log.swf"
     path.write_text(text_of(*(record(i) for i in range(5))))
     assert len(submitted(WorkloadSpec(str(path), jobs=3), 1, SYSTEM).jobs) == 3
 
@@ -46,20 +42,17 @@ def test_all_applications_are_drawn_alike_unless_a_share_is_said() -> None:
     assert np.bincount(uniform) / 20_000 == pytest.approx([0.25] * 4, abs=0.02)
     half = draw_apps(BEST, WorkloadSpec(share=0.5), 1, 20_000)
     assert np.bincount(half) / 20_000 == pytest.approx([1 / 6] * 3 + [0.5], abs=0.02)
-
-
-def test_a_share_of_applications_that_do_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="draw them uniformly"):
         draw_apps(np.zeros(4, dtype=np.int64), WorkloadSpec(share=0.5), 1, 10)
 
 
-@pytest.mark.parametrize("speed", [0, -1, float("inf"), float("nan")])
-def test_what_is_no_speed_is_refused(speed: float) -> None:
-    with pytest.raises(ValueError, match="speed must be above 0"):
-        WorkloadSpec(speed=speed)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
-def test_what_is_no_share_is_refused(share: float) -> None:
-    with pytest.raises(ValueError, match="share must be from 0 to 1"):
-        WorkloadSpec(share=share)
+@pytest.mark.parametrize(
+    ("name", "value", "bound"),
+    [
+        *(("speed", value, "above 0") for value in (0, -1, float("inf"), float("nan"))),
+        *(("share", value, "from 0 to 1") for value in (-0.1, 1.1, float("nan"))),
+    ],
+)
+def test_what_is_no_speed_or_share_is_refused(name: str, value: float, bound: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be {bound}"):
+        WorkloadSpec(**{name: value})  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
 import gzip
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,8 @@ from hypothesis import strategies as st
 
 from coplace_client.errors import UnusableError
 from shared.simulation.log import read_log
-from shared.workloads.swf import Skip, SwfRecord
-
-UNKNOWN = SwfRecord(*[-1] * 18)
-
-
-def record(job: int = 1, **known: Any) -> SwfRecord:
-    usual = UNKNOWN._replace(job_number=job, submit_s=100 * job, run_s=600, requested_procs=4)
-    return usual._replace(**known)
-
-
-def text_of(*records: SwfRecord, header: str = "; MaxProcs: 64\n") -> str:
-    return header + "".join(" ".join(map(str, each)) + "\n" for each in records)
+from shared.workloads.swf import Skip
+from tests.unit.shared.workloads.swf_records import record, text_of
 
 
 @pytest.fixture
@@ -65,32 +56,36 @@ def test_a_job_may_draw_what_a_cap_leaves_beyond_what_idles(path: Path) -> None:
         read_log(path, cap_w=640.0, **known)
 
 
-def test_where_every_job_draws_more_than_the_cap_that_is_what_has_to_be_raised(path: Path) -> None:
-    path.write_text(text_of(record(1, requested_procs=5)))
-    with pytest.raises(
-        UnusableError, match=r"1 for more power than the cap, alone\): raise the cap"
-    ):
-        read_log(path, proc_w=100.0, cap_w=400.0)
+@pytest.mark.parametrize(
+    ("header", "asked", "procs"),
+    [
+        ("; MaxNodes: 32\n; MaxProcs: 64\n", None, 64),
+        ("; MaxNodes: 32\n; MaxProcs: 64\n", 8, 8),
+        ("; MaxNodes: 32\n", None, 32),
+    ],
+)
+def test_the_size_is_what_the_caller_says_before_what_the_log_says(
+    path: Path, header: str, asked: int | None, procs: int
+) -> None:
+    path.write_text(text_of(record(), header=header))
+    assert read_log(path, asked).procs == procs
 
 
-def test_the_size_is_what_the_caller_says_before_what_the_log_says(path: Path) -> None:
-    path.write_text(text_of(record(), header="; MaxNodes: 32\n; MaxProcs: 64\n"))
-    assert read_log(path).procs == 64
-    assert read_log(path, 8).procs == 8
-    path.write_text(text_of(record(), header="; MaxNodes: 32\n"))
-    assert read_log(path).procs == 32
-
-
-def test_a_log_that_says_no_size_asks_for_one(path: Path) -> None:
-    path.write_text(text_of(record(), header=""))
-    with pytest.raises(ValueError, match="neither MaxProcs nor MaxNodes"):
-        read_log(path)
-
-
-def test_a_log_without_a_job_that_can_run_is_refused_by_name(path: Path) -> None:
-    path.write_text("; MaxProcs: 4\nhello\n")
-    with pytest.raises(ValueError, match=r"log\.swf holds no job that can run"):
-        read_log(path)
+@pytest.mark.parametrize(
+    ("text", "cap_w", "problem"),
+    [
+        (text_of(record(), header=""), inf, "neither MaxProcs nor MaxNodes"),
+        ("; MaxProcs: 4\nhello\n", inf, r"log\.swf holds no job that can run"),
+        (text_of(record()), 300.0, r"1 for more power than the cap, alone\): raise the cap"),
+    ],
+    ids=["of no size", "without a job", "above the cap"],
+)
+def test_a_log_of_which_nothing_can_run_is_refused_with_why(
+    path: Path, text: str, cap_w: float, problem: str
+) -> None:
+    path.write_text(text)
+    with pytest.raises(ValueError, match=problem):
+        read_log(path, proc_w=100.0, cap_w=cap_w)
 
 
 def test_everything_that_can_be_wrong_with_a_log_is_counted_and_the_rest_kept(path: Path) -> None:
@@ -143,7 +138,6 @@ def test_jobs_of_one_instant_stay_in_the_order_of_the_file(path: Path, submits: 
     [
         ("KTH-SP2.swf.gz", 100, 28_481, {Skip.NO_RUN_TIME: 8}),
         ("CTC-SP2-1996-3.1-cln.swf.gz", 338, 77_205, {Skip.NO_RUN_TIME: 17}),
-        ("HPC2N-2002-2.2-cln.swf.gz", 240, 202_871, {}),
     ],
 )
 def test_the_archives_logs_are_read_whole(

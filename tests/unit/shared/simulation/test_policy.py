@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,23 +28,14 @@ def test_every_entry_has_a_place_of_its_own(several: list[tuple[int, int]]) -> N
     assert (order[~entries] == NO_ENTRY).all()
 
 
-def test_a_tier_stands_before_the_submission_and_that_before_the_rank() -> None:
+def test_a_tier_stands_before_the_submission_and_that_before_the_rank_or_the_shortest() -> None:
     rank, tier = np.array([[1, 0], [0, 1]]), np.array([[1, 0], [0, 1]])
     limit_s = np.ones((2, 2))
     assert order_of(SimulatedPolicy.PRIORITY_INC, rank, tier, limit_s).tolist() == [[2, 0], [1, 3]]
     flat = np.zeros_like(tier)
     assert order_of(SimulatedPolicy.REORDER, rank, flat, limit_s).tolist() == [[1, 0], [2, 3]]
-
-
-def test_the_shortest_job_stands_first_and_ties_by_submission() -> None:
     rank, limit_s = np.zeros((3, 1), dtype=np.int64), np.array([[5.0], [3.0], [5.0]])
     assert order_of(SimulatedPolicy.SJF, rank, rank, limit_s).ravel().tolist() == [1, 0, 2]
-
-
-@pytest.mark.parametrize("policy", [SimulatedPolicy.MIN_ENERGY, SimulatedPolicy.EASY])
-def test_a_policy_that_weighs_nothing_says_so(policy: SimulatedPolicy) -> None:
-    assert not policy.weighs
-    assert SimulatedPolicy.BASE.weighs
 
 
 def test_the_threshold_is_of_priority_inc_v_and_of_what_starts_from_it() -> None:

@@ -17,12 +17,9 @@ def found(*placements: PlacedJob) -> list[str]:
     return list(violations(placements, 16, CLASSES))
 
 
-def test_what_fits_is_possible_and_so_is_one_behind_the_other() -> None:
-    assert found(JOB, BESIDE, replace(JOB, job_id="c", start_s=20.0, end_s=30.0)) == []
-
-
-def test_units_may_share_a_node() -> None:
+def test_what_fits_is_possible_also_one_behind_the_other_and_two_units_on_a_node() -> None:
     assert found(replace(JOB, nodes=(3, 3))) == []
+    assert found(JOB, BESIDE, replace(JOB, job_id="c", start_s=20.0, end_s=30.0)) == []
 
 
 @pytest.mark.parametrize(
@@ -51,15 +48,12 @@ def found_of_power(*jobs: Drawn) -> list[str]:
     return list(power_violations(jobs, [(-inf, 150_000)]))
 
 
-def test_draws_that_follow_each_other_are_possible() -> None:
-    behind = replace(DRAWN, job_id="b", draws=((10.0, 100_000),), end_s=20.0)
-    assert found_of_power(DRAWN, behind) == []
-
-
-def test_half_the_power_for_twice_the_time_is_possible() -> None:
+def test_draws_that_follow_each_other_and_half_the_power_for_twice_the_time_are_possible() -> None:
     # 5 s at full power are half of it, 10 s at half of the power the other half.
     halved = replace(DRAWN, draws=((0.0, 100_000), (5.0, 50_000)), end_s=15.0)
     assert found_of_power(halved) == []
+    behind = replace(DRAWN, job_id="b", draws=((10.0, 100_000),), end_s=20.0)
+    assert found_of_power(DRAWN, behind) == []
 
 
 @pytest.mark.parametrize(

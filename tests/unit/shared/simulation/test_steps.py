@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.simulation.metrics import summarise
@@ -18,6 +18,7 @@ from shared.simulation.steps import (
 from tests.unit.shared.simulation.schedules import UNITS, played, schedules
 
 
+@settings(max_examples=50)
 @given(schedules())
 def test_the_units_in_use_are_those_of_the_jobs_that_run_then(run: Played) -> None:
     schedule, units = run.schedule, run.workload.units[:, 0]
@@ -30,6 +31,7 @@ def test_the_units_in_use_are_those_of_the_jobs_that_run_then(run: Played) -> No
         assert steps.value.max() <= total
 
 
+@settings(max_examples=50)
 @given(schedules())
 def test_units_are_waited_for_from_the_submission_to_the_start(run: Played) -> None:
     submit_s, start_s = run.workload.submit_s, run.schedule.start_s

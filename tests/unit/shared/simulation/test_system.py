@@ -24,8 +24,12 @@ clusters:
 """
 
 
-def test_a_system_is_read_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "system.yaml"
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "system.yaml"
+
+
+def test_a_system_is_read_from_a_file(path: Path) -> None:
     path.write_text(YAML)
     fast, slow = read_system(path).clusters
     assert (fast.name, fast.unit, fast.units, fast.cap_w) == ("fast", SizeUnit.CORE, 768, 5000)
@@ -35,8 +39,7 @@ def test_a_system_is_read_from_a_file(tmp_path: Path) -> None:
     assert fleet.idle_w.tolist() == [2, 0]
 
 
-def test_idle_power_counts_under_caps_unless_it_is_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "system.yaml"
+def test_idle_power_counts_under_caps_unless_it_is_left_out(path: Path) -> None:
     path.write_text(YAML)
     counting, leaving_out = (read_system(path, cap_counts_idle=each) for each in (True, False))
     assert [pool.base_mw for pool in counting.pools] == [16 * 96_000, 0]
@@ -44,15 +47,11 @@ def test_idle_power_counts_under_caps_unless_it_is_left_out(tmp_path: Path) -> N
     assert [pool.left_mw for pool in leaving_out.pools] == [5_000_000, NO_CAP_MW]
     assert counting.fleet.cap_w.tolist() == [5000, inf]
     assert leaving_out.fleet.cap_w.tolist() == [5000 + 16 * 96, inf]
-
-
-@pytest.mark.parametrize("cap_w", [1535, 1536])
-def test_a_cap_at_or_below_idle_power_is_refused_by_its_cluster(tmp_path: Path, cap_w: int) -> None:
-    path = tmp_path / "system.yaml"
-    path.write_text(YAML.replace("5000", f"{cap_w}"))
-    with pytest.raises(UnusableError, match=rf"cluster fast, 1,{cap_w - 1000} W, .* 1,536 W"):
-        read_system(path)
-    assert read_system(path, cap_counts_idle=False).clusters[0].cap_w == cap_w
+    for cap_w in (1535, 1536):
+        path.write_text(YAML.replace("5000", f"{cap_w}"))
+        with pytest.raises(UnusableError, match=rf"cluster fast, 1,{cap_w - 1000} W, .* 1,536 W"):
+            read_system(path)
+        assert read_system(path, cap_counts_idle=False).clusters[0].cap_w == cap_w
 
 
 SITES = """
@@ -65,9 +64,8 @@ clusters:
 
 @pytest.mark.parametrize("counts", [True, False])
 def test_caps_of_a_file_are_over_the_clusters_of_a_site_and_over_all(
-    tmp_path: Path, counts: bool
+    path: Path, counts: bool
 ) -> None:
-    path = tmp_path / "system.yaml"
     path.write_text(SITES + "caps: {north: 525, region: 600}")
     system = read_system(path, cap_counts_idle=counts)
     assert [(cap.scope, cap.name, cap.at(0.0), numbers) for cap, numbers in system.over] == [
@@ -83,18 +81,15 @@ def test_caps_of_a_file_are_over_the_clusters_of_a_site_and_over_all(
     )
 
 
-def test_a_cap_without_end_is_none() -> None:
-    system = System((cluster("a"),), shared_cap_w={"region": inf})
-    assert (system.over, system.left_mw) == ([], [NO_CAP_MW])
-    assert not system.is_capped
-    system.require_kept_by(SimulatedPolicy)
-
-
-def test_a_cap_of_a_cluster_or_over_several_is_one() -> None:
+def test_a_cap_of_a_cluster_or_over_several_is_one_and_one_without_end_is_none() -> None:
     uncapped = cluster("a")
     capped = uncapped.model_copy(update={"name": "b", "cap_w": 9e9})
     assert System((uncapped, capped)).is_capped
     assert System((uncapped,), shared_cap_w={"region": 9e9}).is_capped
+    system = System((cluster("a"),), shared_cap_w={"region": inf})
+    assert (system.over, system.left_mw) == ([], [NO_CAP_MW])
+    assert not system.is_capped
+    system.require_kept_by(SimulatedPolicy)
 
 
 @pytest.mark.parametrize(
@@ -111,17 +106,11 @@ def test_a_cap_of_a_cluster_or_over_several_is_one() -> None:
     ],
 )
 def test_a_cap_that_cannot_be_over_several_clusters_is_refused_by_what_it_is_of(
-    tmp_path: Path, cap_of: dict[str, float], problem: str
+    path: Path, cap_of: dict[str, float], problem: str
 ) -> None:
-    path = tmp_path / "system.yaml"
     path.write_text(SITES)
     with pytest.raises(UnusableError, match=problem):
         replace(read_system(path), shared_cap_w=cap_of)
-
-
-def test_a_site_that_is_called_region_is_refused() -> None:
-    with pytest.raises(UnusableError, match="a site is called region"):
-        System((cluster("a", site="region"),))
 
 
 def test_a_policy_that_keeps_no_caps_over_several_clusters_is_refused_under_one() -> None:
@@ -148,12 +137,16 @@ def test_a_policy_that_keeps_no_caps_over_several_clusters_is_refused_under_one(
         (f"{SITES}caps: {{south: 900}}", "'south' is no site"),
         (f"{SITES}caps: 900", "caps: Input should be"),
         ("- 3", "_SystemFile"),
+        ("clusters: [{name: a, module: m, nodes: 4, site: region}]", "a site is called region"),
+        (
+            "clusters: [{name: a, module: m, nodes: 4}, {name: a, module: m, nodes: 4}]",
+            "different names",
+        ),
     ],
 )
 def test_a_file_that_is_no_system_is_refused_by_what_is_wrong(
-    tmp_path: Path, text: str, problem: str
+    path: Path, text: str, problem: str
 ) -> None:
-    path = tmp_path / "system.yaml"
     path.write_text(text)
     with pytest.raises(ValueError, match=problem):
         read_system(path)
@@ -164,18 +157,7 @@ def test_the_built_in_clusters_are_those_of_the_paper() -> None:
     assert (p1.nodes, p1.module, p2.nodes, p2.module) == (512, "normal", 512, "normal2")
     assert p1.idle_power_w > 0
     assert p2.cap_w == 1e6
-
-
-def test_the_built_in_clusters_may_be_under_one_cap() -> None:
     [(cap, numbers)] = built_in_system(["p1", "p2"], region_cap_w=2e5).over
     assert (cap.subject, cap.at(0.0), numbers) == ("the region", 200_000_000, [0, 1])
-
-
-def test_a_cluster_that_is_not_built_in_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="p3: the built-in clusters are p1, p2"):
         built_in_system(["p1", "p3"])
-
-
-def test_two_clusters_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="different names"):
-        System((cluster("a"), cluster("a")))

@@ -10,29 +10,21 @@ from shared.simulation.units import assign_units, runs
 from tests.unit.shared.simulation.schedules import UNITS, schedules
 
 
-def assigned(run: Played, cluster: int) -> tuple[np.ndarray, list[list[int]]]:
-    here = np.flatnonzero(run.schedule.cluster == cluster)
-    start_s, end_s = run.schedule.start_s[here], run.schedule.end_s[here]
-    return here, assign_units(UNITS[cluster], run.used_units[here], start_s, end_s)
-
-
 @given(schedules())
-def test_no_unit_is_held_twice_at_a_time(run: Played) -> None:
+def test_each_job_holds_as_many_units_as_it_takes_and_no_unit_is_held_twice_at_a_time(
+    run: Played,
+) -> None:
     for cluster in (0, 1):
-        here, held = assigned(run, cluster)
-        for at in run.schedule.start_s[here]:
-            now = (run.schedule.start_s[here] <= at) & (at < run.schedule.end_s[here])
-            units = [unit for job in np.flatnonzero(now) for unit in held[job]]
-            assert len(units) == len(set(units))
-            assert all(0 <= unit < UNITS[cluster] for unit in units)
-
-
-@given(schedules())
-def test_each_job_holds_as_many_units_as_it_takes(run: Played) -> None:
-    for cluster in (0, 1):
-        here, held = assigned(run, cluster)
+        here = np.flatnonzero(run.schedule.cluster == cluster)
+        start_s, end_s = run.schedule.start_s[here], run.schedule.end_s[here]
+        held = assign_units(UNITS[cluster], run.used_units[here], start_s, end_s)
         assert [len(units) for units in held] == run.used_units[here].tolist()
         assert all(units == sorted(units) for units in held)
+        for at in start_s:
+            now = np.flatnonzero((start_s <= at) & (at < end_s))
+            units = [unit for job in now for unit in held[job]]
+            assert len(units) == len(set(units))
+            assert all(0 <= unit < UNITS[cluster] for unit in units)
 
 
 def test_the_lowest_free_units_are_taken_first() -> None:

@@ -37,14 +37,13 @@ def one(tmp_path: Path, line: str = JOB, power_w: float | None = None) -> Eurora
     return job
 
 
-def test_a_line_is_a_job_of_equal_units(tmp_path: Path) -> None:
+def test_a_line_is_a_job_of_equal_units_that_runs_to_its_limit_or_as_long_as_it_did(
+    tmp_path: Path,
+) -> None:
     job = one(tmp_path)
     assert (job.job_id, job.queue, job.submit_s, job.units) == ("1334697", "parallel", 0.0, 2)
     assert job.unit == (2, 4.0, (("gpu", 2),))
     assert (job.walltime_s, job.runtime_s) == (7140.0, 7140.0)
-
-
-def test_a_job_that_ended_before_its_limit_runs_as_long_as_it_did(tmp_path: Path) -> None:
     assert one(tmp_path, JOB.replace("01:59", "08:00")).runtime_s == 7225.0
 
 
@@ -115,21 +114,14 @@ def test_what_no_machine_has_is_refused_with_its_bound(
         one(tmp_path, line)
 
 
-def test_a_job_that_stands_twice_is_refused_with_both_lines(tmp_path: Path) -> None:
+def test_a_job_that_stands_twice_is_refused_with_both_lines_and_a_file_without_any(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(UnusableError, match="must hold 1 to"):
+        read_jobs(written(tmp_path), {})
     other = JOB.replace("1334697", "7")
     with pytest.raises(UnusableError, match=r"jobs\.log:3: job 1334697 stands twice, in line 1"):
         read_jobs(written(tmp_path, JOB, other, JOB.replace("parallel", "debug")), {})
-
-
-def test_a_file_without_jobs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnusableError, match="must hold 1 to"):
-        read_jobs(written(tmp_path), {})
-
-
-@pytest.mark.parametrize("line", ["0 16 0", "0 16 0 2 lots 0", "1 16 0 2 33554432 0"])
-def test_nodes_that_are_none_are_refused(tmp_path: Path, line: str) -> None:
-    with pytest.raises(UnusableError, match=r"jobs\.log"):
-        read_machine(written(tmp_path, line))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +133,8 @@ def test_nodes_that_are_none_are_refused(tmp_path: Path, line: str) -> None:
         (f"1 16 0 2 {10**400} 0", "memory_kib: must be a whole number from 104,858 to"),
         ("1 16 0 2 0 0", "memory_kib: must be a whole number from 104,858 to"),
         ("1 16 0 2 33554432 1", "reserved: must be 0: nodes that are dedicated to reservations"),
+        ("1 16 0", ""),
+        ("1 16 0 2 lots 0", ""),
     ],
 )
 def test_a_node_that_cannot_be_played_is_refused_by_its_number(
@@ -148,6 +142,8 @@ def test_a_node_that_cannot_be_played_is_refused_by_its_number(
 ) -> None:
     with pytest.raises(UnusableError, match=rf"jobs\.log:2: {problem}"):
         read_machine(written(tmp_path, "0 16 0 2 33554432 0", line))
+    with pytest.raises(UnusableError, match=r"jobs\.log must list nodes by number from 0"):
+        read_machine(written(tmp_path, "1 16 0 2 33554432 0"))
 
 
 @pytest.mark.parametrize(
@@ -201,17 +197,13 @@ def test_a_file_that_is_no_csv_of_powers_is_refused(tmp_path: Path, content: lis
 
 
 @needs_data
-def test_the_machine_has_two_classes_of_nodes() -> None:
+def test_the_machine_has_two_classes_of_nodes_and_all_instances_that_have_results_are_there() -> (
+    None
+):
     machine = read_machine(FOLDER / "nodes_64.csv")
     assert (machine.nodes, machine.cores_per_node) == (64, 16)
-    assert [(c.nodes, c.memory_gib, c.resources) for c in machine.node_classes] == [
-        (32, 32.0, (("mic", 2),)),
-        (32, 32.0, (("gpu", 2),)),
-    ]
-
-
-@needs_data
-def test_all_instances_that_have_results_are_there() -> None:
+    classes = [(c.nodes, c.memory_gib, c.resources) for c in machine.node_classes]
+    assert classes == [(32, 32.0, (("mic", 2),)), (32, 32.0, (("gpu", 2),))]
     with (FOLDER / "pa_hpc_sim_results.csv").open() as file:
         assert {row["instance"] for row in csv.DictReader(file)} <= set(NAMES)
 

@@ -18,16 +18,8 @@ JOBS = 5_000
 
 def cluster(node_model: str, nodes: int = 512) -> Cluster:
     model = NODE_MODELS[node_model]
-    return Cluster(
-        name=model.partition,
-        site="bench",
-        node_model=model.name,
-        nodes=nodes,
-        cores_per_node=model.cores,
-        pstates_ghz=model.pstates_ghz,
-        idle_power_w=100,
-        peak_bandwidth_gbps=200,
-    )
+    size = nodes, model.cores, model.pstates_ghz
+    return Cluster(model.partition, "bench", model.name, *size, 100, 200)
 
 
 CLUSTERS = (cluster("platinum-8168"), cluster("gold-6254"))
@@ -56,13 +48,10 @@ def assert_share(count: int, expected: float, draws: int = JOBS) -> None:
 
 
 @pytest.mark.parametrize(("jobs", "load"), [(1, 0.9), (250, 0.9), (1000, 0.4), (1000, 1.3)])
-def test_the_arrivals_offer_the_load_that_was_asked_for(jobs: int, load: float) -> None:
-    requests = built_in(3, jobs, CLUSTERS, load)
+def test_arrivals_offer_the_load_that_was_asked_for_or_nine_tenths(jobs: int, load: float) -> None:
+    usual = {} if load == 0.9 else {"offered_load": load}
+    requests = built_in(3, jobs, CLUSTERS, **usual)
     assert offered_load(requests, 1024) == pytest.approx(load, rel=1e-9)
-
-
-def test_the_load_is_nine_tenths_unless_asked_otherwise(requests: list[JobRequest]) -> None:
-    assert offered_load(requests, 1024) == pytest.approx(0.9, rel=1e-9)
 
 
 def test_the_same_seed_gives_the_same_jobs_and_another_seed_others() -> None:
@@ -78,12 +67,6 @@ def test_a_longer_workload_begins_with_the_same_jobs_but_for_one_factor_on_their
         assert other.submit_s == pytest.approx(one.submit_s * factor, rel=1e-12)
 
 
-def test_jobs_are_submitted_in_the_order_of_their_indices(requests: list[JobRequest]) -> None:
-    assert [request.index for request in requests] == list(range(JOBS))
-    submits_s = [request.submit_s for request in requests]
-    assert submits_s == sorted(submits_s)
-
-
 def test_a_job_repeats_its_application_the_whole_number_of_times_nearest_to_its_runtime(
     requests: list[JobRequest],
 ) -> None:
@@ -95,37 +78,33 @@ def test_a_job_repeats_its_application_the_whole_number_of_times_nearest_to_its_
         assert request.repetitions == 1 or abs(runtime_s(request) - wanted) <= once_s / 2 + 1e-6
 
 
-def test_the_eight_applications_are_drawn_alike(requests: list[JobRequest]) -> None:
+def test_jobs_come_in_order_and_the_eight_applications_are_drawn_alike(
+    requests: list[JobRequest],
+) -> None:
+    assert [request.index for request in requests] == list(range(JOBS))
+    submits_s = [request.submit_s for request in requests]
+    assert submits_s == sorted(submits_s)
     for app_id in APPS:
         assert_share(sum(request.app_id == app_id for request in requests), 1 / 8)
 
 
-def test_three_jobs_in_ten_may_share_their_nodes(requests: list[JobRequest]) -> None:
-    assert_share(sum(request.shareable for request in requests), 0.3)
-
-
-def test_whether_a_job_may_share_depends_neither_on_its_size_nor_on_its_application(
+def test_three_jobs_in_ten_may_share_whatever_their_size_and_application(
     requests: list[JobRequest],
 ) -> None:
     serial = [request for request in requests if request.nodes == 1]
     stream_jobs = [request for request in requests if request.app_id == "STREAM"]
-    for group in (serial, stream_jobs):
+    for group in (requests, serial, stream_jobs):
         assert_share(sum(request.shareable for request in group), 0.3, len(group))
 
 
-def test_a_cluster_is_the_reference_of_jobs_in_proportion_to_its_nodes() -> None:
-    clusters = (cluster("platinum-8168", 768), cluster("gold-6254", 256))
-    requests = built_in(2, JOBS, clusters)
-    assert_share(sum(request.reference_cluster == "p1" for request in requests), 3 / 4)
-
-
-def test_a_job_fits_on_its_reference_cluster() -> None:
+def test_a_job_fits_on_its_reference_cluster_which_is_drawn_by_its_nodes() -> None:
     clusters = (cluster("platinum-8168", 300), cluster("gold-6254", 30))
-    largest = {"p1": 0, "p2": 0}
+    sizes: dict[str, list[int]] = {"p1": [], "p2": []}
     for request in built_in(2, JOBS, clusters):
-        largest[request.reference_cluster] = max(largest[request.reference_cluster], request.nodes)
-    assert 256 <= largest["p1"] <= 300
-    assert 16 < largest["p2"] <= 30
+        sizes[request.reference_cluster].append(request.nodes)
+    assert 256 <= max(sizes["p1"]) <= 300
+    assert 16 < max(sizes["p2"]) <= 30
+    assert_share(len(sizes["p1"]), 10 / 11)
 
 
 def test_users_ask_for_a_usual_time_that_is_a_fifth_too_long_at_least(
@@ -136,9 +115,6 @@ def test_users_ask_for_a_usual_time_that_is_a_fifth_too_long_at_least(
         assert request.walltime_s >= 1.2 * runtime_s(request)
         shorter = [usual_s for usual_s in USUAL_WALLTIMES_S if usual_s < request.walltime_s]
         assert not shorter or shorter[-1] < 3 * runtime_s(request)
-
-
-def test_every_possible_job_finds_a_usual_time() -> None:
     longest_once_s = max(p.time_s for app in APPS.values() for p in app.on.values())
     assert USUAL_WALLTIMES_S[-1] >= 3 * (math.exp(lublin.MAX_LN_RUNTIME) + longest_once_s)
 
@@ -153,14 +129,15 @@ def test_a_user_has_one_account_and_few_users_submit_most(requests: list[JobRequ
 
 
 def test_a_workload_without_jobs_load_or_clusters_is_refused() -> None:
-    with pytest.raises(RejectedError, match="jobs: must be at least 1, got"):
-        built_in(1, 0, CLUSTERS)
-    with pytest.raises(RejectedError, match="offered_load: must be above 0, got"):
-        built_in(1, 10, CLUSTERS, offered_load=0)
-    with pytest.raises(ValueError, match="at least one cluster"):
-        built_in(1, 10, ())
-    with pytest.raises(RejectedError, match="node_model"):
-        built_in(1, 10, [replace(CLUSTERS[0], node_model="gold-6148")])
+    unknown = [replace(CLUSTERS[0], node_model="gold-6148")]
+    for jobs, clusters, load, problem in (
+        (0, CLUSTERS, 0.9, "jobs: must be at least 1, got"),
+        (10, CLUSTERS, 0, "offered_load: must be above 0, got"),
+        (10, (), 0.9, "at least one cluster"),
+        (10, unknown, 0.9, "node_model"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            built_in(1, jobs, clusters, load)
 
 
 @pytest.mark.parametrize(

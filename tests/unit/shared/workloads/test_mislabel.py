@@ -7,13 +7,9 @@ from shared.workloads.mislabel import mislabelled
 REQUESTS = built_in(3, 400, clusters())
 
 
-def test_without_a_share_the_workload_is_as_it_was() -> None:
-    assert mislabelled(REQUESTS, 3, 0.0) == REQUESTS
-
-
 def test_a_share_of_the_jobs_is_named_otherwise_and_is_what_it_was() -> None:
+    assert mislabelled(REQUESTS, 3, 0.0) == REQUESTS
     found = mislabelled(REQUESTS, 3, 0.2)
-
     wrong = [request for request in found if request.runs]
     assert 50 <= len(wrong) <= 110
     assert all(request.app_id != request.runs for request in wrong)

@@ -14,13 +14,10 @@ CLUSTERS = clusters(gpu_nodes=64)
 JOBS = built_in(7, 2_000, CLUSTERS)
 
 
-def test_without_a_share_the_jobs_stay_as_they_are() -> None:
-    assert with_parts(JOBS, CLUSTERS, 7, 0.0, 0.0) == JOBS
-    assert built_in(7, 2_000, clusters()) == JOBS
-
-
 def test_the_shares_are_those_that_were_asked_for_and_the_others_stay() -> None:
+    assert with_parts(JOBS, CLUSTERS, 7, 0.0, 0.0) == JOBS == built_in(7, 2_000, clusters())
     mixed = with_parts(JOBS, CLUSTERS, 7, 0.2, 0.1)
+    assert with_parts(JOBS[:100], CLUSTERS, 7, 0.2, 0.1) == mixed[:100], "of a longer workload too"
     quarters = [r for r in mixed if r.cores_per_unit and not r.resources_per_unit]
     gpus = [r for r in mixed if r.resources_per_unit]
     assert len(quarters) / len(JOBS) == pytest.approx(0.2, abs=0.03)
@@ -44,13 +41,5 @@ def test_jobs_with_gpus_fit_where_there_are_some_and_refer_to_it() -> None:
         fit = [units_that_fit(request, cluster) for cluster in CLUSTERS]
         assert fit == [128, 0]
         assert request.nodes <= 128
-
-
-def test_a_longer_workload_has_the_same_parts() -> None:
-    short = with_parts(JOBS[:100], CLUSTERS, 7, 0.2, 0.1)
-    assert short == with_parts(JOBS, CLUSTERS, 7, 0.2, 0.1)[:100]
-
-
-def test_gpus_that_no_cluster_has_are_refused_at_once() -> None:
     with pytest.raises(UnusableError, match="declare a class"):
         with_parts(JOBS, clusters(), 7, 0.0, 0.1)

@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -7,20 +6,11 @@ from coplace_client.errors import RejectedError
 from shared.workloads.replay import SwfWorkload, app_of, replay
 from shared.workloads.swf import Skip, SwfRecord
 from shared.workloads.table1 import APPS, GOLD_6254, profile
-
-UNKNOWN = SwfRecord(*[-1] * 18)
-
-
-def record(job: int = 1, **known: Any) -> SwfRecord:
-    usual = UNKNOWN._replace(
-        job_number=job, submit_s=100 * job, run_s=600, requested_procs=4, user_id=7
-    )
-    return usual._replace(**known)
+from tests.unit.shared.workloads.swf_records import record, text_of
 
 
 def log_of(path: Path, *records: SwfRecord, header: str = "") -> Path:
-    lines = (" ".join(map(str, each)) for each in records)
-    path.write_text(header + "\n".join(lines) + "\n")
+    path.write_text(text_of(*records, header=header))
     return path
 
 
@@ -34,7 +24,11 @@ def kth(data_dir: Path) -> SwfWorkload:
     return replay(data_dir / "swf" / "KTH-SP2.swf.gz")
 
 
-def test_the_kth_log_is_replayed_whole(kth: SwfWorkload) -> None:
+def test_the_kth_log_is_replayed_whole_or_its_first_jobs_alone(
+    kth: SwfWorkload, data_dir: Path
+) -> None:
+    few = replay(data_dir / "swf" / "KTH-SP2.swf.gz", jobs=300)
+    assert (few.requests, few.max_nodes) == (kth.requests[:300], 100)
     # The figures come from the log by zcat and awk: 28489 lines, 8 with a run time of 0.
     assert kth.max_nodes == 100
     assert kth.skipped == {Skip.NO_RUN_TIME: 8}
@@ -48,83 +42,41 @@ def test_the_kth_log_is_replayed_whole(kth: SwfWorkload) -> None:
         for request in kth.requests
     )
     assert work_node_s == pytest.approx(2_019_298_503, rel=1e-9)
-
-
-def test_the_kth_users_between_them_run_all_eight_applications(kth: SwfWorkload) -> None:
     assert {request.app_id for request in kth.requests} == set(APPS)
-
-
-def test_the_first_jobs_of_a_log_are_the_same_when_more_are_asked_for(
-    kth: SwfWorkload, data_dir: Path
-) -> None:
-    few = replay(data_dir / "swf" / "KTH-SP2.swf.gz", jobs=300)
-    assert few.requests == kth.requests[:300]
-    assert few.max_nodes == 100
 
 
 def test_what_was_asked_for_counts_before_what_was_given(log: Path) -> None:
     asked = record(1, requested_procs=8, allocated_procs=16, requested_s=3600, group_id=2)
     given = record(2, requested_procs=-1, allocated_procs=16, user_id=-1)
     first, second = replay(log_of(log, asked, given)).requests
-    assert (first.nodes, first.walltime_s, first.user, first.account) == (
-        8,
-        3600,
-        "user7",
-        "group2",
-    )
+    assert (first.nodes, first.walltime_s) == (8, 3600)
+    assert (first.user, first.account) == ("user7", "group2")
     assert (second.nodes, second.walltime_s) == (16, 600)
     assert (second.user, second.account) == ("user-unknown", "group-unknown")
-
-
-def test_a_job_runs_as_long_as_in_the_log_on_the_reference_cluster(log: Path) -> None:
-    (request,) = replay(
-        log_of(log, record()), reference_cluster="north", node_model=GOLD_6254
-    ).requests
-    assert request.reference_cluster == "north"
+    [request] = replay(log_of(log, record()), reference_cluster="n", node_model=GOLD_6254).requests
+    assert request.reference_cluster == "n"
     once_s = profile(request.app_id, "gold-6254").time_s
     assert request.repetitions * once_s == pytest.approx(600, rel=1e-12)
 
 
-def test_jobs_that_cannot_be_replayed_are_dropped_and_counted(log: Path) -> None:
-    unusable = (
-        record(1, submit_s=-1),
-        record(2, run_s=0),
-        record(3, run_s=-1),
-        record(4, requested_procs=0),
-        record(5, requested_procs=65),
-    )
-    kept = record(6, requested_procs=64)
-    workload = replay(log_of(log, *unusable, kept, header="; MaxProcs: 64\nbroken\n"))
-    assert [request.nodes for request in workload.requests] == [64]
-    assert workload.skipped == {
-        Skip.FIELD_COUNT: 1,
-        Skip.NO_SUBMIT_TIME: 1,
-        Skip.NO_RUN_TIME: 2,
-        Skip.NO_PROCESSORS: 1,
-        Skip.LARGER_THAN_MACHINE: 1,
-    }
-
-
-def test_the_largest_job_is_the_machine_where_the_log_does_not_say(log: Path) -> None:
-    workload = replay(log_of(log, record(1), record(2, requested_procs=23)))
+def test_a_log_out_of_order_is_replayed_from_zero_on_a_machine_of_its_largest_job(
+    log: Path,
+) -> None:
+    late, early = record(1, submit_s=900), record(2, submit_s=400, requested_procs=23)
+    workload = replay(log_of(log, late, early))
+    assert [(r.index, r.submit_s) for r in workload.requests] == [(0, 0), (1, 500)]
     assert workload.max_nodes == 23
-
-
-def test_a_log_out_of_order_is_replayed_in_the_order_of_submission_from_zero(log: Path) -> None:
-    workload = replay(log_of(log, record(1, submit_s=900), record(2, submit_s=400)))
-    assert [request.submit_s for request in workload.requests] == [0, 500]
-    assert [request.index for request in workload.requests] == [0, 1]
+    header = "; MaxProcs: 64\n"
+    sized = replay(log_of(log, record(1), record(2, requested_procs=65), header=header))
+    assert (sized.max_nodes, sized.skipped) == (64, {Skip.LARGER_THAN_MACHINE: 1})
 
 
 def test_one_user_or_one_executable_is_one_application() -> None:
     assert app_of(record(1, user_id=5)) == app_of(record(2, user_id=5, run_s=1))
     assert app_of(record(1, user_id=5, executable=9)) == app_of(record(2, user_id=6, executable=9))
     assert {app_of(record(user_id=user)) for user in range(100)} == set(APPS)
-
-
-def test_the_application_of_a_user_never_changes_between_releases() -> None:
-    # From `printf 'user 5' | sha256sum` and `printf 'executable 9' | sha256sum`, last hex digit
-    # modulo 8.
+    # Between releases, too: by `printf 'user 5' | sha256sum` and `printf 'executable 9' |
+    # sha256sum`, the last hex digit modulo 8.
     assert app_of(record(user_id=5)) == tuple(APPS)[7]
     assert app_of(record(executable=9)) == tuple(APPS)[1]
 
@@ -136,12 +88,9 @@ def test_a_seed_decides_which_jobs_may_share(log: Path) -> None:
     assert 0 < sum(shares[0]) < 200
 
 
-def test_a_file_without_a_job_is_refused_by_name(log: Path) -> None:
+def test_a_file_without_a_job_and_a_replay_of_none_are_refused(log: Path) -> None:
     log.write_text("; nothing here\nhello\n")
     with pytest.raises(ValueError, match=r"log\.swf holds no job to replay.*18 fields.*SWF log"):
         replay(log)
-
-
-def test_a_replay_of_no_jobs_is_refused(log: Path) -> None:
     with pytest.raises(RejectedError, match="jobs: must be at least 1, got 0"):
         replay(log_of(log, record()), jobs=0)

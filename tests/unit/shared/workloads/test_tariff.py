@@ -14,10 +14,7 @@ def test_a_kilowatt_for_an_hour_costs_the_price_of_that_hour() -> None:
     tariff = Tariff((0.1, 0.3))
     assert tariff.cost(1000, HOUR_S, 2 * HOUR_S) == pytest.approx(0.3)
     assert tariff.cost(1000, HOUR_S / 2, 3 * HOUR_S / 2) == pytest.approx(0.2)
-
-
-def test_the_first_hour_follows_the_last() -> None:
-    assert Tariff((0.1, 0.3)).cost(1000, 10 * HOUR_S, 11 * HOUR_S) == pytest.approx(0.1)
+    assert tariff.cost(1000, 10 * HOUR_S, 11 * HOUR_S) == pytest.approx(0.1)
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=30), times_s, times_s, times_s)
@@ -32,11 +29,7 @@ def test_the_next_drop_is_the_first_cheaper_hour() -> None:
     tariff = Tariff((0.2, 0.3, 0.1))
     assert tariff.next_drop_s(0) == 2 * HOUR_S
     assert tariff.next_drop_s(HOUR_S + 5) == 2 * HOUR_S
-    assert tariff.next_drop_s(2 * HOUR_S) == inf
-
-
-def test_a_constant_tariff_never_drops() -> None:
-    assert Tariff((0.2,)).next_drop_s(1e5) == inf
+    assert tariff.next_drop_s(2 * HOUR_S) == Tariff((0.2,)).next_drop_s(1e5) == inf
 
 
 @pytest.mark.parametrize("prices", [(), (-1.0,), (inf,)])

@@ -11,6 +11,7 @@ from opentelemetry.metrics import NoOpMeter
 from services.energy.api import service
 from services.energy.api.meter import EnergyApiMeter
 from shared.catalogue.digest import model_sha256
+from tests.unit.services.calls import served
 
 SCALE = "per-instruction"
 PSTATES_GHZ = (1.2, 2.0, 3.1)
@@ -84,10 +85,5 @@ async def serving(
     """A channel to a running service."""
     meter = EnergyApiMeter(NoOpMeter("test"))
     handlers = service.EnergyService(appdb, meter, most_points, crashes.append).handlers()
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((handlers,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with served(handlers) as channel:
         yield channel
-    await server.stop(None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -15,6 +15,7 @@ from coplace.v1.energy_service_pb2 import (
 )
 from coplace.v1.energy_service_pb2_grpc import EnergyServiceStub
 
+from tests.unit.services import calls
 from tests.unit.services.energy.api.appdb import PSTATES_GHZ, SCALE, AppDB, coefficients, serving
 
 if TYPE_CHECKING:
@@ -47,10 +48,9 @@ async def ask(
 
 async def refusal(appdb: AppDB, request: ProjectRequest) -> str:
     """What the service has against a request."""
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        await ask(appdb, request)
-    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    return str(error.value.details())
+    code, why = await calls.refusal(ask(appdb, request))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    return why
 
 
 @pytest.fixture
@@ -100,18 +100,17 @@ async def test_asked_pstates_come_in_their_order_and_what_a_model_has_not_is_a_g
     assert (gap.reason, list(gap.freq_ghz)) == ("the node model has no such P-state", [2.0])
 
 
-async def test_a_pair_that_was_never_measured_is_a_gap_with_its_reason(appdb: AppDB) -> None:
+async def test_a_pair_that_was_never_measured_is_a_gap_that_is_crossed_when_asked(
+    appdb: AppDB,
+) -> None:
     appdb.learn(coefficients(never_measured=frozenset({(2, 0)})))
-    [found] = await ask(appdb, ProjectRequest(subjects=of("lu"), node_models=["gold"]))
+    request = ProjectRequest(subjects=of("lu"), node_models=["gold"])
+    [found] = await ask(appdb, request)
     assert list(found.freq_ghz) == [2.0, 3.1]
     [gap] = found.gaps
     assert "never measured" in gap.reason
     assert list(gap.freq_ghz) == [1.2]
-
-
-async def test_a_gap_is_crossed_when_asked_and_marked_so(appdb: AppDB) -> None:
-    appdb.learn(coefficients(never_measured=frozenset({(2, 0)})))
-    request = ProjectRequest(subjects=of("lu"), node_models=["gold"], via_intermediate=True)
+    request.via_intermediate = True
     [found] = await ask(appdb, request)
     assert list(found.is_indirect) == [True, False, False]
     assert list(found.power_w) == pytest.approx([300 * ghz / 3.1 for ghz in PSTATES_GHZ])
@@ -141,24 +140,23 @@ async def test_an_application_without_a_row_is_told_so_at_every_pstate(appdb: Ap
     assert found[2].from_ghz == 0
 
 
-async def test_a_row_of_another_unit_of_tpi_is_a_gap_that_names_both(appdb: AppDB) -> None:
-    appdb.measure("lu", tpi_scale="eamc-2020")
-    [found] = await ask(appdb, ProjectRequest(subjects=of("lu"), node_models=["gold"]))
+@pytest.mark.parametrize(
+    ("lu", "node_model", "words"),
+    [
+        ({"tpi_scale": "eamc-2020"}, "gold", ["eamc-2020", SCALE]),
+        ({"freq_ghz": 3.05}, "gold", ["3.05 GHz"]),
+        ({}, "epyc", ["no coefficients of epyc"]),
+    ],
+    ids=["another unit of TPI", "at none of its P-states", "no coefficients"],
+)
+async def test_what_a_row_cannot_be_projected_by_is_a_gap_that_names_it(
+    appdb: AppDB, lu: dict[str, Any], node_model: str, words: list[str]
+) -> None:
+    appdb.measure("lu", **lu)
+    [found] = await ask(appdb, ProjectRequest(subjects=of("lu"), node_models=[node_model]))
     assert not found.freq_ghz
-    assert "eamc-2020" in found.gaps[0].reason
-    assert SCALE in found.gaps[0].reason
-
-
-async def test_a_row_at_no_pstate_of_the_coefficients_is_a_gap(appdb: AppDB) -> None:
-    appdb.measure("lu", freq_ghz=3.05)
-    [found] = await ask(appdb, ProjectRequest(subjects=of("lu"), node_models=["gold"]))
-    assert "3.05 GHz" in found.gaps[0].reason
-
-
-async def test_a_node_model_without_coefficients_says_what_to_do(appdb: AppDB) -> None:
-    [found] = await ask(appdb, ProjectRequest(subjects=of("lu"), node_models=["epyc"]))
-    assert "no coefficients of epyc" in found.gaps[0].reason
-    assert not found.coefficients_version
+    assert all(word in found.gaps[0].reason for word in words)
+    assert bool(found.coefficients_version) == (node_model == "gold")
 
 
 async def test_a_signature_of_the_callers_own_is_projected_on_its_node_model(
@@ -214,25 +212,20 @@ async def test_more_points_than_one_call_may_have_are_refused_with_the_limit(
     reason = await refusal(appdb, ProjectRequest(subjects=of(*["lu"] * 201)))
     assert reason.startswith("subjects: 201 on 2 node models ask for 1005 points")
     assert len(await ask(appdb, ProjectRequest(subjects=of(*["lu"] * 200)))) == 400
-
-
-async def test_node_models_that_nobody_knows_count_as_points_too(appdb: AppDB) -> None:
-    models = [f"m{number}" for number in range(50)]
-    await refusal(appdb, ProjectRequest(subjects=of(*["lu"] * 21), node_models=models))
+    unknown = [f"m{number}" for number in range(50)]
+    await refusal(appdb, ProjectRequest(subjects=of(*["lu"] * 21), node_models=unknown))
 
 
 async def test_what_is_no_protobuf_is_refused(appdb: AppDB) -> None:
     async with serving(appdb, []) as channel:
         method = "/coplace.v1.EnergyService/Project"
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await call(b"\xff\xff", timeout=10)
-    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        code, _ = await calls.refusal(call(b"\xff\xff", timeout=10))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_failure_that_is_no_fault_of_the_caller_ends_the_process(appdb: AppDB) -> None:
     appdb.fails_with = ConnectionError("the cache is gone")
     crashes: list[Exception] = []
-    with pytest.raises(grpc.aio.AioRpcError):
-        await ask(appdb, ProjectRequest(subjects=of("lu")), crashes)
+    await calls.refusal(ask(appdb, ProjectRequest(subjects=of("lu")), crashes))
     assert crashes == [appdb.fails_with]

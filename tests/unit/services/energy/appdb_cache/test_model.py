@@ -30,18 +30,13 @@ def test_a_rounds_barrier_changes_nothing() -> None:
     assert row_of(event(RoundEnded(round=3))) is None
 
 
-def test_a_row_that_could_not_be_projected_from_is_refused() -> None:
-    broken = SignatureUpdated.FromString(row("hpcg"))
+def test_a_row_or_coefficients_that_cannot_be_projected_from_are_refused() -> None:
+    broken, changed = SignatureUpdated.FromString(row("hpcg")), coefficients()
     broken.at[0].cpi = 0.0
-    with pytest.raises(RejectedError, match="cpi"):
-        row_of(event(broken))
-
-
-def test_coefficients_that_are_not_what_was_published_are_refused() -> None:
-    changed = coefficients()
     changed.a[0] = 2.0
-    with pytest.raises(RejectedError, match="sha256"):
-        row_of(event(changed))
+    for payload, problem in ((broken, "cpi"), (changed, "sha256")):
+        with pytest.raises(RejectedError, match=problem):
+            row_of(event(payload))
 
 
 def test_of_states_of_one_time_the_last_holds_and_an_older_one_never() -> None:

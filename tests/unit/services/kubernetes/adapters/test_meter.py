@@ -4,22 +4,11 @@ from prometheus_client import generate_latest
 
 from services.kubernetes.adapters.api import JOBS, PODS
 from services.kubernetes.adapters.meter import HeldAs, KubernetesMeter, held_as
-from services.kubernetes.model.claims import GrantClaim
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import CLAIM, COPY_OF, OUTCOME, PROBLEM
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
-from tests.unit.services.kubernetes.objects import NOW_US
-
-LIVE = GrantClaim(
-    grant=1,
-    is_live=True,
-    cluster="alpha",
-    freq_ghz=2.0,
-    walltime_s=60.0,
-    at_us=NOW_US,
-    nodes=("a",),
-).to_json()
+from tests.unit.services.kubernetes.objects import LIVE
 
 
 class Clock:
@@ -72,8 +61,8 @@ def test_what_never_happened_is_counted_as_none() -> None:
 def test_a_job_is_counted_as_it_stands_and_a_copy_is_not() -> None:
     telemetry, meter, _ = metered()
     jobs = [
-        *(job("a"), job("b"), job("c", problem="no cores"), job("d", claim=LIVE)),
-        job("e", claim=LIVE, labels={COPY_OF: "a"}),
+        *(job("a"), job("b"), job("c", problem="no cores"), job("d", claim=LIVE.to_json())),
+        job("e", claim=LIVE.to_json(), labels={COPY_OF: "a"}),
     ]
     meter.watch(lambda: jobs)
     found = exported(telemetry)
@@ -83,5 +72,5 @@ def test_a_job_is_counted_as_it_stands_and_a_copy_is_not() -> None:
 
 
 def test_how_a_job_ended_goes_before_what_it_was() -> None:
-    assert held_as(job("a", claim=LIVE, outcome="completed")) is HeldAs.ENDED
-    assert held_as(job("a", claim=LIVE, problem="changed")) is HeldAs.REFUSED
+    assert held_as(job("a", claim=LIVE.to_json(), outcome="completed")) is HeldAs.ENDED
+    assert held_as(job("a", claim=LIVE.to_json(), problem="changed")) is HeldAs.REFUSED

@@ -1,15 +1,11 @@
 """A cluster is declared as its nodes are, and nodes that take no pods are drained and resumed."""
 
-import asyncio
-
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import NodeGroup, ShowNodesResponse
 
 from services.kubernetes.adapters.nodes import NodeReporter
-from services.kubernetes.model.nodes import NodeTraits
-from tests.unit.services.kubernetes.objects import NOW_US, node
+from tests.unit.services.kubernetes.objects import NOW_US, TRAITS, node
 
-TRAITS = NodeTraits("alpha", "north", "gold-6254", (1.2, 3.1), 110, 140, "north/kubernetes")
 CORDONED = {"unschedulable": True}
 
 
@@ -37,44 +33,43 @@ def reporter(coplace: Coplace) -> NodeReporter:
     return NodeReporter(TRAITS, coplace, coplace, lambda: NOW_US)
 
 
-def tell(told: NodeReporter) -> None:
-    async def both() -> None:
-        await told.declare()
-        await told.tell_out()
-
-    asyncio.run(both())
+async def tell(told: NodeReporter) -> None:
+    await told.declare()
+    await told.tell_out()
 
 
-def test_a_node_that_is_cordoned_is_drained_and_resumed_once() -> None:
+async def test_a_node_that_is_cordoned_is_drained_and_resumed_once() -> None:
     coplace = Coplace()
     told = reporter(coplace)
     told.replace("alpha", [node("n1"), node("m2")])
-    tell(told)
+    await tell(told)
     told.changed("alpha", node("n1", spec=CORDONED))
-    tell(told)
-    tell(told)
+    await tell(told)
+    await tell(told)
     told.changed("alpha", node("n1"))
-    tell(told)
+    await tell(told)
     assert coplace.kinds() == ["cluster_declared", "nodes_drained", "nodes_resumed"]
     assert coplace.events[1].nodes_drained.reason == "cordoned in Kubernetes"
 
 
-def test_what_somebody_else_drained_stays_drained_and_what_was_drained_here_is_resumed() -> None:
+async def test_what_somebody_else_drained_stays_drained_and_what_was_drained_here_is_resumed() -> (
+    None
+):
     coplace = Coplace(n1="olga", m2="north/alpha")
     told = reporter(coplace)
     told.replace("alpha", [node("n1"), node("m2")])
-    tell(told)
+    await tell(told)
     assert coplace.drained_by == {"n1": "olga"}
 
 
-def test_a_node_that_is_gone_keeps_its_index_and_one_that_comes_has_the_next() -> None:
+async def test_a_node_that_is_gone_keeps_its_index_and_one_that_comes_has_the_next() -> None:
     coplace = Coplace()
     told = reporter(coplace)
     told.replace("alpha", [node("n1"), node("m2")])
-    tell(told)
+    await tell(told)
     told.deleted("alpha", node("m2"))
     told.changed("alpha", node("a3", metadata={"creationTimestamp": "2026-02-01T00:00:00Z"}))
-    tell(told)
+    await tell(told)
     last = next(
         e.cluster_declared for e in reversed(coplace.events) if e.HasField("cluster_declared")
     )

@@ -1,7 +1,5 @@
 """What decisions and standings ask for is done at API servers and told to ingest."""
 
-import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import CLAIM, JOB_ID, OUTCOME, PROBLEM
 from tests.support.kubernetes_api import MemoryApiServer, Object, suspended_job
 from tests.unit.services.kubernetes.objects import JOB_ID as LU
-from tests.unit.services.kubernetes.objects import NOW_US, TERMS
+from tests.unit.services.kubernetes.objects import NOW_US, TERMS, ended_pod
 
 
 class Told:
@@ -30,34 +28,30 @@ class Told:
         self.kinds.append(event.WhichOneof("payload") or "")
 
 
-def started(cluster: str, grant: int = 1) -> PlacementDecided:
+def decided(verdict: Any, cluster: str = "alpha", grant: int = 1, **how: Any) -> PlacementDecided:
     return PlacementDecided(
-        job_id=LU,
-        attempt=1,
-        verdict=VERDICT_START,
-        cluster=cluster,
-        grant=grant,
-        freq_ghz=2.1,
-        walltime_s=60,
-        node_names=["n1"],
+        job_id=LU, attempt=1, verdict=verdict, cluster=cluster, grant=grant, **how
     )
+
+
+def started(cluster: str, grant: int = 1) -> PlacementDecided:
+    how = {"freq_ghz": 2.1, "walltime_s": 60, "node_names": ["n1"]}
+    return decided(VERDICT_START, cluster, grant, **how)
 
 
 class Region:
     """Two clusters and who starts their Jobs."""
 
     def __init__(self) -> None:
-        self.alpha, self.beta, self.facts = (
-            MemoryApiServer("alpha"),
-            MemoryApiServer("beta"),
-            Told(),
-        )
-        self.manager = self.another(NOW_US)
+        self.alpha, self.beta = MemoryApiServer("alpha"), MemoryApiServer("beta")
+        self.facts = Told()
+        self.key = JobKey("alpha", "physics", "lu")
+        self.manager = self.another()
 
-    def another(self, now_us: int) -> JobReconciler:
+    def another(self) -> JobReconciler:
         """A process that has seen nothing yet."""
         apis = {"alpha": self.alpha, "beta": self.beta}
-        return JobReconciler(apis, self.facts, TERMS, lambda: now_us)
+        return JobReconciler(apis, self.facts, TERMS, lambda: NOW_US)
 
     async def settle(self) -> None:
         for _ in range(6):
@@ -70,203 +64,139 @@ class Region:
     async def start(self, cluster: str, grant: int = 1) -> None:
         await self.manager.obey([started(cluster, grant)])
 
-    def annotations(self, key: JobKey) -> Object:
-        found: Object = self.alpha.objects[key]["metadata"]["annotations"]
+    def annotations(self, key: JobKey | None = None) -> Object:
+        found: Object = self.alpha.objects[key or self.key]["metadata"]["annotations"]
         return found
 
 
-def play(course: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(course)
+@pytest.fixture
+async def region() -> Region:
+    """A job of alpha waits in Coplace's queue."""
+    found = Region()
+    found.key = found.alpha.submit(suspended_job("lu"))
+    await found.settle()
+    return found
 
 
-def test_a_job_is_taken_started_told_of_and_let_go() -> None:
-    async def course() -> None:
-        region = Region()
-        key = region.alpha.submit(suspended_job("lu"))
-        await region.settle()
-        assert region.annotations(key)[JOB_ID] == LU
-        await region.start("alpha")
-        await region.settle()
-        region.alpha.finish(key, "Failed")
-        await region.settle()
-        assert region.facts.kinds == ["job_submitted", "job_started", "job_finished"]
-        assert region.annotations(key)[OUTCOME] == "failed"
-        assert not region.alpha.objects[key]["metadata"]["finalizers"]
-
-    play(course())
+async def test_a_job_is_taken_started_told_of_and_let_go(region: Region) -> None:
+    assert region.annotations()[JOB_ID] == LU
+    await region.start("alpha")
+    await region.settle()
+    region.alpha.finish(region.key, "Failed")
+    await region.settle()
+    assert region.facts.kinds == ["job_submitted", "job_started", "job_finished"]
+    assert region.annotations()[OUTCOME] == "failed"
+    assert not region.alpha.objects[region.key]["metadata"]["finalizers"]
 
 
-def test_a_job_runs_elsewhere_as_a_copy_that_is_let_go_after_it() -> None:
-    async def course() -> None:
-        region = Region()
-        key = region.alpha.submit(suspended_job("lu"))
-        await region.settle()
-        await region.start("beta")
-        await region.settle()
-        [copy] = region.beta.objects
-        assert region.alpha.objects[key]["spec"]["suspend"]
-        region.beta.finish(copy)
-        await region.settle()
-        assert region.annotations(key)[OUTCOME] == "completed"
-        assert not region.beta.objects[copy]["metadata"]["finalizers"]
-
-    play(course())
+async def test_a_job_runs_elsewhere_as_a_copy_that_is_let_go_after_it(region: Region) -> None:
+    await region.start("beta")
+    await region.settle()
+    [copy] = region.beta.objects
+    assert region.alpha.objects[region.key]["spec"]["suspend"]
+    region.beta.finish(copy)
+    await region.settle()
+    assert region.annotations()[OUTCOME] == "completed"
+    assert not region.beta.objects[copy]["metadata"]["finalizers"]
 
 
-def test_a_copy_that_is_removed_after_its_end_is_not_made_again() -> None:
-    async def course() -> None:
-        region = Region()
-        region.alpha.submit(suspended_job("lu"))
-        await region.settle()
-        await region.start("beta")
-        await region.settle()
-        [copy] = region.beta.objects
-        region.beta.finish(copy)
-        region.beta.remove(copy)
-        await region.settle()
-        assert region.beta.starts == [(LU, 1)]
-        assert not region.beta.objects
-        assert region.facts.kinds[-1] == "job_finished"
-
-    play(course())
+async def test_a_copy_that_is_removed_after_its_end_is_not_made_again(region: Region) -> None:
+    await region.start("beta")
+    await region.settle()
+    [copy] = region.beta.objects
+    region.beta.finish(copy)
+    region.beta.remove(copy)
+    await region.settle()
+    assert region.beta.starts == [(LU, 1)]
+    assert not region.beta.objects
+    assert region.facts.kinds[-1] == "job_finished"
 
 
-def test_a_stalled_process_that_goes_on_declines_nothing_that_another_started() -> None:
-    async def course() -> None:
-        region = Region()
-        key = region.alpha.submit(suspended_job("lu"))
-        await region.settle()
-        stalled, region.manager = region.manager, region.another(NOW_US)
-        await region.settle()
-        await region.start("alpha")
-        withdrawn = PlacementDecided(job_id=LU, attempt=1, cluster="alpha", grant=1)
-        withdrawn.verdict = VERDICT_WITHDRAWN
-        await stalled.obey([withdrawn])
-        assert "job_declined" not in region.facts.kinds
-        assert '"is_live":true' in region.annotations(key)[CLAIM]
-
-    play(course())
+async def test_a_stalled_process_that_goes_on_declines_nothing_that_another_started(
+    region: Region,
+) -> None:
+    stalled, region.manager = region.manager, region.another()
+    await region.settle()
+    await region.start("alpha")
+    await stalled.obey([decided(VERDICT_WITHDRAWN)])
+    assert "job_declined" not in region.facts.kinds
+    assert '"is_live":true' in region.annotations()[CLAIM]
 
 
-def test_decisions_on_a_job_that_come_together_are_obeyed_in_their_order() -> None:
-    async def course() -> None:
-        region = Region()
-        key = region.alpha.submit(suspended_job("lu"))
-        await region.settle()
-        withdrawn = PlacementDecided(
-            job_id=LU, attempt=1, cluster="alpha", grant=1, verdict=VERDICT_WITHDRAWN
-        )
-        await region.manager.obey([withdrawn, started("alpha"), started("alpha", grant=2)])
-        assert '"grant":2' in region.annotations(key)[CLAIM]
-        assert region.facts.kinds[-1] == "job_declined"
-
-    play(course())
+async def test_decisions_on_a_job_that_come_together_are_obeyed_in_their_order(
+    region: Region,
+) -> None:
+    withdrawn = decided(VERDICT_WITHDRAWN)
+    await region.manager.obey([withdrawn, started("alpha"), started("alpha", grant=2)])
+    assert '"grant":2' in region.annotations()[CLAIM]
+    assert region.facts.kinds[-1] == "job_declined"
 
 
-def test_a_cluster_that_takes_no_copy_has_its_grant_declined() -> None:
-    async def course() -> None:
-        region = Region()
-        region.alpha.submit(suspended_job("lu"))
-        region.beta.forbids_creation = True
-        await region.settle()
-        await region.start("beta")
-        await region.settle()
-        assert region.facts.kinds == ["job_submitted", "job_declined"]
-        region.beta.forbids_creation = False
-        await region.start("beta")
-        assert not region.beta.objects
-        assert region.alpha.told[-1]["message"] == "grant 1 on beta: exceeded quota"
-
-    play(course())
+async def test_a_cluster_that_takes_no_copy_has_its_grant_declined(region: Region) -> None:
+    region.beta.forbids_creation = True
+    await region.start("beta")
+    await region.settle()
+    assert region.facts.kinds == ["job_submitted", "job_declined"]
+    region.beta.forbids_creation = False
+    await region.start("beta")
+    assert not region.beta.objects
+    assert region.alpha.told[-1]["message"] == "grant 1 on beta: exceeded quota"
 
 
-def test_a_job_that_cannot_be_understood_says_why_and_stops_nothing() -> None:
-    async def course() -> None:
-        region = Region()
-        wrong = suspended_job("wrong")
-        wrong["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
-        key = region.alpha.submit(wrong)
-        region.alpha.submit(suspended_job("lu"))
-        await region.settle()
-        assert "requests.cpu: must be set" in region.annotations(key)[PROBLEM]
-        assert [event["reason"] for event in region.alpha.told] == ["NotUnderstood"]
-        assert region.facts.kinds == ["job_submitted"]
-        repaired = {"annotations": {"coplace.io/walltime-s": "60"}}
-        region.alpha.edit(key, {"metadata": repaired})
-        await region.settle()
-        assert len(region.alpha.told) == 1
-
-    play(course())
+async def test_a_job_that_cannot_be_understood_says_why_and_stops_nothing(region: Region) -> None:
+    wrong = suspended_job("wrong")
+    wrong["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
+    key = region.alpha.submit(wrong)
+    await region.settle()
+    assert "requests.cpu: must be set" in region.annotations(key)[PROBLEM]
+    assert [event["reason"] for event in region.alpha.told] == ["NotUnderstood"]
+    assert region.facts.kinds == ["job_submitted"]
+    repaired = {"annotations": {"coplace.io/walltime-s": "60"}}
+    region.alpha.edit(key, {"metadata": repaired})
+    await region.settle()
+    assert len(region.alpha.told) == 1
 
 
-def test_a_job_that_somebody_lets_run_without_a_grant_is_suspended_again() -> None:
-    async def course() -> None:
-        region = Region()
-        key = region.alpha.submit(suspended_job("lu"))
-        await region.settle()
-        region.alpha.edit(key, {"spec": {"suspend": False}})
-        await region.settle()
-        assert region.alpha.objects[key]["spec"]["suspend"]
-
-    play(course())
+async def test_a_job_that_somebody_lets_run_without_a_grant_is_suspended_again(
+    region: Region,
+) -> None:
+    region.alpha.edit(region.key, {"spec": {"suspend": False}})
+    await region.settle()
+    assert region.alpha.objects[region.key]["spec"]["suspend"]
 
 
-def test_a_job_that_pretends_to_be_another_is_not_started_for_it() -> None:
-    async def course() -> None:
-        region = Region()
-        key = region.alpha.submit(suspended_job("lu"))
-        thief = suspended_job("thief")
-        thief["metadata"]["annotations"] = {JOB_ID: LU}
-        stolen = region.alpha.submit(thief)
-        await region.settle()
-        await region.start("alpha")
-        assert not region.alpha.objects[key]["spec"]["suspend"]
-        assert region.alpha.objects[stolen]["spec"]["suspend"]
-
-    play(course())
+async def test_a_job_that_pretends_to_be_another_is_not_started_for_it(region: Region) -> None:
+    thief = suspended_job("thief")
+    thief["metadata"]["annotations"] = {JOB_ID: LU}
+    stolen = region.alpha.submit(thief)
+    await region.settle()
+    await region.start("alpha")
+    assert not region.alpha.objects[region.key]["spec"]["suspend"]
+    assert region.alpha.objects[stolen]["spec"]["suspend"]
 
 
-def test_a_fact_that_ingest_refuses_holds_its_job_and_no_other() -> None:
-    async def course() -> None:
-        region = Region()
-        key = region.alpha.submit(suspended_job("lu"))
-        region.facts.refusal = "account 'physics' is none that it may have charged"
-        await region.settle()
-        assert OUTCOME not in region.annotations(key)
-        assert region.facts.refusal in region.annotations(key)[PROBLEM]
-
-    play(course())
+async def test_a_fact_that_ingest_refuses_holds_its_job_and_no_other(region: Region) -> None:
+    region.facts.refusal = "account 'physics' is none that it may have charged"
+    key = region.alpha.submit(suspended_job("another"))
+    await region.settle()
+    assert OUTCOME not in region.annotations(key)
+    assert region.facts.refusal in region.annotations(key)[PROBLEM]
 
 
-def test_a_start_of_a_job_that_was_never_here_is_declined() -> None:
-    async def course() -> None:
-        region = Region()
-        await region.start("beta")
-        assert region.facts.kinds == ["job_declined"]
-
-    play(course())
+async def test_a_start_of_a_job_that_was_never_here_is_declined() -> None:
+    region = Region()
+    await region.start("beta")
+    assert region.facts.kinds == ["job_declined"]
 
 
 @pytest.mark.parametrize("reason", ["PreemptionByScheduler", "DeletionByTaintManager"])
-def test_a_run_whose_pod_kubernetes_ended_waits_again(reason: str) -> None:
-    async def course() -> None:
-        region = Region()
-        key = region.alpha.submit(suspended_job("lu"))
-        await region.settle()
-        await region.start("alpha")
-        await region.settle()
-        labels = {"coplace.io/grant": "1", "batch.kubernetes.io/job-name": "lu"}
-        ended = {"type": "DisruptionTarget", "status": "True", "reason": reason}
-        pod = {
-            "metadata": {"namespace": "physics", "labels": labels},
-            "spec": {"nodeName": "n1"},
-            "status": {"conditions": [ended]},
-        }
-        region.manager.see_pod("alpha", pod)
-        await region.settle()
-        assert region.facts.kinds[-1] == "job_requeued"
-        await region.start("alpha", 2)
-        assert [grant for _, grant in region.alpha.starts] == [1, 2]
-        assert not region.alpha.objects[key]["spec"]["suspend"]
-
-    play(course())
+async def test_a_run_whose_pod_kubernetes_ended_waits_again(region: Region, reason: str) -> None:
+    await region.start("alpha")
+    await region.settle()
+    pod = ended_pod("lu", {"coplace.io/grant": "1"}, reason)
+    region.manager.see_pod("alpha", pod)
+    await region.settle()
+    assert region.facts.kinds[-1] == "job_requeued"
+    await region.start("alpha", 2)
+    assert [grant for _, grant in region.alpha.starts] == [1, 2]
+    assert not region.alpha.objects[region.key]["spec"]["suspend"]

@@ -1,22 +1,15 @@
 """Words on grants outlive their process in an annotation, whoever else writes there."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.kubernetes.model.claims import AfterStop, GrantClaim, StopRequest
+from tests.unit.services.kubernetes.objects import LIVE
 
-STARTED = GrantClaim(
-    3,
-    2,
-    is_live=True,
-    declined=2,
-    cluster="beta",
-    freq_ghz=2.1,
-    walltime_s=60.5,
-    at_us=1_767_300_000_000_000,
-    nodes=("n[1-2]",),
-)
+STARTED = replace(LIVE, grant=3, attempt=2, declined=2, cluster="beta", walltime_s=60.5)
 
 
 def test_a_claim_is_read_as_it_was_written() -> None:

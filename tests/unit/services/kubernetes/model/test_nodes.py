@@ -6,27 +6,28 @@ import pytest
 
 from services.kubernetes.model.nodes import (
     MixedNodesError,
-    NodeTraits,
     cluster_declared,
     in_order,
     is_worker,
     why_out,
 )
 from shared.catalogue.contents.check import check_contents
-from tests.unit.services.kubernetes.objects import node
-
-TRAITS = NodeTraits("alpha", "north", "gold-6254", (1.2, 3.1), 110, 140, "north/kubernetes")
+from tests.unit.services.kubernetes.objects import TRAITS, node
 
 
-def test_alike_nodes_that_stand_together_are_a_class() -> None:
+def test_alike_nodes_that_stand_together_are_a_class_with_the_watts_that_are_known() -> None:
     gpus = node("n3", status={"allocatable": {"nvidia.com/gpu": "2"}})
-    found = cluster_declared([node("n1"), node("n2"), gpus], TRAITS)
-    check_contents(found)
-    assert (found.nodes, found.cores_per_node, list(found.node_names)) == (3, 36, ["n[1-3]"])
-    assert [(each.nodes, dict(each.resources)) for each in found.node_classes] == [
-        (2, {}),
-        (1, {"gpu": 2}),
-    ]
+    known = replace(TRAITS, tdp_w={"gpu": 400.0, "fpga": 90.0}, nameplate_power_w=1500.0)
+    for traits, tdp_w, nameplate_w in ((TRAITS, {}, 0), (known, {"gpu": 400.0}, 1500)):
+        found = cluster_declared([node("n1"), node("n2"), gpus], traits)
+        check_contents(found)
+        assert (found.nodes, found.cores_per_node, list(found.node_names)) == (3, 36, ["n[1-3]"])
+        assert [(each.nodes, dict(each.resources)) for each in found.node_classes] == [
+            (2, {}),
+            (1, {"gpu": 2}),
+        ]
+        assert [dict(each.tdp_w) for each in found.node_classes] == [{}, tdp_w]
+        assert found.nameplate_power_w == nameplate_w
 
 
 def test_parts_of_a_core_are_nobodys() -> None:
@@ -58,16 +59,3 @@ def test_a_node_that_takes_no_pods_says_why() -> None:
     assert why_out(node("n1", spec={"unschedulable": True})) == "cordoned in Kubernetes"
     assert why_out(node("n1", status={"conditions": unknown})).endswith("Kubelet stopped posting")
     assert why_out(node("n1", status={"conditions": []})).endswith("nothing is known of it")
-
-
-def test_the_design_power_of_accelerators_is_declared_where_nodes_have_them() -> None:
-    gpus = node("n3", status={"allocatable": {"nvidia.com/gpu": "2"}})
-    traits = replace(TRAITS, tdp_w={"gpu": 400.0, "fpga": 90.0})
-    found = cluster_declared([node("n1"), gpus], traits)
-    assert [dict(each.tdp_w) for each in found.node_classes] == [{}, {"gpu": 400.0}]
-
-
-def test_what_a_node_draws_at_most_is_declared_where_it_is_known() -> None:
-    traits = replace(TRAITS, nameplate_power_w=1500.0)
-    assert cluster_declared([node("n1")], traits).nameplate_power_w == 1500
-    assert cluster_declared([node("n1")], TRAITS).nameplate_power_w == 0

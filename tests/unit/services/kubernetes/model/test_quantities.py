@@ -7,20 +7,17 @@ import pytest
 from coplace_client.errors import RejectedError
 from services.kubernetes.model.quantities import quantity
 
+HALF = Fraction(1, 2)
+
 
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        *(
-            ("500m", Fraction(1, 2)),
-            ("1.5", Fraction(3, 2)),
-            (4, Fraction(4)),
-            (".5", Fraction(1, 2)),
-        ),
+        *(("500m", HALF), ("1.5", Fraction(3, 2)), (4, Fraction(4)), (".5", HALF)),
         *(
             ("64Gi", Fraction(64 * 2**30)),
             ("1Ei", Fraction(2**60)),
-            ("128M", Fraction(128_000_000)),
+            ("128M", Fraction(128 * 10**6)),
         ),
         *(("1e3", Fraction(1000)), ("12E2", Fraction(1200)), ("1E", Fraction(10**18))),
         *(("100n", Fraction(1, 10**7)), ("3k", Fraction(3000)), ("2u", Fraction(1, 500_000))),

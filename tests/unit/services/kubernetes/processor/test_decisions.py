@@ -24,17 +24,7 @@ from services.kubernetes.model.names import JOB_ID as JOB_ID_ANNOTATION
 from services.kubernetes.processor.decisions import obeying
 from services.kubernetes.processor.effects import JobEffect, PatchJob
 from tests.support.kubernetes_api import merged
-from tests.unit.services.kubernetes.objects import JOB_ID, NOW_US, job
-
-LIVE = GrantClaim(
-    1,
-    is_live=True,
-    cluster="alpha",
-    freq_ghz=2.1,
-    walltime_s=60,
-    at_us=NOW_US,
-    nodes=("n1",),
-)
+from tests.unit.services.kubernetes.objects import JOB_ID, LIVE, NOW_US, job
 
 
 def taken(claim: GrantClaim | None = None, patch: dict[str, Any] | None = None) -> KubernetesJob:

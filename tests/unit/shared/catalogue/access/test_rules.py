@@ -1,6 +1,6 @@
 """What each service may do follows from the topics, and from nothing else."""
 
-from itertools import chain
+from itertools import chain, product
 
 import fakeredis
 import pytest
@@ -42,15 +42,14 @@ def test_whoever_the_topic_files_name_is_a_principal_and_nobody_is_two() -> None
 
 
 def test_the_topic_files_name_each_stage_at_the_topics_that_it_uses_and_at_no_other() -> None:
-    for name in {stage.name for stage in stages()}:
-        mine = [stage for stage in stages() if stage.name == name]
-        topics = load_topics().values()
-        assert {t.name for t in topics if name in t.consumers} == set(
-            chain(*(stage.inputs for stage in mine))
+    topics, every = load_topics().values(), stages()
+    for name in {stage.name for stage in every}:
+        inputs, outputs = (
+            {*chain(*(getattr(stage, of) for stage in every if stage.name == name))}
+            for of in ("inputs", "outputs")
         )
-        assert {t.name for t in topics if name in t.producers} == set(
-            chain(*(stage.outputs for stage in mine))
-        )
+        assert {t.name for t in topics if name in t.consumers} == inputs
+        assert {t.name for t in topics if name in t.producers} == outputs
 
 
 def test_each_stage_is_the_stage_of_one_principal() -> None:
@@ -64,14 +63,10 @@ def test_the_keys_of_a_read_model_are_its_principals_own() -> None:
         [of] = [p.name for p in load_principals().values() if name in p.groups]
         model = create(fakeredis.FakeAsyncRedis(), lambda key: f"ns.{key}")
         prefixes = [key.removeprefix("~").removesuffix("*") for key in users[f"ns.{of}"].keys]
-        rows = [f"ns.{key}" for keys in model._keys.values() for key in keys]
-        positions = [
-            f"ns.{what}:{topic}:0"
-            for what in ("applied", "failures", "position")
-            for topic in model.topics
-        ]
-        for key in (*rows, *positions):
-            assert any(key.startswith(prefix) for prefix in prefixes), key
+        kinds = product(("applied", "failures", "position"), model.topics)
+        rows = chain(*model._keys.values(), (f"{what}:{topic}:0" for what, topic in kinds))
+        for key in rows:
+            assert f"ns.{key}".startswith(tuple(prefixes)), key
 
 
 def test_a_namespace_goes_before_every_name_but_kafkas_own() -> None:

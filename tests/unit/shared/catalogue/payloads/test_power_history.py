@@ -1,6 +1,8 @@
 """Rows of the predictor of job power as messages."""
 
+from collections.abc import Callable
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -41,32 +43,18 @@ def test_the_highest_power_is_not_told_before_a_prediction_was_judged() -> None:
     assert update_of(message).bound.highest_w == inf
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("origin", b"another"),
-        ("similar", []),
-        ("margins", []),
-        ("spreads_w", [1.0]),
-        ("job_ids", []),
-    ],
-)
-def test_rows_that_mean_something_else_here_are_refused(field: str, value: object) -> None:
-    message = updated(taught(), 30, RecentScores(0, 0))
-    message.ClearField(field)  # type: ignore[arg-type]
-    if isinstance(value, bytes):
-        message.origin = value
-    elif value:
-        message.spreads_w.append(1.0)
-    with pytest.raises(RejectedError):
-        update_of(message)
+CHANGES: list[Callable[[Any], object]] = [
+    lambda m: setattr(m, "origin", b"another"),
+    *(lambda m, name=name: m.ClearField(name) for name in ("similar", "margins", "job_ids")),
+    lambda m: m.spreads_w.append(1.0),
+    *(lambda m, name=name: getattr(m.similar[0], name).pop() for name in ("mean_log_w", "losses")),
+    lambda m: m.similar[0].ClearField("newest_log_w"),
+]
 
 
-@pytest.mark.parametrize("column", ["mean_log_w", "newest_log_w", "losses"])
-def test_rows_with_another_number_of_values_are_refused(column: str) -> None:
+@pytest.mark.parametrize("change", CHANGES)
+def test_rows_that_mean_something_else_here_are_refused(change: Callable[[Any], object]) -> None:
     message = updated(taught(), 30, RecentScores(0, 0))
-    del getattr(message.similar[0], column)[-1:]
-    if column == "newest_log_w":
-        del message.similar[0].newest_log_w[:]
+    change(message)
     with pytest.raises(RejectedError):
         update_of(message)

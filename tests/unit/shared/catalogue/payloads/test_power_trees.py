@@ -92,20 +92,16 @@ def test_what_is_no_trees_of_this_version_is_refused(
         trees_of(changed(change))
 
 
-def test_trees_whose_digest_is_wrong_are_refused() -> None:
+def test_trees_whose_digest_version_or_values_are_wrong_are_refused() -> None:
     message = published(1)
     message.trained_jobs += 1
     with pytest.raises(RejectedError, match="sha256"):
         trees_of(message)
     with pytest.raises(RejectedError, match=r"trees: must be power-trees@9, got power-trees@80"):
         chosen_trees(PowerTreesChosen(version="power-trees@9", trees=published(1)))
-
-
-def test_a_value_that_is_no_number_is_refused_where_it_arrives() -> None:
     message = changed(lambda m: m.extra.value.__setitem__(0, float("nan")))
-    chosen = PowerTreesChosen(version=message.version, trees=message, who="prediction")
     with pytest.raises(RejectedError, match=r"trees\.extra\.value: must be finite"):
-        check_contents(chosen)
+        check_contents(PowerTreesChosen(version=message.version, trees=message, who="prediction"))
 
 
 def test_the_largest_trees_fit_into_a_record_and_the_users_of_most_jobs_have_models() -> None:

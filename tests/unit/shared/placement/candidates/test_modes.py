@@ -2,21 +2,25 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from math import nextafter
 
 import pytest
 
 from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Candidate, Rules
 from shared.placement.candidates.modes import Modes, modes_of, with_slower_modes
+from shared.placement.candidates.over_pstates import OverPStates
 from shared.placement.jobs.tracked import Tracked
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
+    APPS,
     PSTATES,
     T0_US,
     declared,
     feed,
     placement,
     round_of,
+    signature,
     submitted,
 )
 
@@ -113,3 +117,39 @@ def test_a_first_run_has_no_slower_mode() -> None:
     rules = Rules(cap_slowdown=2.0)
     [candidates] = with_slower_modes([job], processor._models.per_cluster(), rules)
     assert [candidate.slower for candidate in candidates] == [(), ()]
+
+
+RULES = Rules(policy=Policy.BASE)
+
+
+def over_pstates(processor: Placement, rules: Rules = RULES) -> OverPStates:
+    """Of the first application on p1, as modes look it up."""
+    job = processor._job_table.get("job")
+    assert job is not None
+    modes_of([job], processor._models.per_cluster(), rules)
+    found = processor._models._worked_out["p1"].over_pstates._values
+    return found[APPS[0]]
+
+
+def region() -> Placement:
+    processor = placement()
+    feed(processor, [submitted("job")])
+    return processor
+
+
+def test_it_stays_until_a_signature_or_the_rules_are_others() -> None:
+    processor = region()
+    first = over_pstates(processor)
+    assert over_pstates(processor) is first
+    assert over_pstates(processor, Rules(policy=Policy.BASE, quantile=0.9)) is not first
+    first = over_pstates(processor)
+    feed(processor, [signature(0, "p1", time_us=2 * 10**15, cpi=2.0)])
+    assert over_pstates(processor) is not first
+
+
+def test_a_frequency_is_that_of_a_p_state_where_it_is_as_good_as_equal() -> None:
+    row = over_pstates(region())
+    for pstate, ghz in enumerate(PSTATES["p1"]):
+        assert row.ghz[row.of(ghz) or 0] == row.ghz[row.of(nextafter(ghz, 9.9)) or 0]
+        assert row.of(ghz) in (pstate, len(PSTATES["p1"]) - 1 - pstate)
+    assert row.of(0.123) is None

@@ -4,13 +4,6 @@ import pytest
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_ANY as AFTER_ANY
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK as AFTER_OK
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED, Dependency
-from coplace.v1.placement_pb2 import (
-    VERDICT_CANCELLED,
-    VERDICT_HELD,
-    VERDICT_QUEUED,
-    VERDICT_START,
-    PlacementDecided,
-)
 
 from coplace_client.errors import RejectedError
 from tests.unit.shared.placement.region import (
@@ -23,21 +16,19 @@ from tests.unit.shared.placement.region import (
     requeued,
     round_of,
     submitted,
+    verdict,
+    verdicts,
 )
-
-
-def verdicts(decided: list[PlacementDecided]) -> list[tuple[str, int]]:
-    return [(d.job_id, d.verdict) for d in decided]
 
 
 def test_a_job_starts_in_the_round_in_which_what_it_waits_for_has_completed() -> None:
     processor = placement()
     dependent = submitted("b", T0_US + 1, depends_on=after(AFTER_OK, "a"))
     first, second = round_of(processor, 0, submitted("a"), dependent)
-    assert (second.verdict, second.reason) == (VERDICT_QUEUED, "after_ok a: it has not ended")
+    assert (verdict(second), second.reason) == ("queued", "after_ok a: it has not ended")
     assert round_of(processor, 1) == []
-    assert verdicts(round_of(processor, 2, finished("a", end_us(1)))) == [("b", VERDICT_START)]
-    assert first.verdict == VERDICT_START
+    assert verdicts(round_of(processor, 2, finished("a", end_us(1)))) == [("b", "start")]
+    assert verdict(first) == "start"
 
 
 def test_a_failure_meets_after_any_and_makes_after_ok_hopeless() -> None:
@@ -47,8 +38,8 @@ def test_a_failure_meets_after_any_and_makes_after_ok_hopeless() -> None:
     round_of(processor, 0, submitted("a"), strict, lax)
     failed = finished("a", end_us(0), outcome=JOB_OUTCOME_FAILED)
     start, hopeless = round_of(processor, 1, failed)
-    assert (start.job_id, start.verdict) == ("c", VERDICT_START)
-    assert (hopeless.job_id, hopeless.verdict) == ("b", VERDICT_HELD)
+    assert (start.job_id, verdict(start)) == ("c", "start")
+    assert (hopeless.job_id, verdict(hopeless)) == ("b", "held")
     assert hopeless.reason == "after_ok a: it ended without completing"
 
 
@@ -57,10 +48,8 @@ def test_what_was_hopeless_is_possible_again_when_the_other_job_is_requeued() ->
     round_of(processor, 0, submitted("a"), submitted("b", depends_on=after(AFTER_OK, "a")))
     round_of(processor, 1, finished("a", end_us(0), outcome=JOB_OUTCOME_FAILED))
     decided = round_of(processor, 2, requeued("a", end_us(1)))
-    assert ("b", VERDICT_QUEUED) in verdicts(decided)
-    assert verdicts(round_of(processor, 3, finished("a", end_us(2), attempt=2))) == [
-        ("b", VERDICT_START)
-    ]
+    assert ("b", "queued") in verdicts(decided)
+    assert verdicts(round_of(processor, 3, finished("a", end_us(2), attempt=2))) == [("b", "start")]
 
 
 def test_a_job_that_is_cancelled_while_it_waits_has_ended_without_completing() -> None:
@@ -70,18 +59,18 @@ def test_a_job_that_is_cancelled_while_it_waits_has_ended_without_completing() -
     round_of(processor, 0, submitted("b", depends_on=after(AFTER_OK, "x")), strict, lax)
     decided = round_of(processor, 1, cancelled("b", end_us(0)))
     assert sorted(verdicts(decided)) == [
-        ("b", VERDICT_CANCELLED),
-        ("c", VERDICT_HELD),
-        ("d", VERDICT_START),
+        ("b", "cancelled"),
+        ("c", "held"),
+        ("d", "start"),
     ]
 
 
 def test_a_dependency_on_a_job_that_nobody_knows_is_held_until_it_comes() -> None:
     processor = placement()
     [held] = round_of(processor, 0, submitted("b", depends_on=after(AFTER_ANY, "a")))
-    assert (held.verdict, held.reason) == (VERDICT_HELD, "after_any a: no such job is known")
+    assert (verdict(held), held.reason) == ("held", "after_any a: no such job is known")
     decided = round_of(processor, 1, submitted("a", end_us(0)))
-    assert sorted(verdicts(decided)) == [("a", VERDICT_START), ("b", VERDICT_QUEUED)]
+    assert sorted(verdicts(decided)) == [("a", "start"), ("b", "queued")]
 
 
 def test_jobs_that_wait_in_a_circle_are_held_and_so_are_those_behind_them() -> None:
@@ -91,15 +80,15 @@ def test_jobs_that_wait_in_a_circle_are_held_and_so_are_those_behind_them() -> N
     behind = submitted("d", T0_US + 9, depends_on=after(AFTER_ANY, "a"))
     closing = submitted("c", depends_on=after(AFTER_OK, "b"))
     decided = {d.job_id: d for d in round_of(processor, 2, closing, behind)}
-    assert {d.verdict for d in decided.values()} == {VERDICT_HELD}
+    assert {verdict(d) for d in decided.values()} == {"held"}
     assert decided["c"].reason == "waits for b, which waits in a circle"
     assert decided["d"].reason == "waits for a, which waits in a circle"
     freed = {d.job_id: d for d in round_of(processor, 3, cancelled("c", end_us(2)))}
-    assert {job_id: d.verdict for job_id, d in freed.items()} == {
-        "a": VERDICT_HELD,
-        "c": VERDICT_CANCELLED,
-        "b": VERDICT_QUEUED,
-        "d": VERDICT_QUEUED,
+    assert {job_id: verdict(d) for job_id, d in freed.items()} == {
+        "a": "held",
+        "c": "cancelled",
+        "b": "queued",
+        "d": "queued",
     }
     assert freed["a"].reason == "after_ok c: it ended without completing"
     assert freed["b"].reason == "after_ok a: it has not ended"
@@ -113,7 +102,7 @@ def test_what_was_met_stays_met_after_the_other_job_was_forgotten() -> None:
     round_of(processor, 1, finished("a", end_us(0)), *jobs, waiting)
     week = 8 * 2880
     decided = round_of(processor, week, finished("y", end_us(week - 1)))
-    assert ("b", VERDICT_START) in verdicts(decided)
+    assert ("b", "start") in verdicts(decided)
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,14 @@ from tests.unit.shared.placement.region import (
     placement,
     requeued,
     round_of,
+    saved,
     started,
     submitted,
 )
 
 
 def kept_of(processor: Placement) -> dict[str, bytes]:
-    return {key: value for key, value in processor.changes().items() if value is not None}
+    return saved(processor.changes())
 
 
 def weighed(processor: Placement, job_id: str) -> tuple[Candidate, ...]:
@@ -94,7 +95,7 @@ def test_a_wrong_clock_that_is_mended_loses_none_of_them() -> None:
     old = in_the_old_form(kept_of(processor), "a")
     changes = mending.mended(old, end_us(0))
     assert {"job/a", "candidates/a"} == changes.keys()
-    mended = {**old, **{key: value for key, value in changes.items() if value is not None}}
+    mended = saved(old, changes)
     assert weighed(again(mended), "a") == weighed(processor, "a")
 
 
@@ -107,7 +108,7 @@ def test_a_new_attempt_does_not_take_what_the_one_before_was_weighed_at() -> Non
     feed(processor, [requeued("a", end_us(1))])
     later = processor.changes()
     assert later["candidates/a"] is None
-    late = {**kept, **{key: value for key, value in later.items() if value is not None}}
+    late = saved(kept, later)
     assert weighed(again(late), "a") == ()
 
 

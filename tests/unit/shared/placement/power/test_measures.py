@@ -14,9 +14,6 @@ from coplace.v1.placement_pb2 import (
     ACTION_KIND_RESUME,
     ACTION_KIND_SET_PSTATE,
     ACTION_KIND_SUSPEND,
-    VERDICT_ACTION,
-    VERDICT_QUEUED,
-    VERDICT_START,
     PlacementDecided,
 )
 
@@ -26,12 +23,16 @@ from shared.domain.cap_measures import Measure, measures_of
 from shared.domain.eamc_policy import Policy
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.scheduling.capacity import Held
 from shared.scheduling.forecast import forecast
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     APPS,
     T0_US,
+    Twins,
+    answered,
     capped,
+    committed_w,
     declared,
     done,
     end_us,
@@ -47,6 +48,7 @@ from tests.unit.shared.placement.region import (
     submitted,
     suspended,
     unsuspended,
+    verdict,
 )
 
 NODES = 4
@@ -73,7 +75,7 @@ def running(processor: Placement, *jobs: Event) -> list[PlacementDecided]:
     starts = []
     for number, one in enumerate(jobs):
         [start] = round_of(processor, 2 * number, one)
-        assert start.verdict == VERDICT_START
+        assert verdict(start) == "start"
         round_of(processor, 2 * number + 1, started(start))
         starts.append(start)
     return starts
@@ -87,12 +89,8 @@ def cap(watts: float | None, number: int) -> Event:
 
 def actions(decided: Sequence[PlacementDecided]) -> list[tuple[str, int, float]]:
     """Job, kind and P-state of each."""
-    found = [d for d in decided if d.verdict == VERDICT_ACTION]
+    found = [d for d in decided if verdict(d) == "action"]
     return [(d.job_id, d.action.kind, d.action.freq_ghz) for d in found]
-
-
-def committed_w(processor: Placement) -> float:
-    return next(s for s in processor.queries.power().standings if s.name == "p1").committed_w
 
 
 def test_where_a_cap_falls_below_what_runs_the_last_one_of_the_least_priority_is_clocked_down() -> (
@@ -101,7 +99,7 @@ def test_where_a_cap_falls_below_what_runs_the_last_one_of_the_least_priority_is
     processor = region(LOWER)
     running(processor, job("a"), job("b", 1), job("urgent", 2, priority=10))
     [action] = round_of(processor, 6, cap(830.0, 6))
-    assert (action.job_id, action.verdict) == ("b", VERDICT_ACTION)
+    assert (action.job_id, verdict(action)) == ("b", "action")
     assert (action.cluster, action.attempt, action.grant) == ("p1", 1, 1)
     assert (action.action.kind, action.action.number) == (ACTION_KIND_SET_PSTATE, 1)
     assert action.action.freq_ghz == 2.5
@@ -116,32 +114,22 @@ def test_where_a_cap_falls_below_what_runs_the_last_one_of_the_least_priority_is
 
 
 def test_until_it_is_confirmed_the_larger_draw_and_the_later_release_are_committed() -> None:
+    def held(processor: Placement) -> Held:
+        [found] = processor._job_table.holdings.occupancy["p1"].held
+        return found
+
     processor = region(LOWER)
     running(processor, job("a"))
-    before = processor._job_table.get("a")
-    assert before is not None
-    assert before.placed is not None
-    ends_s = before.placed.ends_s
+    ends_s = held(processor).release_s
     [action] = round_of(processor, 2, cap(260.0, 2))
     assert committed_w(processor) == 280.0
     left_s = ends_s - end_us(2) / 1e6
-    later_s = left_s * (2.7 / 2.5 - 1)
-    [held] = processor._job_table.holdings.occupancy["p1"].held
-    assert held.release_s == pytest.approx(ends_s + later_s)
+    slower = 2.7 / 2.5 - 1
+    assert held(processor).release_s == pytest.approx(ends_s + left_s * slower)
     assert actions(round_of(processor, 3)) == []  # each is asked once
     round_of(processor, 4, done(action, end_us(3)))
-    [held] = processor._job_table.holdings.occupancy["p1"].held
-    assert committed_w(processor) == held.draw_mw / 1000 < 254.0
-    assert held.release_s == pytest.approx(ends_s + (left_s - 30) * (2.7 / 2.5 - 1))
-
-
-def test_each_is_clocked_down_as_little_as_is_enough_and_the_next_one_after_it() -> None:
-    processor = region(LOWER)
-    running(processor, job("a"), job("b", 1))
-    found = round_of(processor, 4, cap(300.0, 4))
-    by_job = {d.job_id: d.action.freq_ghz for d in found}
-    assert by_job["b"] < 1.5
-    assert 1.5 < by_job["a"] < 2.7
+    assert committed_w(processor) == held(processor).draw_mw / 1000 < 254.0
+    assert held(processor).release_s == pytest.approx(ends_s + (left_s - 30) * slower)
 
 
 def test_what_no_p_state_can_give_is_suspended_in_the_same_order() -> None:
@@ -177,17 +165,15 @@ def test_who_is_not_stopped_after_all_is_slowed_as_it_would_have_been() -> None:
     at 1.5 GHz job b draws 96 W."""
     processor = region(LOWER, SUSPEND)
     running(processor, job("a", nodes=2), job("b", 1))
-    found = {d.job_id: d for d in round_of(processor, 4, cap(100.0, 4))}
-    assert found["a"].action.kind == ACTION_KIND_SUSPEND
-    assert found["b"].action.kind == ACTION_KIND_SET_PSTATE
-    assert found["b"].action.freq_ghz == 1.5
+    asked = actions(round_of(processor, 4, cap(100.0, 4)))
+    assert {("a", ACTION_KIND_SUSPEND, 2.7), ("b", ACTION_KIND_SET_PSTATE, 1.5)} == {*asked}
 
 
 def test_without_measures_nothing_is_done_and_nothing_starts() -> None:
     processor = region()
     running(processor, job("a"))
     [queued] = round_of(processor, 2, cap(100.0, 2), job("b", 61))
-    assert queued.verdict == VERDICT_QUEUED
+    assert verdict(queued) == "queued"
     assert "W more than is allowed is drawn" in queued.reason
 
 
@@ -223,16 +209,14 @@ def test_a_job_that_is_suspended_keeps_its_nodes_and_no_limit_runs() -> None:
     [action] = round_of(processor, 2, cap(100.0, 2))
     round_of(processor, 3, done(action, end_us(2)), job("b", 90))
     assert committed_w(processor) == 0.0
-    answer = processor.queries.answer("b")
-    assert answer is not None
+    answer = answered(processor, "b")
     assert answer.clusters[0].free_nodes == 0
     limit_us = round(start.walltime_s * 1e6)
     ran_us = end_us(2) - start.decided_at_us
     [resume] = round_of(processor, 103, cap(None, 103))
     assert actions([resume]) == [("a", ACTION_KIND_RESUME, 2.7)]
     round_of(processor, 104, done(resume, end_us(103)))
-    told = processor.queries.answer("a")
-    assert told is not None
+    told = answered(processor, "a")
     assert told.allocation.ends_by_us == pytest.approx(end_us(103) + limit_us - ran_us, abs=2)
 
 
@@ -282,7 +266,7 @@ def test_no_reservation_that_stands_is_delayed_by_who_runs_on() -> None:
     assert actions([stop]) == [("b", ACTION_KIND_SUSPEND, 2.7)]
     assert round_of(processor, 6, done(stop, end_us(5))) == []
     [start] = round_of(processor, 7, finished("a", end_us(6)))
-    assert (start.job_id, start.verdict) == ("big", VERDICT_START)
+    assert (start.job_id, verdict(start)) == ("big", "start")
     round_of(processor, 8, started(start))
     [resume] = round_of(processor, 9, finished("big", end_us(8)))
     assert actions([resume]) == [("b", ACTION_KIND_RESUME, 2.7)]
@@ -297,7 +281,7 @@ def test_a_cap_knows_the_reservations_that_stood_before_there_was_any() -> None:
     round_of(processor, 6, done(stop, end_us(5)))
     both_want = finished("a", end_us(6)), unsuspended("b", end_us(6)), cap(900.0, 7)
     [start] = round_of(processor, 7, *both_want)
-    assert (start.job_id, start.verdict) == ("big", VERDICT_START)
+    assert (start.job_id, verdict(start)) == ("big", "start")
 
 
 def test_nobody_takes_the_watts_that_a_suspended_job_waits_for() -> None:
@@ -307,7 +291,7 @@ def test_nobody_takes_the_watts_that_a_suspended_job_waits_for() -> None:
     [stop] = round_of(processor, 4, cap(700.0, 4))
     round_of(processor, 5, done(stop, end_us(4)))
     [queued] = round_of(processor, 6, job("c", 200, walltime_s=7200.0, app_id="?"))
-    assert queued.verdict == VERDICT_QUEUED
+    assert verdict(queued) == "queued"
     assert "beside the reservation of b" in queued.reason
     [resume] = round_of(processor, 7, finished("a", end_us(6)))
     assert actions([resume]) == [("b", ACTION_KIND_RESUME, 2.7)]
@@ -327,7 +311,7 @@ def test_who_waits_for_nodes_that_no_cap_ever_gives_back_keeps_nobody_from_anyth
         "nodes that it needs"
     )
     [one] = round_of(processor, 5, job("one", 130, walltime_s=7200.0))
-    assert (one.job_id, one.verdict) == ("one", VERDICT_START)
+    assert (one.job_id, verdict(one)) == ("one", "start")
     round_of(processor, 6, started(one))
     assert actions(round_of(processor, 7, cap(None, 7))) == [("a", ACTION_KIND_RESUME, 2.7)]
     two = processor._job_table.get("two")
@@ -366,7 +350,7 @@ def test_who_is_suspended_for_long_is_not_expected_to_end_at_any_moment() -> Non
     round_of(processor, 3, done(stop, end_us(2)), job("big", 100, nodes=4))
     later = round(start.walltime_s / 30) + 10
     [short] = round_of(processor, later, job("short", 30 * later, walltime_s=1800.0))
-    assert short.verdict == VERDICT_START
+    assert verdict(short) == "start"
     big = processor._job_table.get("big")
     assert big is not None
     reservation = processor.queries._last.reservation(big)  # type: ignore[union-attr]
@@ -376,37 +360,30 @@ def test_who_is_suspended_for_long_is_not_expected_to_end_at_any_moment() -> Non
 
 def test_caps_are_met_in_an_order_that_a_restart_keeps() -> None:
     """Job a is clocked down for the cap of its cluster, which is declared last."""
-    processor = region(LOWER, SUSPEND)
-    running(processor, job("a"))
+    twins = Twins(lambda: region(LOWER, SUSPEND))
+    for processor in (twins.lived, twins.killed):
+        running(processor, job("a"))
     region_cap = capped(POWER_SCOPE_REGION, "", (0, 2 * IDLE_W + 1.0), time_us=end_us(2) - 9)
-    state = {key: value for key, value in processor.changes().items() if value is not None}
-    decided = actions(round_of(processor, 2, region_cap, cap(200.0, 2)))
-    restored = Placement(state, processor._rules, 7.0)
-    feed(restored, [region_cap, cap(200.0, 2)])
-    state |= {key: value for key, value in restored.changes().items() if value is not None}
-    again = Placement(state, processor._rules, 7.0)
-    assert decided == actions(round_of(again, 2)) == [("a", ACTION_KIND_SET_PSTATE, decided[0][2])]
+    for one in (region_cap, cap(200.0, 2)):
+        twins.kill()
+        twins.tell(one)
+    twins.kill()
+    [(job_id, kind, _)] = actions(twins.round_of(2))
+    assert (job_id, kind) == ("a", ACTION_KIND_SET_PSTATE)
 
 
-def test_of_two_words_of_operators_the_newer_counts_whichever_came_first() -> None:
+def test_an_old_word_says_nothing_behind_a_newer_one_nor_of_the_next_attempt() -> None:
     processor = region()
-    running(processor, job("a"))
-    feed(processor, [unsuspended("a", end_us(2) - 5)])
-    with pytest.raises(AlreadyAppliedError):
-        processor.handle(suspended("a", end_us(2) - 9))
-    assert round_of(processor, 2) == []
-
-
-def test_a_copy_of_an_old_word_says_nothing_of_the_next_attempt() -> None:
-    processor = region()
-    running(processor, job("a"))
-    word = suspended("a", end_us(2) - 9)
-    round_of(processor, 2, word)
-    [again] = round_of(processor, 3, requeued("a", end_us(2)))
-    assert again.verdict == VERDICT_START
-    with pytest.raises(AlreadyAppliedError):
-        processor.handle(word)
-    assert actions(round_of(processor, 4, started(again))) == []
+    running(processor, job("a"), job("b", 1))
+    feed(processor, [unsuspended("b", end_us(4) - 5)])
+    word = suspended("a", end_us(4) - 9)
+    round_of(processor, 4, word)
+    [again] = round_of(processor, 5, requeued("a", end_us(4)))
+    assert verdict(again) == "start"
+    for late in (word, suspended("b", end_us(4) - 9)):
+        with pytest.raises(AlreadyAppliedError):
+            processor.handle(late)
+    assert actions(round_of(processor, 6, started(again))) == []
 
 
 def test_only_what_runs_can_be_suspended() -> None:
@@ -426,13 +403,6 @@ def test_an_end_is_the_last_measure() -> None:
     assert committed_w(processor) == 280.0
     round_of(processor, 4, finished("a", end_us(3), grant=end.grant))
     assert committed_w(processor) == 0.0
-
-
-def test_a_cap_of_the_region_falls_on_all_of_its_clusters() -> None:
-    processor = region(SUSPEND)
-    running(processor, job("a"))
-    falls = capped(POWER_SCOPE_REGION, "", (0, 2 * IDLE_W + 100.0), time_us=end_us(2) - 5)
-    assert actions(round_of(processor, 2, falls)) == [("a", ACTION_KIND_SUSPEND, 2.7)]
 
 
 def test_a_cluster_that_is_lost_is_asked_nothing() -> None:
@@ -507,9 +477,7 @@ def test_measures_are_named_as_they_are_called(text: str) -> None:
 
 
 def test_who_was_killed_in_between_asks_the_same() -> None:
-    steady, state, killed = region(LOWER, SUSPEND), dict[str, bytes](), region(LOWER, SUSPEND)
-    rules = killed._rules
-    inbox: list[Event] = []
+    twins, inbox = Twins(lambda: region(LOWER, SUSPEND)), list[Event]()
     script: dict[int, list[Event]] = {
         0: [job("a")],
         1: [job("b", 31)],
@@ -519,13 +487,10 @@ def test_who_was_killed_in_between_asks_the_same() -> None:
         11: [cap(None, 11)],
     }
     for number in range(16):
-        state |= {k: v for k, v in killed.changes().items() if v is not None}
-        killed = Placement(dict(state), rules, 7.0)
-        events = [*script.get(number, []), *inbox]
-        decided = round_of(steady, number, *events)
-        assert round_of(killed, number, *events) == decided
-        inbox = [done(d, end_us(number)) for d in decided if d.verdict == VERDICT_ACTION]
-        inbox += [started(d) for d in decided if d.verdict == VERDICT_START]
+        twins.kill()
+        decided = twins.round_of(number, *script.get(number, []), *inbox)
+        inbox = [done(d, end_us(number)) for d in decided if verdict(d) == "action"]
+        inbox += [started(d) for d in decided if verdict(d) == "start"]
 
 
 def test_a_start_that_tells_one_unit_a_node_is_the_one_that_was_decided() -> None:

@@ -4,33 +4,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from coplace.v1.placement_pb2 import (
-    CONSTRAINT_KIND_UNEXPLAINED,
-    VERDICT_QUEUED,
-    VERDICT_START,
-    PlacementDecided,
-)
+from coplace.v1.placement_pb2 import CONSTRAINT_KIND_UNEXPLAINED
 
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.placement.reasons.explanation import Refusals
 from shared.scheduling.backfill import Dispatch
-from shared.scheduling.easy import EasyScheduler
-from shared.scheduling.load import Load
-from shared.scheduling.power import Cap, PowerBudget, Scope
-from shared.scheduling.wait_queue import Entry, WaitQueue
 from tests.unit.shared.placement.region import (
     T0_US,
     declared,
     feed,
+    on,
     placement,
     round_of,
     submitted,
+    verdict,
 )
-
-
-def constraints(decided: PlacementDecided) -> dict[str, str]:
-    return {c.cluster: c.constraint for c in decided.candidates}
 
 
 def three_clusters() -> Placement:
@@ -74,8 +63,8 @@ def test_a_promise_that_is_given_up_later_in_the_round_is_still_told() -> None:
         "one": "large",
         "two": "large",
     }
-    assert "after the reservation of two" in constraints(decided["one"])["tiny"]
-    assert constraints(decided["two"])["tiny"] == "needs 2 nodes, 1 free"
+    assert "after the reservation of two" in on(decided["one"], "tiny").constraint
+    assert on(decided["two"], "tiny").constraint == "needs 2 nodes, 1 free"
 
 
 def test_a_defect_of_an_explanation_is_told_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,23 +77,11 @@ def test_a_defect_of_an_explanation_is_told_in_its_place(monkeypatch: pytest.Mon
     waiting, start = round_of(
         processor, 1, submitted("c", T0_US + 2, nodes=2), submitted("d", T0_US + 3, nodes=1)
     )[::-1]
-    assert (waiting.job_id, waiting.verdict) == ("c", VERDICT_QUEUED)
-    assert (start.job_id, start.verdict) == ("d", VERDICT_START)
+    assert (waiting.job_id, verdict(waiting)) == ("c", "queued")
+    assert (start.job_id, verdict(start)) == ("d", "start")
     defect = "no explanation, please report KeyError in why of explanation.py"
-    assert constraints(waiting) == {name: f"{defect}: '{name}'" for name in ("p1", "p2")}
+    assert {c.cluster: c.constraint for c in waiting.candidates} == {
+        name: f"{defect}: '{name}'" for name in ("p1", "p2")
+    }
     kinds = {one.kind for candidate in waiting.candidates for one in candidate.constraints}
     assert kinds == {CONSTRAINT_KIND_UNEXPLAINED}
-
-
-def test_a_refusal_for_watts_names_them_and_who_declared_the_cap() -> None:
-    waits, queue = Entry(1, 1, 1, 50.0, draw_mw=140_000), WaitQueue()
-    queue.add(Entry(0, 0, 1, 100.0, draw_mw=60_000))
-    queue.add(waits)
-    cap = Cap(Scope.CLUSTER, "alpha", ((0.0, 150_000),), "ada", "heat wave")
-    scheduler = EasyScheduler(Load(4, 4), queue, budgets=[PowerBudget(cap)])
-    assert len(scheduler.pass_alone(0.0)) == 1
-    refusals = Refusals(Dispatch(0.0, (), {"alpha": scheduler}), {1: "waits"})
-    assert refusals.why("alpha", waits).text == (
-        "needs 140 W, 90 W left under the power cap of cluster alpha (declared by ada: heat wave), "
-        "until 1970-01-01T00:01:40Z"
-    )

@@ -1,10 +1,10 @@
-"""What a job is quoted, beside what becomes of it when it is submitted."""
+"""What a job is quoted and may expect, beside what becomes of it when it is submitted."""
 
 from typing import Any
 
 import pytest
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_USER
-from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK, JobSubmitted
 from coplace.v1.placement_service_pb2 import QuotedPlacement
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +14,11 @@ from shared.domain.eamc_policy import Policy
 from shared.placement.jobs.past_runs import LEAST_JOBS
 from shared.placement.processor import Placement
 from shared.placement.reasons.quoting import quoted_placement
-from shared.placement.reasons.start_estimates import StartEstimates
+from shared.placement.reasons.start_estimates import StartEstimate, StartEstimates
+from shared.scheduling.forecast import Expected
 from tests.unit.shared.placement.region import (
     T0_US,
+    after,
     end_us,
     event,
     finished,
@@ -117,22 +119,17 @@ def test_beside_others_it_may_be_slowed_down_by_what_the_policy_lets_neighbours(
     [
         ({"nodes": 40}, "fits on no cluster"),
         ({"reference_cluster": "p9"}, "reference cluster p9 is not declared"),
+        ({"depends_on": after(DEPENDENCY_CONDITION_AFTER_OK, "nobody")}, "no such job is known"),
     ],
 )
-def test_what_would_be_rejected_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_what_would_be_rejected_or_never_start_is_refused(
+    changes: dict[str, Any], words: str
+) -> None:
     found = quoted(full(), job(**changes))
     assert found.is_refused
     assert words in found.reason
     assert not found.cluster
-    assert found.misfits
-
-
-def test_an_unmet_dependency_that_nobody_can_meet_is_refused() -> None:
-    lonely = job()
-    lonely.depends_on.add(job_id="nobody", condition=1)
-    found = quoted(full(), lonely)
-    assert found.is_refused
-    assert "no such job is known" in found.reason
+    assert bool(found.misfits) == ("depends_on" not in changes)
 
 
 def test_who_is_at_a_limit_is_told_so_and_what_it_would_cost_all_the_same() -> None:
@@ -169,3 +166,48 @@ def test_a_quote_changes_nothing_and_its_latest_start_is_what_comes(
     assert estimate is not None
     assert estimate.expected is not None
     assert found.wait_s.high + end_us(1) / 1e6 == pytest.approx(estimate.expected.start_s, abs=31)
+
+
+def queued() -> Placement:
+    """Four nodes for an hour each: a starts, b, c and d wait behind it."""
+    processor = placement(policy=Policy.BASE)
+    jobs = (submitted(name, T0_US + n, nodes=4) for n, name in enumerate("abcd"))
+    round_of(processor, 0, *jobs)
+    return processor
+
+
+def estimate(processor: Placement, job_id: str, most_starts: int = 100) -> StartEstimate | None:
+    arrival = processor.queries.arrival(job_id)
+    assert arrival is not None
+    return StartEstimates(processor.queries.snapshot(), most_starts).of(arrival)
+
+
+def test_a_job_starts_when_those_before_it_have_run_to_their_limits() -> None:
+    began_s = end_us(0) / 1e6
+    processor = queued()
+    assert estimate(processor, "b") == StartEstimate(0, Expected("p1", began_s + _HOUR_S))
+    assert estimate(processor, "d") == StartEstimate(2, Expected("p1", began_s + 3 * _HOUR_S))
+
+
+def test_a_job_behind_more_starts_than_are_foreseen_is_told_before_when_it_does_not_start() -> None:
+    began_s = end_us(0) / 1e6
+    assert estimate(queued(), "d", most_starts=2) == StartEstimate(2, None, began_s + 2 * _HOUR_S)
+
+
+def test_a_job_that_does_not_wait_has_no_outlook() -> None:
+    processor = queued()
+    assert StartEstimates(processor.queries.snapshot(), 100).of(0) is None
+
+
+def test_several_questions_share_one_forecast_in_any_order() -> None:
+    processor = queued()
+    start_estimates = StartEstimates(processor.queries.snapshot(), 100)
+    found = [start_estimates.of(arrival) for arrival in (3, 1, 2)]
+    assert found == [estimate(processor, job_id) for job_id in ("d", "b", "c")]
+
+
+def test_a_forecast_leaves_the_queue_as_it_is() -> None:
+    processor = queued()
+    estimate(processor, "d")
+    assert estimate(processor, "d") == estimate(processor, "d")
+    assert round_of(processor, 1) == []

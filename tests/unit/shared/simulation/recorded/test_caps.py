@@ -87,21 +87,15 @@ def test_a_cap_may_follow_a_schedule(tmp_path: Path) -> None:
         [cluster("p1")]
     )
     assert cap.text == "cluster:p1=nights.yaml"
-    [declared] = [
-        event.payload
-        for event in changed(CapChanges(instead=(cap,)), region.declared("p1"))
-        if isinstance(event.payload, PowerCapDeclared)
-    ]
-    assert [*declared.steps] == steps
+    _, declared = changed(CapChanges(instead=(cap,)), region.declared("p1"))
+    assert isinstance(declared.payload, PowerCapDeclared)
+    assert [*declared.payload.steps] == steps
 
 
 def test_a_cap_is_declared_behind_the_first_cluster_that_it_covers_and_once() -> None:
     of_p2 = CapChanges(instead=(new("cluster:p2=9000"), new("region=9999")))
-    first, second, again = (
-        region.declared("p1"),
-        region.declared("p2", time_us=T0_US + 5),
-        region.declared("p2", time_us=T0_US + 9),
-    )
+    first = region.declared("p1")
+    second, again = (region.declared("p2", time_us=T0_US + later) for later in (5, 9))
     found = changed(of_p2, first, second, again)
     assert caps(found) == [(POWER_SCOPE_REGION, "", 9999), (POWER_SCOPE_CLUSTER, "p2", 9000)]
     assert [found.index(event) for event in (first, second, again)] == [0, 2, 4]

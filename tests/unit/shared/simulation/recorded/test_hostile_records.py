@@ -73,7 +73,7 @@ CHANGES: list[Change] = [dropped, doubled, moved, changed]
 
 
 @settings(
-    max_examples=25,
+    max_examples=12,
     deadline=None,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture],

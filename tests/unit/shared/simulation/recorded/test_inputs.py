@@ -3,7 +3,6 @@
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,36 +31,23 @@ def file(inputs: RecordedInputs, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_record_comes_back_as_it_was_written(file: Path, inputs: RecordedInputs) -> None:
+def test_a_record_comes_back_also_compressed(file: Path, inputs: RecordedInputs) -> None:
     assert read_inputs(file) == inputs
-
-
-def test_a_record_may_be_compressed(file: Path, inputs: RecordedInputs) -> None:
     file.write_bytes(gzip.compress(file.read_bytes()))
     assert read_inputs(file) == inputs
+    late = region.submitted("late", end_us(500))
+    assert RecordedInputs.of([*events_of(inputs), late]) == inputs, "it was not decided on"
 
 
 def test_events_of_kinds_of_a_newer_version_are_passed_over_and_counted(
     file: Path, inputs: RecordedInputs
 ) -> None:
-    line = plain(region.submitted("new")) | {"type": "coplace.v1.OfTomorrow"}
-    file.write_text(json.dumps(line) + "\n" + file.read_text() + json.dumps(line) + "\n")
+    line = json.dumps(plain(region.submitted("new")) | {"type": "coplace.v1.OfTomorrow"}) + "\n"
+    unreadable = '{"rejected":"placement.inputs/0/1","problem":"no"}\n'  # as tail says it
+    file.write_text(unreadable + line + file.read_text() + line)
     found = read_inputs(file)
     assert found.rounds == inputs.rounds
     assert found.passed_over == {"coplace.v1.OfTomorrow": 2}
-
-
-def test_what_tail_says_of_unreadable_records_is_passed_over(
-    file: Path, inputs: RecordedInputs
-) -> None:
-    text = '{"rejected":"placement.inputs/0/1","problem":"no"}\n'
-    file.write_text(text + file.read_text())
-    assert read_inputs(file).rounds == inputs.rounds
-
-
-def test_what_follows_the_last_round_was_not_decided_on(inputs: RecordedInputs) -> None:
-    late = region.submitted("late", end_us(500))
-    assert RecordedInputs.of([*events_of(inputs), late]) == inputs
 
 
 @pytest.mark.parametrize(
@@ -97,25 +83,21 @@ def test_a_torn_last_line_is_refused(file: Path) -> None:
 
 
 def test_a_file_of_another_topic_is_refused(tmp_path: Path, file: Path) -> None:
-    line: dict[str, Any] = {
-        **plain(region.submitted("j")),
-        "type": "coplace.v1.PlacementDecided",
-        "data": {"job_id": "j"},
-    }
+    decided = {"type": "coplace.v1.PlacementDecided", "data": {"job_id": "j"}}
+    line = plain(region.submitted("j")) | decided
     file.write_text(json.dumps(line) + "\n")
     with pytest.raises(UnusableError, match=r"PlacementDecided, which placement\.inputs never"):
         read_inputs(file)
 
 
-def test_two_records_in_one_file_are_refused(inputs: RecordedInputs) -> None:
-    with pytest.raises(UnusableError, match="stands behind round"):
-        RecordedInputs.of([*events_of(inputs), *events_of(inputs)])
-
-
-def test_rounds_of_two_writers_are_refused(inputs: RecordedInputs) -> None:
+def test_two_records_and_rounds_of_two_writers_are_refused(
+    inputs: RecordedInputs,
+) -> None:
     other = barrier(900, end_us(900), "placement.sequencer.1")
     with pytest.raises(UnusableError, match="the record of one region"):
         RecordedInputs.of([*events_of(inputs), other])
+    with pytest.raises(UnusableError, match="stands behind round"):
+        RecordedInputs.of([*events_of(inputs), *events_of(inputs)])
 
 
 def test_decisions_are_read_as_tail_prints_them_and_as_the_demo_keeps_them(

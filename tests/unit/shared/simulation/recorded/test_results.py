@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from coplace_client.errors import UnusableError
 from shared.simulation.metrics import summarise
+from shared.simulation.recorded.inputs import RecordedInputs
 from shared.simulation.recorded.region import Setting
 from shared.simulation.recorded.results import Fidelity, played_of
 from shared.simulation.recorded.truth import Truth
@@ -17,6 +19,13 @@ from tests.unit.shared.placement.region import T0_US
 from tests.unit.shared.simulation.recorded.records import NODE_W, recorded, starts
 
 S = 1_000_000
+
+
+def one_job() -> tuple[RecordedInputs, list[PlacementDecided], JobFinished]:
+    """A record of a job of 100 s, its decisions, and its end."""
+    inputs, decisions = recorded([region.submitted("j")], {"j": 100.0})
+    (finished,) = as_recorded(inputs, decisions).finished
+    return inputs, decisions, finished
 
 
 def test_the_figures_of_a_record_are_those_of_its_ends() -> None:
@@ -45,9 +54,8 @@ def test_the_figures_of_a_record_are_those_of_its_ends() -> None:
 
 
 def test_energy_costs_what_the_tariffs_say_and_tariffs_of_others_are_refused() -> None:
-    inputs, decisions = recorded([region.submitted("j")], {"j": 100.0})
-    truth = Truth.of(inputs, decisions, Setting())
-    finished = as_recorded(inputs, decisions).finished
+    inputs, decisions, end = one_job()
+    truth, finished = Truth.of(inputs, decisions, Setting()), [end]
     tariffs = {"p1": Tariff((0.5,)), "p2": Tariff((0.5,))}
     played, _ = played_of(truth, finished, decisions, tariffs)
     assert summarise(played).energy_cost == pytest.approx(0.5 * NODE_W * 100 / 3.6e6)
@@ -56,12 +64,10 @@ def test_energy_costs_what_the_tariffs_say_and_tariffs_of_others_are_refused() -
 
 
 def test_without_meters_energy_is_as_predicted() -> None:
-    inputs, decisions = recorded([region.submitted("j")], {"j": 100.0})
+    inputs, decisions, finished = one_job()
     truth = Truth.of(inputs, decisions, Setting())
-    (finished,) = as_recorded(inputs, decisions).finished
     finished.energy_j = 0.0
-    again = Truth.of(inputs, decisions, Setting())
-    played, _ = played_of(again, [finished], decisions, {})
+    played, _ = played_of(Truth.of(inputs, decisions, Setting()), [finished], decisions, {})
     run = truth.runs["j"]
     node_w = truth.hindsight.node_w(run.job, run.allotment.cluster, run.allotment.freq_ghz)
     assert played.power_w.tolist() == [pytest.approx(node_w)]

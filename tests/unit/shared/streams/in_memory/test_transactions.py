@@ -1,11 +1,11 @@
 from shared.streams.in_memory.embedded import EmbeddedRuntime
-from shared.streams.in_memory.log import InMemoryLog
 from tests.support.messaging import CODEC, TOPICS, counting, encoded, submission
+from tests.support.operated_log import OperatedLog
 
 
 def test_positions_that_expired_are_all_committed_again_with_the_first_one_that_moves() -> None:
     """A group that has some of them alone does not fit the state."""
-    log, stage = InMemoryLog(), counting(single=True)
+    log, stage = OperatedLog(), counting(single=True)
     log.append(encoded(*(submission(f"j{number}") for number in range(20))))
     EmbeddedRuntime(log, [stage], codec=CODEC, member="a").run_until_quiet()
     log.leave(stage.name, "a")

@@ -112,9 +112,8 @@ def test_a_batch_that_expands_beyond_the_limit_is_one_record_that_says_so(
     [(name, reason)] = found[0].headers
     assert name == UNREADABLE
     assert reason.startswith(f"1 records: {codec} does not expand to at most".encode())
-    record = Record(
-        TopicPartition("jobs.events", 0), 0, b"", found[0].value, tuple(found[0].headers)
-    )
+    place = TopicPartition("jobs.events", 0)
+    record = Record(place, 0, b"", found[0].value, tuple(found[0].headers))
     with pytest.raises(RejectedError, match="batch: 1 records"):
         CODEC.decode(record)
 
@@ -125,15 +124,14 @@ def test_what_expands_to_the_limit_ends_an_answer_and_the_rest_is_asked_for_agai
     assert [Header.of(one).base_offset for one in found] == [0, 1, 2]
 
 
-def test_a_damaged_batch_is_left_for_the_client_to_notice() -> None:
+def test_what_is_whole_damaged_or_cut_off_is_left_as_it_is() -> None:
+    plain = batch(b"a", b"b", b"")
+    assert mended(plain) == plain
+    whole, cut = batch(b"a", codec="gzip"), batch(b"b", codec="gzip", base=1)[:-3]
+    assert [record.value for record in read(AioKafkaRecords, whole + cut)] == [b"a"]
     damaged = bytearray(batch(b"a" * 1_000, codec="gzip"))
     damaged[-1] ^= 1
     assert expanded(bytes(damaged)) == bytes(damaged)
-
-
-def test_a_batch_that_was_cut_off_is_not_looked_at() -> None:
-    whole, cut = batch(b"a", codec="gzip"), batch(b"b", codec="gzip", base=1)[:-3]
-    assert [record.value for record in read(AioKafkaRecords, whole + cut)] == [b"a"]
 
 
 @given(st.binary(max_size=200), st.integers(1, 5))
@@ -164,8 +162,3 @@ def test_any_bytes_in_the_partition_of_compressed_records_are_one_record_that_sa
     plain = expanded(forged)
     assert Header.of(plain).codec == 0
     assert UNREADABLE.encode() in plain or len(plain) < 61 + MOST_BATCH_BYTES
-
-
-def test_mending_changes_nothing_of_a_batch_that_is_whole() -> None:
-    whole = batch(b"a", b"b", b"")
-    assert mended(whole) == whole

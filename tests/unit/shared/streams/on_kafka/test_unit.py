@@ -38,7 +38,7 @@ PARTITIONS = TOPICS.partitions("jobs.events")
 
 
 class Committed:
-    """Takes the partition of the transactions; `notes` are where lives begin."""
+    """Stands in for the transactions, and remembers; `notes` are where lives begin."""
 
     def __init__(self) -> None:
         self.provenance = Provenance()
@@ -48,7 +48,6 @@ class Committed:
         self.some = asyncio.Event()
 
     async def commit(self, commit: Commit) -> None:
-        """Remember."""
         await asyncio.sleep(0)
         if commit.changelog.keys() == {BEGINNINGS_KEY} and not commit.positions:
             self.notes.append(commit)
@@ -57,7 +56,6 @@ class Committed:
         self.some.set()
 
     async def close(self) -> None:
-        """Remember."""
         self.is_closed = True
 
 
@@ -74,8 +72,8 @@ def a_guard(
     stage: Stage, deployment: Deployment, restored: Mapping[str, bytes] | None = None
 ) -> GuardedUnit:
     """What a KafkaUnit runs."""
-    limit, hooks = deployment.limit, deployment.hooks
-    return guarded(stage, 0, restored or {}, deployment.codec, limit, hooks)
+    known = deployment.codec, deployment.limit, deployment.hooks
+    return guarded(stage, 0, restored or {}, *known)
 
 
 @asynccontextmanager
@@ -84,6 +82,13 @@ async def running(unit: KafkaUnit) -> AsyncIterator[None]:
     task = asyncio.create_task(unit.run())
     yield
     await unit.close(task)
+
+
+async def takes(unit: KafkaUnit, committed: Committed, *records: Record) -> None:
+    """The unit receives records, and commits."""
+    committed.some.clear()
+    unit.receive(records)
+    await committed.some.wait()
 
 
 def submissions(partition: TopicPartition, number: int, time_us: int = START_US) -> list[Record]:
@@ -108,37 +113,26 @@ async def test_a_partition_that_waits_for_its_round_is_held_back() -> None:
     unit = a_unit(counting(single=True), committed)
     ahead = submissions(PARTITIONS[0], BATCH_RECORDS + 1)
     async with running(unit):
-        unit.receive([at_offset(barrier(PARTITIONS[0], 0), 0), *ahead])
-        await committed.some.wait()
+        await takes(unit, committed, at_offset(barrier(PARTITIONS[0], 0), 0), *ahead)
         assert unit.full == {PARTITIONS[0]}
-        committed.some.clear()
-        unit.receive([at_offset(barrier(partition, 0), 0) for partition in PARTITIONS[1:]])
-        await committed.some.wait()
+        others = [at_offset(barrier(partition, 0), 0) for partition in PARTITIONS[1:]]
+        await takes(unit, committed, *others)
         assert unit.full == frozenset()
 
 
-async def test_units_commit_what_runs_and_end() -> None:
+async def test_units_commit_what_runs_and_what_has_no_outputs_and_end() -> None:
     committed = Committed()
     unit = a_unit(counting(), committed)
+    records = submissions(PARTITIONS[0], 3)
     async with running(unit):
-        unit.receive(submissions(PARTITIONS[0], 3))
-        await committed.some.wait()
+        await takes(unit, committed, *records)
+        await takes(unit, committed, replace(records[-1], offset=3))
     assert committed.is_closed
-    assert committed.commits[0].positions == {PARTITIONS[0]: 3}
-
-
-async def test_work_without_outputs_is_committed_when_nothing_follows() -> None:
-    committed = Committed()
-    unit = a_unit(counting(), committed)
-    [record] = submissions(PARTITIONS[0], 1)
-    async with running(unit):
-        unit.receive([record])
-        await committed.some.wait()
-        committed.some.clear()
-        unit.receive([Record(record.partition, 1, record.key, record.value, record.headers)])
-        await committed.some.wait()
+    assert [commit.positions for commit in committed.commits] == [
+        {PARTITIONS[0]: 3},
+        {PARTITIONS[0]: 4},
+    ]
     assert committed.commits[1].outputs == []
-    assert committed.commits[1].positions == {PARTITIONS[0]: 2}
 
 
 async def test_a_saturated_unit_still_closes_its_rounds() -> None:
@@ -160,8 +154,7 @@ async def test_after_idle_days_a_stage_that_goes_by_barriers_still_takes_events_
     unit = KafkaUnit(deployment, a_guard(stage, deployment), committed)
     [today] = submissions(PARTITIONS[0], 1, now_us())
     async with running(unit):
-        unit.receive([today])
-        await committed.some.wait()
+        await takes(unit, committed, today)
     assert committed.commits[0].tally.dead_letters == 0
 
 
@@ -181,8 +174,7 @@ async def test_a_failure_is_counted_before_the_process_ends_and_isolated_in_a_la
     committed = Committed()
     unit = a_unit(stage, committed, restored)
     async with running(unit):
-        unit.receive([good, poison])
-        await committed.some.wait()
+        await takes(unit, committed, good, poison)
     [commit] = committed.commits
     assert commit.positions == {PARTITIONS[0]: 2}
     assert (commit.tally.quarantined, commit.tally.dead_letters) == (1, 1)
@@ -195,9 +187,7 @@ async def test_where_a_life_begins_is_kept_before_it_does_and_goes_when_it_is_pa
     [record] = submissions(PARTITIONS[0], 1)
     async with running(unit):
         for offset in range(2):
-            committed.some.clear()
-            unit.receive([replace(record, offset=offset)])
-            await committed.some.wait()
+            await takes(unit, committed, replace(record, offset=offset))
     [note] = committed.notes
     assert note.changelog == {BEGINNINGS_KEY: b'{"jobs.events/0":[1,"jobs.events",0,0]}'}
     assert committed.commits[0].changelog[BEGINNINGS_KEY] is None
@@ -212,8 +202,7 @@ async def test_a_life_where_others_ended_isolates_what_kills_and_commits_at_once
     begun = {BEGINNINGS_KEY: b'{"jobs.events/0":[3,"jobs.events",0,0]}'}
     unit = a_unit(fragile(), committed, begun)
     async with running(unit):
-        unit.receive([good, at_offset(deadly, 1)])
-        await committed.some.wait()
+        await takes(unit, committed, good, at_offset(deadly, 1))
     [commit] = committed.commits
     assert commit.positions == {PARTITIONS[0]: 2}
     assert (commit.tally.quarantined, commit.tally.dead_letters) == (1, 1)
@@ -276,9 +265,5 @@ async def test_what_was_received_waits_until_it_is_processed_and_committed() -> 
     assert not unit.is_at_rest
     async with running(unit), asyncio.timeout(5):
         await committed.some.wait()
-    assert_at_rest(unit)
-
-
-def assert_at_rest(unit: KafkaUnit) -> None:
-    assert unit.oldest is None
-    assert unit.is_at_rest
+    at_rest: tuple[Record | None, bool] = (unit.oldest, unit.is_at_rest)
+    assert at_rest == (None, True)

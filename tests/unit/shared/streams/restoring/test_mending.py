@@ -17,8 +17,8 @@ from shared.streams.restoring.mending import (
     replay,
     replayed,
 )
-from shared.streams.stages.consistency import InconsistentError, at_start
-from shared.streams.stages.provenance import PROVENANCE_KEY, TopicIdentity
+from shared.streams.stages.consistency import InconsistentError, LogFacts, at_start
+from shared.streams.stages.provenance import PROVENANCE_KEY, Provenance, TopicIdentity
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit_state import HEARD_KEY, ROUND_KEY, TOLD_KEY, heard_of
 from tests.support.messaging import CODEC, at_offset, barriers, counting, encoded, submission
@@ -35,19 +35,43 @@ def test_an_accepted_state_goes_on_where_it_was_made_up_to_whatever_the_group_sa
     assert at_start(UNIT, after, True, replace(FOUND, commits=after.commits)) == []
 
 
-def test_a_state_that_does_not_tell_goes_on_where_the_group_stands() -> None:
-    positions, provenance = accepted(UNIT, None, True, FOUND)
-    assert (positions, provenance.commits) == ({IN: 20}, 7)
+NEW = replace(FOUND, committed={}, commits=None)
+SHORTER = replace(FOUND, topics=AGAIN, ends={IN: 12}, committed={})
 
 
-def test_an_accepted_state_goes_on_within_what_replaced_topics_hold() -> None:
-    shorter = replace(FOUND, topics=AGAIN, ends={IN: 12}, committed={})
-    positions, provenance = accepted(UNIT, STATE, True, shorter)
-    assert positions == {IN: 12}
-    assert provenance.topics == AGAIN
-    assert (provenance.last_read, provenance.written_to) == ({}, {})
-    later, _ = accepted(UNIT, STATE, True, replace(FOUND, begins={IN: 25}))
-    assert later == {IN: 25}
+@pytest.mark.parametrize(
+    ("state", "has_state", "found", "begins_at", "provenance"),
+    [
+        (None, True, FOUND, 20, Provenance(commits=7, topics=TOPICS)),
+        (STATE, True, SHORTER, 12, Provenance(commits=7, topics=AGAIN)),
+        (None, False, NEW, None, Provenance(commits=0, topics=TOPICS)),
+    ],
+    ids=["a state that does not tell", "within what replaced topics hold", "never worked"],
+)
+def test_where_an_accepted_state_goes_on(
+    state: Provenance | None,
+    has_state: bool,
+    found: LogFacts,
+    begins_at: int | None,
+    provenance: Provenance,
+) -> None:
+    positions, after = accepted(UNIT, state, has_state, found)
+    assert positions == ({} if begins_at is None else {IN: begins_at})
+    assert (after.commits, after.topics) == (provenance.commits, provenance.topics)
+    assert (after.last_read, after.written_to) == ({}, {})
+
+
+def test_what_was_deleted_meanwhile_is_passed_over_and_a_replay_begins_where_inputs_do() -> None:
+    assert accepted(UNIT, STATE, True, replace(FOUND, begins={IN: 25}))[0] == {IN: 25}
+    positions, provenance = replayed(UNIT, None, replace(FOUND, begins={IN: 3}))
+    assert positions == {IN: 3}
+    assert (provenance.commits, provenance.positions) == (7, {})
+
+
+def closed_by(mended: Mended) -> int | None:
+    """The last round of a state that was mended, None where it goes on with its own."""
+    changed = mended.commit.changelog.get(ROUND_KEY)
+    return RoundEnded.FromString(changed).round if changed else None
 
 
 def test_nothing_is_accepted_without_a_state_or_with_other_counts() -> None:
@@ -56,17 +80,6 @@ def test_nothing_is_accepted_without_a_state_or_with_other_counts() -> None:
     six = {name: replace(identity, kafka_partitions=6) for name, identity in TOPICS.items()}
     with pytest.raises(InconsistentError, match="declared are 4"):
         accepted(UNIT, STATE, True, replace(FOUND, topics=six))
-
-
-def test_a_unit_that_never_worked_begins_when_its_stage_is_accepted() -> None:
-    positions, provenance = accepted(UNIT, None, False, replace(FOUND, committed={}, commits=None))
-    assert (positions, provenance.commits, provenance.topics) == ({}, 0, TOPICS)
-
-
-def test_a_replay_begins_where_the_inputs_do_and_counts_commits_on() -> None:
-    positions, provenance = replayed(UNIT, None, replace(FOUND, begins={IN: 3}))
-    assert positions == {IN: 3}
-    assert (provenance.commits, provenance.positions) == (7, {})
 
 
 def barrier(number: int, source: str = "counting.1") -> Event:
@@ -83,12 +96,6 @@ def at_rest(stage: Stage, closed: int, *told: Event) -> UnitAtRest:
         "ada": b"[]",
     }
     return UnitAtRest(stage, UNIT, restored, FOUND, lambda: told)
-
-
-def closed_by(mended: Mended) -> int | None:
-    """The last round of a state that was mended, None where it goes on with its own."""
-    changed = mended.commit.changelog.get(ROUND_KEY)
-    return RoundEnded.FromString(changed).round if changed else None
 
 
 def test_rounds_that_the_clock_closes_follow_on_the_last_barrier_that_was_believed() -> None:

@@ -3,13 +3,7 @@ from dataclasses import replace
 import pytest
 
 from shared.catalogue.record import TopicPartition
-from shared.streams.stages.consistency import (
-    Inconsistency,
-    LogFacts,
-    UnitPartitions,
-    at_start,
-    start_positions,
-)
+from shared.streams.stages.consistency import LogFacts, UnitPartitions, at_start, start_positions
 from shared.streams.stages.provenance import LastRead, Provenance, TopicIdentity
 
 IN, OUT, LOG = (
@@ -42,32 +36,24 @@ FOUND = LogFacts(
 )
 
 
-def found_wrong(
-    found: LogFacts, state: Provenance | None = STATE, *, has_state: bool = True
-) -> list[Inconsistency]:
-    """What a start finds."""
-    return at_start(UNIT, state, has_state, found)
+NEW = replace(FOUND, committed={}, commits=None)
 
 
-def test_what_belongs_together_fits() -> None:
-    assert found_wrong(FOUND) == []
-    assert start_positions(UNIT, STATE, FOUND) == {IN: 20}
-
-
-def test_a_new_stage_begins_where_its_inputs_begin() -> None:
-    new = replace(FOUND, committed={}, commits=None, begins={IN: 12})
-    assert found_wrong(new, None, has_state=False) == []
-    assert start_positions(UNIT, None, new) == {IN: 12}
-
-
-def test_positions_that_kafka_let_expire_are_those_of_the_state() -> None:
-    expired = replace(FOUND, committed={}, commits=None)
-    assert found_wrong(expired) == []
-    assert start_positions(UNIT, STATE, expired) == {IN: 20}
-
-
-def test_what_is_gone_from_a_topic_after_it_was_read_is_not_missed() -> None:
-    assert found_wrong(replace(FOUND, begins={IN: 20}, sha256={IN: None})) == []
+@pytest.mark.parametrize(
+    ("found", "state", "begins_at"),
+    [
+        (FOUND, STATE, 20),
+        (replace(NEW, begins={IN: 12}), None, 12),
+        (NEW, STATE, 20),
+        (replace(FOUND, begins={IN: 20}, sha256={IN: None}), STATE, 20),
+    ],
+    ids=["all", "a new stage", "positions that expired", "what is gone after it was read"],
+)
+def test_what_belongs_together_fits(
+    found: LogFacts, state: Provenance | None, begins_at: int
+) -> None:
+    assert at_start(UNIT, state, state is not None, found) == []
+    assert start_positions(UNIT, state, found) == {IN: begins_at}
 
 
 def test_a_compacted_topic_may_have_dropped_the_record_that_was_read_last() -> None:
@@ -118,8 +104,38 @@ def _with(topic: str, identity: TopicIdentity) -> dict[str, TopicIdentity]:
 def test_what_was_replaced_is_named_with_what_to_do(
     found: LogFacts, says: str, advises: str
 ) -> None:
-    wrong = found_wrong(found)
+    wrong = at_start(UNIT, STATE, True, found)
     assert any(says in one.what and advises in one.advice for one in wrong), wrong
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "has_state", "says", "advises"),
+    [
+        (FOUND, None, False, "the state is lost", "coplace restore replay pricing"),
+        (
+            replace(NEW, told=OUT),
+            None,
+            False,
+            "although prices.charges/1 holds what pricing wrote: it is not new",
+            "coplace restore replay pricing",
+        ),
+        (FOUND, None, True, "does not say what its state was made from", ""),
+        (
+            replace(FOUND, committed={}),
+            replace(STATE, format=2),
+            True,
+            "has format 2, this version knows 1",
+            "",
+        ),
+    ],
+    ids=["a lost changelog", "looks new and has written", "of nobody knows what", "newer"],
+)
+def test_a_state_that_cannot_be_gone_on_with_is_named_alone(
+    found: LogFacts, state: Provenance | None, has_state: bool, says: str, advises: str
+) -> None:
+    [wrong] = at_start(UNIT, state, has_state, found)
+    assert says in wrong.what
+    assert advises in wrong.advice
 
 
 def test_a_partition_that_the_group_has_read_and_the_state_has_not_is_named() -> None:
@@ -127,29 +143,6 @@ def test_a_partition_that_the_group_has_read_and_the_state_has_not_is_named() ->
     unit = replace(UNIT, inputs=(IN, more))
     [behind] = at_start(unit, STATE, True, replace(FOUND, committed={IN: 20, more: 1}))
     assert "made up to its beginning of jobs.events/2, but the group stands at 1" in behind.what
-
-
-def test_a_lost_changelog_is_named() -> None:
-    [lost] = found_wrong(FOUND, None, has_state=False)
-    assert "the state is lost" in lost.what
-    assert "coplace restore replay pricing" in lost.advice
-
-
-def test_a_unit_that_looks_new_and_has_written_is_named() -> None:
-    looks_new = replace(FOUND, committed={}, commits=None, told=OUT)
-    [lost] = found_wrong(looks_new, None, has_state=False)
-    assert "although prices.charges/1 holds what pricing wrote: it is not new" in lost.what
-    assert "coplace restore replay pricing" in lost.advice
-
-
-def test_state_that_does_not_say_what_it_was_made_from_is_refused() -> None:
-    [old] = found_wrong(FOUND, None)
-    assert "does not say what its state was made from" in old.what
-
-
-def test_an_unknown_format_is_refused_before_anything_else_is_read() -> None:
-    [unknown] = found_wrong(replace(FOUND, committed={}), replace(STATE, format=2))
-    assert "has format 2, this version knows 1" in unknown.what
 
 
 def test_counts_that_were_changed_in_the_settings_too_are_still_not_those_of_the_state() -> None:

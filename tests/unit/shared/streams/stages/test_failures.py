@@ -20,14 +20,14 @@ def lives(*begins: Mapping[TopicPartition, int], kept: bytes | None = None) -> b
 
 def test_as_many_lives_in_a_row_at_the_same_record_may_have_been_ended_by_it() -> None:
     assert not Beginnings(lives({ONE: 7}, {ONE: 7}), AFTER).are_fatal
+    assert not Beginnings(lives({ONE: 7}, {ONE: 7}, {ONE: 8}), AFTER).are_fatal, (
+        "it began elsewhere"
+    )
+    assert not Beginnings(lives(*[{ONE: 7}] * 9), 0).are_fatal, "never means never"
     begun = Beginnings(lives({ONE: 7}, {ONE: 7}, {ONE: 7}), AFTER)
     assert begun.are_fatal
     assert begun.may_be_fatal({ONE: 7, OTHER: 2})
     assert not begun.may_be_fatal({OTHER: 2})
-
-
-def test_a_life_that_begins_elsewhere_begins_to_count_anew() -> None:
-    assert not Beginnings(lives({ONE: 7}, {ONE: 7}, {ONE: 8}), AFTER).are_fatal
 
 
 def test_lives_that_did_not_come_to_the_record_neither_count_nor_excuse_it() -> None:
@@ -46,7 +46,3 @@ def test_what_is_passed_is_forgotten() -> None:
     assert not begun.forget(lambda seen: seen.number < 7)
     assert begun.forget(lambda seen: seen.number < 8)
     assert (begun.kept, begun.are_fatal) == (None, False)
-
-
-def test_never_means_never() -> None:
-    assert not Beginnings(lives(*[{ONE: 7}] * 9), 0).are_fatal

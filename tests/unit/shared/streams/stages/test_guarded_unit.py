@@ -2,9 +2,9 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
 
 import pytest
 from coplace.v1.control_pb2 import DeadLetter
@@ -75,26 +75,22 @@ class Lives:
                 return
 
     def upgrade(self, stage: Stage) -> None:
-        """Start another version."""
         self._runtime.leave()
         self._stage = stage
         self._runtime = self._start()
 
     def events(self, topic: str) -> list[Event]:
-        """All that the topic holds."""
         return payloads(
             r for partition in TOPICS.partitions(topic) for r in self.log.read(partition, 0, 9_999)
         )
 
     @property
     def charged(self) -> list[str]:
-        """Jobs that were charged."""
         events = self.events("prices.charges")
         return sorted(e.payload.job_id for e in events if isinstance(e.payload, ChargeMade))
 
     @property
     def letters(self) -> list[DeadLetter]:
-        """Dead letters."""
         events = self.events("dlq.jobs.events")
         return [e.payload for e in events if isinstance(e.payload, DeadLetter)]
 
@@ -107,7 +103,13 @@ class Lives:
     def failures(self) -> list[bytes]:
         """What the changelogs still count."""
         kept = [restore(self.log, partition) for partition in self.changelogs]
-        return [state[k] for state in kept for k in (FAILURES_KEY, BEGINNINGS_KEY) if k in state]
+        return [*self.begun, *(state[FAILURES_KEY] for state in kept if FAILURES_KEY in state)]
+
+    @property
+    def begun(self) -> list[bytes]:
+        """Notes of where lives began."""
+        kept = [restore(self.log, partition) for partition in self.changelogs]
+        return [state[BEGINNINGS_KEY] for state in kept if BEGINNINGS_KEY in state]
 
     @property
     def changelogs(self) -> list[TopicPartition]:
@@ -115,12 +117,9 @@ class Lives:
         return [TopicPartition(self._stage.changelog, number) for number in range(4)]
 
     def _start(self) -> EmbeddedRuntime:
+        after, hooks = self._after, self._hooks
         return EmbeddedRuntime(
-            self.log,
-            [self._stage],
-            codec=CODEC,
-            hooks=self._hooks,
-            quarantine_after=self._after,
+            self.log, [self._stage], codec=CODEC, hooks=hooks, quarantine_after=after
         )
 
 
@@ -132,7 +131,7 @@ def a_round(number: int, *names: str) -> list[NewRecord]:
     return [*jobs(*names), *barriers(number, "jobs.events")]
 
 
-GOOD = tuple(f"good-{i}" for i in range(40))
+GOOD = tuple(f"good-{i}" for i in range(20))
 
 
 def test_the_first_failures_end_the_process_and_the_next_life_does_without_the_cause() -> None:
@@ -152,10 +151,10 @@ def test_the_first_failures_end_the_process_and_the_next_life_does_without_the_c
 def test_a_life_that_is_careful_needs_no_restart_for_the_next_poison() -> None:
     lives = Lives(fragile(single=True))
     for number in range(2):
-        first = number * 150
-        lives.log.append(a_round(number, *[f"poison-{first + i}" for i in range(150)]))
+        first = number * 30
+        lives.log.append(a_round(number, *[f"poison-{first + i}" for i in range(30)]))
         lives.work()
-    assert len(lives.letters) == 300
+    assert len(lives.letters) == 60
     assert lives.deaths == AFTER
 
 
@@ -175,42 +174,59 @@ def test_an_output_that_is_too_large_costs_the_event_that_asks_for_it() -> None:
     assert (lives.quarantined, lives.charged) == (["big-1"], sorted(GOOD))
 
 
-def test_a_round_that_fails_holds_the_job_that_makes_it_fail() -> None:
+# What the end of a round meets, and how many lives it takes: who passes something first dies once
+# without a note of the place.
+ENDINGS = pytest.mark.parametrize(
+    ("kind", "deaths"), [("undecidable", AFTER), ("fatal", BEGUN_ELSEWHERE + AFTER)]
+)
+
+
+@ENDINGS
+def test_a_round_that_fails_holds_the_jobs_that_make_it_fail(kind: str, deaths: int) -> None:
     lives = Lives(fragile(single=True))
-    lives.log.append([*jobs(*GOOD, "undecidable-1", "undecidable-2")])
+    lives.log.append(jobs(*GOOD, f"{kind}-1", f"{kind}-2"))
     lives.work()
     lives.log.append(barriers(0, "jobs.events"))
     lives.work()
-    assert lives.deaths == AFTER
-    assert lives.charged == sorted(GOOD)
-    assert lives.letters == []
+    assert lives.deaths == deaths
+    assert (lives.charged, lives.letters, lives.failures) == (sorted(GOOD), [], [])
     held = restore(lives.log, lives.changelogs[0])["held"]
-    assert {*json.loads(held)} == {"undecidable-1", "undecidable-2"}
+    assert {*json.loads(held)} == {f"{kind}-1", f"{kind}-2"}
 
 
-def test_a_round_by_the_clock_that_fails_holds_the_job_too() -> None:
+@ENDINGS
+def test_a_round_by_the_clock_that_fails_holds_the_job_too(kind: str, deaths: int) -> None:
     lives = Lives(fragile(rounds=RoundSource.CLOCK))
-    lives.log.append(jobs(*GOOD, "undecidable-1"))
+    lives.log.append(jobs(*GOOD, f"{kind}-1"))
     lives.work(closes_at_us=START_US)
     lives.work(closes_at_us=START_US + 1)
     assert lives.deaths == AFTER
-    assert (lives.charged, lives.letters) == (sorted(GOOD), [])
+    assert (lives.charged, lives.letters, lives.failures) == (sorted(GOOD), [], [])
 
 
-def test_where_the_processor_cannot_tell_an_event_of_the_round_is_left_out() -> None:
+@ENDINGS
+def test_where_the_processor_cannot_tell_an_event_of_the_round_is_left_out(
+    kind: str, deaths: int
+) -> None:
     lives = Lives(fragile(single=True, tells=False))
-    lives.log.append(a_round(0, *GOOD, "undecidable-1"))
+    lives.log.append(a_round(0, *GOOD, f"{kind}-1"))
     lives.work()
-    assert (lives.quarantined, lives.charged) == (["undecidable-1"], sorted(GOOD))
+    assert (lives.quarantined, lives.charged) == ([f"{kind}-1"], sorted(GOOD))
 
 
-def test_what_nothing_can_be_blamed_for_goes_on_ending_the_process() -> None:
+@pytest.mark.parametrize(
+    ("kind", "error", "says"),
+    [("undecidable", IndexError, "a bug in a decision"), ("fatal", DiedError, "SIGKILL")],
+)
+def test_what_nothing_can_be_blamed_for_is_told_and_goes_on_ending_the_process(
+    kind: str, error: type[Exception], says: str
+) -> None:
     lives = Lives(fragile(single=True, tells=False))
-    lives.log.append(jobs(*GOOD, "undecidable-1"))
+    lives.log.append(jobs("good-1", f"{kind}-1"))
     lives.work()
     lives.log.append(barriers(0, "jobs.events"))
-    with pytest.raises(IndexError, match="a bug in a decision"):
-        lives.work(most_deaths=9)
+    with pytest.raises(error, match=says):
+        lives.work(most_deaths=AFTER + 1)
     assert (lives.charged, lives.letters) == ([], [])
 
 
@@ -238,55 +254,45 @@ def test_what_was_counted_is_forgotten_when_it_passes() -> None:
     assert (lives.failures, lives.charged) == ([], ["poison-1"])
 
 
-def test_never_means_never() -> None:
+@pytest.mark.parametrize(("job", "error"), [("poison-1", KeyError), ("deadly-1", KilledError)])
+def test_who_never_isolates_goes_on_ending(job: str, error: type[BaseException]) -> None:
     lives = Lives(fragile(single=True), after=0)
-    lives.log.append(jobs("poison-1"))
-    with pytest.raises(KeyError):
+    lives.log.append(jobs(job))
+    with pytest.raises(error):
         lives.work(most_deaths=12)
     assert lives.letters == []
+    assert lives.begun == []
 
 
-@given(data=st.data())
-def test_wherever_the_poison_lies_nothing_else_is_lost(data: st.DataObject) -> None:
-    names = [f"good-{i}" for i in range(30)]
-    bad = data.draw(st.lists(st.sampled_from(["poison", "undecidable", "pair"]), max_size=6))
-    for number, kind in enumerate(bad):
-        user = "same" if kind == "pair" else str(number)
-        names.insert(data.draw(st.integers(0, len(names))), f"{kind}-{number}-{user}")
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(names)), max_size=3)))
-    lives = Lives(fragile(single=data.draw(st.booleans())))
-    for number, (begin, end) in enumerate(pieces(cuts, len(names))):
-        lives.log.append(a_round(number, *names[begin:end]))
-        lives.work(most_deaths=99)
-    expected = {name for name in names if name.startswith("good")}
-    assert expected <= set(lives.charged)
-    assert all(name.startswith(("poison", "pair", "undecidable")) for name in lives.quarantined)
-
-
-def pieces(cuts: Sequence[int], size: int) -> list[tuple[int, int]]:
-    return list(zip([0, *cuts], [*cuts, size], strict=True))
-
-
+@dataclass
 class TripsOverEnds(Ends):
-    """Meets a bug where an end is joined to its submission."""
+    """Ends where an end is joined to its submission."""
+
+    trip: Callable[[], None] = die
 
     def handle(self, event: Event) -> Iterable[Publish]:
-        """Ends of jobs that are known crash it."""
         if event.key in self.known:
-            raise IndexError("a bug in joining")
+            self.trip()
         return super().handle(event)
 
 
-def test_an_early_fact_that_crashes_when_it_is_joined_is_the_one_that_is_left_out() -> None:
-    stage = replace(
-        ENDS, create=lambda _n, restored: TripsOverEnds(set(restored)), rounds=RoundSource.BARRIERS
-    )
-    lives = Lives(replace(stage, name="counting"))
+def fail() -> None:
+    raise IndexError("a bug in joining")
+
+
+@pytest.mark.parametrize(("trip", "deaths"), [(fail, AFTER), (die, BEGUN_ELSEWHERE + AFTER)])
+def test_an_early_fact_that_ends_who_joins_it_is_the_one_that_is_left_out(
+    trip: Callable[[], None], deaths: int
+) -> None:
+    def create(_number: int, restored: Mapping[str, bytes]) -> TripsOverEnds:
+        return TripsOverEnds(set(restored), trip)
+
+    lives = Lives(replace(ENDS, name="counting", create=create, rounds=RoundSource.BARRIERS))
     lives.log.append(encoded(finish()))
     lives.work()
     lives.log.append(encoded(submission("j0"), submission("other")))
     lives.work()
-    assert lives.deaths == AFTER
+    assert lives.deaths == deaths
     [letter] = lives.letters
     assert (letter.kind, letter.offset) == ("quarantined", 0)
     assert letter.headers["ce_type"] == b"coplace.v1.JobFinished"
@@ -305,77 +311,6 @@ def test_what_kills_its_process_is_isolated_and_nothing_else() -> None:
     assert lives.failures == []
 
 
-def test_a_round_that_kills_its_process_holds_the_job_that_makes_it_kill() -> None:
-    lives = Lives(fragile(single=True))
-    lives.log.append(jobs(*GOOD, "fatal-1"))
-    lives.work()
-    lives.log.append(barriers(0, "jobs.events"))
-    lives.work()
-    assert lives.deaths == BEGUN_ELSEWHERE + AFTER
-    assert (lives.charged, lives.letters, lives.failures) == (sorted(GOOD), [], [])
-    assert {*json.loads(restore(lives.log, lives.changelogs[0])["held"])} == {"fatal-1"}
-
-
-def test_a_round_by_the_clock_that_kills_its_process_holds_the_job_too() -> None:
-    lives = Lives(fragile(rounds=RoundSource.CLOCK))
-    lives.log.append(jobs(*GOOD, "fatal-1"))
-    lives.work(closes_at_us=START_US)
-    lives.work(closes_at_us=START_US + 1)
-    assert lives.deaths == AFTER
-    assert (lives.charged, lives.letters, lives.failures) == (sorted(GOOD), [], [])
-
-
-def test_where_the_processor_cannot_tell_an_event_of_the_fatal_round_is_left_out() -> None:
-    lives = Lives(fragile(single=True, tells=False))
-    lives.log.append(a_round(0, *GOOD, "fatal-1"))
-    lives.work()
-    assert (lives.quarantined, lives.charged) == (["fatal-1"], sorted(GOOD))
-
-
-def test_a_death_that_nothing_can_be_blamed_for_is_told_and_goes_on() -> None:
-    lives = Lives(fragile(single=True, tells=False))
-    lives.log.append(jobs(*GOOD, "fatal-1"))
-    lives.work()
-    lives.log.append(barriers(0, "jobs.events"))
-    with pytest.raises(DiedError, match="SIGKILL"):
-        lives.work(most_deaths=9)
-    assert (lives.charged, lives.letters) == ([], [])
-
-
-def test_who_never_isolates_keeps_no_note_of_its_lives() -> None:
-    lives = Lives(fragile(single=True), after=0)
-    lives.log.append(jobs("deadly-1"))
-    with pytest.raises(KilledError):
-        lives.work(most_deaths=12)
-    assert (lives.letters, lives.failures) == ([], [])
-
-
-class KillsItselfOverEnds(TripsOverEnds):
-    """Dies where an end is joined to its submission."""
-
-    def handle(self, event: Event) -> Iterable[Publish]:
-        """Ends of jobs that are known kill it."""
-        if event.key in self.known:
-            die()
-        return super().handle(event)
-
-
-def test_an_early_fact_that_kills_when_it_is_joined_is_the_one_that_is_left_out() -> None:
-    stage = replace(
-        ENDS,
-        create=lambda _n, restored: KillsItselfOverEnds(set(restored)),
-        rounds=RoundSource.BARRIERS,
-    )
-    lives = Lives(replace(stage, name="counting"))
-    lives.log.append(encoded(finish()))
-    lives.work()
-    lives.log.append(encoded(submission("j0"), submission("other")))
-    lives.work()
-    assert lives.deaths == BEGUN_ELSEWHERE + AFTER
-    [letter] = lives.letters
-    assert (letter.kind, letter.offset) == ("quarantined", 0)
-
-
 class Killer:
     """Kills the workers of a process at points that were drawn, whatever they do there."""
 
@@ -383,11 +318,11 @@ class Killer:
         self._draws = iter(draws)
 
     def reached(self, _point: str) -> None:
-        """Called by the driver."""
         if next(self._draws, False):
             die()
 
 
+@settings(max_examples=40)
 @given(draws=st.lists(st.booleans(), max_size=200), single=st.booleans())
 def test_whoever_kills_wherever_has_nothing_isolated(draws: list[bool], *, single: bool) -> None:
     lives = Lives(fragile(single=single), step=Killer(draws))
@@ -397,18 +332,27 @@ def test_whoever_kills_wherever_has_nothing_isolated(draws: list[bool], *, singl
     assert (len(lives.charged), lives.letters, lives.failures) == (30, [], [])
 
 
-@settings(max_examples=5)
-@given(data=st.data())
-def test_wherever_what_kills_lies_nothing_else_is_lost(data: st.DataObject) -> None:
-    names = [f"good-{i}" for i in range(20)]
-    for number, kind in enumerate(
-        data.draw(st.lists(st.sampled_from(["deadly", "fatal", "poison"]), max_size=4))
-    ):
-        names.insert(data.draw(st.integers(0, len(names))), f"{kind}-{number}")
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(names)), max_size=3)))
-    lives = Lives(fragile(single=data.draw(st.booleans())))
-    for number, (begin, end) in enumerate(pieces(cuts, len(names))):
-        lives.log.append(a_round(number, *names[begin:end]))
-        lives.work(most_deaths=99)
-    assert {name for name in names if name.startswith("good")} == set(lives.charged)
-    assert not any(name.startswith("good") for name in lives.quarantined)
+@pytest.mark.parametrize(
+    ("kinds", "examples"),
+    [(("poison", "undecidable", "pair"), 25), (("deadly", "fatal", "poison"), 4)],
+    ids=["fails", "kills"],
+)
+def test_wherever_what_ends_lives_lies_nothing_else_is_lost(
+    kinds: tuple[str, ...], examples: int
+) -> None:
+    @settings(max_examples=examples)
+    @given(data=st.data())
+    def nothing_else_is_lost(data: st.DataObject) -> None:
+        names = [f"good-{i}" for i in range(12)]
+        for number, kind in enumerate(data.draw(st.lists(st.sampled_from(kinds), max_size=4))):
+            user = "same" if kind == "pair" else str(number)
+            names.insert(data.draw(st.integers(0, len(names))), f"{kind}-{number}-{user}")
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(names)), max_size=3)))
+        lives = Lives(fragile(single=data.draw(st.booleans())))
+        for number, (begin, end) in enumerate(pairwise([0, *cuts, len(names)])):
+            lives.log.append(a_round(number, *names[begin:end]))
+            lives.work(most_deaths=99)
+        assert {name for name in names if name.startswith("good")} <= set(lives.charged)
+        assert all(name.startswith(kinds) for name in lives.quarantined)
+
+    nothing_else_is_lost()
