@@ -69,6 +69,12 @@ $(VENV)/.installed: $(VENV)/.generated pyproject.toml client/pyproject.toml agen
 .PHONY: proto
 proto: $(VENV)/.generated ## build the protobuf code, client/coplace
 
+.PHONY: wheels
+wheels: setup ## build the three distributions into dist/
+	for folder in client agent .; do \
+	    $(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist $$folder; \
+	done
+
 .PHONY: lock
 lock: $(VENV)/.locked ## pin anew what the distributions ask for, with hashes and no package host
 	$(BIN)/uv pip compile pyproject.toml agent/pyproject.toml --extra dev --universal --python-version 3.11 \
@@ -105,7 +111,7 @@ lint: proto lint-proto ## style, types, import contracts and schemas
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	PYTHONPATH=.:client:agent $(BIN)/lint-imports
 
 # The baseline is the image of the last release, kept in the repository: it is the same in every
 # clone and at every commit, and unlike a branch it holds exactly what consumers were promised.
@@ -126,27 +132,43 @@ release-proto: setup ## make the current schemas the ones that later changes may
 WORKERS ?= 3
 
 # A run starts hundreds of processes: each would compile all sources anew.
-run-tests test-thorough: export PYTHONDONTWRITEBYTECODE =
+run-tests test-rest test-thorough: export PYTHONDONTWRITEBYTECODE =
 
-# What lint finds is shown at once, and fails the target once the tests are over.
+PYTEST = $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder
+# A property says how many examples each change has; the rest of the gate plays more.
+EXAMPLES ?= 4
+
+# What lint finds is shown at once, and fails the target once the tests are over. What the rest of
+# the gate needs of Debian is installed beside.
 .PHONY: test
-test: system-python system-compiler ## everything that CI runs: WORKERS=
+test: system-python system-compiler ## for each change: style, types, schemas, unit and contract tests, one run on servers: WORKERS=
 	$(MAKE) --jobs=2 system-tests $(VENV)/.locked
 	$(MAKE) --jobs=2 lint run-tests
 
 .PHONY: run-tests
 run-tests: setup
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder \
-	    -m 'not thorough'
+	$(PYTEST) -m 'not rest and not thorough' --durations=10
+
+.PHONY: test-rest
+test-rest: setup system-tests ## what make test leaves out: small forms of tests of whole systems, random tests at length: WORKERS= EXAMPLES=
+	$(PYTEST) -m 'rest and not thorough' --durations=10
+	COPLACE_EXAMPLES=$(EXAMPLES) $(PYTEST) -m 'hypothesis and not thorough' --durations=10 tests/unit tests/contract
 
 .PHONY: test-thorough
 test-thorough: setup system-servers system-containers ## what CI has no time for: containers, kills of Kafka and of secure runs
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope -m thorough
+	$(PYTEST) -m thorough
 
 .PHONY: same
 same: setup system-servers ## decisions and charges are those recorded: RECORD=1 writes them anew, TEXTS=0 lets reasons differ
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.same $(if $(RECORD),--record) \
 	    $(if $(filter 0,$(TEXTS)),--ignore-texts)
+
+PAIRS ?= 10
+
+.PHONY: by-turns
+by-turns: setup ## CPU time of schedulers and rounds next to another commit, by turns: BASE=checkout PAIRS=
+	test -x '$(BASE)/$(BIN)/python' || $(MAKE) --directory '$(BASE)' setup
+	$(BIN)/python -m tests.benchmarks.by_turns '$(BASE)' --pairs $(PAIRS)
 
 .PHONY: paste-readme
 paste-readme: setup system-servers ## what README says in a fresh clone, with the time of each step
@@ -251,6 +273,17 @@ check-core: MINUTES = 2
 check-core: setup ## random systems hold the scheduling core to its rules: SEED= MINUTES= of CPU
 	$(BIN)/python -m tests.core --seed $(SEED) --minutes $(MINUTES)
 
+# It goes on where it was left. KNOWN= is the folder of an earlier session, whose killed stay killed.
+SESSION ?= build/mutants
+KNOWN ?=
+
+.PHONY: mutants
+mutants: MUTANTS = 300
+mutants: SECONDS = 30
+mutants: setup ## random mutants of the schedulers, and how many the tests kill: SEED= MUTANTS= SECONDS= SESSION= KNOWN=
+	$(BIN)/python -m tests.mutation --seed $(SEED) --mutants $(MUTANTS) --seconds $(SECONDS) \
+	    --session '$(SESSION)' $(if $(KNOWN),--known '$(KNOWN)')
+
 .PHONY: attack
 attack: setup system-servers ## hostile records into every topic, hostile requests to ingest
 	$(BIN)/python -m tests.attacks
@@ -275,5 +308,5 @@ asyncapi: setup ## write the AsyncAPI document of the topics
 .PHONY: clean
 clean: ## remove everything that the targets above built
 	find shared -name '*.so' -delete
-	rm -rf $(VENV) build client/coplace run *.egg-info */*.egg-info .mypy_cache .pytest_cache .ruff_cache \
+	rm -rf $(VENV) build */build dist client/coplace run *.egg-info */*.egg-info .mypy_cache .pytest_cache .ruff_cache \
 	    .hypothesis .import_linter_cache .grimp_cache
