@@ -29,6 +29,7 @@ def requests() -> list[JobRequest]:
     return list(workload(OPTIONS.simulation)[0])
 
 
+@pytest.mark.rest
 def test_mislabelled_jobs_are_found_advised_and_counted_by_user(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -48,6 +49,7 @@ def test_mislabelled_jobs_are_found_advised_and_counted_by_user(
     assert {each.user: each.jobs for each in by_user(system.topic(TOPIC))} == expected
 
 
+@pytest.mark.rest
 def test_without_mislabelled_jobs_nobody_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
     system, wrong = played(monkeypatch, share=0.0)
 
