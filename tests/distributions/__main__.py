@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tests.distributions.environments import EXTRAS, Environment, build_wheels
@@ -22,7 +23,7 @@ def main() -> None:
         wheels = build_wheels(Path(scratch) / "wheels")
         for name in wanted:
             made = Environment.of(Path(scratch) / name, wheels, name)
-            table.add_row(name, f"{len(made.packages())}", f"{made.size_mib():.0f}")
+            table.add_row(escape(name), f"{len(made.packages())}", f"{made.size_mib():.0f}")
     Console().print(table)
 
 
