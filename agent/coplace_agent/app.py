@@ -22,7 +22,7 @@ from coplace_agent.settings import PREFIX, SHARED_PREFIX, AgentSettings, SharedS
 from coplace_client.clock import GuardedClock
 from coplace_client.errors import CannotStartError
 from coplace_client.health import Readiness
-from coplace_client.life import observed, stopped_by_signals
+from coplace_client.life import observed, stop_on_signals
 
 # The controller waits no longer than this for other threads while jobs are paused.
 _SWITCH_S = 0.0005
@@ -71,7 +71,8 @@ async def _serve(own: AgentSettings, shared: SharedSettings) -> None:
     meter.watch_process(lambda: not readiness.waiting_for, lambda: clock.off_us / 1e6)
     address = (shared.http_host, shared.http_port)
     end = partial(end_process, "clock")
-    async with stopped_by_signals(stop), observed(address, readiness, meter.exposition, clock, end):
+    stop_on_signals(stop)
+    async with observed(address, readiness, meter.exposition, clock, end):
         await _shutter(own, shared, Clocks(clock.now_us), meter, readiness, stop)
 
 

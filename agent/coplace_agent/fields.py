@@ -53,10 +53,6 @@ class _Kind:
     is_optional: bool
     limits: Limits
 
-    def of_text(self, text: str) -> object:
-        """The value that a variable holds. Raises ValueError."""
-        return self.of(text)
-
     def of_json(self, value: object) -> object:
         """The value that JSON holds. Raises ValueError."""
         if value is None and self.is_optional:
@@ -67,18 +63,22 @@ class _Kind:
         return self.of(value)
 
 
+_KINDS: Final[dict[Any, Mapping[str, _Kind]]] = {}
+
+
 def _kinds(checked: Any) -> Mapping[str, _Kind]:
-    """The fields of a class, by name."""
-    return {
-        name: _kind(hint)
-        for name, hint in get_type_hints(checked, include_extras=True).items()
-        if name in {each.name for each in fields(checked)}
-    }
+    """The fields of a class, by name, worked out once: job files are read every second."""
+    if checked not in _KINDS:
+        hints = get_type_hints(checked, include_extras=True)
+        _KINDS[checked] = {each.name: _kind(hints[each.name]) for each in fields(checked)}
+    return _KINDS[checked]
 
 
 def _kind(hint: Any) -> _Kind:
-    limits = next((each for each in getattr(hint, "__metadata__", ())), Limits())
-    plain = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
+    """`Annotated[of, Limits(...)]` or `of`, which may be optional."""
+    plain, limits = hint, Limits()
+    if hasattr(hint, "__metadata__"):
+        plain, [limits] = hint.__origin__, hint.__metadata__
     among = [each for each in get_args(plain) or (plain,) if each is not NoneType]
     return _Kind(among[0], len(among) < len(get_args(plain)), limits)
 
@@ -103,7 +103,7 @@ class Checked:
             if text is None:
                 continue
             try:
-                given[name] = kind.of_text(text)
+                given[name] = kind.of(text)
             except ValueError:
                 raise _wrong(variable, text, f"must be of type {kind.of.__name__}") from None
         try:

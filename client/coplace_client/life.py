@@ -16,13 +16,11 @@ _CLOCK_WATCH_S: Final = 1.0
 log = logging.getLogger(__name__)
 
 
-@asynccontextmanager
-async def stopped_by_signals(stop: asyncio.Event) -> AsyncIterator[None]:
-    """SIGTERM and SIGINT set `stop`."""
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Have SIGTERM and SIGINT set `stop`; called in the loop that waits for it."""
     loop = asyncio.get_running_loop()
     for asked in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(asked, stop.set)
-    yield
 
 
 @asynccontextmanager

@@ -42,7 +42,8 @@ class _ServerFiles:
     def read(self) -> grpc.ServerCertificateConfiguration:
         """As they are. Raises OSError."""
         pair = (self._key.read_bytes(), self._certificate.read_bytes())
-        return grpc.ssl_server_certificate_configuration([pair], _bytes(self.authority))
+        authority = self.authority.read_bytes() if self.authority else None
+        return grpc.ssl_server_certificate_configuration([pair], authority)
 
     def renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Asked as each connection begins: None where they are as before. Raises OSError."""
@@ -55,7 +56,3 @@ class _ServerFiles:
     def _changed_at(self) -> tuple[tuple[int, int], ...]:
         every = (self._certificate, self._key, *((self.authority,) if self.authority else ()))
         return tuple((found.st_mtime_ns, found.st_ino) for found in map(Path.stat, every))
-
-
-def _bytes(path: Path | None) -> bytes | None:
-    return path.read_bytes() if path else None

@@ -11,7 +11,7 @@ import structlog
 
 from coplace_client.errors import CannotStartError, WrongSettingsError
 from coplace_client.health import Readiness
-from coplace_client.life import observed, stopped_by_signals
+from coplace_client.life import observed, stop_on_signals
 from shared.process.clock import process_clock
 from shared.process.crash import end_process
 from shared.process.logging import configure_logging
@@ -68,14 +68,7 @@ async def _run(main: Main, process: Process) -> None:
     if clock is not None:
         telemetry.watch_clock(lambda: clock.off_us / 1e6)
     telemetry.watch_readiness(lambda: not process.readiness.waiting_for)
-    async with (
-        stopped_by_signals(process.stop),
-        observed(
-            (config.http_host, config.http_port),
-            process.readiness,
-            telemetry.exposition,
-            clock,
-            partial(end_process, "clock"),
-        ),
-    ):
+    stop_on_signals(process.stop)
+    address, end = (config.http_host, config.http_port), partial(end_process, "clock")
+    async with observed(address, process.readiness, telemetry.exposition, clock, end):
         await main(process)
