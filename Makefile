@@ -168,7 +168,7 @@ PAIRS ?= 10
 .PHONY: by-turns
 by-turns: setup ## CPU time of schedulers and rounds next to another commit, by turns: BASE=checkout PAIRS=
 	test -x '$(BASE)/$(BIN)/python' || $(MAKE) --directory '$(BASE)' setup
-	$(BIN)/python -m tests.benchmarks.by_turns '$(BASE)' --pairs $(PAIRS)
+	$(BIN)/python -m lab.benchmarks.by_turns '$(BASE)' --pairs $(PAIRS)
 
 .PHONY: paste-readme
 paste-readme: setup system-servers ## what README says in a fresh clone, with the time of each step
@@ -198,16 +198,16 @@ demo-parity: setup system-servers ## run both and compare what they decided and 
 
 .PHONY: bench
 bench: setup system-servers ## measure throughput, latency and memory: GUARD=none|secure|table
-	$(BIN)/python -m tests.benchmarks.system --out '$(OUT)' $(if $(GUARD),--guard $(GUARD))
+	$(BIN)/python -m lab.benchmarks.system --out '$(OUT)' $(if $(GUARD),--guard $(GUARD))
 
 .PHONY: bench-placement
 bench-placement: setup ## compare EAMC with its paper, play real logs: OUT= INTO=document
-	$(BIN)/python -m tests.benchmarks.placement --out '$(OUT)/placement' \
+	$(BIN)/python -m lab.papers.placement --out '$(OUT)/placement' \
 	    $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-prediction
 bench-prediction: setup ## compare predictions of power with simpler ones: OUT= INTO=document
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.power --out '$(OUT)/power' \
+	OMP_NUM_THREADS=1 $(BIN)/python -m lab.papers.power --out '$(OUT)/power' \
 	    $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-capping
@@ -222,18 +222,18 @@ bench-capping: setup ## dispatchers under a power cap beside what was published:
 	$(CAPPING).clocks $(CAPPING_INTO)
 	$(CAPPING).uncertain --out '$(OUT)/capping' $(CAPPING_INTO)
 	$(CAPPING) --out '$(OUT)/capping/400' --instance rndm_400
-CAPPING := $(BIN)/python -m tests.benchmarks.capping
+CAPPING := $(BIN)/python -m lab.papers.capping
 CAPPING_SOLVERS = $(if $(SOLVERS),--solvers)
 CAPPING_INTO = $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-pricing
 bench-pricing: setup system-compiler ## hold slowdowns by shutters to true ones: OUT= INTO=document
-	$(BIN)/python -m tests.benchmarks.pricing --out '$(OUT)/pricing' \
+	$(BIN)/python -m lab.papers.pricing --out '$(OUT)/pricing' \
 	    $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-colocation
 bench-colocation: setup ## hold predictions of neighbours and pairing to pairs: OUT= INTO= ONLY=models
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.colocation --out '$(OUT)/colocation' \
+	OMP_NUM_THREADS=1 $(BIN)/python -m lab.papers.colocation --out '$(OUT)/colocation' \
 	    $(if $(ONLY),--only-$(ONLY)) $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-chaos
@@ -265,7 +265,7 @@ ETCD_VERSION ?= v3.5.21
 e2e-kubernetes-jobs: API_JOBS = 5000
 e2e-kubernetes-jobs: setup system-servers ## Jobs over three real API servers, their manager killed: API_JOBS= CONTROLLERS=1
 	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
-	$(BIN)/python -m tests.benchmarks.kubernetes --jobs $(API_JOBS) $(if $(CONTROLLERS),--controllers) \
+	$(BIN)/python -m lab.benchmarks.kubernetes --jobs $(API_JOBS) $(if $(CONTROLLERS),--controllers) \
 	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))"
 
 .PHONY: check-core

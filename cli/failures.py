@@ -12,7 +12,7 @@ from cli.extras import not_installed
 # is raised by nobody: clients of all servers would take half a second.
 _TOLD: Final = {
     "aiokafka.errors": "KafkaError",
-    "cli.demo.accounts": "WrongAccountsError",
+    "lab.demo.accounts": "WrongAccountsError",
     "cli.kafka_topics": "StalledRunError",
     "deploy.local.errors": "LocalServersError",
     "grpc": "RpcError",

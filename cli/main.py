@@ -33,7 +33,7 @@ app = typer.Typer(
             "tail": "cli.topics:tail",
             "doctor": "cli.restore.cli:doctor",
             "preflight": "cli.preflight:preflight",
-            "simulate": "cli.simulate.cli:simulate",
+            "simulate": "lab.simulate.cli:simulate",
             "smoke-test": "cli.smoke_test:smoke_test",
             "local": "deploy.local.cli:app",
             "topics": "cli.topics:app",
@@ -44,7 +44,7 @@ app = typer.Typer(
             "clock": "cli.clock:app",
             "dlq": "cli.dlq.cli:app",
             "energy": "cli.energy.cli:app",
-            "evaluate": "cli.evaluate.cli:app",
+            "evaluate": "lab.evaluate.cli:app",
             "limits": "cli.limits:app",
             "models": "cli.models:app",
             "policy": "cli.policy:app",
@@ -120,8 +120,8 @@ def demo(
     run_dir: RunDir = Path("run/demo"),
 ) -> None:
     """Replay a workload through the whole system and report what it came to."""
-    from cli.demo.options import DemoOptions
-    from cli.demo.run import run_embedded, run_on_servers, run_sharing
+    from lab.demo.options import DemoOptions
+    from lab.demo.run import run_embedded, run_on_servers, run_sharing
 
     options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers, secure=secure)
     if compare_sharing:
@@ -147,8 +147,8 @@ def demo_parity(
     run_dir: RunDir = Path("run/parity"),
 ) -> None:
     """Run the demo embedded and on real servers and compare what was decided and charged."""
-    from cli.demo.options import DemoOptions
-    from cli.demo.run import run_parity
+    from lab.demo.options import DemoOptions
+    from lab.demo.run import run_parity
 
     options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers, secure=secure)
     difference = run_parity(options, Console(), run_dir)
@@ -244,7 +244,7 @@ def compare(
     right: Annotated[Path, typer.Argument(help="The same of another run.")],
 ) -> None:
     """Say whether two runs came to the same, or where they first differ."""
-    from cli.demo.parity import first_difference
+    from lab.demo.parity import first_difference
 
     difference = first_difference(left, right)
     if difference is not None:
@@ -259,9 +259,9 @@ def report(
     redis: Annotated[bool, typer.Option(help="Hold the accounts in Redis to the ledger.")] = False,
 ) -> None:
     """Write the files and the table of a run on Kafka from its topics."""
-    from cli.demo.report import table
-    from cli.demo.run import write_files
     from cli.kafka_topics import KafkaTopics
+    from lab.demo.report import table
+    from lab.demo.run import write_files
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment
 
@@ -276,8 +276,8 @@ def wait(
     patience_s: Annotated[float, typer.Option(help="Longest time without news.")] = 180.0,
 ) -> None:
     """Wait until an emulated run on Kafka is complete."""
-    from cli.demo.run import progress_of
     from cli.kafka_topics import KafkaTopics
+    from lab.demo.run import progress_of
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment
 

@@ -119,7 +119,7 @@ class Processes:
     def emulator(self) -> Program:
         """The emulated resource managers and nodes."""
         address = {"COPLACE_SIMULATION_INGEST_ADDRESS": self.ingest_address}
-        return replace(self._program(EMULATOR, "services.emulator", address), one_shot=True)
+        return replace(self._program(EMULATOR, "lab.emulator", address), one_shot=True)
 
     def _addresses(self, wanted: str) -> tuple[str, ...]:
         return tuple(

@@ -17,6 +17,7 @@ from deploy.local.credentials import Credentials
 from deploy.local.kafka.broker import KAFKA
 from deploy.local.redis_server import REDIS, SecureRedis
 from deploy.local.servers import LocalServers
+from lab.workloads.clusters import SITE
 from shared.catalogue.access.kafka import ensure_acls, set_scram_passwords
 from shared.catalogue.access.redis import acl_file
 from shared.catalogue.access.rules import OPERATOR, Access, load_principals
@@ -25,7 +26,6 @@ from shared.process.settings import Settings
 from shared.streams.on_kafka.admin import admin_client
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.refusals import require_kafka_believes
-from shared.workloads.clusters import SITE
 
 # Who answers over gRPC, and who asks only; the emulator speaks for the resource managers of its
 # site.

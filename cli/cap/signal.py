@@ -12,7 +12,7 @@ from cli.times import at, time_us
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import RejectedError, UnusableError
 from shared.process.rows import FileRow, read_rows
-from shared.workloads.tariff_files import PRICE_COLUMNS
+from shared.process.tariff_files import PRICE_COLUMNS
 
 _TIME: Final = "time"
 

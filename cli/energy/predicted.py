@@ -18,8 +18,8 @@ from coplace.v1.telemetry_pb2 import SignatureMeasured
 from rich.box import MARKDOWN
 from rich.table import Table
 
-from cli.demo.history import JobAttempt, ReadTopic
 from cli.output import Row
+from lab.demo.history import JobAttempt, ReadTopic
 from shared.catalogue.event import Event
 
 # What CSV has where no job has ended yet.

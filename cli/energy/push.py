@@ -11,11 +11,11 @@ from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished, S
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
-from cli.demo.history import ReadTopic
 from cli.output import Row
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from coplace_client.signature import Signature
+from lab.demo.history import ReadTopic
 from services.energy.adapters.coefficients_csv import read_coefficients_file
 from services.energy.adapters.signatures_csv import SignatureRow, read_signatures
 from services.energy.processor.measured import measured_of

@@ -44,7 +44,7 @@ def run(
     from cli.profile.counters import countable, schema
     from cli.profile.journal import Journal
     from cli.profile.running import Bench
-    from cli.simulate.progress import progress_of
+    from cli.progress import progress_of
 
     read = read_campaign(campaign)
     counters = schema()

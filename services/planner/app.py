@@ -13,10 +13,10 @@ from shared.planning.order_search import OrderSearch
 from shared.planning.region_order import RegionOrder, Scheduling
 from shared.planning.searches import Searches
 from shared.process.settings import Settings, settings
+from shared.process.tariff_files import read_tariffs
 from shared.scheduling.list_scheduling import PriorityRule
 from shared.streams.on_kafka.service import run_service
 from shared.streams.stages.stage import Stage
-from shared.workloads.tariff_files import read_tariffs
 
 _INPUT: Final = "placement.inputs"
 

@@ -14,6 +14,7 @@ from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 
 from coplace_client.bounds import LENGTHS
 from shared.catalogue.event import Event, Publish
+from shared.domain.energy_tariff import Tariff
 from shared.placement import processor
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
@@ -22,7 +23,6 @@ from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
 from shared.scheduling.run_share import RunShare
 from shared.streams.stages.quarantine import Fault
 from shared.streams.stages.stage import Round
-from shared.workloads.tariff import Tariff
 
 OUTPUT: Final = "placement.plans"
 SOURCE: Final = "planner"

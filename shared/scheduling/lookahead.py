@@ -14,9 +14,9 @@ from itertools import islice
 from math import inf, sqrt
 from typing import Final
 
+from shared.domain.energy_tariff import Tariff
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, PlannedStart, Situation
 from shared.scheduling.wait_queue import order_of
-from shared.workloads.tariff import Tariff
 
 _HOUR_S: Final = 3600.0
 # A proposal must be cheaper by more than rounding is.

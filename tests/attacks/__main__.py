@@ -17,12 +17,12 @@ from typing import Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from cli.demo.options import variables
-from cli.demo.servers import RunningSystem, new_namespace, serving
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
 from cli.processes import Processes
 from cli.smoke_test import SmokeTestError
 from deploy.local.servers import LocalServers
+from lab.demo.options import variables
+from lab.demo.servers import RunningSystem, new_namespace, serving
 from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
 from tests.attacks import bystander, requests

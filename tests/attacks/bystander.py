@@ -12,11 +12,11 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
 from google.protobuf.message import Message
 
-from cli.demo.servers import RunningSystem
 from cli.smoke_test import SmokeJob, price_of, start_of
 from coplace_client.channels import grpc_channel
 from coplace_client.errors import RejectedError
-from services.emulator.adapters import envelope_of
+from lab.demo.servers import RunningSystem
+from lab.emulator.adapters import envelope_of
 from shared.catalogue.event import Event
 from shared.process.clock import now_us
 from shared.streams.on_kafka.clients import Reader

@@ -20,10 +20,10 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from services.emulator.adapters import MARKED, EmulatorIngest, RecordedAnswers, RoundBarriers
-from services.emulator.answers import DECISIONS, Answers
-from services.emulator.app import emulator
-from services.emulator.settings import SimulationSettings
+from lab.emulator.adapters import MARKED, EmulatorIngest, RecordedAnswers, RoundBarriers
+from lab.emulator.answers import DECISIONS, Answers
+from lab.emulator.app import emulator
+from lab.emulator.settings import SimulationSettings
 from shared.catalogue.event import Publish
 from shared.process.life import Process, run_process
 from shared.streams.on_kafka.deployment import Deployment

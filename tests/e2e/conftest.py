@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 from rich.console import Console
 
-from cli.demo.options import DemoOptions
-from cli.demo.run import run_embedded
 from deploy.local.servers import LocalServers
+from lab.demo.options import DemoOptions
+from lab.demo.run import run_embedded
 
 JOBS: Final = 60
 KILLS: Final = 3

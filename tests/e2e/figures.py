@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from threadpoolctl import threadpool_info
 
-from cli.demo.options import DemoOptions
-from cli.demo.run import run_embedded
-from services.emulator.truth.noise import Noise
+from lab.demo.options import DemoOptions
+from lab.demo.run import run_embedded
+from lab.emulator.truth.noise import Noise
+from lab.power_prediction.learner import PowerLearner, replay
+from lab.workloads.cirne import cirne_jobs
+from lab.workloads.rigid import lublin_jobs
 from services.energy.adaptive import PairEvidence, adapted, gram_of
 from services.energy.model import KernelRun, fit
 from services.prediction.model import train_weights
@@ -26,11 +29,8 @@ from services.prediction.node_factors import NodeDraw, node_factors
 from services.prediction.power_trees import train_forests
 from shared.models.spread import Stretch
 from shared.power_prediction.kinds import KindOfJob
-from shared.power_prediction.learner import PowerLearner, replay
 from shared.power_prediction.online import EndedJob, OnlineLearner
 from shared.power_prediction.submission import MeasuredPower, Submission
-from shared.workloads.cirne import cirne_jobs
-from shared.workloads.rigid import lublin_jobs
 
 JOBS = 60
 PSTATES_GHZ = (1.2, 1.6, 2.0, 2.7)

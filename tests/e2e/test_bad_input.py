@@ -24,15 +24,15 @@ from coplace.v1.placement_pb2 import (
 )
 from google.protobuf.message import Message
 
-from cli.demo.history import payloads
-from cli.demo.options import DemoOptions
-from cli.demo.parity import first_difference
-from cli.demo.run import PATIENCE_S, write_files
-from cli.demo.servers import RunningSystem, playing
 from cli.dlq.dead_letters import DeadLetters
 from deploy.local.servers import LocalServers
-from services.emulator.adapters import MARKED, barrier_of
-from services.emulator.facts import EPOCH_US
+from lab.demo.history import payloads
+from lab.demo.options import DemoOptions
+from lab.demo.parity import first_difference
+from lab.demo.run import PATIENCE_S, write_files
+from lab.demo.servers import RunningSystem, playing
+from lab.emulator.adapters import MARKED, barrier_of
+from lab.emulator.facts import EPOCH_US
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import NewRecord, Record
 from shared.streams.on_kafka.clients import Publisher, Reader

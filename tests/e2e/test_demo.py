@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cli.demo.options import DemoOptions
-from cli.demo.report import FILES
-from cli.demo.run import run_embedded
-from cli.demo.summary import PredictionErrors
 from cli.region_policy import RegionPolicy
+from lab.demo.options import DemoOptions
+from lab.demo.report import FILES
+from lab.demo.run import run_embedded
+from lab.demo.summary import PredictionErrors
 
 Figures = dict[str, float]
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import pytest
 
-from cli.demo.options import DemoOptions
-from cli.demo.parity import first_difference
 from cli.rotation import has_begun
 from deploy.local.servers import LocalServers
+from lab.demo.options import DemoOptions
+from lab.demo.parity import first_difference
 from tests.chaos.kills.blows import CREDENTIALS, TARGETS, on_each, rotation_amid_kills, run
 from tests.chaos.kills.matrix import secure_servers
 from tests.e2e.conftest import KILLS

@@ -10,20 +10,20 @@ from coplace.v1.jobs_pb2 import JobFinished, JobStarted
 from coplace.v1.placement_pb2 import PowerCapExceeded
 from coplace.v1.telemetry_pb2 import NodeSamples
 
-from cli.demo.embedded import EmbeddedSystem
-from cli.demo.history import payloads
-from cli.demo.options import DemoOptions
-from services.emulator.driver import play
-from services.emulator.emulator import Emulator
-from services.emulator.facts import EPOCH_US
-from services.emulator.truth.noise import Noise
+from lab.demo.embedded import EmbeddedSystem
+from lab.demo.history import payloads
+from lab.demo.options import DemoOptions
+from lab.emulator.driver import play
+from lab.emulator.emulator import Emulator
+from lab.emulator.facts import EPOCH_US
+from lab.emulator.truth.noise import Noise
+from lab.workloads.clusters import clusters
+from lab.workloads.request import JobRequest
 from services.energy.app import stages as energy_stages
 from services.placement.app import stages as placement_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
 from shared.catalogue.topics import Topics
-from shared.workloads.clusters import clusters
-from shared.workloads.request import JobRequest
 
 CLUSTERS: Final = clusters(nodes=16)
 IDLE_W: Final = sum(c.nodes * c.idle_power_w for c in CLUSTERS)

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from cli.demo.report import FILES
+from lab.demo.report import FILES
 from tests.e2e.figures import FIGURES_FILE
 from tests.support.snippets import REPOSITORY
 

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from cli.demo.options import DemoOptions
-from cli.demo.run import run_embedded
 from cli.main import app
 from cli.region_policy import RegionPolicy
+from lab.demo.options import DemoOptions
+from lab.demo.run import run_embedded
 
 JOBS = 120
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from cli.demo.options import DemoOptions
-from cli.demo.parity import first_difference
 from deploy.local.servers import LocalServers
+from lab.demo.options import DemoOptions
+from lab.demo.parity import first_difference
 from tests.chaos.kills.blows import draw, run
 
 # Each has its topics recovered: that takes a minute of a run.

@@ -8,9 +8,9 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided, SlowdownPromiseBroken
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
-from cli.demo import embedded
-from cli.demo.options import DemoOptions
-from services.emulator.truth import interference
+from lab.demo import embedded
+from lab.demo.options import DemoOptions
+from lab.emulator.truth import interference
 
 JOBS = 150
 

@@ -10,11 +10,11 @@ from typing import Final
 import pytest
 from redis import Redis
 
-from cli.demo.options import DemoOptions
-from cli.demo.parity import first_difference
-from cli.demo.run import PATIENCE_S, write_files
-from cli.demo.servers import RunningSystem, playing
 from deploy.local.servers import LocalServers
+from lab.demo.options import DemoOptions
+from lab.demo.parity import first_difference
+from lab.demo.run import PATIENCE_S, write_files
+from lab.demo.servers import RunningSystem, playing
 
 # What only this process can bring forth; the accounts are no topic. The last two are those without
 # which a run goes on to its end.

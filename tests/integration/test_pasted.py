@@ -53,7 +53,7 @@ ELSEWHERE = {
     "coplace report": "tests/e2e/test_compose.py",
     "coplace price": "tests/unit/cli/test_price.py",
     "coplace profile": "tests/unit/cli/profile/test_profile_cli.py",
-    "coplace evaluate": "tests/unit/cli/evaluate/test_evaluate_degradation.py",
+    "coplace evaluate": "tests/unit/lab/evaluate/test_evaluate_degradation.py",
     "coplace preflight": "tests/integration/test_preflight.py",
     "coplace restore": "tests/contract/test_restore.py",
     "coplace slurm": "tests/integration/test_slurm.py",

@@ -17,7 +17,7 @@ from shared.process.settings import Settings
 from shared.streams.on_kafka.clients import Publisher
 from shared.streams.on_kafka.deployment import Deployment
 from tests.unit.shared.placement import region
-from tests.unit.shared.simulation.recorded.records import recorded
+from tests.unit.shared.replay.records import recorded
 
 INPUTS, DECISIONS = "placement.inputs", "placement.decisions"
 

@@ -12,16 +12,16 @@ from unittest.mock import patch
 from google.protobuf.message import Message
 from rich.console import Console
 
-from cli.demo import embedded
-from cli.demo.history import History
-from cli.demo.options import DemoOptions
-from cli.demo.parity import first_difference
-from cli.demo.run import run_embedded, run_on_servers
 from cli.region_policy import RegionPolicy
 from coplace_client.errors import RejectedError
+from lab.benchmarks.placement_rounds import Rounds
+from lab.demo import embedded
+from lab.demo.history import History
+from lab.demo.options import DemoOptions
+from lab.demo.parity import first_difference
+from lab.demo.run import run_embedded, run_on_servers
 from shared.catalogue.event import Publish
 from shared.streams.stages.stage import Round
-from tests.benchmarks.placement_rounds import Rounds
 from tests.chaos.episode import Episode
 from tests.chaos.world import World
 from tests.core.life import Life, Watched
@@ -98,7 +98,7 @@ def parity() -> Digests:
 
 
 def rounds(made: Callable[[], Rounds]) -> Digests:
-    """Rounds of `tests.benchmarks.placement_rounds`: all that placement publishes in them."""
+    """Rounds of `lab.benchmarks.placement_rounds`: all that placement publishes in them."""
     played, published = made(), list[Message]()
     end_round = played.placement.end_round
 

@@ -21,13 +21,16 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from typer.testing import CliRunner
 
 from cli.accounts import latest
-from cli.demo.accounts import folded
-from cli.demo.embedded import EmbeddedSystem
-from cli.demo.history import History
 from cli.main import app
 from coplace_client.errors import RejectedError
-from services.emulator.emulator import Emulator
-from services.emulator.facts import EPOCH_US
+from lab.demo.accounts import folded
+from lab.demo.embedded import EmbeddedSystem
+from lab.demo.history import History
+from lab.emulator.emulator import Emulator
+from lab.emulator.facts import EPOCH_US
+from lab.workloads.clusters import clusters
+from lab.workloads.request import JobRequest
+from lab.workloads.table1 import APPS, profile
 from services.energy.app import stages as energy_stages
 from services.ingest.model import Intake
 from services.ingest.service import NAME
@@ -41,9 +44,6 @@ from shared.catalogue.topics import Topics
 from shared.domain.money import QUANTUM
 from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
-from shared.workloads.clusters import clusters
-from shared.workloads.request import JobRequest
-from shared.workloads.table1 import APPS, profile
 from tests.unit.cli.served import Served
 
 _MINUTE_US: Final = 60_000_000

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from cli.demo import plots
+from lab.demo import plots
 from tests.support.snippets import REPOSITORY, programs
 from tests.tutorial.day import Cost, Day, Played, Typed, cost
 

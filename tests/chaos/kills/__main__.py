@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.demo.options import DemoOptions
 from cli.failures import TellingGroup
 from cli.main import Coefficients, Out, PolicyName, RunDir, Seed, Swf
 from cli.region_policy import RegionPolicy
+from lab.demo.options import DemoOptions
 from tests.chaos.kills import matrix
 
 app = typer.Typer(cls=TellingGroup)

@@ -12,13 +12,13 @@ from kafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from cli.believing_servers import RunningServers
-from cli.demo.options import DemoOptions
-from cli.demo.run import PATIENCE_S, write_files
-from cli.demo.servers import playing
 from cli.processes import EMULATOR, MODULES, PLANNER
 from cli.rotation import Rotation
 from cli.security import Security
 from deploy.local.servers import LocalServers
+from lab.demo.options import DemoOptions
+from lab.demo.run import PATIENCE_S, write_files
+from lab.demo.servers import playing
 from shared.process.refusals import RefusedError
 
 SERVERS: Final = ("kafka", "redis")

@@ -14,11 +14,6 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from cli.demo.accounts import WrongAccountsError
-from cli.demo.options import DemoOptions
-from cli.demo.parity import first_difference
-from cli.demo.run import run_embedded
-from cli.demo.servers import new_namespace
 from cli.kafka_topics import StalledRunError
 from cli.processes import STATEFUL
 from cli.security import Security
@@ -26,6 +21,11 @@ from cli.telling import TABLE_WIDTH
 from coplace_client.files import written
 from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
+from lab.demo.accounts import WrongAccountsError
+from lab.demo.options import DemoOptions
+from lab.demo.parity import first_difference
+from lab.demo.run import run_embedded
+from lab.demo.servers import new_namespace
 from shared.process.folders import within
 from shared.process.settings import Settings
 from tests.chaos.kills.blows import (

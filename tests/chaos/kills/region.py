@@ -12,9 +12,6 @@ from typing import Final
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from cli.demo import accounts
-from cli.demo.options import variables
-from cli.demo.servers import new_namespace, serving
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
 from cli.kafka_topics import CHARGES, KafkaTopics
 from cli.processes import Processes
@@ -22,18 +19,21 @@ from cli.restore import restore
 from coplace_client.errors import RejectedError
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from services.emulator.adapters import EmulatorIngest
-from services.emulator.answers import DECISIONS
-from services.emulator.emulator import Emulator
+from lab.benchmarks.system.jobs import SEED, Submitted, finished, requests, started, submitted_at
+from lab.benchmarks.system.step import Kind
+from lab.demo import accounts
+from lab.demo.options import variables
+from lab.demo.servers import new_namespace, serving
+from lab.emulator.adapters import EmulatorIngest
+from lab.emulator.answers import DECISIONS
+from lab.emulator.emulator import Emulator
+from lab.workloads.clusters import clusters
 from services.pricing.charge import audit
 from shared.catalogue.event import Publish
 from shared.domain.rounds import RoundSource
 from shared.process.clock import now_us
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
-from shared.workloads.clusters import clusters
-from tests.benchmarks.system.jobs import SEED, Submitted, finished, requests, started, submitted_at
-from tests.benchmarks.system.step import Kind
 from tests.chaos.kills.wrong_clock import argv, set_ahead
 
 PATIENCE_S: Final = 180.0

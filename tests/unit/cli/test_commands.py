@@ -47,7 +47,7 @@ def test_a_command_is_imported_when_it_is_looked_up() -> None:
 
 
 def test_what_is_elsewhere_stands_beside_what_is_here() -> None:
-    places = {"simulate": "cli.simulate.cli:simulate", "topics": "cli.topics:app"}
+    places = {"simulate": "lab.simulate.cli:simulate", "topics": "cli.topics:app"}
     app = typer.Typer(cls=with_commands_of(TyperGroup, places))
 
     @app.command()

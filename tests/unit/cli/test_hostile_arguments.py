@@ -10,12 +10,12 @@ import typer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from typer.testing import CliRunner
 
-from cli.demo import embedded
 from cli.kafka_topics import StalledRunError
 from cli.main import app
 from cli.profile import kernels
 from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
+from lab.demo import embedded
 from shared.process.settings import settings
 from tests.unit.cli.hostile import (
     FILES,

@@ -5,14 +5,14 @@ from collections import Counter
 import pytest
 from coplace.v1.energy_pb2 import ADVICE_REASON_MISMATCH, AppIdMismatch, FrequencyAdvised
 
-from cli.demo import embedded
-from cli.demo.embedded import EmbeddedSystem
-from cli.demo.history import payloads
-from cli.demo.options import DemoOptions
 from cli.energy.misuse import TOPIC, by_user
-from services.emulator.app import workload
-from services.emulator.facts import id_of
-from shared.workloads.request import JobRequest
+from lab.demo import embedded
+from lab.demo.embedded import EmbeddedSystem
+from lab.demo.history import payloads
+from lab.demo.options import DemoOptions
+from lab.emulator.app import workload
+from lab.emulator.facts import id_of
+from lab.workloads.request import JobRequest
 
 OPTIONS = DemoOptions(seed=2, jobs=150)
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from cli import kafka_topics
-from cli.demo import embedded
-from cli.demo.embedded import EmbeddedSystem
-from cli.demo.history import History
-from cli.demo.options import DemoOptions
-from cli.demo.summary import summarise
 from cli.energy.predicted import ApplicationRuns, by_application, rows, table
+from lab.demo import embedded
+from lab.demo.embedded import EmbeddedSystem
+from lab.demo.history import History
+from lab.demo.options import DemoOptions
+from lab.demo.summary import summarise
 from shared.catalogue.event import Event
 from tests.unit.cli.command_line import rows_of, said
 

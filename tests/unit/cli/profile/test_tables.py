@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.evaluate.pair_files import read_pairs
 from cli.profile.campaign import ALONE, Campaign, ProfiledRun, runs
 from cli.profile.running import TimedRun
 from cli.profile.tables import Results, write
+from lab.evaluate.pair_files import read_pairs
 from tests.unit.services.energy.files import read as rows
 
 _APPS = ("a", "b", "c", "d", "e")

@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 from pydantic_settings import BaseSettings
 
 from deploy.compose import check, images
-from services.emulator.settings import SimulationSettings
+from lab.emulator.settings import SimulationSettings
 from services.energy.adapters.drift_meter import DriftMeter
 from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.settings import EnergyApiSettings

@@ -13,6 +13,7 @@ from services.planner.processor import Planner, Search, mended
 from services.planner.settings import PlannerSettings
 from shared.catalogue.codec import MAX_MESSAGE_BYTES
 from shared.catalogue.event import Event
+from shared.domain.energy_tariff import Tariff
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.planning.decomposition import DecompositionPlanner
@@ -21,7 +22,6 @@ from shared.planning.region_order import RegionOrder
 from shared.planning.searches import Searches
 from shared.scheduling.lookahead import Bounds, Prices
 from shared.streams.stages.stage import Round
-from shared.workloads.tariff import Tariff
 from tests.unit.services.changelog import fold, state_of
 from tests.unit.shared.placement.region import (
     T0_US,

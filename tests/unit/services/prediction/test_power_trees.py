@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from sklearn.tree import ExtraTreeRegressor
 
+from lab.power_prediction.history import FEATURES
 from services.prediction.model import open_tree
 from services.prediction.power_trees import train_forests
 from shared.models.forest import Forest
 from shared.power_prediction.forests import NEW_USER
-from shared.power_prediction.history import FEATURES
 from shared.power_prediction.submission import SUBMISSION_FEATURES, Submission, submission_row
 
 RNG = np.random.default_rng(5)

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.workloads.clusters import PEAK_BANDWIDTH_GBPS
+from lab.workloads.table1 import APPS, GOLD_6254, PLATINUM_8168, PublishedNodeModel
 from shared.models.projection import Projection
 from shared.models.time_coefficient import (
     AppTime,
@@ -14,8 +16,6 @@ from shared.models.time_coefficient import (
     TimeCoefficients,
     clock_shares,
 )
-from shared.workloads.clusters import PEAK_BANDWIDTH_GBPS
-from shared.workloads.table1 import APPS, GOLD_6254, PLATINUM_8168, PublishedNodeModel
 
 PLATINUM, GOLD = (
     Hardware(m.cores, m.nominal_ghz, PEAK_BANDWIDTH_GBPS[m.name])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from shared.numerics import gamma, normal
+from lab.workloads import gamma
+from shared.numerics import normal
 
 RNG = np.random.default_rng(1)
 # Of the workload models, and what they cut off: ln runtimes, ln gaps, accuracies, normal shares.

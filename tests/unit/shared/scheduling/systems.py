@@ -5,11 +5,11 @@ from math import inf
 
 import numpy as np
 
+from lab.simulation.eurora import Anybody
 from shared.scheduling.capacity import Group
 from shared.scheduling.sharing import Member
 from shared.scheduling.wait_queue import Entry, WaitQueue
 from shared.scheduling.workload import Workload
-from shared.simulation.eurora import Anybody
 from tests.unit.shared.scheduling.plain_one_pool import PlainJob
 
 

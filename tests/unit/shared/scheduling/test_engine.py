@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.models.power_reduction import duration_ratio
+from lab.simulation.eurora import Anybody
+from lab.simulation.power_reduction import duration_ratio
 from shared.scheduling.backfill import Backfill
 from shared.scheduling.capacity import Capacity
 from shared.scheduling.consumable import ConsumableScheduler
@@ -19,7 +20,6 @@ from shared.scheduling.power_sharing import PowerSharing, Sharer
 from shared.scheduling.problem import CORES, MEMORY, Kind, NodeTable, Shape
 from shared.scheduling.progress import ENDED, SUSPENDED, Progress
 from shared.scheduling.wait_queue import Entry, WaitQueue
-from shared.simulation.eurora import Anybody
 
 # Everybody wants all of it, so that n jobs take n times as long each.
 CAP_MW = 60_000

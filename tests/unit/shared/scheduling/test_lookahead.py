@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.domain.energy_tariff import Tariff
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
 from shared.scheduling.plan_dispatch import LookAheadSchedule, replan
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Running, Situation
@@ -15,7 +16,6 @@ from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.timeline import play
 from shared.scheduling.wait_queue import order_of, tier_of
 from shared.scheduling.workload import Workload
-from shared.workloads.tariff import Tariff
 
 HOUR_S = 3600.0
 ROOMS = (Pool(8), Pool(8))

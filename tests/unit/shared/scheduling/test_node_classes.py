@@ -4,12 +4,12 @@ from random import Random
 import numpy as np
 import pytest
 
+from lab.simulation.eurora import Anybody
 from shared.scheduling.capacity import Capacity, Group, Held
 from shared.scheduling.node_classes import NodeClasses
 from shared.scheduling.node_states import KnownStates
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
 from shared.scheduling.sharing import Member
-from shared.simulation.eurora import Anybody
 
 NAMES = ("cores", "memory_mib", "gpu")
 KINDS = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.models.power_reduction import duration_ratio
+from lab.simulation.power_reduction import duration_ratio
 from shared.scheduling.power_sharing import (
     LEAST_MW,
     Sharer,

@@ -1,0 +1,1 @@
+"""What no region runs: the emulator, workloads, simulation, papers, benchmarks, the demo."""

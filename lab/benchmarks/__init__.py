@@ -1,0 +1,1 @@
+"""How fast services and schedulers are. Runs from a checkout."""

@@ -1,0 +1,33 @@
+"""`python -m lab.benchmarks.system`: throughput, latency and memory of the whole system."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cli.failures import TellingGroup
+from cli.main import Out, RunDir
+from lab.benchmarks.system import report
+from lab.benchmarks.system.on_kafka import Guard
+from lab.benchmarks.system.run import measure
+
+app = typer.Typer(cls=TellingGroup)
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    out: Out = Path("out"),
+    run_dir: RunDir = Path("run/bench"),
+    guard: Annotated[Guard, typer.Option(help="What connections are held to.")] = Guard.NONE,
+) -> None:
+    """Measure throughput, latency and memory, embedded and on real servers."""
+    console = Console()
+    measured = measure(console, run_dir, guard)
+    report.write(measured, out)
+    console.print(report.table(measured))
+    console.print(f"{', '.join(report.FILES)} are in {out}")
+
+
+if __name__ == "__main__":
+    app()

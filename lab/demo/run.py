@@ -1,0 +1,98 @@
+"""The demo, embedded and on real servers, and whether both come to the same."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cli.kafka_topics import CHARGES, KafkaTopics
+from lab.demo import accounts, embedded, report
+from lab.demo.history import History
+from lab.demo.options import DemoOptions
+from lab.demo.parity import first_difference
+from lab.demo.servers import running
+from lab.demo.summary import DemoSummary
+from lab.emulator.app import workload
+from shared.process.folders import within
+
+PATIENCE_S: Final = 180.0
+
+
+def run_embedded(options: DemoOptions, console: Console) -> DemoSummary:
+    """Play the workload in this process and report it."""
+    with _finished_jobs(options, console) as told:
+        system = embedded.run(options, told)
+    history = History.read(system.topic)
+    summary = report.write(history, accounts.folded(history.charges), options.out)
+    report.write_inputs(system.topic, options.out)
+    _show(summary, options, console, "no server")
+    return summary
+
+
+def run_sharing(options: DemoOptions, console: Console) -> None:
+    """Play the workload with neighbours and again without, each in a folder of its own, and report
+    what sharing by the policy came to."""
+    beside = run_embedded(replace(options, out=within(options.out, "sharing")), console)
+    apart = replace(options, out=within(options.out, "alone"), sharing=False)
+    console.print(report.of_sharing(beside, run_embedded(apart, console)))
+
+
+def run_on_servers(options: DemoOptions, console: Console, run_dir: Path) -> None:
+    """Play the workload on real Kafka and Redis and report it."""
+    console.print(f"starting Kafka, Redis and the services in {run_dir} ...")
+    with running(options, run_dir) as system:
+        for address in system.placement_addresses:
+            console.print(f"while it runs: coplace why JOB --address {address}")
+        with _finished_jobs(options, console) as told:
+            system.topics.follow(told, PATIENCE_S)
+        summary = write_files(system.topics, options.out)
+    _show(summary, options, console, "Kafka and Redis")
+
+
+def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | None:
+    """Run both; the first difference of what they decided and charged, None when there is none."""
+    alone = replace(options, out=within(options.out, "embedded"))
+    served = replace(options, out=within(options.out, "kafka"))
+    run_embedded(alone, console)
+    run_on_servers(served, console, run_dir)
+    return first_difference(alone.out, served.out)
+
+
+def write_files(topics: KafkaTopics, out: Path, *, hold_redis: bool = True) -> DemoSummary:
+    """Write the files of a complete run on Kafka, with the balances that Redis has.
+
+    Raises WrongAccountsError when these are not what the ledger adds up to; without `hold_redis`
+    the ledger alone is asked.
+    """
+    history = History.read(topics.topic)
+    spent = accounts.folded(history.charges)
+    if hold_redis:
+        found = accounts.in_redis(topics.deployment, topics.ends(CHARGES), PATIENCE_S)
+        accounts.require_equal(found, spent)
+    report.write_inputs(topics.topic, out)
+    return report.write(history, spent, out)
+
+
+def _show(summary: DemoSummary, options: DemoOptions, console: Console, where: str) -> None:
+    console.print(report.table(summary, f"{options.policy}, seed {options.seed}, {where}"))
+    console.print(f"{', '.join(report.FILES)} are in {options.out}")
+
+
+@contextmanager
+def _finished_jobs(options: DemoOptions, console: Console) -> Iterator[Callable[[int], None]]:
+    requests, _ = workload(options.simulation)
+    with progress_of(len(requests), console) as told:
+        yield told
+
+
+@contextmanager
+def progress_of(jobs: int, console: Console) -> Iterator[Callable[[int], None]]:
+    """A live progress bar of finished jobs."""
+    columns = (TextColumn("jobs finished"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("jobs", total=jobs)
+        yield lambda count: bar.advance(task, count)

@@ -1,0 +1,101 @@
+"""Composition root of the emulator."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from lab.emulator.adapters import MARKED, EmulatorIngest, RecordedAnswers, RoundBarriers
+from lab.emulator.answers import answered_in
+from lab.emulator.caps import built_in_caps
+from lab.emulator.emulator import Emulator
+from lab.emulator.scales import PER_INSTRUCTION, read_eamc_scale
+from lab.emulator.settings import SimulationSettings
+from lab.workloads.clusters import GPU_NODES, clusters
+from lab.workloads.generate import built_in
+from lab.workloads.mislabel import mislabelled
+from lab.workloads.parts import with_parts
+from lab.workloads.replay import replay
+from lab.workloads.request import JobRequest
+from shared.domain.cluster import Cluster
+from shared.process.life import Process, run_process
+from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.waiting import wait_for_topics
+from shared.streams.telemetry import hooks_of
+
+log = structlog.get_logger(__name__)
+
+
+def workload(settings: SimulationSettings) -> tuple[Sequence[JobRequest], tuple[Cluster, ...]]:
+    """The jobs, and the clusters that hold them: those of a log have the size of its machine.
+
+    Raises OSError or UnusableError for a log that cannot be replayed.
+    """
+    requests, emulated = _labelled_workload(settings)
+    return mislabelled(requests, settings.seed, settings.mislabelled_share), emulated
+
+
+def _labelled_workload(
+    settings: SimulationSettings,
+) -> tuple[Sequence[JobRequest], tuple[Cluster, ...]]:
+    if settings.swf is None:
+        return _built_in(settings)
+    log_workload = replay(settings.swf, settings.jobs, seed=settings.seed)
+    nameplate_w = settings.nameplate_power_w
+    return log_workload.requests, clusters(log_workload.max_nodes, nameplate_power_w=nameplate_w)
+
+
+def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Cluster, ...]]:
+    gpu_nodes = GPU_NODES if settings.gpus_share else 0
+    emulated = clusters(gpu_nodes=gpu_nodes, nameplate_power_w=settings.nameplate_power_w)
+    requests = built_in(settings.seed, settings.jobs, emulated)
+    shares = settings.quarters_share, settings.gpus_share
+    return with_parts(requests, emulated, settings.seed, *shares), emulated
+
+
+def emulator(settings: SimulationSettings) -> Emulator:
+    """The emulator that the settings describe. Raises as `workload`."""
+    requests, emulated = workload(settings)
+    folder = settings.coefficients
+    return Emulator(
+        requests,
+        emulated,
+        settings.seed,
+        round_s=settings.round_s,
+        tpi_scale=read_eamc_scale(folder) if folder else PER_INSTRUCTION,
+        kill_at_limit=settings.kill_at_limit,
+        measured_after_s=settings.measured_after_s,
+        metered_every_s=settings.metered_every_s,
+        under_predicted_share=settings.under_predicted_share,
+        caps=built_in_caps(emulated) if settings.caps else (),
+    )
+
+
+async def serve(process: Process) -> None:
+    """Play the run on Kafka, from where its recorded answers end, until it is over.
+
+    Rounds whose answers are recorded are replayed without a word; the open one is published
+    again as a whole, since nobody knows how much of it got through.
+    """
+    settings = SimulationSettings()
+    deployment = Deployment.of(process.settings, hooks_of(process.telemetry))
+    topics = answered_in(planned=settings.planned)
+    await wait_for_topics(process.settings, {*MARKED, *topics}, process.readiness, process.stop)
+    played = emulator(settings)
+    async with (
+        EmulatorIngest(deployment, settings.ingest_address) as ingest,
+        RoundBarriers(deployment) as barriers,
+        RecordedAnswers(deployment, topics) as recorded,
+    ):
+        process.readiness.ready()
+        while not played.finished and not process.stop.is_set():
+            output = played.next_round()
+            if not recorded.is_complete(output.round.number):
+                await ingest.publish(output.events)
+                await barriers.write(output.round)
+            played.apply(*await recorded.of_round(output.round.number, process.stop))
+    log.info("run is over", complete=played.finished)
+
+
+def main() -> None:
+    """Run the process; it ends with its run."""
+    run_process("simulation", serve)

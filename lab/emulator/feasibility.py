@@ -1,0 +1,124 @@
+"""What a resource manager refuses to obey: a decision that its nodes cannot carry out."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from coplace.v1.placement_pb2 import PlacementDecided
+
+from lab.emulator.machine import Machine
+from lab.emulator.running import RunningJob
+from lab.emulator.shapes import cores_of_unit, most_units_a_node, unit_on
+from lab.workloads.request import JobRequest
+
+# A decision names so many of those that are already there.
+MOST_CO_RUNNERS_NAMED: Final = 32
+
+
+class ImpossibleDecisionError(Exception):
+    """A placement decision that cannot be obeyed: placement and its clusters disagree."""
+
+    def __init__(self, decision: PlacementDecided, problem: str) -> None:
+        super().__init__(f"round {decision.round}, job {decision.job_id}: {problem}")
+
+
+def require_possible(
+    decision: PlacementDecided,
+    request: JobRequest,
+    machine: Machine,
+    running: Mapping[str, RunningJob],
+) -> None:
+    """Raise ImpossibleDecisionError unless the job can start as decided beside what runs."""
+    require_pstate(decision, decision.freq_ghz, machine)
+    problem = (
+        _wrong_request(decision, request, machine)
+        or _wrong_nodes(decision, machine)
+        or _wrong_units(decision, request)
+        or _wrong_room(decision, request, machine)
+        or _wrong_neighbours(decision, request, machine, running)
+    )
+    if problem:
+        raise ImpossibleDecisionError(decision, problem)
+
+
+def require_pstate(decision: PlacementDecided, freq_ghz: float, machine: Machine) -> None:
+    """Raise ImpossibleDecisionError for what is no P-state of the cluster."""
+    if freq_ghz not in machine.cluster.pstates_ghz:
+        problem = f"{freq_ghz} GHz is no P-state of {machine.cluster.name}"
+        raise ImpossibleDecisionError(decision, problem)
+
+
+def units_of(decision: PlacementDecided) -> Sequence[int]:
+    """Units on each of its nodes: one where it does not say."""
+    return decision.node_units or [1] * len(decision.node_indices)
+
+
+def named_co_runners(decision: PlacementDecided) -> list[str]:
+    """Who is said to be on its nodes."""
+    first = [decision.co_runner_job_id] if decision.co_runner_job_id else []
+    return list(decision.co_runner_job_ids) or first
+
+
+def _wrong_request(decision: PlacementDecided, request: JobRequest, machine: Machine) -> str | None:
+    cluster = machine.cluster
+    cores = cores_of_unit(request, cluster)
+    if decision.cores_per_node != cores:
+        return f"uses {cores} cores a unit on {cluster.name}, got {decision.cores_per_node}"
+    if not decision.walltime_s > 0:
+        return f"its limit must be above 0 s, got {decision.walltime_s}"
+    return None
+
+
+def _wrong_nodes(decision: PlacementDecided, machine: Machine) -> str | None:
+    nodes = decision.node_indices
+    if not nodes or len(set(nodes)) != len(nodes):
+        return f"needs different nodes, got {len(set(nodes))} of {len(nodes)}"
+    if max(nodes) >= machine.cluster.nodes:
+        return f"{machine.cluster.name} has no node {max(nodes)}"
+    return None
+
+
+def _wrong_units(decision: PlacementDecided, request: JobRequest) -> str | None:
+    units = units_of(decision)
+    if len(units) != len(decision.node_indices):
+        return f"tells the units of {len(units)} nodes, got {len(decision.node_indices)}"
+    if sum(units) != request.nodes or not all(units):
+        return f"asked for {request.nodes} units, got {sum(units)} on {len(units)} nodes"
+    most = most_units_a_node(request)
+    if most is not None and max(units) > most:
+        return f"may have {most} units on one node, got {max(units)}"
+    return None
+
+
+def _wrong_room(decision: PlacementDecided, request: JobRequest, machine: Machine) -> str | None:
+    unit = unit_on(request, machine.cluster)
+    for node, units in zip(decision.node_indices, units_of(decision), strict=True):
+        short = machine.lacks(node, unit.times(units))
+        if short:
+            return f"{machine.node_names[node]} has not so much free: it would give {short}"
+    return None
+
+
+def _wrong_neighbours(
+    decision: PlacementDecided,
+    request: JobRequest,
+    machine: Machine,
+    running: Mapping[str, RunningJob],
+) -> str | None:
+    named = set(named_co_runners(decision))
+    there = machine.jobs_on(decision.node_indices)
+    for job in sorted(named - set(there)):
+        return f"its co-runner {job} " + ("is elsewhere" if job in running else "does not run")
+    if there and not named:
+        return f"shares nodes without naming its co-runner {there[0]}"
+    if len(named) < min(len(there), MOST_CO_RUNNERS_NAMED):
+        return f"names {len(named)} of its {len(there)} co-runners"
+    if named and decision.co_runner_job_id != named_co_runners(decision)[0]:
+        return f"names {decision.co_runner_job_id!r} not as the first of its co-runners"
+    return _unwilling(request, [running[job].request for job in there])
+
+
+def _unwilling(request: JobRequest, there: Sequence[JobRequest]) -> str | None:
+    """Nobody shares a node who did not agree."""
+    if there and not all(each.shareable for each in (request, *there)):
+        return "it and its co-runners must all be shareable"
+    return None

@@ -1,0 +1,66 @@
+"""The kernels of the learning phase: synthetic loops that span CPI and memory traffic.
+
+They obey the same laws as the applications and are none of them, so that coefficients learned from
+them meet the applications for the first time when they project them.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from lab.emulator.truth.laws import POWER_CURVES, TRANSACTION_BYTES
+from lab.workloads.table1 import AppProfile, PublishedNodeModel
+
+
+class Kernel(NamedTuple):
+    """What a loop does on a core, whatever the node: it takes `core_cpi` cycles an instruction
+    while it computes and `stall_cycles` (of the nominal clock) a transaction while it waits. All
+    cores of a node together draw `core_w`: both models have processors of about 200 W."""
+
+    core_cpi: float
+    transactions_per_instruction: float
+    stall_cycles: float
+    core_w: float
+
+
+# Declared. The stalls span what Table 1 gives for the applications (20 to 90 cycles a transaction,
+# overlapped), the core power what it leaves for them (145 to 340 W a node).
+KERNELS: Final[Mapping[str, Kernel]] = MappingProxyType(
+    {
+        "kernel-scalar": Kernel(0.85, 0.00001, 40.0, 225.0),
+        "kernel-branchy": Kernel(1.10, 0.0004, 60.0, 205.0),
+        "kernel-integer": Kernel(0.55, 0.00005, 40.0, 240.0),
+        "kernel-fma": Kernel(0.35, 0.0003, 30.0, 310.0),
+        "kernel-vector": Kernel(0.33, 0.0028, 25.0, 330.0),
+        "kernel-blocked": Kernel(0.40, 0.0018, 25.0, 295.0),
+        "kernel-stencil": Kernel(0.38, 0.0045, 40.0, 255.0),
+        "kernel-sparse": Kernel(0.45, 0.0070, 70.0, 225.0),
+        "kernel-gather": Kernel(0.60, 0.0150, 85.0, 200.0),
+        "kernel-transpose": Kernel(0.30, 0.0250, 62.0, 175.0),
+        "kernel-copy": Kernel(0.20, 0.0450, 60.0, 160.0),
+        "kernel-triad": Kernel(0.12, 0.0700, 58.0, 145.0),
+    }
+)
+NOMINAL_TIME_S: Final = 60.0
+
+
+def kernel_profile(kernel: Kernel, model: PublishedNodeModel) -> AppProfile:
+    """The kernel on a node of `model` at the nominal P-state, on all cores."""
+    cpi = kernel.core_cpi + kernel.stall_cycles * kernel.transactions_per_instruction
+    instructions_per_s = model.cores * model.nominal_ghz * 1e9 / cpi
+    moved = instructions_per_s * kernel.transactions_per_instruction
+    mem_gbps = moved * TRANSACTION_BYTES / 1e9
+    curve = POWER_CURVES[model.name]
+    return AppProfile(
+        cpi=cpi,
+        mem_gbps=mem_gbps,
+        time_s=NOMINAL_TIME_S,
+        power_w=curve.idle_w + kernel.core_w + curve.memory_w_per_gbps * mem_gbps,
+        slope_s_per_100mhz=_slope_s_per_100mhz(kernel.core_cpi / cpi, model),
+    )
+
+
+def _slope_s_per_100mhz(computing_share: float, model: PublishedNodeModel) -> float:
+    """Mean slope over the P-states of a loop whose computing share grows as 1 / f."""
+    longest = computing_share * NOMINAL_TIME_S * (model.nominal_ghz / model.lowest_ghz - 1)
+    return longest / ((model.nominal_ghz - model.lowest_ghz) / 0.1)

@@ -1,0 +1,1 @@
+"""What was published, beside what comes out here. Runs from a checkout."""

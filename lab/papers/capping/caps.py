@@ -1,0 +1,11 @@
+"""Caps of power for tests and benchmarks."""
+
+from math import inf
+
+from lab.simulation.capping import cap_of
+from shared.scheduling.power import Cap
+
+
+def constant_cap(cap_w: float) -> Cap:
+    """A cap that never changes."""
+    return cap_of((-inf, cap_w))

@@ -1,0 +1,162 @@
+"""What the benchmark plays and writes."""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from cli.progress import progress_of
+from coplace_client.errors import UnusableError
+from coplace_client.files import written
+from lab.papers.placement import figure, markdown, tables
+from lab.papers.placement.demotions import WEIGHINGS
+from lab.papers.placement.logs import (
+    LOGS,
+    RUNS,
+    SIZES,
+    LogRun,
+    ScaleRun,
+    measured,
+    scaled,
+)
+from lab.papers.placement.measures import MEASURES, p1_response_h, p2_response_h
+from lab.papers.placement.rows import ROWS, Grid, Row
+from lab.papers.placement.sensitivity import PLAYED, VARIATIONS
+from lab.papers.placement.trials import AS_IS, Block, grids
+from lab.simulate.clusters import setup_of
+from lab.simulation.epm import Epm
+from lab.simulation.policy import SimulatedPolicy
+from lab.simulation.system import built_in_system
+from shared.domain.eamc_policy import Reading
+from shared.eamc.frequency import Weighing
+
+# The sensitivity table shows no intervals: so many seeds tell its rows apart.
+SENSITIVITY_SEEDS: Final = 5
+PICTURE: Final = "placement-gains.png"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command was told: the folder of published data, how many seeds, where to write."""
+
+    data: Path
+    seeds: int
+    out: Path
+    into: Path | None
+    workers: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """All simulations of clusters: the comparison, other readings, variations by name."""
+
+    grid: Grid
+    readings: Mapping[Weighing, Grid]
+    variations: Mapping[str, Grid]
+
+
+def run(options: Options) -> dict[str, str]:
+    """Play, measure and write; the tables by name.
+
+    Raises OSError or UnusableError for data that cannot be read and a document without marks.
+    """
+    if missing := [name for name in LOGS.values() if not (options.data / "swf" / name).is_file()]:
+        raise UnusableError(f"{options.data / 'swf'} has no {', '.join(missing)}: set COPLACE_DATA")
+    setup = setup_of(built_in_system(["p1", "p2"]), options.data / "eamc")
+    epm = Epm.of(setup.models)
+    blocks = _blocks(options.seeds)
+    with progress_of(sum(len(block.trials()) for block in blocks), "simulations") as done:
+        played = _played(blocks, grids(setup, blocks, options.workers, done))
+    runs, sizes = _timed(options.data / "swf")
+    found = {
+        "claims": tables.claims(played.grid),
+        "gains": tables.gains(played.grid),
+        "means": tables.means(played.grid),
+        "beyond": tables.beyond(played.grid),
+        "demoted": tables.demoted(epm),
+        "readings": tables.changed(epm, played.grid, played.readings),
+        "sensitivity": tables.sensitivity({AS_IS.name: played.grid} | dict(played.variations)),
+        "logs": tables.logs(runs),
+        "scale": tables.scale(sizes),
+    }
+    _write(options.out, found, blocks, played)
+    _write_rows(options.out / "logs.csv", [asdict(each) for each in runs])
+    _write_rows(options.out / "scale.csv", [asdict(each) for each in sizes])
+    if options.into is not None:
+        text = options.into.read_text(encoding="utf-8")
+        options.into.write_text(markdown.filled(text, found), encoding="utf-8")
+        figure.draw(played.grid, options.into.parent / PICTURE)
+    return found
+
+
+def _blocks(seeds: int) -> list[Block]:
+    every, few = tuple(range(1, seeds + 1)), tuple(range(1, min(seeds, SENSITIVITY_SEEDS) + 1))
+    return [
+        Block(ROWS, every),
+        *(
+            Block((Row(SimulatedPolicy.PRIORITY_INC_V, w.t_weight),), every, reading=w.reading)
+            for w in _other_readings()
+        ),
+        *(Block(PLAYED, few, variation) for variation in VARIATIONS),
+    ]
+
+
+def _other_readings() -> list[Weighing]:
+    return [w for w in WEIGHINGS if w.reading is not Reading.DIMENSIONLESS]
+
+
+def _played(blocks: Sequence[Block], found: Sequence[Grid]) -> Played:
+    others = _other_readings()
+    names = [block.variation.name for block in blocks[1 + len(others) :]]
+    return Played(
+        grid=found[0],
+        readings=dict(zip(others, found[1:], strict=False)),
+        variations=dict(zip(names, found[1 + len(others) :], strict=True)),
+    )
+
+
+def _timed(folder: Path) -> tuple[list[LogRun], list[ScaleRun]]:
+    """One after the other: what runs beside would be measured too."""
+    runs: list[LogRun] = []
+    sizes: list[ScaleRun] = []
+    with progress_of(len(RUNS) + len(SIZES), "measurements") as done:
+        for log, policy in RUNS:
+            runs.append(measured(folder, log, policy))
+            done(len(runs))
+        for jobs in SIZES:
+            sizes.append(scaled(jobs))
+            done(len(runs) + len(sizes))
+    return runs, sizes
+
+
+def _write(out: Path, found: Mapping[str, str], blocks: Sequence[Block], played: Played) -> None:
+    text = "\n\n".join(f"## {name}\n\n{shown}" for name, shown in found.items())
+    with written(out / "tables.md") as path:
+        path.write_text(text + "\n", encoding="utf-8")
+    every = [played.grid, *played.readings.values(), *played.variations.values()]
+    _write_rows(out / "cases.csv", list(_case_rows(blocks, every)))
+    figure.draw(played.grid, out / PICTURE)
+
+
+def _case_rows(blocks: Sequence[Block], every: Sequence[Grid]) -> Iterator[dict[str, object]]:
+    more = {"response on p1, h": p1_response_h, "response on p2, h": p2_response_h}
+    measures = {name: measure for name, (measure, _) in MEASURES.items()} | more
+    for block, grid in zip(blocks, every, strict=True):
+        for (workload, row), summaries in grid.summaries.items():
+            for seed, summary in zip(grid.seeds, summaries, strict=True):
+                yield {
+                    "variation": block.variation.name,
+                    "reading": block.reading,
+                    "workload": workload,
+                    "policy": row.policy,
+                    "t_weight": row.t_weight,
+                    "seed": seed,
+                } | {name: measure(summary) for name, measure in measures.items()}
+
+
+def _write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,75 @@
+"""`python -m lab.papers.pricing`: shutters, quotes and a ledger, held to what is true."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from cli.failures import TellingGroup
+from cli.main import Out
+from lab.papers.options import Into
+from lab.papers.placement.markdown import table, write_tables
+from lab.papers.pricing import ledger, overhead, pairs, quotes, streams
+
+Rows = Sequence[Mapping[str, str]]
+
+
+class Part(StrEnum):
+    """What can be held to the truth alone."""
+
+    LEDGER = "ledger"
+    QUOTES = "quotes"
+    STREAMS = "streams"
+    PAIRS = "pairs"
+    OVERHEAD = "overhead"
+
+
+app = typer.Typer(cls=TellingGroup)
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    seconds: Annotated[
+        float, typer.Option(min=2, help="Each pair is shuttered for so long.")
+    ] = 6.0,
+    overhead_seconds: Annotated[
+        float, typer.Option(min=2, help="So long jobs run with the agent, and as long without.")
+    ] = 40.0,
+    charges: Annotated[
+        int, typer.Option(min=1_000, help="How many the ledger is made of.")
+    ] = 1_000_000,
+    jobs: Annotated[
+        int, typer.Option(min=100, help="How many are quoted before they come.")
+    ] = 1_000,
+    only: Annotated[
+        list[Part] | None, typer.Option(help="These parts alone; may be said again.")
+    ] = None,
+    out: Out = Path("out/pricing"),
+    into: Into = None,
+) -> None:
+    """Hold slowdowns by shutters to the true ones, quotes to what came, and a ledger of many
+    charges to itself."""
+    out.mkdir(parents=True, exist_ok=True)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    parts: Mapping[Part, Callable[[], Iterable[tuple[str, Rows]]]] = {
+        Part.LEDGER: lambda: [("ledger", ledger.rows(charges))],
+        Part.QUOTES: lambda: [("quotes", quotes.rows(jobs))],
+        Part.STREAMS: streams.tables,
+        Part.PAIRS: lambda: pairs.tables(seconds),
+        Part.OVERHEAD: lambda: [("overhead", list(overhead.rows(overhead_seconds)))],
+    }
+    chosen = [parts[part]() for part in only or parts]
+    found = {name: _shown(rows) for tables in chosen for name, rows in tables}
+    typer.echo(write_tables(found, out, into))
+
+
+def _shown(rows: Rows) -> str:
+    return table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+if __name__ == "__main__":
+    app()

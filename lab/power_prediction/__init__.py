@@ -1,0 +1,1 @@
+"""Power before a job runs, learned from a whole log one job after the other."""

@@ -1,0 +1,60 @@
+"""What a workload is made of: the requests that users submit."""
+
+from dataclasses import dataclass
+
+from coplace_client.checks import (
+    require_count,
+    require_not_negative,
+    require_positive,
+    require_text,
+)
+from coplace_client.errors import RejectedError
+from lab.workloads.table1 import APPS
+from shared.domain.resources import Resources, require_resources
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """One job as its user submits it. Raises RejectedError on construction.
+
+    Alone on `reference_cluster` at the nominal P-state the job runs `repetitions` times the
+    Table 1 time of what it is; `walltime_s` is what the user asks for there. `app_id` is what the
+    user says it is, `runs` what it is where that is something else. It consists of `nodes` equal
+    units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each.
+    """
+
+    index: int
+    app_id: str
+    user: str
+    account: str
+    nodes: int
+    shareable: bool
+    repetitions: float
+    walltime_s: float
+    submit_s: float
+    reference_cluster: str
+    runs: str = ""
+    cores_per_unit: int = 0
+    memory_gib_per_unit: float = 0.0
+    resources_per_unit: Resources = ()
+    units_per_node: int = 0
+
+    def __post_init__(self) -> None:
+        for field, app_id in (("app_id", self.app_id), ("runs", self.true_app_id)):
+            if app_id not in APPS:
+                raise RejectedError(field, f"must be one of {', '.join(APPS)}, got {app_id!r}")
+        for field in ("user", "account", "reference_cluster"):
+            require_text(field, getattr(self, field))
+        require_count("nodes", self.nodes)
+        for field in ("repetitions", "walltime_s"):
+            require_positive(field, getattr(self, field))
+        for field in (
+            *("index", "submit_s", "cores_per_unit", "memory_gib_per_unit", "units_per_node"),
+        ):
+            require_not_negative(field, getattr(self, field))
+        require_resources("resources_per_unit", self.resources_per_unit)
+
+    @property
+    def true_app_id(self) -> str:
+        """The application that really runs, whatever the job says."""
+        return self.runs or self.app_id
