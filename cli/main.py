@@ -12,9 +12,17 @@ from cli import completion
 from cli.commands import with_commands_of
 from cli.failures import TellingGroup
 from cli.output import Output, OutputName, write
-from cli.region_policy import RegionPolicy
 from cli.speaking import Source
 
+# These, `simulate` and `evaluate` are of the laboratory, which nothing that a region runs imports:
+# here they are text.
+_OF_THE_DEMO = {
+    "demo": "lab.demo.cli:demo",
+    "demo-parity": "lab.demo.cli:demo_parity",
+    "compare": "lab.demo.cli:compare",
+    "report": "lab.demo.cli:report",
+    "wait": "lab.demo.cli:wait",
+}
 _INSTALLED = ("up", "status", "logs", "env", "down")
 _OF_NODES = ("nodes", "drain", "resume", "undeclare")
 _OF_JOBS = ("jobs", "queue", "cancel", "hold", "release", "requeue", "suspend", "unsuspend")
@@ -25,6 +33,7 @@ app = typer.Typer(
     cls=with_commands_of(
         TellingGroup,
         {
+            **_OF_THE_DEMO,
             **{verb: f"cli.installation.cli:{verb}" for verb in _INSTALLED},
             **{verb: f"cli.jobs:{verb}" for verb in _OF_JOBS},
             "clusters": "cli.clusters:clusters",
@@ -62,23 +71,7 @@ app = typer.Typer(
     help="Place, power and price batch jobs across clusters.",
 )
 
-Seed = Annotated[int, typer.Option(min=0, help="Of the workload, the nodes and the noise.")]
-Jobs = Annotated[int, typer.Option(min=1, max=10_000_000, help="How many jobs are submitted.")]
-PolicyName = Annotated[RegionPolicy, typer.Option(help="How clusters and frequencies are chosen.")]
 Out = Annotated[Path, typer.Option(help="Folder of the files that are written.")]
-Swf = Annotated[
-    Path | None,
-    typer.Option(exists=True, dir_okay=False, help="Log in the Standard Workload Format."),
-]
-Coefficients = Annotated[
-    Path | None,
-    typer.Option(exists=True, file_okay=False, help="Folder of EAR coefficients, not learned."),
-]
-Workers = Annotated[int, typer.Option(min=1, max=100, help="Processes of each stateful service.")]
-Secure = Annotated[
-    bool, typer.Option(help="On Kafka: with TLS, passwords and access control everywhere.")
-]
-RunDir = Annotated[Path, typer.Option(help="Folder of the servers' data and logs.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -101,61 +94,6 @@ def main(
         from cli.installation.installation import reachable
 
         ctx.with_resource(reachable())
-
-
-@app.command()
-def demo(
-    seed: Seed = 1,
-    jobs: Jobs = 1000,
-    policy: PolicyName = RegionPolicy.PRIORITY_INC_V,
-    out: Out = Path("out"),
-    swf: Swf = None,
-    coefficients: Coefficients = None,
-    kafka: Annotated[bool, typer.Option(help="On real Kafka and Redis.")] = False,
-    workers: Workers = 1,
-    secure: Secure = False,
-    compare_sharing: Annotated[
-        bool, typer.Option(help="Play it again without neighbours; no server.")
-    ] = False,
-    run_dir: RunDir = Path("run/demo"),
-) -> None:
-    """Replay a workload through the whole system and report what it came to."""
-    from lab.demo.options import DemoOptions
-    from lab.demo.run import run_embedded, run_on_servers, run_sharing
-
-    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers, secure=secure)
-    if compare_sharing:
-        if kafka:
-            raise typer.BadParameter("is played without servers", param_hint="--compare-sharing")
-        run_sharing(options, Console())
-    elif kafka:
-        run_on_servers(options, Console(), run_dir)
-    else:
-        run_embedded(options, Console())
-
-
-@app.command()
-def demo_parity(
-    seed: Seed = 1,
-    jobs: Jobs = 500,
-    policy: PolicyName = RegionPolicy.PRIORITY_INC_V,
-    out: Out = Path("out"),
-    swf: Swf = None,
-    coefficients: Coefficients = None,
-    workers: Workers = 2,
-    secure: Secure = False,
-    run_dir: RunDir = Path("run/parity"),
-) -> None:
-    """Run the demo embedded and on real servers and compare what was decided and charged."""
-    from lab.demo.options import DemoOptions
-    from lab.demo.run import run_parity
-
-    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers, secure=secure)
-    difference = run_parity(options, Console(), run_dir)
-    if difference is not None:
-        typer.echo(f"the runs differ at {difference}")
-        raise typer.Exit(1)
-    typer.echo("both runs decided and charged the same")
 
 
 @app.command()
@@ -236,54 +174,6 @@ def seize(
     from cli import seize as seizing
 
     typer.echo(seizing.seize(placement, ingest, job_id, reason, source))
-
-
-@app.command()
-def compare(
-    left: Annotated[Path, typer.Argument(help="Folder that one run wrote its files to.")],
-    right: Annotated[Path, typer.Argument(help="The same of another run.")],
-) -> None:
-    """Say whether two runs came to the same, or where they first differ."""
-    from lab.demo.parity import first_difference
-
-    difference = first_difference(left, right)
-    if difference is not None:
-        typer.echo(f"the runs differ at {difference}")
-        raise typer.Exit(1)
-    typer.echo("both runs decided and charged the same")
-
-
-@app.command()
-def report(
-    out: Out = Path("out"),
-    redis: Annotated[bool, typer.Option(help="Hold the accounts in Redis to the ledger.")] = False,
-) -> None:
-    """Write the files and the table of a run on Kafka from its topics."""
-    from cli.kafka_topics import KafkaTopics
-    from lab.demo.report import table
-    from lab.demo.run import write_files
-    from shared.process.settings import settings
-    from shared.streams.on_kafka.deployment import Deployment
-
-    topics = KafkaTopics(Deployment.of(settings()))
-    summary = write_files(topics, out, hold_redis=redis)
-    Console().print(table(summary, settings().namespace or "report"))
-
-
-@app.command()
-def wait(
-    jobs: Jobs = 1000,
-    patience_s: Annotated[float, typer.Option(help="Longest time without news.")] = 180.0,
-) -> None:
-    """Wait until an emulated run on Kafka is complete."""
-    from cli.kafka_topics import KafkaTopics
-    from lab.demo.run import progress_of
-    from shared.process.settings import settings
-    from shared.streams.on_kafka.deployment import Deployment
-
-    topics = KafkaTopics(Deployment.of(settings()))
-    with progress_of(jobs, Console()) as told:
-        topics.follow(told, patience_s)
 
 
 @app.command()

@@ -17,10 +17,10 @@ from deploy.local.credentials import Credentials
 from deploy.local.kafka.broker import KAFKA
 from deploy.local.redis_server import REDIS, SecureRedis
 from deploy.local.servers import LocalServers
-from lab.workloads.clusters import SITE
 from shared.catalogue.access.kafka import ensure_acls, set_scram_passwords
 from shared.catalogue.access.redis import acl_file
 from shared.catalogue.access.rules import OPERATOR, Access, load_principals
+from shared.domain.cluster import EMULATED_SITE
 from shared.process.refusals import RefusedError
 from shared.process.settings import Settings
 from shared.streams.on_kafka.admin import admin_client
@@ -30,7 +30,7 @@ from shared.streams.on_kafka.refusals import require_kafka_believes
 # Who answers over gRPC, and who asks only; the emulator speaks for the resource managers of its
 # site.
 _SERVING: Final = (KAFKA, REDIS, "ingest", "placement", "energy-api")
-_ASKING: Final[Mapping[str, str]] = {OPERATOR: OPERATOR, "simulation": SITE}
+_ASKING: Final[Mapping[str, str]] = {OPERATOR: OPERATOR, "simulation": EMULATED_SITE}
 _FOLDER: Final = "credentials"
 _TRIES: Final = 100
 _PAUSE_S: Final = 0.1

@@ -11,7 +11,7 @@ from hypothesis import settings
 
 import shared
 from deploy.local.servers import LocalServers
-from tests.support.data import DATA
+from lab.papers.published_data import DATA
 
 # A busy machine is no failure: time limits belong to benchmarks.
 settings.register_profile("coplace", deadline=None)

@@ -19,8 +19,8 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from cli.output import Row
-from lab.demo.history import JobAttempt, ReadTopic
-from shared.catalogue.event import Event
+from shared.catalogue.event import Event, ReadTopic
+from shared.domain.job import JobAttempt
 
 # What CSV has where no job has ended yet.
 COLUMNS: Final = ("application", "node model", "cluster", "runs")

@@ -15,13 +15,12 @@ from cli.output import Row
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from coplace_client.signature import Signature
-from lab.demo.history import ReadTopic
 from services.energy.adapters.coefficients_csv import read_coefficients_file
 from services.energy.adapters.signatures_csv import SignatureRow, read_signatures
 from services.energy.processor.measured import measured_of
 from services.energy.processor.profile import METRICS, SignatureProfile
 from shared.catalogue.contents.check import check_contents
-from shared.catalogue.event import Event
+from shared.catalogue.event import Event, ReadTopic
 from shared.catalogue.payloads.domain_types import (
     coefficients_of,
     declared_coefficients_of,

@@ -14,9 +14,9 @@ from time import process_time
 
 import numpy as np
 
+from lab.papers.published_data import DATA
 from lab.simulation.eurora import dispatcher_of
 from lab.workloads.eurora import EuroraJob, EuroraMachine, read_jobs, read_machine
-from tests.support.data import DATA
 
 QUEUED = (50, 100, 200, 400, 700, 1_000)
 

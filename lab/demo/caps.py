@@ -15,8 +15,9 @@ from coplace.v1.control_pb2 import (
 from coplace.v1.jobs_pb2 import JobActionDone, JobFinished, RunInterval
 from coplace.v1.placement_pb2 import VERDICT_QUEUED
 
-from lab.demo.history import History, JobAttempt
+from lab.demo.history import History
 from shared.catalogue.payloads.domain_types import cores_of
+from shared.domain.job import JobAttempt
 
 # (time_us, W): a change of what is drawn.
 Change = tuple[int, float]

@@ -1,6 +1,6 @@
 """What happened in a run, read back from its topics: events by id, copies dropped."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -23,11 +23,10 @@ from coplace.v1.telemetry_pb2 import SignatureMeasured
 from google.protobuf.message import Message
 
 from lab.demo.submission_power import SubmissionPower, submission_powers
-from shared.catalogue.event import Event
+from shared.catalogue.event import Event, ReadTopic
+from shared.domain.job import JobAttempt
 
-ReadTopic = Callable[[str], Iterable[Event]]
 Payload = TypeVar("Payload", bound=Message)
-JobAttempt = tuple[str, int]
 
 
 def payloads(events: Iterable[Event], kind: type[Payload]) -> list[Payload]:

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from coplace_client.files import written
 from lab.demo.caps import CapFigures
-from lab.demo.history import History, ReadTopic
+from lab.demo.history import History
 from lab.demo.summary import ActionFigures, DemoSummary, summarise
+from shared.catalogue.event import ReadTopic
 from shared.catalogue.event_json import data_of, write_events
 from shared.domain.money import QUANTUM
 from shared.process.folders import write_csv

@@ -22,8 +22,9 @@ from coplace.v1.placement_pb2 import (
 
 from coplace_client.errors import UnusableError
 from lab.demo.caps import CapFigures, cap_figures, waited_for_power
-from lab.demo.history import History, JobAttempt
+from lab.demo.history import History
 from shared.catalogue.payloads.domain_types import cores_of
+from shared.domain.job import JobAttempt
 from shared.placement.jobs.slowdown_guarantees import LEAST_SHUTTERS
 
 

@@ -11,12 +11,11 @@ from coplace.v1.control_pb2 import (
 )
 
 from lab.emulator.facts import COMMANDS, EPOCH_US
-from lab.workloads.clusters import SITE
 from shared.catalogue.event import Event, Publish
-from shared.domain.cluster import Cluster
+from shared.domain.cluster import EMULATED_SITE, Cluster
 
 # Of the site whose resource managers are emulated too: one certificate speaks for all of them.
-OPERATOR: Final = f"{SITE}/operator"
+OPERATOR: Final = f"{EMULATED_SITE}/operator"
 _HOUR_US: Final = 3_600_000_000
 # Watts a node beyond idle, and from which hour on; None is no cap: the last step of each, so that
 # every job starts, however large it is and at whichever clock.

@@ -1,1 +1,1 @@
-"""What comes from outside: published applications and models, real logs, prices of electricity."""
+"""What comes from outside: published applications and models, real logs."""

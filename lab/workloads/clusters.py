@@ -6,9 +6,8 @@ from typing import Final
 
 from lab.workloads.parts import GPU
 from lab.workloads.table1 import GOLD_6254, NODE_MODELS, PLATINUM_8168
-from shared.domain.cluster import Cluster, NodeClass
+from shared.domain.cluster import EMULATED_SITE, Cluster, NodeClass
 
-SITE: Final = "demo"
 GPU_NODES: Final = 64
 GPUS_A_NODE: Final = 2
 NODES: Final = 512
@@ -32,7 +31,7 @@ def clusters(
     return tuple(
         Cluster(
             name=model.partition,
-            site=SITE,
+            site=EMULATED_SITE,
             node_model=model.name,
             nodes=nodes,
             cores_per_node=model.cores,

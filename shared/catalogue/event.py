@@ -1,5 +1,6 @@
 """Events as services see them: a CloudEvents envelope around one protobuf message."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -41,3 +42,7 @@ class Publish:
 
     topic: str
     event: Event
+
+
+# What reads the events of a topic by its name.
+ReadTopic = Callable[[str], Iterable[Event]]

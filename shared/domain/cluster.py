@@ -21,6 +21,8 @@ from shared.domain.resources import (
 )
 
 MOST_PSTATES: Final = LENGTHS["pstates_ghz"].most
+# Of emulated clusters: a secure installation lets their emulator speak for it.
+EMULATED_SITE: Final = "demo"
 # What a job may choose from is kept with each job that waits.
 MOST_CLUSTERS: Final = 128
 

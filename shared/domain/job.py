@@ -13,6 +13,8 @@ from shared.domain.cluster import Cluster
 from shared.domain.resources import Resources, require_resources, resources_of
 
 MOST_PRIORITY: Final = round(PRIORITY.most)
+# Its id and the number of the attempt.
+JobAttempt = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from lab.benchmarks.placement_rounds import Rounds
 from lab.papers.placement.logs import IDLE_W, LOGS, PROC_W
+from lab.papers.published_data import DATA
 from lab.simulation.log import read_log
 from lab.simulation.one_pool import PoolMachine, play_log
 from lab.simulation.policy import SimulatedPolicy
-from tests.support.data import DATA
 
 _ROUNDS = 16
 _CLUSTERS = 8

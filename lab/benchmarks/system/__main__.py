@@ -7,10 +7,10 @@ import typer
 from rich.console import Console
 
 from cli.failures import TellingGroup
-from cli.main import Out, RunDir
 from lab.benchmarks.system import report
 from lab.benchmarks.system.on_kafka import Guard
 from lab.benchmarks.system.run import measure
+from lab.demo.cli import Out, RunDir
 
 app = typer.Typer(cls=TellingGroup)
 

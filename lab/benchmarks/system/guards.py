@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.failures import TellingGroup
-from cli.main import RunDir
 from lab.benchmarks.system.in_process import InProcess
 from lab.benchmarks.system.on_kafka import Guard, benched
 from lab.benchmarks.system.run import FILLERS_BEFORE_FLOW
 from lab.benchmarks.system.step import Kind, Seen
+from lab.demo.cli import RunDir
 
 _KINDS: Final = (Kind.FLOW, Kind.WAIT)
 _FILL_PER_S: Final = 20.0

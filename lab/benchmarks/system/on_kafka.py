@@ -21,11 +21,11 @@ from lab.benchmarks.system.step import Kind, Seen, Step
 from lab.demo.options import variables
 from lab.demo.servers import RunningSystem, new_namespace, own_servers, serving
 from lab.emulator.adapters import EmulatorIngest
-from lab.workloads.clusters import SITE
 from shared.authority.binding import Binding, Role
 from shared.authority.table import message_of
 from shared.catalogue.access.rules import OPERATOR
 from shared.catalogue.event import Publish
+from shared.domain.cluster import EMULATED_SITE
 from shared.domain.rounds import RoundSource
 from shared.process.clock import now_us
 from shared.process.settings import Settings
@@ -139,6 +139,10 @@ def _of(shared: Settings, security: Security, name: str) -> Settings:
 def _declare_table(speaker: Settings, ingest_address: str) -> None:
     """Who plays the sites may all that it does."""
     now = now_us()
-    table = message_of(1, [Binding(SITE, role, **of) for role, of in _ROLES.items()], "", now)
-    envelope = Envelope(id=f"{SITE}/table/1", source=SITE, time_us=now, authority_declared=table)
+    table = message_of(
+        1, [Binding(EMULATED_SITE, role, **of) for role, of in _ROLES.items()], "", now
+    )
+    envelope = Envelope(
+        id=f"{EMULATED_SITE}/table/1", source=EMULATED_SITE, time_us=now, authority_declared=table
+    )
     publish(ingest_address, speaker, envelope)

@@ -26,7 +26,7 @@ from lab.papers.capping.tables import (
     slowdowns,
 )
 from lab.papers.options import Caps, Data, InstanceNames, Into
-from tests.support.data import DATA
+from lab.papers.published_data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 # Who stands beside which published method.

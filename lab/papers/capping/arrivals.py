@@ -24,11 +24,11 @@ from lab.papers.capping.document import put
 from lab.papers.capping.instances import own_caps_w, read_instances
 from lab.papers.options import Data, Into
 from lab.papers.placement.markdown import table
+from lab.papers.published_data import DATA
 from lab.simulation.capping import CappingMethod, CappingRules, impossible_under, play_capped
 from lab.simulation.eurora import EuroraRun
 from lab.workloads.eurora import EuroraJob, EuroraMachine, expected_waits_s, read_queues
 from shared.models.bounded_slowdown import bounded_length_s
-from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

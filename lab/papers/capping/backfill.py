@@ -17,6 +17,7 @@ from lab.papers.capping.document import put
 from lab.papers.capping.instances import CAPS_PCT, Instance, read_instances
 from lab.papers.options import Data, InstanceNames, Into
 from lab.papers.placement.markdown import table
+from lab.papers.published_data import DATA
 from lab.simulation.capping import CappingMethod, CappingRules, planned_starts, ranks
 from lab.simulation.eurora import easy_of, entries_of, figures_of, play, table_of
 from lab.workloads.eurora import EuroraJob, EuroraMachine
@@ -25,7 +26,6 @@ from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.list_scheduling import PriorityRule
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.wait_queue import order_of
-from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

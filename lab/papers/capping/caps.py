@@ -1,4 +1,4 @@
-"""Caps of power for tests and benchmarks."""
+"""Caps of power to play under."""
 
 from math import inf
 

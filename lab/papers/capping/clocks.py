@@ -16,11 +16,11 @@ from lab.papers.capping.document import put
 from lab.papers.capping.instances import CAPS_PCT, Instance, read_instances
 from lab.papers.options import Data, InstanceNames, Into
 from lab.papers.placement.markdown import table
+from lab.papers.published_data import DATA
 from lab.simulation.capping import CappingMethod, CappingRules, play_capped
 from lab.simulation.eurora import figures_of
 from lab.simulation.power_reduction import mixed_factor
 from lab.workloads.eurora import EuroraMachine
-from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

@@ -18,6 +18,7 @@ from cli.failures import TellingGroup
 from lab.papers.capping.document import put
 from lab.papers.options import Data, Into
 from lab.papers.placement.markdown import table
+from lab.papers.published_data import DATA
 from lab.simulation.capping import priority_ranks, wait_weights
 from lab.simulation.eurora import kinds_of, table_of
 from lab.workloads.eurora import (
@@ -41,7 +42,6 @@ from shared.scheduling.list_scheduling import (
     list_schedule,
 )
 from shared.scheduling.power import milliwatts
-from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 _QUEUED: Final = (50, 400, 1_000, 5_000)

@@ -22,10 +22,10 @@ from lab.papers.capping.instances import Instance, read_instances
 from lab.papers.capping.uncertain import MARGINS
 from lab.papers.options import Caps, Data, InstanceNames, Into
 from lab.papers.placement.markdown import table
+from lab.papers.published_data import DATA
 from lab.simulation.capping import CappingMethod, CappingRules, play_capped
 from lab.simulation.eurora import figures_of
 from lab.workloads.eurora import EuroraMachine
-from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

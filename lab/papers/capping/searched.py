@@ -25,6 +25,7 @@ from lab.papers.capping.document import put
 from lab.papers.capping.instances import own_caps_w, read_instances
 from lab.papers.options import Data, Into
 from lab.papers.placement.markdown import table
+from lab.papers.published_data import DATA
 from lab.simulation.capping import (
     CappingMethod,
     CappingRules,
@@ -40,7 +41,6 @@ from shared.planning.searches import Searches
 from shared.scheduling.dispatch import Dispatcher
 from shared.scheduling.list_scheduling import StartPlanner
 from shared.scheduling.problem import NodeTable
-from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

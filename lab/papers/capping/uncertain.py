@@ -30,6 +30,7 @@ from lab.papers.capping.instances import read_instances
 from lab.papers.capping.joint_easy import Doubt, JointEasy
 from lab.papers.options import Data, Into
 from lab.papers.placement.markdown import table
+from lab.papers.published_data import DATA
 from lab.simulation.capping import (
     CappingMethod,
     CappingRules,
@@ -45,7 +46,6 @@ from shared.numerics.normal import quantile
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.online import EndedJob, OnlineLearner
 from shared.power_prediction.submission import MeasuredPower, Submission
-from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

@@ -11,7 +11,7 @@ from lab.papers.colocation import groups
 from lab.papers.colocation.run import of_zacarias, on_kernels, run
 from lab.papers.options import Data, Into
 from lab.papers.placement.markdown import write_tables
-from tests.support.data import DATA
+from lab.papers.published_data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

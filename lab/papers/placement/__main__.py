@@ -9,7 +9,7 @@ from cli.failures import TellingGroup
 from cli.main import Out
 from lab.papers.options import Data, Into
 from lab.papers.placement.run import Options, run
-from tests.support.data import DATA
+from lab.papers.published_data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

@@ -10,7 +10,7 @@ from cli.main import Out
 from lab.papers.options import Data, Into
 from lab.papers.placement.markdown import write_tables
 from lab.papers.power.run import run
-from tests.support.data import DATA
+from lab.papers.published_data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

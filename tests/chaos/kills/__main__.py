@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 
 from cli.failures import TellingGroup
-from cli.main import Coefficients, Out, PolicyName, RunDir, Seed, Swf
 from cli.region_policy import RegionPolicy
+from lab.demo.cli import Coefficients, Out, PolicyName, RunDir, Seed, Swf
 from lab.demo.options import DemoOptions
 from tests.chaos.kills import matrix
 

@@ -27,7 +27,7 @@ def imported(module: str) -> set[str]:
 @pytest.mark.parametrize(
     ("module", "unused"),
     [
-        ("cli.main", CLIENTS | LIBRARIES | {"faust", "services", "shared"}),
+        ("cli.main", CLIENTS | LIBRARIES | {"faust", "lab", "services", "shared"}),
         ("deploy.local.servers", CLIENTS | {"matplotlib", "numpy", "scipy", "sklearn"}),
         ("services.placement.app", {"aiohttp", "faust", "matplotlib", "redis", "scipy", "sklearn"}),
         ("services.prediction.app", {"aiohttp", "faust", "matplotlib", "redis", "sklearn"}),

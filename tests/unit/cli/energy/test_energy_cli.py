@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from tests.support.data import DATA, ROOT, needs_data
+from lab.papers.published_data import DATA, ROOT
+from tests.support.data import needs_data
 from tests.unit.cli.command_line import coplace, refusal, said
 from tests.unit.services.energy.files import apps, pairs, read, write
 

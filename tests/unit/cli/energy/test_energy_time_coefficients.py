@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from tests.support.data import DATA, needs_data
+from lab.papers.published_data import DATA
+from tests.support.data import needs_data
 from tests.unit.cli.command_line import coplace
 from tests.unit.services.energy.files import apps, pairs, read, write
 

@@ -11,8 +11,9 @@ from typer import main
 from typer.testing import Result
 
 from cli.main import app
+from lab.papers.published_data import DATA
 from lab.simulation import plots
-from tests.support.data import DATA, needs_data
+from tests.support.data import needs_data
 from tests.unit.cli.command_line import coplace
 from tests.unit.cli.hostile import given, options_of, problems_of, write_files
 from tests.unit.lab.simulate.files import write_log, write_models

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from lab.papers.published_data import DATA
 from lab.simulation.capping import CappingMethod
-from tests.support.data import DATA, needs_data
+from tests.support.data import needs_data
 from tests.unit.cli.command_line import coplace, refusal, said
 
 UNIT = "0;8;0;0;4194304#"

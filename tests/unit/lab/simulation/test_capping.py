@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from coplace_client.errors import UnusableError
 from lab.papers.capping.caps import constant_cap
+from lab.papers.published_data import DATA
 from lab.simulation.capping import (
     AS_PREDICTED,
     CappingMethod,
@@ -39,7 +40,7 @@ from lab.workloads.eurora import (
     read_queues,
 )
 from shared.scheduling.power import Cap
-from tests.support.data import DATA, needs_data
+from tests.support.data import needs_data
 from tests.unit.lab.simulation.test_eurora import JOB, SMALL
 
 # Whole instances take them minutes.

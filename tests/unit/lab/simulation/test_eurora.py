@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from coplace_client.errors import UnusableError
+from lab.papers.published_data import DATA
 from lab.simulation.eurora import EuroraRun, figures_of, impossible_in, play_eurora
 from lab.workloads.eurora import (
     EuroraJob,
@@ -16,7 +17,7 @@ from lab.workloads.eurora import (
     read_power_predictions,
 )
 from shared.domain.cluster import NodeClass
-from tests.support.data import DATA, needs_data
+from tests.support.data import needs_data
 
 SMALL = EuroraMachine(16, (NodeClass(1, 32.0, (("mic", 2),)), NodeClass(1, 32.0, (("gpu", 2),))))
 HALF = EuroraUnit(8, 4.0, ())

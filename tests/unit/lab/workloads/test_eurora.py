@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from coplace_client.errors import UnusableError
+from lab.papers.published_data import DATA
 from lab.simulation.schedules import PlacedJob, violations
 from lab.workloads.eurora import (
     EuroraJob,
@@ -15,7 +16,7 @@ from lab.workloads.eurora import (
     read_power_predictions,
     read_queues,
 )
-from tests.support.data import DATA, needs_data
+from tests.support.data import needs_data
 
 FOLDER = DATA / "eurora"
 INSTANCES = sorted(FOLDER.glob("*/*.log_crypt")) if FOLDER.exists() else []

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError, UnusableError
+from lab.papers.published_data import DATA
 from services.energy.adapters.coefficients_csv import (
     read_coefficients_file,
     write_coefficients_file,
@@ -22,7 +23,7 @@ from services.energy.adapters.ear_report import (
 )
 from services.energy.adapters.matching import read_matched
 from services.energy.adapters.signatures_csv import read_signatures, write_signatures
-from tests.support.data import DATA, needs_data
+from tests.support.data import needs_data
 from tests.unit.services.energy.files import apps, pairs, read, write
 
 finite = st.floats(-1e6, 1e6)

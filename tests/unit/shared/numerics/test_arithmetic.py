@@ -7,7 +7,9 @@ import pytest
 
 from tests.support.snippets import REPOSITORY
 
-ROOTS = ("shared", "services", "deploy")
+# Of the laboratory those whose digits are recorded.
+RECORDED = ("emulator", "power_prediction", "simulation", "workloads")
+ROOTS = ("shared", "services", "deploy", *(f"lab/{folder}" for folder in RECORDED))
 SOURCES = sorted(source for root in ROOTS for source in (REPOSITORY / root).rglob("*.py"))
 
 
