@@ -1,4 +1,4 @@
-"""Progress bars of simulations, on the standard error: the standard output is the result's."""
+"""Progress bars, on the standard error: the standard output is the result's."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
