@@ -12,7 +12,7 @@ from coplace_client.errors import RejectedError
 from services.ingest.payloads import KINDS, PayloadKind
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Event, Publish
-from shared.catalogue.field_checks import YEAR_2000_US
+from shared.catalogue.contents.compiled import YEAR_2000_US
 from shared.catalogue.texts import MOST_TEXT_BYTES, require_short_texts
 from shared.catalogue.times import times_us
 from shared.catalogue.topics import Topics

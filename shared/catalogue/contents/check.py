@@ -1,38 +1,27 @@
 """What each field of each event must be, wherever it comes from.
 
-Ingest asks at the door, and the codec asks of each record that a stage reads, since records can be
-written straight to topics. What only an operator's clock or a fold can know is asked there.
+Ingest asks at the door, and stages ask of the records of topics that others can write. What only an
+operator's clock or a fold can know is asked there.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from google.protobuf.message import Message
 
 from coplace_client.errors import RejectedError
-from shared.catalogue.contents.billing import BILLING
-from shared.catalogue.contents.clusters import CLUSTERS
-from shared.catalogue.contents.jobs import JOBS
-from shared.catalogue.contents.models import MODELS
-from shared.catalogue.contents.rules import RULES
-from shared.catalogue.contents.telemetry import TELEMETRY
-from shared.catalogue.field_checks import Check
+from shared.catalogue.contents.compiled import compiled
 
 MOST_UNKNOWN_BYTES: Final = 16_384
-_BY_NAME: Final[Mapping[str, Check]] = {
-    kind.DESCRIPTOR.full_name: check
-    for checks in (JOBS, CLUSTERS, RULES, BILLING, TELEMETRY, MODELS)
-    for kind, check in checks.items()
-}
 
 
-def check_contents(message: Message) -> None:
-    """Raise RejectedError, naming the field, for a message of impossible contents."""
-    if message.ByteSize() > MOST_UNKNOWN_BYTES:
+def check_contents(message: Message, size_bytes: int | None = None) -> None:
+    """Raise RejectedError, naming the field, for a message of impossible contents.
+
+    `size_bytes` is that of its serialised form, where it is known.
+    """
+    if (message.ByteSize() if size_bytes is None else size_bytes) > MOST_UNKNOWN_BYTES:
         _require_few_unknown(message)
-    check = _BY_NAME.get(message.DESCRIPTOR.full_name)
-    if check is not None:
-        check(message)
+    compiled(message.DESCRIPTOR)(message)
 
 
 def _require_few_unknown(message: Message) -> None:
