@@ -13,8 +13,9 @@ from services.ingest.region import FOLDED, KnownRegion
 from shared.authority.door import AccessRequest, Door
 from shared.authority.following import Followed, following
 from shared.authority.naming import about_of
-from shared.authority.rules import ORDERS, About, AccessVerdict
+from shared.authority.rules import About, AccessVerdict
 from shared.catalogue.event import Publish
+from shared.catalogue.options import rule_of
 from shared.catalogue.record import TopicPartition
 from shared.process.clock import now_us
 from shared.streams.on_kafka.deployment import Deployment
@@ -116,7 +117,7 @@ class Gate:
         if not verdict.is_allowed:
             await (await self.door.record(attempt, verdict))
             raise NotAllowedError(verdict.reason)
-        if publish.topic in _RECORDED or action in ORDERS:
+        if publish.topic in _RECORDED or rule_of(publish.event.payload.DESCRIPTOR).is_order:
             return (await self.door.record(attempt, verdict),)
         return ()
 

@@ -11,8 +11,8 @@ from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 from services.ingest.payloads import KINDS, PayloadKind
 from shared.catalogue.contents.check import check_contents
-from shared.catalogue.event import Event, Publish
 from shared.catalogue.contents.compiled import YEAR_2000_US
+from shared.catalogue.event import Event, Publish
 from shared.catalogue.texts import MOST_TEXT_BYTES, require_short_texts
 from shared.catalogue.times import times_us
 from shared.catalogue.topics import Topics

@@ -1,25 +1,24 @@
 """What a payload is about: the clusters, sites, accounts, users and jobs that it names."""
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
-from coplace.v1.control_pb2 import (
-    LIMIT_SUBJECT_USER,
-    POWER_SCOPE_CLUSTER,
-    POWER_SCOPE_SITE,
-    ClusterDeclared,
-    LimitsDeclared,
-    PowerCapDeclared,
+from coplace.v1.options_pb2 import (
+    SUBJECT_KIND_ACCOUNT,
+    SUBJECT_KIND_REGION,
+    SUBJECT_KIND_USER,
+    SubjectKind,
 )
-from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
+from coplace.v1.options_pb2 import SUBJECT_KIND_CLUSTER as _CLUSTER
+from coplace.v1.options_pb2 import SUBJECT_KIND_JOB as _JOB
+from coplace.v1.options_pb2 import SUBJECT_KIND_NODE_MODEL as _NODE_MODEL
+from coplace.v1.options_pb2 import SUBJECT_KIND_SITE as _SITE
 from google.protobuf.message import Message
 
 from shared.authority.binding import SitedCluster
 from shared.authority.rules import About, OwnedJob
-
-_CLUSTERS: Final = ("cluster", "reference_cluster")
-# Only what is measured counts for a model; elsewhere it is a remark.
-_OF_MODELS: Final = (NodeSamples, ShuttersMeasured, SignatureMeasured)
+from shared.catalogue.guards import guarded_fields
+from shared.catalogue.options import kinds_by_value
 
 
 class NamesInRegion(Protocol):
@@ -39,46 +38,40 @@ class NamesInRegion(Protocol):
 
 
 def about_of(payload: Message, region: NamesInRegion) -> About:
-    """What a payload names, completed by what is known of it."""
-    match payload:
-        case LimitsDeclared() if payload.subject == LIMIT_SUBJECT_USER:
-            return About(user=payload.name)
-        case LimitsDeclared():
-            return About(account=payload.name)
-        case PowerCapDeclared():
-            return _of_cap(payload, region)
-        case ClusterDeclared():
-            known = region.cluster(payload.cluster)
-            # A name that nobody has is of the site that it is declared of.
-            found = known if known.site else SitedCluster(payload.cluster, payload.site)
-            return About(clusters=(found,), site=payload.site)
-        case _:
-            return _of_fields(payload, region)
-
-
-def _of_cap(cap: PowerCapDeclared, region: NamesInRegion) -> About:
-    if cap.scope == POWER_SCOPE_CLUSTER:
-        return About(clusters=(region.cluster(cap.name),))
-    if cap.scope == POWER_SCOPE_SITE:
-        return About(site=cap.name)
-    return About(is_region=True)
-
-
-def _of_fields(payload: Message, region: NamesInRegion) -> About:
-    named = [_text(payload, name) for name in _CLUSTERS]
-    job_id = _text(payload, "job_id")
-    node_model = _text(payload, "node_model") if isinstance(payload, _OF_MODELS) else ""
+    """Return what a payload names, completed by what is known of it: fields that need no
+    permission, of which nobody is asked, are left out."""
+    named: dict[SubjectKind.ValueType, list[str]] = {}
+    for kind, name in _named(payload):
+        named.setdefault(kind, []).append(name)
+    job_id, site, node_model = (_one(named, kind) for kind in (_JOB, _SITE, _NODE_MODEL))
     return About(
-        clusters=tuple(region.cluster(name) for name in named if name),
+        is_region=SUBJECT_KIND_REGION in named,
+        clusters=tuple(_cluster(name, site, region) for name in named.get(_CLUSTER, ())),
+        site=site,
         node_model=node_model,
         having_model=tuple(region.having(node_model)) if node_model else (),
-        user=_text(payload, "user"),
-        account=_text(payload, "account"),
+        user=_one(named, SUBJECT_KIND_USER),
+        account=_one(named, SUBJECT_KIND_ACCOUNT),
         job=region.job(job_id) if job_id else None,
     )
 
 
-def _text(payload: Message, name: str) -> str:
-    """A field of the payload, empty where its kind has none."""
-    value: str = getattr(payload, name) if name in payload.DESCRIPTOR.fields_by_name else ""
-    return value
+def _named(payload: Message) -> Iterator[tuple[SubjectKind.ValueType, str]]:
+    for field in guarded_fields(payload.DESCRIPTOR):
+        name, kind = getattr(payload, field.name), field.kind
+        if field.by:
+            kinds = kinds_by_value(payload.DESCRIPTOR, field.by)
+            # A value of a later release: it may concern anything.
+            kind = kinds.get(getattr(payload, field.by), SUBJECT_KIND_REGION)
+        if name or kind == SUBJECT_KIND_REGION:
+            yield kind, name
+
+
+def _one(named: Mapping[SubjectKind.ValueType, list[str]], kind: SubjectKind.ValueType) -> str:
+    return named.get(kind, [""])[0]
+
+
+def _cluster(name: str, site: str, region: NamesInRegion) -> SitedCluster:
+    """A name that nobody has is of the site that it is declared of."""
+    known = region.cluster(name)
+    return known if known.site or not site else SitedCluster(name, site)

@@ -1,13 +1,34 @@
-"""Which role may say and ask what of what: the one table, and what is asked of it. Pure.
+"""Which role may say and ask what of what. Pure.
 
-A payload or an RPC that no rule names is nobody's to say or ask.
+For payloads the options of their fields say it, for RPCs a table here. A payload or an RPC that no
+rule names is nobody's to say or ask.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from coplace.v1.options_pb2 import (
+    GUARD_AS_SUBMITTED,
+    GUARD_COVERED,
+    GUARD_JOB,
+    GUARD_OWNER,
+    GUARD_RUN,
+    GUARD_SELF,
+    SUBJECT_KIND_ACCOUNT,
+    SUBJECT_KIND_CLUSTER,
+    SUBJECT_KIND_NODE_MODEL,
+    SUBJECT_KIND_REGION,
+    SUBJECT_KIND_SITE,
+    SUBJECT_KIND_USER,
+    Guard,
+    SubjectKind,
+)
+from google.protobuf.descriptor import Descriptor
+
 from shared.authority.binding import Binding, Role, SitedCluster
+from shared.catalogue.guards import PAYLOADS, guarded_fields, kinds_of
+from shared.catalogue.options import rule_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +93,9 @@ def _of_region(binding: Binding, _about: About) -> str:
 
 
 def _of_places(binding: Binding, about: About) -> str:
+    """Of a user it is not asked: a job may ask for any cluster."""
+    if binding.role is Role.USER:
+        return ""
     if about.is_region and not binding.is_of_region:
         return _of_region(binding, about)
     for cluster in about.clusters:
@@ -93,45 +117,53 @@ def _of_model(binding: Binding, about: About) -> str:
     return f"no cluster of its has nodes of model {about.node_model!r}"
 
 
-def _of_limited(binding: Binding, about: About) -> str:
-    if about.user and not binding.stands_for(about.user):
-        return f"user {about.user!r} is none of its"
-    if about.account and not binding.charges(about.account):
-        return f"account {about.account!r} is none of its"
-    return ""
+def _of_user(binding: Binding, about: About) -> str:
+    if not about.user or binding.stands_for(about.user):
+        return ""
+    return f"user {about.user!r} is none of its"
 
 
-def _of_submission(binding: Binding, about: About) -> str:
+def _of_account(binding: Binding, about: About) -> str:
+    if not about.account or binding.charges(about.account):
+        return ""
+    return f"account {about.account!r} is none of its"
+
+
+def _of_itself(binding: Binding, about: About) -> str:
+    if binding.role is not Role.USER or binding.stands_for(about.user):
+        return ""
+    return f"user {about.user!r} is somebody else"
+
+
+def _of_owner(binding: Binding, about: About) -> str:
     assert about.job is not None
-    if not binding.owns(about.job.job_id):
-        return f"jobs of ids such as {about.job.job_id!r} are none of its"
-    if not binding.charges(about.account):
-        return f"account {about.account!r} is none that it may have charged"
-    if binding.role is not Role.USER:
-        return _of_places(binding, about)
-    return "" if binding.stands_for(about.user) else f"user {about.user!r} is somebody else"
+    if binding.owns(about.job.job_id):
+        return ""
+    return f"jobs of ids such as {about.job.job_id!r} are none of its"
 
 
 def _of_run(binding: Binding, about: About) -> str:
     """A run is told of by who has the cluster that the job was granted to, or owns a job that was
-    granted nowhere: its resource manager started that by itself."""
-    assert about.job is not None
+    granted nowhere: its resource manager started that by itself. What is measured of no job is not
+    asked about one."""
     job = about.job
-    if any(map(binding.covers, job.granted)) or (binding.owns(job.job_id) and not job.granted):
-        return _of_places(binding, about)
+    if job is None or any(map(binding.covers, job.granted)):
+        return ""
+    if binding.owns(job.job_id) and not job.granted:
+        return ""
     where = ", ".join(cluster.name for cluster in job.granted) or "no cluster"
     owned = "its own" if binding.owns(job.job_id) else "somebody else's"
     return f"job {job.job_id!r} is {owned} and was granted to {where}, to none of its clusters"
 
 
-def _of_finish(binding: Binding, about: About) -> str:
+def _as_submitted(binding: Binding, about: About) -> str:
     """Who is charged is who submitted the job; an owner may move it among its accounts."""
     assert about.job is not None
     job, told = about.job, (about.user, about.account)
     is_as_submitted = bool(job.user) and told == (job.user, job.account)
     may_move = binding.owns(job.job_id) and binding.charges(about.account)
     if is_as_submitted or may_move:
-        return _of_run(binding, about)
+        return ""
     if not job.user:
         return f"the submission of job {job.job_id!r} is not known"
     return f"job {job.job_id!r} was submitted by {job.user!r} for account {job.account!r}"
@@ -152,13 +184,7 @@ def _of_job(binding: Binding, about: About) -> str:
             is_its = by_place or by_user or by_account
         case _:
             is_its = by_place
-    if not is_its:
-        return f"job {job.job_id!r} is none of its"
-    return "" if binding.role is Role.USER else _of_places(binding, about)
-
-
-def _of_measured_job(binding: Binding, about: About) -> str:
-    return _of_places(binding, about) if about.job is None else _of_run(binding, about)
+    return "" if is_its else f"job {job.job_id!r} is none of its"
 
 
 def _of_list(binding: Binding, about: About) -> str:
@@ -181,60 +207,55 @@ def _of_list(binding: Binding, about: About) -> str:
 
 
 _ASKING: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.BILLING, Role.RESOURCE_MANAGER)
-_OWNING: Final = (Role.USER, Role.OPERATOR, Role.RESOURCE_MANAGER)
 _RUNNING: Final = (Role.OPERATOR, Role.RESOURCE_MANAGER)
 
-# What somebody asks of a job, unlike what a resource manager tells of it.
-ORDERS: Final = frozenset(
-    {
-        "job_seized",
-        "job_cancelled",
-        "job_held",
-        "job_released",
-        "job_requeue_asked",
-        "job_suspended",
-        "job_resumed",
-    }
-)
+# What is asked of a binding for each guard of a field, in this order; for what is covered by kind.
+_OBJECTIONS: Final[Mapping[Guard.ValueType, _Objection]] = {
+    GUARD_OWNER: _of_owner,
+    GUARD_AS_SUBMITTED: _as_submitted,
+    GUARD_RUN: _of_run,
+    GUARD_JOB: _of_job,
+    GUARD_SELF: _of_itself,
+}
+_COVERED: Final[Mapping[SubjectKind.ValueType, _Objection]] = {
+    SUBJECT_KIND_USER: _of_user,
+    SUBJECT_KIND_ACCOUNT: _of_account,
+    SUBJECT_KIND_CLUSTER: _of_places,
+    SUBJECT_KIND_SITE: _of_places,
+    SUBJECT_KIND_NODE_MODEL: _of_places,
+    SUBJECT_KIND_REGION: _of_places,
+}
 
-# Payloads by their names in Envelope, then the RPCs.
-RULES: Final[Mapping[str, AccessRule]] = {
-    "job_submitted": AccessRule((Role.USER, Role.RESOURCE_MANAGER), _of_submission),
-    "job_started": AccessRule((Role.RESOURCE_MANAGER,), _of_run),
-    "job_finished": AccessRule((Role.RESOURCE_MANAGER,), _of_finish),
-    "job_requeued": AccessRule((Role.RESOURCE_MANAGER,), _of_job),
-    "job_declined": AccessRule((Role.RESOURCE_MANAGER,), _of_run),
-    "job_action_done": AccessRule((Role.RESOURCE_MANAGER,), _of_run),
-    "job_action_refused": AccessRule((Role.RESOURCE_MANAGER,), _of_run),
-    "job_seized": AccessRule((Role.OPERATOR,), _of_job),
-    "job_cancelled": AccessRule(_OWNING, _of_job),
-    "job_held": AccessRule(_OWNING, _of_job),
-    "job_released": AccessRule(_OWNING, _of_job),
-    "job_requeue_asked": AccessRule(_OWNING, _of_job),
-    "job_suspended": AccessRule(_RUNNING, _of_job),
-    "job_resumed": AccessRule(_RUNNING, _of_job),
-    "signature_measured": AccessRule((Role.AGENT,), _of_measured_job),
-    "shutters_measured": AccessRule((Role.AGENT,), _of_measured_job),
-    "node_samples": AccessRule((Role.AGENT,), _of_places),
-    "cluster_declared": AccessRule(_RUNNING, _of_places),
-    "cluster_lost": AccessRule(_RUNNING, _of_places),
-    "cluster_returned": AccessRule(_RUNNING, _of_places),
-    "cluster_undeclared": AccessRule((Role.OPERATOR,), _of_places),
-    "nodes_drained": AccessRule(_RUNNING, _of_places),
-    "nodes_resumed": AccessRule(_RUNNING, _of_places),
-    "limits_declared": AccessRule((Role.OPERATOR,), _of_limited),
-    "power_cap_declared": AccessRule((Role.OPERATOR,), _of_places),
-    "policy_declared": AccessRule((Role.OPERATOR,), _of_region),
-    "coefficients_declared": AccessRule((Role.OPERATOR,), _of_region),
-    "plan_proposed": AccessRule((Role.OPERATOR,), _of_region),
-    "model_pinned": AccessRule((Role.OPERATOR,), _of_region),
-    "model_rolled_back": AccessRule((Role.OPERATOR,), _of_region),
-    "pairs_allowed": AccessRule((Role.OPERATOR,), _of_region),
-    "tariff_declared": AccessRule((Role.OPERATOR,), _of_region),
-    "allocation_declared": AccessRule((Role.OPERATOR,), _of_limited),
-    "period_closed": AccessRule((Role.OPERATOR,), _of_region),
-    "reprice_asked": AccessRule((Role.OPERATOR,), _of_region),
-    "authority_declared": AccessRule((Role.OPERATOR,), _of_region),
+
+def _payload_rule(message: Descriptor) -> AccessRule:
+    """Who may send a message, as its options and those of its fields say."""
+    rule = rule_of(message)
+    roles = tuple(map(Role, rule.roles))
+    if rule.of_region:
+        return AccessRule(roles, _of_region)
+    guarded = guarded_fields(message)
+    guards = {field.guard for field in guarded}
+    covered = {
+        kind for one in guarded if one.guard == GUARD_COVERED for kind in kinds_of(message, one)
+    }
+    asked = [objection for guard, objection in _OBJECTIONS.items() if guard in guards]
+    asked += [objection for kind, objection in _COVERED.items() if kind in covered]
+    return AccessRule(roles, _all_of(tuple(dict.fromkeys(asked))))
+
+
+def _all_of(asked: Sequence[_Objection]) -> _Objection:
+    def first(binding: Binding, about: About) -> str:
+        return next((why for each in asked if (why := each(binding, about))), "")
+
+    return first
+
+
+def _of_submission(binding: Binding, about: About) -> str:
+    return RULES["job_submitted"].objection(binding, about)
+
+
+# RPCs by their names.
+_QUESTIONS: Final[Mapping[str, AccessRule]] = {
     "Explain": AccessRule(_ASKING, _of_job),
     "Quote": AccessRule((Role.USER, Role.RESOURCE_MANAGER), _of_submission),
     "ListJobs": AccessRule(_ASKING, _of_list),
@@ -244,6 +265,11 @@ RULES: Final[Mapping[str, AccessRule]] = {
     "ShowPower": AccessRule(_ASKING, _none),
     "ShowPolicy": AccessRule(_ASKING, _none),
     "Project": AccessRule(_ASKING, _none),
+}
+# Payloads by their names in Envelope, then the RPCs.
+RULES: Final[Mapping[str, AccessRule]] = {
+    **{name: _payload_rule(message) for name, message in PAYLOADS.items()},
+    **_QUESTIONS,
 }
 
 

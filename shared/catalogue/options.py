@@ -1,12 +1,13 @@
 """What the `.proto` files say of messages and fields beside their types."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import Final
 
 from coplace.v1.options_pb2 import (
     EventRule,
     FieldCheck,
+    Guard,
     NamedSubject,
     SubjectKind,
     check,
@@ -18,6 +19,16 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from shared.catalogue.schemas import MESSAGES
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedField:
+    """A field that names something of a kind, or of the kind that the enum field `by` says."""
+
+    name: str
+    kind: SubjectKind.ValueType
+    by: str
+    guard: Guard.ValueType
 
 
 def rule_of(message: Descriptor) -> EventRule:
@@ -36,15 +47,12 @@ def subject_of(field: FieldDescriptor) -> NamedSubject | None:
     return options.Extensions[names] if options.HasExtension(names) else None
 
 
-def kind_named(message: Message, named: NamedSubject) -> SubjectKind.ValueType:
-    """Return what a field of a message names: where another field says so, by the value there."""
-    if not named.by:
-        return named.kind
-    by = message.DESCRIPTOR.fields_by_name[named.by].enum_type
-    value = by.values_by_number.get(getattr(message, named.by))
-    if value is None:
-        return SubjectKind.SUBJECT_KIND_UNSPECIFIED
-    return value.GetOptions().Extensions[subject_kind]
+@cache
+def kinds_by_value(message: Descriptor, by: str) -> Mapping[int, SubjectKind.ValueType]:
+    """Return what a message names for each value of its enum field `by`."""
+    values = message.fields_by_name[by].enum_type.values
+    kinds = {one.number: one.GetOptions().Extensions[subject_kind] for one in values}
+    return {number: kind for number, kind in kinds.items() if kind}
 
 
 @cache
