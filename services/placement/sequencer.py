@@ -4,58 +4,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from coplace.v1.accounts_pb2 import AccountStanding
-from coplace.v1.control_pb2 import (
-    ClusterDeclared,
-    ClusterLost,
-    ClusterReturned,
-    ClusterUndeclared,
-    LimitsDeclared,
-    ModelPinned,
-    ModelRolledBack,
-    NodesDrained,
-    NodesResumed,
-    PairsAllowed,
-    PolicyDeclared,
-    PowerCapDeclared,
-)
-from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished, SignatureUpdated
-from coplace.v1.jobs_pb2 import (
-    JobActionDone,
-    JobActionRefused,
-    JobCancelled,
-    JobDeclined,
-    JobFinished,
-    JobHeld,
-    JobReleased,
-    JobRequeueAsked,
-    JobRequeued,
-    JobResumed,
-    JobSeized,
-    JobStarted,
-    JobSubmitted,
-    JobSuspended,
-)
-from coplace.v1.plans_pb2 import PlanProposed
-from coplace.v1.prediction_pb2 import (
-    DegradationModelPublished,
-    NodeMetersRead,
-    NodePowerPublished,
-    PairTreesChosen,
-    PairTreesJudged,
-    PairTreesPublished,
-    PowerHistoryUpdated,
-    PowerModelPublished,
-    PowerTreesChosen,
-    PowerTreesJudged,
-    PowerTreesPublished,
-    RunningPowerMeasured,
-)
-from coplace.v1.telemetry_pb2 import ShuttersMeasured
-from google.protobuf.message import Message
+from coplace.v1.jobs_pb2 import JobSubmitted
 
 from shared.catalogue.digest import Model, require_sha256
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.options import ranks
 from shared.placement.envelope import from_bytes, to_bytes
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 
@@ -63,51 +16,8 @@ OUTPUT: Final = "placement.inputs"
 KEY: Final = "region"
 
 # Of events of the same microsecond: first what is known, then what gives nodes back.
-INPUTS: Final[tuple[type[Message], ...]] = (
-    ClusterDeclared,
-    ClusterUndeclared,
-    ClusterLost,
-    ClusterReturned,
-    NodesDrained,
-    NodesResumed,
-    LimitsDeclared,
-    PowerCapDeclared,
-    PolicyDeclared,
-    PairsAllowed,
-    AccountStanding,
-    CoefficientsPublished,
-    SignatureUpdated,
-    PowerModelPublished,
-    PowerHistoryUpdated,
-    PowerTreesChosen,
-    DegradationModelPublished,
-    PairTreesChosen,
-    NodePowerPublished,
-    NodeMetersRead,
-    JobFinished,
-    JobDeclined,
-    JobRequeued,
-    JobSubmitted,
-    JobStarted,
-    JobSeized,
-    JobCancelled,
-    JobHeld,
-    JobReleased,
-    JobActionDone,
-    JobActionRefused,
-    JobSuspended,
-    JobResumed,
-    JobRequeueAsked,
-    RunningPowerMeasured,
-    ShuttersMeasured,
-    PlanProposed,
-)
-_MADE_INTO_OTHERS: Final = (
-    *(CoefficientsDeclared, ModelPinned, ModelRolledBack),
-    *(PowerTreesPublished, PowerTreesJudged),
-    *(PairTreesPublished, PairTreesJudged),
-)
-_RANKS: Final = {kind.DESCRIPTOR.full_name: rank for rank, kind in enumerate(INPUTS)}
+_RANKS: Final = ranks()
+CONSUMES: Final = frozenset(_RANKS)
 
 
 class Sequencer:
@@ -126,11 +36,7 @@ class Sequencer:
         self._saved = set(self._events)
 
     def handle(self, event: Event) -> Iterable[Publish]:
-        """Hold an event, unless placement learns of it by what others make of it: the learner
-        publishes coefficients, prediction the trees that it chose. Raises RejectedError for a model
-        whose SHA-256 is not its content's."""
-        if isinstance(event.payload, _MADE_INTO_OTHERS):
-            return ()
+        """Hold an event. Raises RejectedError for a model whose SHA-256 is not its content's."""
         if event.id in self._events:
             raise AlreadyAppliedError(event.id)
         payload = event.payload

@@ -7,6 +7,7 @@ from typing import Final
 from services.planner.meter import watch
 from services.planner.processor import OUTPUT, Planner, Search, mended
 from services.planner.settings import PlannerSettings, SearchKind
+from shared.catalogue.options import ranks
 from shared.placement.candidates.candidate import Rules
 from shared.placement.settings import RuleSettings
 from shared.planning.order_search import OrderSearch
@@ -58,6 +59,7 @@ def stage_of(search: Search, rules: Rules, remember_days: float, *, puts_barrier
         name="planner",
         inputs=(_INPUT,),
         outputs=(OUTPUT,),
+        consumes=frozenset(ranks()),
         create=create,
         mend=mended,
         single=True,

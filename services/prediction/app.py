@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from typing import Final
 
+from coplace.v1.telemetry_pb2 import NodeSamples
+
 from services.prediction.adapters import PowerMeter
 from services.prediction.job_power import recalled
 from services.prediction.node_statistics import INPUT, STAGE, NodeStatistics, node_of
 from services.prediction.node_statistics import OUTPUT as READINGS
-from services.prediction.processor import Prediction
+from services.prediction.processor import CONSUMES, Prediction
 from services.prediction.publish import OUTPUT, POWER_OUTPUT, SOURCE
 from services.prediction.settings import PredictionSettings
+from shared.catalogue.schemas import names_of
 from shared.process.settings import Settings, settings
 from shared.streams.on_kafka.service import run_service
 from shared.streams.stages.stage import Stage
@@ -35,6 +38,7 @@ def stages(shared: Settings, meter: PowerMeter | None = None) -> list[Stage]:
             name=STAGE,
             inputs=(INPUT,),
             outputs=(READINGS,),
+            consumes=names_of(NodeSamples),
             create=lambda _number, restored: NodeStatistics(restored),
             rounds=shared.rounds,
             puts_barriers=shared.is_emulated,
@@ -44,6 +48,7 @@ def stages(shared: Settings, meter: PowerMeter | None = None) -> list[Stage]:
             name=SOURCE,
             inputs=_INPUTS,
             outputs=(OUTPUT, POWER_OUTPUT),
+            consumes=CONSUMES,
             create=create,
             single=True,
             rounds=shared.rounds,

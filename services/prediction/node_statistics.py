@@ -34,8 +34,7 @@ class NodeStatistics:
         """Tell what one record showed. Raises RejectedError for readings that cannot be used,
         AlreadyAppliedError for a copy."""
         message = event.payload
-        if not isinstance(message, NodeSamples):
-            return []
+        assert isinstance(message, NodeSamples)
         measured = node_power(message)
         seen = self._seen.get(event.key) or []
         if event.id in seen:

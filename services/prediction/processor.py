@@ -44,6 +44,7 @@ from services.prediction.training import (
 )
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.payloads.domain_types import cluster_of, job_of
+from shared.catalogue.schemas import names_of
 from shared.domain.cluster import MOST_CLUSTERS, require_few_clusters
 from shared.domain.model_names import PAIR_TREES
 from shared.models.degradation import PRIOR_WEIGHTS
@@ -51,6 +52,21 @@ from shared.power_prediction.online import OnlineLearner
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from shared.streams.stages.table import Table
 
+CONSUMES: Final = names_of(
+    NodePowerMeasured,
+    SignatureMeasured,
+    ShuttersMeasured,
+    ClusterDeclared,
+    PowerCapDeclared,
+    ModelPinned,
+    ModelRolledBack,
+    JobSubmitted,
+    JobRequeued,
+    JobSeized,
+    JobStarted,
+    JobFinished,
+    JobActionDone,
+)
 # The least that a model is trained on; from there on it is trained again whenever there is twice as
 # much, so that the cost of training stays in proportion to that of measuring.
 MIN_RUNS: Final = 50

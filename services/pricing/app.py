@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from services.pricing.processor import CHARGES, STANDINGS, PriceRule, PricingProcessor
+from services.pricing.processor import CHARGES, CONSUMES, STANDINGS, PriceRule, PricingProcessor
 from services.pricing.restoring import mended, recalled
 from services.pricing.settings import PricingSettings
 from shared.process.settings import Settings, settings
@@ -23,6 +23,7 @@ def stages(settings: Settings) -> list[Stage]:
             name="pricing",
             inputs=_INPUTS,
             outputs=(CHARGES, STANDINGS),
+            consumes=CONSUMES,
             create=lambda _unit, restored: PricingProcessor(tariff, restored),
             rounds=settings.rounds,
             mend=lambda restored, now_us: mended(restored, tariff, now_us),

@@ -9,36 +9,14 @@ from typing import Final
 from coplace.v1.accounts_pb2 import AccountStanding, AllocationDeclared, PeriodClosed
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
-    ClusterLost,
-    ClusterReturned,
-    ClusterUndeclared,
-    LimitsDeclared,
-    ModelPinned,
-    ModelRolledBack,
-    NodesDrained,
-    NodesResumed,
-    PairsAllowed,
-    PolicyDeclared,
-    PowerCapDeclared,
 )
-from coplace.v1.energy_pb2 import CoefficientsDeclared
 from coplace.v1.jobs_pb2 import (
-    JobActionDone,
-    JobActionRefused,
-    JobCancelled,
-    JobDeclined,
     JobFinished,
-    JobHeld,
-    JobReleased,
-    JobRequeueAsked,
     JobRequeued,
-    JobResumed,
     JobSeized,
     JobStarted,
     JobSubmitted,
-    JobSuspended,
 )
-from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.pricing_pb2 import RepriceAsked
 from coplace.v1.pricing_state_pb2 import (
     CoRunInterval,
@@ -66,35 +44,24 @@ from services.pricing.reservation import NodeCores, reserved_micro_su
 from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts
 from services.pricing.tariff_book import TariffBook
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.schemas import names_of
 from shared.domain.job import JobFact, JobState, next_state
 from shared.domain.tariff import PriceTariff
 from shared.streams.stages.quarantine import Fault
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, Round
 
-# What costs nothing: the finish tells what came of it.
-_COST_NOTHING: Final = (
-    JobDeclined,
-    JobCancelled,
-    JobHeld,
-    JobReleased,
-    JobActionDone,
-    JobActionRefused,
-    JobSuspended,
-    JobResumed,
-    JobRequeueAsked,
-    ClusterLost,
-    ClusterReturned,
-    ClusterUndeclared,
-    NodesDrained,
-    NodesResumed,
-    LimitsDeclared,
-    PowerCapDeclared,
-    PolicyDeclared,
-    CoefficientsDeclared,
-    PlanProposed,
-    ModelPinned,
-    ModelRolledBack,
-    PairsAllowed,
+CONSUMES: Final = names_of(
+    JobSubmitted,
+    JobStarted,
+    JobFinished,
+    JobRequeued,
+    JobSeized,
+    ShuttersMeasured,
+    ClusterDeclared,
+    TariffDeclared,
+    AllocationDeclared,
+    PeriodClosed,
+    RepriceAsked,
 )
 CHARGES: Final = "prices.charges"
 STANDINGS: Final = "accounts.standings"
@@ -157,7 +124,7 @@ class PricingProcessor:
                 self._follow(fact.job_id, fact.attempt + 1)
             case RepriceAsked() as asked:
                 return [self._reprice(asked)]
-            case _ if not isinstance(event.payload, _COST_NOTHING):
+            case _:
                 self._learn(event)
         return ()
 

@@ -7,7 +7,7 @@ underscore after `ce`; `traceparent` is W3C Trace Context.
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from coplace_client.errors import RejectedError
@@ -16,7 +16,7 @@ from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import NewRecord, Record, TopicPartition, require_readable
 from shared.catalogue.schemas import MESSAGES
 from shared.catalogue.texts import MOST_TEXT_BYTES, cut_words, require_short_texts
-from shared.catalogue.topics import ROUND_ENDED, Topics, partition_of
+from shared.catalogue.topics import ROUND_ENDED, Origin, Topics, TopicSpec, partition_of
 
 MAX_MESSAGE_BYTES = 1_048_576
 # A record's key and headers and the frame of its batch come on top of its value, and so do the
@@ -108,18 +108,33 @@ class Codec:
             raise OversizeError(f"the state under {key[:80]!r} {problem}")
 
     def decode(self, record: Record, *, of_any_count: bool = False) -> Event:
-        """The event of a record. Raises RejectedError, which names what is wrong with it.
+        """The event of a record, checked where the topic is one that others than our own stages
+        write. Raises RejectedError, which names what is wrong with it.
 
         A topic that has grown holds records where its former count of Kafka partitions put them.
         Who reads all of it and minds no order of partitions takes them too, and so does who kept a
         record since before: `of_any_count`.
         """
+        spec = self.topics.spec(record.partition.topic)
+        event = self._decoded(record, spec)
+        if spec.origin is Origin.OUTSIDE:
+            self._check_payload(event.payload, record)
+        if event.type != ROUND_ENDED:
+            self._check_key(event, spec.messages[event.type].fill(event.payload))
+            if not of_any_count:
+                self._check_partition(record)
+        return event
+
+    def decode_kept(self, record: Record) -> Event:
+        """The event of a record that was decoded, and so checked, before."""
+        return self._decoded(record, self.topics.spec(record.partition.topic))
+
+    def _decoded(self, record: Record, spec: TopicSpec) -> Event:
         headers = dict(record.headers)
         require_readable(headers)
         value = self._checked_value(record)
         message_type = _text(headers, "ce_type")
-        template = self.topics.spec(record.partition.topic).messages.get(message_type)
-        if template is None:
+        if message_type not in spec.messages:
             raise RejectedError(
                 "ce_type", f"{message_type[:80]!r} is not in {record.partition.topic}"
             )
@@ -128,10 +143,7 @@ class Codec:
             payload.ParseFromString(value)
         except DecodeError:
             raise RejectedError("value", f"must be a protobuf {message_type}") from None
-        if len(value) > MOST_TEXT_BYTES:
-            require_short_texts(payload)
-        check_contents(payload)
-        event = Event(
+        return Event(
             id=_text(headers, "ce_id"),
             source=_text(headers, "ce_source"),
             time_us=parse_time(_text(headers, "ce_time")),
@@ -139,11 +151,12 @@ class Codec:
             payload=payload,
             traceparent=_decoded("traceparent", headers.get("traceparent", b"")),
         )
-        if message_type != ROUND_ENDED:
-            self._check_key(event, template.fill(payload))
-            if not of_any_count:
-                self._check_partition(record)
-        return event
+
+    def _check_payload(self, payload: Message, record: Record) -> None:
+        size_bytes = len(record.value or b"")
+        if size_bytes > MOST_TEXT_BYTES:
+            require_short_texts(payload)
+        check_contents(payload, size_bytes)
 
     def _new_record(self, partition: TopicPartition, event: Event) -> NewRecord:
         value = event.payload.SerializeToString(deterministic=True)

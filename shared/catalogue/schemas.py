@@ -17,4 +17,9 @@ def _message_classes() -> Iterator[tuple[str, type[Message]]]:
                 yield descriptor.full_name, GetMessageClass(descriptor)
 
 
+def names_of(*messages: type[Message]) -> frozenset[str]:
+    """Return the full names of messages, which are their CloudEvents types."""
+    return frozenset(message.DESCRIPTOR.full_name for message in messages)
+
+
 MESSAGES: Mapping[str, type[Message]] = dict(_message_classes())

@@ -1,6 +1,6 @@
 """The topics: read from `proto/topics/*.yaml`, and those derived from topics and stages."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -13,6 +13,7 @@ from aiokafka.partitioner import murmur2
 from google.protobuf.message import Message
 
 from coplace_client.errors import UnusableError
+from shared.catalogue.options import ranks
 from shared.catalogue.record import TopicPartition
 
 _HERE = Path(__file__).parent
@@ -29,6 +30,15 @@ class Cleanup(StrEnum):
 
     DELETE = "delete"
     COMPACT = "compact"
+
+
+class Origin(StrEnum):
+    """Who can write a topic."""
+
+    STAGES = "stages"
+    """Our own stages alone: what they write is right."""
+    OUTSIDE = "outside"
+    """Mirrors, adapters, whoever reaches a Kafka without access control: who reads it checks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,7 @@ class TopicSpec:
     producers: tuple[str, ...]
     consumers: tuple[str, ...]
     example: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin = Origin.STAGES
 
     def key_of(self, payload: Message) -> str:
         """The key under which this topic holds a message.
@@ -92,7 +103,7 @@ def load_topics(folder: Path = TOPIC_FILES) -> Mapping[str, TopicSpec]:
 
 
 def _parse(document: Mapping[str, Any]) -> TopicSpec:
-    messages = {name: KeyTemplate.parse(key) for name, key in document["messages"].items()}
+    messages = {name: KeyTemplate.parse(key) for name, key in _messages(document["messages"])}
     days = document["retention_days"]
     return TopicSpec(
         name=document["topic"],
@@ -104,7 +115,17 @@ def _parse(document: Mapping[str, Any]) -> TopicSpec:
         producers=tuple(document["producers"]),
         consumers=tuple(document["consumers"]),
         example=document["example"],
+        origin=Origin(document["origin"]),
     )
+
+
+def _messages(declared: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Messages with their keys; `ranked` stands for all that placement is informed of."""
+    for name, key in declared.items():
+        if name == "ranked":
+            yield from dict.fromkeys(ranks(), key).items()
+        else:
+            yield name, key
 
 
 @lru_cache(maxsize=1 << 16)

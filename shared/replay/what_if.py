@@ -8,36 +8,22 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final
 
-from coplace.v1.accounts_pb2 import AccountStanding
 from coplace.v1.control_pb2 import (
-    ClusterDeclared,
-    ClusterLost,
-    ClusterReturned,
-    ClusterUndeclared,
-    LimitsDeclared,
     NodesDrained,
-    NodesResumed,
-    PairsAllowed,
     PolicyDeclared,
     PowerCapDeclared,
     RoundEnded,
 )
-from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_COMPLETED,
     JOB_OUTCOME_TIMED_OUT,
     JobActionDone,
-    JobCancelled,
     JobDeclined,
     JobFinished,
-    JobHeld,
     JobOutcome,
-    JobReleased,
-    JobResumed,
     JobStarted,
     JobSubmitted,
-    JobSuspended,
     RunInterval,
 )
 from coplace.v1.placement_pb2 import (
@@ -52,20 +38,10 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 from coplace.v1.plans_pb2 import PlanProposed
-from coplace.v1.prediction_pb2 import (
-    DegradationModelPublished,
-    NodeMetersRead,
-    NodePowerPublished,
-    PairTreesChosen,
-    PowerHistoryUpdated,
-    PowerModelPublished,
-    PowerTreesChosen,
-    RunningPowerMeasured,
-)
-from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
+from shared.catalogue.options import follows_decisions
 from shared.placement.rules_in_force import without
 from shared.replay.caps import CapChanges
 from shared.replay.inputs import RecordedInputs
@@ -78,37 +54,6 @@ from shared.scheduling.progress import ENDED
 from shared.scheduling.wait_queue import Entry
 from shared.streams.stages.stage import AlreadyAppliedError, Processor, Round
 
-# What comes from outside whatever placement decides. A job's first submission does too. What was
-# learned of runs, signatures and what shutters saw of pairs among it, counts as it was recorded.
-FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
-    ClusterDeclared,
-    ClusterLost,
-    ClusterReturned,
-    ClusterUndeclared,
-    LimitsDeclared,
-    NodesDrained,
-    NodesResumed,
-    PowerCapDeclared,
-    PolicyDeclared,
-    AccountStanding,
-    SignatureUpdated,
-    CoefficientsPublished,
-    PowerModelPublished,
-    PowerHistoryUpdated,
-    PowerTreesChosen,
-    RunningPowerMeasured,
-    NodeMetersRead,
-    DegradationModelPublished,
-    PairTreesChosen,
-    NodePowerPublished,
-    ShuttersMeasured,
-    PairsAllowed,
-    JobCancelled,
-    JobHeld,
-    JobReleased,
-    JobSuspended,
-    JobResumed,
-)
 _US_PER_S: Final = 1_000_000
 # Nothing is put back: a job runs once.
 _ONLY_ATTEMPT: Final = 1
@@ -511,7 +456,6 @@ def _from_outside(
     inputs: RecordedInputs, caps: CapChanges, fixed: Collection[str], planned: bool
 ) -> Iterator[tuple[int, list[Event]]]:
     """When each recorded round ended, and what came from outside in it."""
-    kinds = (*FROM_OUTSIDE, PlanProposed) if planned else FROM_OUTSIDE
     changed = caps.changed()
     for recorded in inputs.rounds:
         found: list[Event] = []
@@ -519,11 +463,17 @@ def _from_outside(
             if isinstance(event.payload, PolicyDeclared):
                 left = without(event.payload, fixed)
                 found += [replace(event, payload=left)] if left else []
-            elif isinstance(event.payload, kinds) or _is_first_submission(event.payload):
+            elif _is_from_outside(event.payload, planned):
                 found += changed(event)
         yield recorded.round.ended_at_us, found
 
 
-def _is_first_submission(payload: Message) -> bool:
-    """Later attempts follow from what came of the first."""
-    return isinstance(payload, JobSubmitted) and payload.attempt <= _ONLY_ATTEMPT
+def _is_from_outside(payload: Message, planned: bool) -> bool:
+    """Whether something comes whatever placement decides. A job's first submission does, and later
+    attempts follow from what came of it. What was learned of runs, signatures and what shutters saw
+    of pairs among it, counts as it was recorded."""
+    if isinstance(payload, JobSubmitted):
+        return payload.attempt <= _ONLY_ATTEMPT
+    if isinstance(payload, PlanProposed):
+        return planned
+    return not follows_decisions(payload)

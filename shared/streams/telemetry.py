@@ -128,6 +128,7 @@ _COUNTERS = {
     "early": "Facts that wait for what they are about, which had not come",
     "quarantined": "Records and jobs left out since handling them failed again after restarts",
     "copies_dropped": "Events that had been applied before",
+    "skipped": "Events of types that the stage does not consume",
     "unknown_fields": "Fields of messages that this version does not know",
     "rounds_closed": "Rounds that were decided",
 }

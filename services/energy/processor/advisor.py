@@ -21,6 +21,7 @@ from google.protobuf.message import Message
 from coplace_client.errors import RejectedError
 from coplace_client.signature import Signature
 from services.energy.advice import Advice, AdvicePolicy, Point, advice
+from services.energy.processor import runs
 from services.energy.processor.measured import signature_of
 from services.energy.processor.misuse import Count, Misuse
 from services.energy.processor.profile import METRICS
@@ -28,12 +29,16 @@ from services.energy.processor.runs import JobRun, Runs
 from shared.catalogue.digest import require_sha256
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.payloads.domain_types import coefficients_of
+from shared.catalogue.schemas import names_of
 from shared.domain.coefficients import Coefficients
 from shared.domain.job import JobState
 from shared.streams.stages.stage import Round
 from shared.streams.stages.table import Table
 
 SOURCE: Final = "energy.advisor"
+CONSUMES: Final = runs.CONSUMES | names_of(
+    AppIdMismatch, SignatureMeasured, SignatureUpdated, CoefficientsPublished
+)
 OUTPUT: Final = "energy.advice"
 _COEFFICIENTS: Final = "coefficients|"
 

@@ -16,10 +16,12 @@ from services.energy.processor.conformity import Deviation
 from services.energy.processor.measured import measured_of, require_few_pstates, signature_of
 from services.energy.processor.row import AppDBRow, MeasuredRun, Mismatch, Rival
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.schemas import names_of
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from shared.streams.stages.table import Table
 
 SOURCE: Final = "energy.appdb"
+CONSUMES: Final = names_of(SignatureMeasured)
 OUTPUT: Final = "energy.signatures"
 MISMATCHES: Final = "energy.mismatches"
 
@@ -52,7 +54,8 @@ class AppDB:
     def handle(self, event: Event) -> Iterable[Publish]:
         """Remember a run until its round ends; kernels are no applications."""
         message = event.payload
-        if not isinstance(message, SignatureMeasured) or message.kernel:
+        assert isinstance(message, SignatureMeasured)
+        if message.kernel:
             return []
         if message.job_id:
             require_text("job_id", message.job_id)

@@ -21,11 +21,13 @@ from services.energy.processor.observed import Head, PairedRun
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.payloads.domain_types import declared_coefficients_of
+from shared.catalogue.schemas import names_of
 from shared.domain.coefficients import Coefficients
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from shared.streams.stages.table import Table
 
 SOURCE: Final = "energy.learner"
+CONSUMES: Final = names_of(ClusterDeclared, CoefficientsDeclared, SignatureMeasured)
 OUTPUT: Final = "energy.coefficients"
 
 

@@ -1,7 +1,7 @@
 """The jobs whose runs may be advised on: who owns them, and whether they run."""
 
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coplace.v1.jobs_pb2 import (
     JobFinished,
@@ -12,9 +12,12 @@ from coplace.v1.jobs_pb2 import (
 )
 from google.protobuf.message import Message
 
+from shared.catalogue.schemas import names_of
 from shared.domain.job import JobFact, JobState, next_state
 from shared.streams.stages.stage import EarlyError
 from shared.streams.stages.table import Table
+
+CONSUMES: Final = names_of(JobSubmitted, JobStarted, JobFinished, JobRequeued, JobSeized)
 
 
 class JobRun(NamedTuple):

@@ -16,6 +16,7 @@ class Tally:
     records_out: int = 0
     dead_letters: int = 0
     copies_dropped: int = 0
+    skipped: int = 0
     unknown_fields: int = 0
     rounds_closed: int = 0
     published: Counter[str] = field(default_factory=Counter)

@@ -84,6 +84,8 @@ class Stage:
     the state of a keyed stage moves to where its keys go with more Kafka partitions.
     `recall` is what to change in a state that is older than the outputs, given these and the number
     of the first round that the state does not know: what was told must not be told otherwise.
+    `consumes` are the types of events that the processor takes, by their full names: others are
+    skipped by their header and counted, those of a later release too. None: all of its inputs.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Stage:
     given_up: Callable[[int], None] = lambda _number: None
     keyed_by: Callable[[str, bytes], str] | None = None
     recall: Recall | None = None
+    consumes: frozenset[str] | None = None
 
     @property
     def changelog(self) -> str:

@@ -24,6 +24,7 @@ from shared.catalogue.times import time_fields
 from shared.catalogue.topics import Topics
 from shared.domain.rounds import RoundSource
 from shared.streams.stages.barriers import check_number, check_time, check_writer
+from shared.streams.stages.consumption import Skipping
 from shared.streams.stages.dead_letters import dead_letter, posted, quarantined
 from shared.streams.stages.early import EarlyFacts
 from shared.streams.stages.hooks import Hooks, Tally
@@ -157,6 +158,7 @@ class Unit:
         self._processor = stage.create(number, processor_state(restored))
         self._early = EarlyFacts(restored)
         self._codec = codec
+        self._skipping = Skipping(stage, codec.topics)
         self._limit = limit or EventTimeLimit()
         self._stamper = (hooks or Hooks()).stamper
         self._waiting: dict[TopicPartition, deque[Record]] = {
@@ -250,7 +252,7 @@ class Unit:
         self._commit.tally.records_in += 1
         self._commit.positions[record.partition] = record.offset + 1
         self._commit.last_read[record.partition] = record
-        if self._is_passed_over(record):
+        if self._is_passed_over(record) or self._is_skipped(record):
             return
         try:
             event = self._codec.decode(record)
@@ -309,12 +311,18 @@ class Unit:
             self.taken_in_hand()
             try:
                 if not self._is_passed_over(record):
-                    self._handle(record, self._codec.decode(record, of_any_count=True))
+                    self._handle(record, self._codec.decode_kept(record))
             except EarlyError:
                 continue
             self._early.drop(job_id, record)
             self._join(job_id)
             return
+
+    def _is_skipped(self, record: Record) -> bool:
+        """Whether a record is of no concern to the stage."""
+        is_skipped = self._skipping.has(record)
+        self._commit.tally.skipped += is_skipped
+        return is_skipped
 
     def _is_passed_over(self, record: Record) -> bool:
         """Whether a record is left out; then it becomes a dead letter."""

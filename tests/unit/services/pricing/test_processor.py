@@ -7,10 +7,6 @@ from typing import Any
 
 import pytest
 from coplace.v1.jobs_pb2 import (
-    JobCancelled,
-    JobDeclined,
-    JobHeld,
-    JobReleased,
     JobRequeued,
     JobSeized,
 )
@@ -24,8 +20,6 @@ from coplace_client.errors import RejectedError
 from services.pricing.processor import SOURCE, PriceRule
 from services.pricing.restoring import mended, recalled
 from shared.catalogue.event import Event
-from shared.catalogue.schemas import MESSAGES
-from shared.catalogue.topics import Topics
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, Round
 from tests.support.messaging import START_US
 from tests.unit.services.changelog import fold
@@ -95,21 +89,6 @@ def test_a_copy_changes_nothing(fact: Message) -> None:
     with pytest.raises(AlreadyAppliedError):
         driver.take(fact)
     assert driver.end_round(1, START_US + 2 * HOUR_US) == []
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [JobDeclined, JobCancelled, JobHeld, JobReleased],
-    ids=lambda kind: kind.__name__,
-)
-def test_what_is_asked_of_a_job_and_its_start_cost_nothing(kind: type[Message]) -> None:
-    driver = Driver()
-    driver.take(submitted())
-    driver.end_round(0, START_US)
-    before = dict(driver.state)
-    driver.take(kind(job_id=JOB))
-    assert driver.end_round(1, START_US + HOUR_US) == []
-    assert driver.state == before
 
 
 def test_an_attempt_that_was_requeued_without_an_end_is_forgotten() -> None:
@@ -184,28 +163,6 @@ def test_a_finish_that_cannot_be_priced_names_the_field(field: str, broken: dict
     assert error.value.field == field
     driver.take(finished())
     assert len(driver.end_round(0, START_US + HOUR_US)) == 1
-
-
-@pytest.mark.parametrize(
-    "name",
-    sorted(
-        {
-            message
-            for topic in ("jobs.events", "telemetry.shutters", "commands", "billing")
-            for message in Topics().spec(topic).messages
-        }
-        - {"coplace.v1.RoundEnded"}
-    ),
-)
-def test_whatever_its_topics_hold_is_known(name: str) -> None:
-    payload, refused = MESSAGES[name](), ""
-    try:
-        Driver().processor.handle(Event("e", "test", START_US, "", payload))
-    except AlreadyAppliedError:
-        pass  # nothing that is new
-    except RejectedError as error:
-        refused = error.field
-    assert refused != "ce_type"
 
 
 def test_what_does_not_belong_here_is_refused() -> None:

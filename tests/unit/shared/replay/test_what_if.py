@@ -9,22 +9,12 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_COMPLETED,
     JOB_OUTCOME_TIMED_OUT,
-    JobActionDone,
-    JobActionRefused,
-    JobDeclined,
     JobFinished,
-    JobRequeueAsked,
-    JobRequeued,
-    JobSeized,
-    JobStarted,
-    JobSubmitted,
 )
 from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_REJECTED
-from coplace.v1.plans_pb2 import PlanProposed
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from services.placement.sequencer import INPUTS
 from services.planner.app import search_of, stage_of
 from services.planner.settings import PlannerSettings
 from shared.catalogue.event import Event
@@ -36,7 +26,7 @@ from shared.replay.caps import CapChanges, CapSchedule, NewCap
 from shared.replay.inputs import RecordedInputs
 from shared.replay.region import RecordFollower, Setting, replay
 from shared.replay.truth import Truth
-from shared.replay.what_if import FROM_OUTSIDE, as_recorded
+from shared.replay.what_if import as_recorded
 from shared.scheduling.power import Scope
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.jobs.test_slowdown_guarantees import allowed, seen
@@ -86,14 +76,6 @@ def test_pairs_that_were_measured_as_too_slow_stay_apart_until_they_are_allowed_
     assert starts(decisions) != plain
     course = what_if(inputs)
     assert course.decisions == decisions
-
-
-def test_whatever_placement_learns_comes_from_outside_or_is_said_anew() -> None:
-    said_anew = {
-        *(JobFinished, JobDeclined, JobRequeued, JobSubmitted, JobStarted, JobSeized),
-        *(JobActionDone, JobActionRefused, JobRequeueAsked, PlanProposed),
-    }
-    assert {*INPUTS} == {*FROM_OUTSIDE, *said_anew}
 
 
 @settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.generate))
