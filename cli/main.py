@@ -178,13 +178,21 @@ def seize(
 
 @app.command()
 def asyncapi(out: Out = Path("out")) -> None:
-    """Write the AsyncAPI document of the topics."""
+    """Write the AsyncAPI document of the topics, and the JSON Schemas of their messages."""
+    import json
+
     import yaml
 
+    from cli.stages import topics_in_use
     from coplace_client.files import written
     from shared.catalogue.asyncapi import document
+    from shared.catalogue.json_schema import bundle
 
-    path = out / "asyncapi.yaml"
-    with written(path) as fresh:
-        fresh.write_text(yaml.safe_dump(document(), sort_keys=False), encoding="utf-8")
-    typer.echo(path)
+    texts = {
+        "asyncapi.yaml": yaml.safe_dump(document(topics_in_use()), sort_keys=False),
+        "schemas.json": f"{json.dumps(bundle(), indent=2)}\n",
+    }
+    for name, text in texts.items():
+        with written(out / name) as fresh:
+            fresh.write_text(text, encoding="utf-8")
+        typer.echo(out / name)

@@ -52,7 +52,9 @@ class Security:
     @property
     def access(self) -> Access:
         """What services and clients may do."""
-        return Access(self.namespace, self.clients())
+        from cli.stages import access
+
+        return access(self.namespace, self.clients())
 
     @property
     def redis(self) -> SecureRedis:
@@ -145,8 +147,10 @@ class Security:
             raise UnusableError(f"{name!r} is no name: use a-z, 0-9 and '-'")
         if name in (*_SERVING, *_ASKING, _FOLDER):
             raise UnusableError(f"{name} is the name of a service: give the client another one")
+        from cli.stages import access
+
         clients = {**self.clients(), name: role}
-        Access(self.namespace, clients)
+        access(self.namespace, clients)
         with written(self.credentials.folder / _CLIENTS) as fresh:
             fresh.write_text(json.dumps(clients, indent=2) + "\n")
 

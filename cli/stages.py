@@ -1,10 +1,15 @@
-"""The topics of a deployment, with the changelogs of every stage."""
+"""The stages of all services, and what follows from them for topics and their access."""
+
+from collections.abc import Mapping
 
 from services.energy.app import stages as energy_stages
 from services.placement.app import stages as placement_stages
 from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
+from shared.catalogue.access.rules import Access
+from shared.catalogue.topics import TopicSpec, load_topics, read_by
+from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
 from shared.streams.on_kafka.admin import admin_client, ensure_topics
 from shared.streams.on_kafka.deployment import Deployment
@@ -20,6 +25,19 @@ def every_stage(settings: Settings) -> list[Stage]:
         *planner_stages(settings),
         *pricing_stages(settings),
     ]
+
+
+def topics_in_use() -> Mapping[str, TopicSpec]:
+    """The topics with all who read them. In production stages read what they do in emulated runs,
+    and more."""
+    production = every_stage(Settings(rounds=RoundSource.CLOCK))
+    return read_by(load_topics(), {stage.name: stage.inputs for stage in production})
+
+
+def access(namespace: str = "", clients: Mapping[str, str] | None = None) -> Access:
+    """What the principals of a deployment may do. Raises UnusableError for clients that cannot
+    be."""
+    return Access(topics_in_use(), namespace, clients)
 
 
 def create_topics(deployment: Deployment) -> list[str]:

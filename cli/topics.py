@@ -131,7 +131,9 @@ def named_clients(clients: list[str] | None) -> Mapping[str, str]:
 
 
 def _access(clients: list[str] | None) -> Access:
-    return Access(settings().namespace, named_clients(clients))
+    from cli.stages import access
+
+    return access(settings().namespace, named_clients(clients))
 
 
 @app.command("list")

@@ -6,6 +6,7 @@ from typing import Final
 
 from kafka.errors import SecurityDisabledError
 
+from cli.stages import access
 from shared.catalogue.access.kafka import difference
 from shared.catalogue.access.redis import differences, has_users
 from shared.catalogue.access.rules import Access
@@ -20,10 +21,10 @@ REDIS: Final = "access to Redis"
 def examine_access(deployment: Deployment) -> Mapping[str, Sequence[str] | None]:
     """What is missing or too much at each server, in words; None where it restricts nobody. Raises
     KafkaError and RedisError."""
-    access = Access(deployment.settings.namespace)
+    allowed = access(deployment.settings.namespace)
     return {
-        KAFKA: _at_kafka(deployment, access),
-        REDIS: asyncio.run(_at_redis(deployment, access)),
+        KAFKA: _at_kafka(deployment, allowed),
+        REDIS: asyncio.run(_at_redis(deployment, allowed)),
     }
 
 

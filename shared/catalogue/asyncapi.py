@@ -4,32 +4,14 @@ https://www.asyncapi.com/docs/reference/specification/v3.0.0
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import Message
-
-from shared.catalogue.schemas import MESSAGES
-from shared.catalogue.topics import TopicSpec, load_topics
+from shared.catalogue.json_schema import schemas
+from shared.catalogue.topics import TopicSpec
 
 _JSON = "application/json"
 _PROTOBUF = "application/protobuf"
 
-# The JSON form of each protobuf type: https://protobuf.dev/programming-guides/json/
-_INTEGER = {"type": "integer"}
-_TEXT_INTEGER = {"type": "string", "format": "int64"}
-_SCALARS: Mapping[int, Mapping[str, Any]] = {
-    FieldDescriptor.TYPE_DOUBLE: {"type": "number", "format": "double"},
-    FieldDescriptor.TYPE_FLOAT: {"type": "number", "format": "float"},
-    FieldDescriptor.TYPE_INT32: _INTEGER,
-    FieldDescriptor.TYPE_UINT32: _INTEGER,
-    FieldDescriptor.TYPE_SINT32: _INTEGER,
-    FieldDescriptor.TYPE_INT64: _TEXT_INTEGER,
-    FieldDescriptor.TYPE_UINT64: _TEXT_INTEGER,
-    FieldDescriptor.TYPE_BOOL: {"type": "boolean"},
-    FieldDescriptor.TYPE_STRING: {"type": "string"},
-    FieldDescriptor.TYPE_BYTES: {"type": "string", "contentEncoding": "base64"},
-}
 _HEADERS = {
     "type": "object",
     "required": ["ce_id", "ce_type", "ce_source", "ce_time"],
@@ -43,9 +25,9 @@ _HEADERS = {
 }
 
 
-def document(version: str = "0.1.0") -> dict[str, Any]:
+def document(topics: Mapping[str, TopicSpec], version: str = "0.1.0") -> dict[str, Any]:
     """The document as JSON-like data; `version` is that of the project."""
-    specs = load_topics().values()
+    specs = topics.values()
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -58,7 +40,7 @@ def document(version: str = "0.1.0") -> dict[str, Any]:
         "operations": {name: operation for spec in specs for name, operation in _operations(spec)},
         "components": {
             "messages": {name: _message(name) for spec in specs for name in spec.messages},
-            "schemas": {name: _schema(message) for name, message in MESSAGES.items()},
+            "schemas": schemas("#/components/schemas/"),
         },
     }
 
@@ -104,28 +86,3 @@ def _operations(spec: TopicSpec) -> Iterator[tuple[str, dict[str, Any]]]:
         for service in services:
             channel = {"$ref": f"#/channels/{spec.name}"}
             yield f"{service}.{action}.{spec.name}", {"action": action, "channel": channel}
-
-
-def _schema(message: type[Message]) -> dict[str, Any]:
-    descriptor = cast(Descriptor, message.DESCRIPTOR)
-    return {
-        "type": "object",
-        "properties": {field.json_name: _field(field) for field in descriptor.fields},
-    }
-
-
-def _field(field: FieldDescriptor) -> dict[str, Any]:
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        values = _single(field.message_type.fields_by_name["value"])
-        return {"type": "object", "additionalProperties": values}
-    if field.is_repeated:
-        return {"type": "array", "items": _single(field)}
-    return _single(field)
-
-
-def _single(field: FieldDescriptor) -> dict[str, Any]:
-    if field.message_type is not None:
-        return {"$ref": f"#/components/schemas/{field.message_type.full_name}"}
-    if field.enum_type is not None:
-        return {"type": "string", "enum": [value.name for value in field.enum_type.values]}
-    return dict(_SCALARS[field.type])

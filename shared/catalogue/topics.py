@@ -1,7 +1,7 @@
 """The topics: read from `proto/topics/*.yaml`, and those derived from topics and stages."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, lru_cache
 from pathlib import Path
@@ -62,6 +62,7 @@ class KeyTemplate:
 class TopicSpec:
     """One topic. `messages` maps each protobuf message to its key; a topic without any holds JSON.
 
+    `consumers` are, as the topic's file says, those that are no stages; `read_by` adds the stages.
     `retention_s` None keeps records for ever; `example` is the golden record (`headers`, `key`,
     `value`) that every later version must still decode.
     """
@@ -91,6 +92,18 @@ class TopicSpec:
         return template.fill(payload)
 
 
+def read_by(
+    topics: Mapping[str, TopicSpec], inputs: Mapping[str, Iterable[str]]
+) -> Mapping[str, TopicSpec]:
+    """Return the topics with the stages that read them, given the inputs of each stage."""
+    return {
+        name: replace(
+            spec, consumers=(*(s for s, of in inputs.items() if name in of), *spec.consumers)
+        )
+        for name, spec in topics.items()
+    }
+
+
 # Every process reads all of them: libyaml takes an eighth of the time, where PyYAML has it.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -113,7 +126,7 @@ def _parse(document: Mapping[str, Any]) -> TopicSpec:
         cleanup=Cleanup(document["cleanup"]),
         retention_s=None if days == "forever" else days * DAY_S,
         producers=tuple(document["producers"]),
-        consumers=tuple(document["consumers"]),
+        consumers=tuple(document["readers"]),
         example=document["example"],
         origin=Origin(document["origin"]),
     )

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import yaml
 
-from cli.stages import every_stage
-from shared.catalogue.access.rules import Access, load_principals, strimzi_users
+from cli.stages import access, every_stage
+from shared.catalogue.access.rules import load_principals, strimzi_users
 from shared.catalogue.topics import load_topics
 from shared.process.settings import Settings
 from shared.streams.on_kafka.admin import wanted_topics
@@ -52,7 +52,7 @@ def mirrors() -> Mapping[str, Sequence[str]]:
 def users() -> Mapping[str, Mapping[str, Any]]:
     """The access control list of each service, and of each role of those outside."""
     roles = {name: name for name, one in load_principals().items() if one.is_role}
-    lists = access_lists(strimzi_users(Access(_PREFIX[:-1], _clients(roles)).rules(), "any"))
+    lists = access_lists(strimzi_users(access(_PREFIX[:-1], _clients(roles)).rules(), "any"))
     plain = {name.removeprefix(_PREFIX): _without_prefix(acls) for name, acls in lists.items()}
     of_roles = {role: _of_role(role, plain.pop(f"a-{role}", [])) for role in sorted(roles)}
     return {"services": plain, "roles": of_roles}

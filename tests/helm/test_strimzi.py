@@ -2,7 +2,8 @@
 
 import pytest
 
-from shared.catalogue.access.rules import Access, strimzi_users
+from cli.stages import access
+from shared.catalogue.access.rules import strimzi_users
 from shared.process.settings import Settings
 from tests.helm import files
 from tests.helm.chart import CHART, STRIMZI, named, pods, refusal, render, variables
@@ -17,8 +18,8 @@ def test_the_charts_files_are_what_proto_says(name: str) -> None:
 def test_each_user_may_what_the_command_line_says(prefix: str) -> None:
     sets = ("--set", f"topicPrefix={prefix},kafka.strimzi.clients.south=site")
     found = named(render(STRIMZI, *sets), "KafkaUser")
-    access = Access(prefix, {"north": "resource-manager", "south": "site"})
-    expected = files.access_lists(strimzi_users(access.rules(), "region"))
+    of_sites = access(prefix, {"north": "resource-manager", "south": "site"})
+    expected = files.access_lists(strimzi_users(of_sites.rules(), "region"))
     assert files.access_lists(list(found.values())) == expected
 
 

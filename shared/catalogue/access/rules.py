@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from coplace_client.errors import UnusableError
-from shared.catalogue.topics import DLQ_PREFIX, TOPIC_FILES, TopicSpec, load_topics
+from shared.catalogue.topics import DLQ_PREFIX, TOPIC_FILES, TopicSpec
 
 PRINCIPALS_FILE: Final = TOPIC_FILES.parent / "principals.yaml"
 OPERATOR: Final = "operator"
@@ -140,19 +140,20 @@ class Access:
     """What one deployment's principals may do: its `namespace` goes before the names of topics,
     groups, transactional ids, keys and users.
 
-    `clients` are the names of those outside with their role. Raises UnusableError for a role that
-    does not exist, and for a client with the name of a service.
+    `topics` say which stages read them (`read_by`), `clients` are the names of those outside with
+    their role. Raises UnusableError for a role that does not exist, and for a client with the name
+    of a service.
     """
 
     def __init__(
         self,
+        topics: Mapping[str, TopicSpec],
         namespace: str = "",
         clients: Mapping[str, str] | None = None,
-        topics: Mapping[str, TopicSpec] | None = None,
         principals: Mapping[str, Principal] | None = None,
     ) -> None:
         self._prefix = f"{namespace}." if namespace else ""
-        self._topics = load_topics() if topics is None else topics
+        self._topics = topics
         known = load_principals() if principals is None else principals
         self._roles = {name: one for name, one in known.items() if one.is_role}
         self._own = {name: one for name, one in known.items() if not one.is_role}

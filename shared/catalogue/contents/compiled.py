@@ -32,7 +32,7 @@ Check = Callable[[Any], None]
 
 YEAR_2000_US: Final = 946_684_800_000_000
 _YEAR_10000_US: Final = 253_402_300_800_000_000
-_LONGEST: Final = {
+LONGEST: Final = {
     TEXT_CHECK_REQUIRED: 256,
     TEXT_CHECK_OPTIONAL: 256,
     TEXT_CHECK_HOST_LIST: MOST_LIST_BYTES,
@@ -188,7 +188,7 @@ class _Source:
 
 
 def _text(check: FieldCheck, path: str) -> Iterator[str]:
-    longest = _LONGEST[check.text]
+    longest = LONGEST[check.text]
     if check.text == TEXT_CHECK_OPTIONAL:
         yield f"if v and (len(v) > {longest} or not v.isprintable()):"
     else:

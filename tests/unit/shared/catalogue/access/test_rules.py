@@ -6,12 +6,11 @@ import fakeredis
 import pytest
 
 from cli.restore.restore import READ_MODELS
-from cli.stages import every_stage
+from cli.stages import access, every_stage, topics_in_use
 from coplace_client.errors import UnusableError
 from shared.catalogue.access.redis import acl_file
 from shared.catalogue.access.rules import (
     CONNECT_LEADER,
-    Access,
     AclRule,
     Operation,
     Resource,
@@ -19,7 +18,6 @@ from shared.catalogue.access.rules import (
     load_principals,
     strimzi_users,
 )
-from shared.catalogue.topics import load_topics
 from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
 from shared.streams.stages.stage import Stage
@@ -35,14 +33,14 @@ def stages() -> list[Stage]:
 
 
 def test_whoever_the_topic_files_name_is_a_principal_and_nobody_is_two() -> None:
-    named = set(chain(*((*t.producers, *t.consumers) for t in load_topics().values())))
+    named = set(chain(*((*t.producers, *t.consumers) for t in topics_in_use().values())))
     called = [name for one in load_principals().values() for name in one.called]
     assert named - _OF_THE_OPERATOR <= set(called)
     assert len(called) == len(set(called))
 
 
 def test_the_topic_files_name_each_stage_at_the_topics_that_it_uses_and_at_no_other() -> None:
-    topics, every = load_topics().values(), stages()
+    topics, every = topics_in_use().values(), stages()
     for name in {stage.name for stage in every}:
         inputs, outputs = (
             {*chain(*(getattr(stage, of) for stage in every if stage.name == name))}
@@ -58,7 +56,7 @@ def test_each_stage_is_the_stage_of_one_principal() -> None:
 
 
 def test_the_keys_of_a_read_model_are_its_principals_own() -> None:
-    users = {user.name: user for user in Access("ns").redis_users()}
+    users = {user.name: user for user in access("ns").redis_users()}
     for name, create in READ_MODELS.items():
         [of] = [p.name for p in load_principals().values() if name in p.groups]
         model = create(fakeredis.FakeAsyncRedis(), lambda key: f"ns.{key}")
@@ -70,7 +68,7 @@ def test_the_keys_of_a_read_model_are_its_principals_own() -> None:
 
 
 def test_a_namespace_goes_before_every_name_but_kafkas_own() -> None:
-    for rule in Access("prod", {"north": "resource-manager", "south": "site"}).rules():
+    for rule in access("prod", {"north": "resource-manager", "south": "site"}).rules():
         assert rule.principal.startswith("prod.")
         name = rule.name.removeprefix(CONNECT_LEADER)
         assert name.startswith("prod.") or rule.resource is Resource.CLUSTER
@@ -78,7 +76,7 @@ def test_a_namespace_goes_before_every_name_but_kafkas_own() -> None:
 
 def test_nobody_outside_writes_what_services_write() -> None:
     clients = {"north": "resource-manager", "finance": "billing", "slurm-a": "slurm"}
-    rules = {rule for rule in Access("", clients).rules() if rule.principal in clients}
+    rules = {rule for rule in access("", clients).rules() if rule.principal in clients}
     assert {str(rule) for rule in rules} == {
         "north may Read group resource-manager.*",
         "north may Read topic placement.decisions",
@@ -91,8 +89,8 @@ def test_nobody_outside_writes_what_services_write() -> None:
 
 
 def test_a_site_writes_what_goes_up_reads_what_comes_down_and_reaches_no_other_sites_link() -> None:
-    access = Access("", {"north": "site", "north2": "site"})
-    of = {str(rule) for rule in access.rules() if rule.principal == "north"}
+    of_sites = access("", {"north": "site", "north2": "site"})
+    of = {str(rule) for rule in of_sites.rules() if rule.principal == "north"}
     up = {
         f"north may Write topic {name}" for name in ("commands", "jobs.events", "telemetry.nodes")
     }
@@ -108,7 +106,7 @@ def test_a_site_writes_what_goes_up_reads_what_comes_down_and_reaches_no_other_s
         "north may Write transactional-id mirror.north.*",
         "north may Write transactional-id connect-cluster-mirror.north.*",
     }
-    other = access.rules()
+    other = of_sites.rules()
     assert not [r for r in other if r.principal == "north2" and "mirror.north." in r.name]
 
 
@@ -123,11 +121,11 @@ def test_a_client_has_a_role_that_exists_and_a_name_of_its_own(
     clients: dict[str, str], problem: str
 ) -> None:
     with pytest.raises(UnusableError, match=problem):
-        Access("", clients)
+        access("", clients)
 
 
 def test_another_deployments_rules_on_the_same_kafka_are_none_of_ours() -> None:
-    ours = Access("prod")
+    ours = access("prod")
     foreign = AclRule("test.energy", Resource.TOPIC, "test.commands", Operation.READ)
     assert not ours.is_ours(foreign)
     for reaching in (
@@ -145,7 +143,7 @@ def test_another_deployments_rules_on_the_same_kafka_are_none_of_ours() -> None:
 
 
 def test_both_forms_of_kafka_say_all_rules() -> None:
-    rules = Access().rules()
+    rules = access().rules()
     assert len(list(kafka_commands(rules))) == len(rules)
     users = strimzi_users(rules, "main")
     acls = [acl for user in users for acl in user["spec"]["authorization"]["acls"]]
@@ -154,7 +152,7 @@ def test_both_forms_of_kafka_say_all_rules() -> None:
 
 
 def test_redis_knows_no_password_and_nobody_who_gives_no_name() -> None:
-    users = Access().redis_users()
+    users = access().redis_users()
     file = acl_file(users, {user.name: ["secret", "older"] for user in users})
     assert "secret" not in file
     assert "older" not in file
