@@ -127,7 +127,9 @@ def _single(field: FieldDescriptor, base: str) -> dict[str, Any]:
     if field.message_type is not None:
         return {"$ref": f"{base}{field.message_type.full_name}"}
     if field.enum_type is not None:
-        is_open = check_of(field).value != ENUM_CHECK_REQUIRED
-        values = [one.name for one in field.enum_type.values if one.number or is_open]
-        return {"type": "string", "enum": values}
+        value = check_of(field).value
+        names = [one.name for one in field.enum_type.values]
+        if not value:  # values of a later release are numbers
+            return {"anyOf": [{"enum": names}, _INTEGER]}
+        return {"enum": names[1:] if value == ENUM_CHECK_REQUIRED else names}
     return dict(_SCALARS[field.type])
