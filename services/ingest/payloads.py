@@ -10,12 +10,17 @@ from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
 
 from coplace_client.errors import RejectedError
 from shared.authority.table import AuthorityTable
+from shared.catalogue.guards import PAYLOADS
 from shared.catalogue.payloads.domain_types import (
     cluster_of,
     declared_coefficients_of,
     dependencies_of,
     job_of,
 )
+from shared.catalogue.topics import load_topics
+
+# As which it writes topics.
+NAME: Final = "ingest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +49,20 @@ def _table(message: AuthorityDeclared) -> None:
     AuthorityTable.of(message)
 
 
+_CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
+    "job_submitted": _submission,
+    "job_started": _start,
+    "cluster_declared": _declaration,
+    "coefficients_declared": declared_coefficients_of,
+    "authority_declared": _table,
+}
+_TOPICS: Final = {
+    message: name
+    for name, spec in load_topics().items()
+    if NAME in spec.producers
+    for message in spec.messages
+}
 KINDS: Final[Mapping[str, PayloadKind]] = {
-    "job_submitted": PayloadKind("jobs.events", _submission),
-    "job_started": PayloadKind("jobs.events", _start),
-    "job_finished": PayloadKind("jobs.events"),
-    "job_requeued": PayloadKind("jobs.events"),
-    "job_declined": PayloadKind("jobs.events"),
-    "job_seized": PayloadKind("jobs.events"),
-    "job_cancelled": PayloadKind("jobs.events"),
-    "job_held": PayloadKind("jobs.events"),
-    "job_released": PayloadKind("jobs.events"),
-    "job_requeue_asked": PayloadKind("jobs.events"),
-    "job_suspended": PayloadKind("jobs.events"),
-    "job_resumed": PayloadKind("jobs.events"),
-    "job_action_done": PayloadKind("jobs.events"),
-    "job_action_refused": PayloadKind("jobs.events"),
-    "signature_measured": PayloadKind("telemetry.signatures"),
-    "node_samples": PayloadKind("telemetry.nodes"),
-    "shutters_measured": PayloadKind("telemetry.shutters"),
-    "cluster_declared": PayloadKind("commands", _declaration),
-    "cluster_lost": PayloadKind("commands"),
-    "cluster_returned": PayloadKind("commands"),
-    "cluster_undeclared": PayloadKind("commands"),
-    "nodes_drained": PayloadKind("commands"),
-    "nodes_resumed": PayloadKind("commands"),
-    "limits_declared": PayloadKind("commands"),
-    "power_cap_declared": PayloadKind("commands"),
-    "policy_declared": PayloadKind("commands"),
-    "coefficients_declared": PayloadKind("commands", declared_coefficients_of),
-    "plan_proposed": PayloadKind("commands"),
-    "model_pinned": PayloadKind("commands"),
-    "model_rolled_back": PayloadKind("commands"),
-    "pairs_allowed": PayloadKind("commands"),
-    "tariff_declared": PayloadKind("billing"),
-    "allocation_declared": PayloadKind("billing"),
-    "period_closed": PayloadKind("billing"),
-    "reprice_asked": PayloadKind("billing"),
-    "authority_declared": PayloadKind("authority", _table),
+    name: PayloadKind(_TOPICS[message.full_name], _CHECKS.get(name, bool))
+    for name, message in PAYLOADS.items()
 }
