@@ -1,5 +1,5 @@
-"""`coplace jobs` and `queue`; `cancel`, `hold`, `release`, `suspend` and `unsuspend`: which jobs
-there are, and what is asked of them."""
+"""Which jobs there are (`coplace jobs`, `queue`), and what is asked of them (`cancel`, `hold`,
+`prioritize`, `release`, `requeue`, `suspend`, `unsuspend`)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final
@@ -9,6 +9,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
     JobHeld,
+    JobPrioritized,
     JobReleased,
     JobRequeueAsked,
     JobResumed,
@@ -27,6 +28,7 @@ from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.telling import note, utc
 from cli.times import clock_us
+from coplace_client.bounds import PRIORITY
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
 
@@ -54,13 +56,22 @@ Reason = Annotated[str, typer.Option(help="Why: it is recorded and told.")]
 Limit = Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")]
 
 
-Request = JobCancelled | JobHeld | JobReleased | JobSuspended | JobResumed | JobRequeueAsked
+Request = (
+    JobCancelled
+    | JobHeld
+    | JobReleased
+    | JobPrioritized
+    | JobSuspended
+    | JobResumed
+    | JobRequeueAsked
+)
 
 
 _ASKED: Final[Mapping[type[Request], str]] = {
     JobCancelled: "cancelled",
     JobHeld: "held",
     JobReleased: "released",
+    JobPrioritized: "given the new priority",
     JobSuspended: "suspended",
     JobResumed: "resumed",
     JobRequeueAsked: "requeued",
@@ -204,6 +215,24 @@ def release(
 ) -> None:
     """Let a job start again that was held."""
     message = JobReleased(job_id=job_id, released_at_us=clock_us())
+    _ask_of(message, placement, ingest, source)
+
+
+def prioritize(
+    job_id: JobId,
+    priority: Annotated[
+        int,
+        typer.Argument(min=round(PRIORITY.least), max=round(PRIORITY.most), help="Higher first."),
+    ],
+    reason: Reason = "",
+    placement: Placement = "127.0.0.1:50053",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Give a job another priority; one that waits goes to its new place in the queue."""
+    message = JobPrioritized(
+        job_id=job_id, priority=priority, reason=reason, prioritized_at_us=clock_us()
+    )
     _ask_of(message, placement, ingest, source)
 
 

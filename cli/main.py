@@ -25,7 +25,10 @@ _OF_THE_DEMO = {
 }
 _INSTALLED = ("up", "status", "logs", "env", "down")
 _OF_NODES = ("nodes", "drain", "resume", "undeclare")
-_OF_JOBS = ("jobs", "queue", "cancel", "hold", "release", "requeue", "suspend", "unsuspend")
+_OF_JOBS = (
+    *("jobs", "queue", "cancel", "hold", "release", "prioritize", "requeue", "suspend"),
+    "unsuspend",
+)
 # These start, show or stop servers of their own, or need none; the others need a system that is up.
 _WITH_THEIR_OWN = (*_INSTALLED, "certificates", "local", "demo", "demo-parity")
 

@@ -3,14 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
 
 from opentelemetry.metrics import Meter
 
 from services.ingest.gate import Gate, RegionFollowed
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
-from services.ingest.payloads import KINDS
+from services.ingest.payloads import KINDS, NAME
 from services.ingest.region import FOLDED
 from services.ingest.service import IngestService, StreamLimits
 from services.ingest.settings import IngestSettings
@@ -25,8 +24,6 @@ from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.publisher import KafkaPublisher
 from shared.streams.on_kafka.waiting import wait_for_topics
 from shared.streams.telemetry import hooks_of
-
-NAME: Final = "ingest"
 
 
 def intake(deployment: Deployment, of_site: str = "") -> Intake:

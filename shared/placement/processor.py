@@ -25,6 +25,7 @@ from coplace.v1.jobs_pb2 import (
     JobDeclined,
     JobFinished,
     JobHeld,
+    JobPrioritized,
     JobReleased,
     JobRequeueAsked,
     JobRequeued,
@@ -146,7 +147,14 @@ class Placement:
     def handle(self, event: Event) -> Iterable[Publish]:
         """Take an event in. Raises RejectedError and AlreadyAppliedError as the folds do."""
         match event.payload:
-            case JobCancelled() | JobHeld() | JobReleased() | JobSeized() | JobRequeueAsked():
+            case (
+                JobCancelled()
+                | JobHeld()
+                | JobReleased()
+                | JobPrioritized()
+                | JobSeized()
+                | JobRequeueAsked()
+            ):
                 self._ask(event)
             case JobSubmitted() | JobRequeued() | JobStarted() | JobDeclined() | JobFinished():
                 self._happen(event)
@@ -284,6 +292,8 @@ class Placement:
                 self._requests.hold(event, held)
             case JobReleased() as released:
                 self._requests.release(event, released)
+            case JobPrioritized() as prioritized:
+                self._requests.prioritize(event, prioritized)
             case JobSeized() as seized:
                 self._requests.seize(event, seized)
             case JobRequeueAsked() as asked:

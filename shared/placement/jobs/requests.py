@@ -1,8 +1,11 @@
 """What users and operators ask of jobs."""
 
+from dataclasses import replace
+
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
     JobHeld,
+    JobPrioritized,
     JobReleased,
     JobRequeueAsked,
     JobResumed,
@@ -49,6 +52,15 @@ class JobRequests:
         """The job may start, also when it was held since its starts were declined."""
         job = self._asked(event, message.job_id)
         job.held, job.missed_starts, job.requeues, job.isolated = None, 0, 0, False
+
+    def prioritize(self, event: Event, message: JobPrioritized) -> None:
+        """Give a job another priority: one that waits goes to its new place in the queue."""
+        job, asked = self._table.known(message.job_id), (event.time_us, event.id)
+        if asked <= job.priority_asked:
+            raise AlreadyAppliedError(event.id)
+        job.priority_asked = asked
+        job.job = replace(job.job, priority=message.priority)
+        self._table.revisit(job)
 
     def seize(self, event: Event, message: JobSeized) -> None:
         """An operator vouches that an attempt does not run where it was started or was to be: the

@@ -318,6 +318,7 @@ class JobTable:
         """An attempt takes over from another. What was granted of that one, or seized, is void."""
         after.held, after.asked, after.isolated = before.held, before.asked, before.isolated
         after.cancelled, after.requeue_asked = before.cancelled, before.requeue_asked
+        after.priority_asked = before.priority_asked
         is_failure = not seized and before.requeue is None
         after.requeues, after.suspend_asked = before.requeues + is_failure, before.suspend_asked
         after.grant, after.void, after.seized = before.grant, before.void, before.seized

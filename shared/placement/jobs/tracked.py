@@ -119,7 +119,8 @@ class Tracked:
     the newest word on that. `runs_on` is the cluster on which this attempt runs as the resource
     manager there says, while that is not declared. `ran` is for what share of its limit it ran,
     None where it did not, or nobody says. `promised` is T_co / T_solo that no neighbour may make it
-    exceed, 0 where nothing was promised, and `promise` what came of it so far.
+    exceed, 0 where nothing was promised, and `promise` what came of it so far. `priority_asked` is
+    the time and id of the newest word on its priority.
     """
 
     job: Job
@@ -161,6 +162,7 @@ class Tracked:
     ran: float | None = None
     promised: float = 0.0
     promise: GuaranteeState = GuaranteeState.UNMEASURED
+    priority_asked: tuple[int, str] = (0, "")
 
     @property
     def is_suspended(self) -> bool:
@@ -252,7 +254,7 @@ class Tracked:
         )
         state["asked"] = tuple(state["asked"])
         state["promise"] = GuaranteeState(state.get("promise", GuaranteeState.UNMEASURED))
-        for name in ("suspend_asked", "requeue_asked"):
+        for name in ("suspend_asked", "requeue_asked", "priority_asked"):
             state[name] = tuple(state.get(name, (0, "")))
         state["actions"] = tuple(map(_action, state.get("actions", ())))
         refusals = state.get("refusals", ())

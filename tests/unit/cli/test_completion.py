@@ -22,7 +22,7 @@ from tests.unit.shared.placement.region import (
 )
 
 RUNS, WAITS, HELD, CANCELLED = JOBS = tuple(f"north/alpha/471{n}/1767225600" for n in range(4))
-OF_JOBS = ("why", "cancel", "hold", "release", "suspend", "unsuspend", "seize")
+OF_JOBS = ("why", "cancel", "hold", "prioritize", "release", "suspend", "unsuspend", "seize")
 OF_CLUSTERS = ("queue ", "nodes ", "drain ", "resume ", "undeclare ", "jobs --cluster ")
 
 

@@ -9,6 +9,7 @@ import pytest
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
     JobHeld,
+    JobPrioritized,
     JobReleased,
     JobRequeueAsked,
     JobResumed,
@@ -163,6 +164,15 @@ def test_a_job_is_put_back_with_who_and_why(address: str, monkeypatch: pytest.Mo
     assert (message.job_id, message.attempt, message.reason) == (A, 1, "wrong library")  # type: ignore[attr-defined]
 
 
+def test_a_job_gets_another_priority(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    published = published_by(commands, monkeypatch)
+    said("prioritize", B, "20", "--reason", "deadline", "--placement", address)
+    [event] = published
+    message = taken(event).event.payload
+    assert isinstance(message, JobPrioritized)
+    assert (message.job_id, message.priority, message.reason) == (B, 20, "deadline")
+
+
 def test_what_ended_or_nobody_knows_is_not_put_back() -> None:
     processor = placement()
     [start] = round_of(processor, 0, submitted(A))
@@ -180,6 +190,7 @@ def test_ingest_takes_what_is_asked_of_a_job() -> None:
         JobCancelled(job_id="a", reason="typo", cancelled_at_us=T0_US),
         JobHeld(job_id="a", reason="ask ada", held_at_us=T0_US),
         JobReleased(job_id="a", released_at_us=T0_US),
+        JobPrioritized(job_id="a", priority=-5, reason="later", prioritized_at_us=T0_US),
         JobSuspended(job_id="a", reason="repair", suspended_at_us=T0_US),
         JobResumed(job_id="a", resumed_at_us=T0_US),
         JobRequeueAsked(job_id="a", attempt=1, reason="typo", asked_at_us=T0_US),

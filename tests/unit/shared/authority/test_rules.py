@@ -166,7 +166,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
     ("job_requeued", "order", {"manager": _OF_NORTH}),
     ("job_seized", "order", {"operator": _OF_NORTH, "region": _all_of("order")}),
     ("job_cancelled job_held job_released job_requeue_asked", "order", _BY_USER),
-    ("job_suspended job_resumed", "order", _BY_MANAGER),
+    ("job_suspended job_resumed job_prioritized", "order", _BY_MANAGER),
     ("Explain", "order", {"viewer": _OF_NORTH, "billing": ("own", "lent"), **_BY_USER}),
     ("signature_measured node_samples", "measurement", {"agent": ("own",)}),
     (
@@ -250,7 +250,7 @@ def test_every_payload_and_every_rpc_has_a_rule_and_a_line_of_the_statement() ->
     orders = {name for name, message in PAYLOADS.items() if rule_of(message).is_order}
     assert orders == {
         *("job_cancelled", "job_held", "job_released", "job_requeue_asked", "job_seized"),
-        *("job_suspended", "job_resumed"),
+        *("job_suspended", "job_resumed", "job_prioritized"),
     }
 
 

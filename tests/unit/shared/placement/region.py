@@ -30,6 +30,7 @@ from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobHeld,
     JobOutcome,
+    JobPrioritized,
     JobReleased,
     JobRequeueAsked,
     JobRequeued,
@@ -304,6 +305,12 @@ def cancelled(job_id: str, time_us: int, reason: str = "") -> Event:
 def held(job_id: str, time_us: int, reason: str = "") -> Event:
     payload = JobHeld(job_id=job_id, reason=reason, held_at_us=time_us)
     return event(f"held/{job_id}/{time_us}", payload, time_us)
+
+
+def prioritized(job_id: str, priority: int, time_us: int) -> Event:
+    """Somebody gave a job another priority."""
+    payload = JobPrioritized(job_id=job_id, priority=priority, prioritized_at_us=time_us)
+    return event(f"prioritized/{job_id}/{time_us}", payload, time_us)
 
 
 def released(job_id: str, time_us: int) -> Event:

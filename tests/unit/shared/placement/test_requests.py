@@ -1,6 +1,7 @@
 """What users and operators ask of a job: its end, a hold, its release, its return to the queue."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED
@@ -8,6 +9,8 @@ from coplace.v1.placement_pb2 import (
     ACTION_KIND_REQUEUE,
     PlacementDecided,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
@@ -27,6 +30,7 @@ from tests.unit.shared.placement.region import (
     held,
     lost,
     placement,
+    prioritized,
     refused,
     released,
     requeue_asked,
@@ -109,6 +113,53 @@ def test_a_held_job_keeps_its_place_and_holds_no_reservation() -> None:
     after = [submitted("d", end_us(3), nodes=4), released("b", end_us(3) + 1)]
     decided = round_of(processor, 4, *gone, *after)
     assert verdicts(decided) == [("b", "start"), ("d", "queued")]
+
+
+def test_a_job_of_a_higher_priority_goes_first_and_one_of_a_lower_last() -> None:
+    processor = placement(policy=Policy.BASE)
+    round_of(processor, 0, submitted("a", nodes=4))
+    waiting = [submitted(name, end_us(0) + n, nodes=4) for n, name in enumerate("bcd")]
+    round_of(processor, 1, *waiting)
+    asked = prioritized("d", 5, end_us(1)), prioritized("b", -5, end_us(1) + 1)
+    round_of(processor, 2, *asked)
+    for number, (over, follows) in enumerate(("ad", "dc", "cb"), 3):
+        decided = round_of(processor, number, finished(over, end_us(number - 1)))
+        assert [d.job_id for d in decided if verdict(d) == "start"] == [follows]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-100, 100)), max_size=12))
+def test_the_newest_priority_holds_in_whatever_order_the_words_come(
+    words: list[tuple[str, int]],
+) -> None:
+    said = [prioritized(name, value, T0_US + n) for n, (name, value) in enumerate(words, 9)]
+    processor = placement(policy=Policy.BASE)
+    round_of(processor, 0, submitted("z", nodes=4))
+    round_of(processor, 1, *(submitted(name, T0_US + 1, nodes=4) for name in "abc"))
+    for word in reversed(said):
+        with suppress(AlreadyAppliedError):
+            processor.handle(word)
+    round_of(processor, 2)
+    newest = dict.fromkeys("abc", 0) | dict(words)
+    expected = sorted("abc", key=lambda name: (-newest[name], name))
+    order, over = [], "z"
+    for number in range(3, 6):
+        decided = round_of(processor, number, finished(over, end_us(number - 1)))
+        [over] = [d.job_id for d in decided if verdict(d) == "start"]
+        order.append(over)
+    assert order == expected
+
+
+def test_a_priority_holds_over_a_restart_and_for_the_next_attempt() -> None:
+    processor = placement(policy=Policy.BASE)
+    round_of(processor, 0, submitted("z", nodes=4))
+    waiting = submitted("a", end_us(0), nodes=4), submitted("b", end_us(0) + 1, nodes=4)
+    round_of(processor, 1, *waiting, prioritized("b", 7, end_us(0) + 2))
+    restored = Placement(saved({}, processor.changes()), Rules(Policy.BASE), 7.0)
+    with pytest.raises(AlreadyAppliedError):
+        restored.handle(prioritized("b", -9, end_us(0) + 1))
+    round_of(restored, 2, requeued("b", end_us(1)))
+    decided = round_of(restored, 3, finished("z", end_us(2)))
+    assert verdicts(decided)[0] == ("b", "start")
 
 
 def test_a_release_that_starts_nothing_says_what_the_job_waits_for_now() -> None:
