@@ -12,8 +12,8 @@ import time
 
 from coplace.v1.energy_pb2 import SignatureAt, SignatureUpdated
 
+from shared.catalogue.policy_settings import PolicySettings
 from shared.models.pair_trees import PairTrees
-from shared.placement.candidates.candidate import Rules
 from shared.placement.model_store import ModelStore
 from shared.scheduling.capacity import Group
 from tests.unit.shared.models.test_pair_trees import grown
@@ -22,7 +22,7 @@ from tests.unit.shared.placement import region
 
 def knowing(apps: list[str], trees: int, rng: random.Random) -> ModelStore:
     """A region with a signature of each application."""
-    store = ModelStore(Rules(most_applications=2 * len(apps)))
+    store = ModelStore(PolicySettings(most_applications=2 * len(apps)))
     for event in region.models():
         store.fold(event)
     for app in apps:

@@ -49,8 +49,8 @@ from services.placement.app import QUICK_SWITCH_S
 from services.placement.service import NAME, Duty, PlacementService
 from services.planner.settings import PlannerSettings
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.energy_tariff import Tariff
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.region_order import RegionOrder, Scheduling
@@ -173,7 +173,7 @@ class Rounds:
         self._rng, self._site = np.random.default_rng(1), Site()
         self._in_parts, self._planned = in_parts, planned
         self.planner = Planner(count, solving=solving)
-        self.placement = Placement({}, Rules(), 7.0)
+        self.placement = Placement({}, PolicySettings(), 7.0)
         region.feed(self.placement, clusters(count))
         if is_capped:
             region.feed(self.placement, caps(count))

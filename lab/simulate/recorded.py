@@ -25,9 +25,9 @@ from services.placement.sequencer import Sequencer
 from services.placement.settings import PlacementSettings
 from services.planner.app import search_of, stage_of
 from services.planner.settings import PlannerSettings
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.domain.energy_tariff import Tariff
-from shared.placement.candidates.candidate import Rules
 from shared.planning.searches import Searches
 from shared.process.folders import within
 from shared.process.settings import settings
@@ -56,7 +56,7 @@ class RecordedCase:
 
     label: str
     policy: RegionPolicy
-    rules: Rules
+    rules: PolicySettings
     caps: CapChanges = AS_RECORDED
     # Settings that hold all the time, whatever the record declares of them.
     fixed: frozenset[str] = frozenset()
@@ -146,7 +146,7 @@ def _read(scenario: RecordedScenario) -> _Record:
 
 
 def _cases(
-    scenario: RecordedScenario, caps: CapChanges, own: Rules, *, is_planned: bool
+    scenario: RecordedScenario, caps: CapChanges, own: PolicySettings, *, is_planned: bool
 ) -> Iterator[RecordedCase]:
     """The same rules and caps first: they tell how far to trust the others. They have the plans of
     the record, where it `is_planned`, which no other case has."""
@@ -166,7 +166,9 @@ def _cases(
             yield RecordedCase(label, policy, rules, caps, scenario.fixed)
 
 
-def _label(policy: RegionPolicy, rules: Rules, own: Rules, caps: CapChanges) -> str:
+def _label(
+    policy: RegionPolicy, rules: PolicySettings, own: PolicySettings, caps: CapChanges
+) -> str:
     parts = [f"{policy} w={rules.t_weight:g}"]
     parts += [f"threshold={rules.threshold:g}"] if rules.threshold != own.threshold else []
     parts += ["no caps"] if caps.dropped else []
@@ -245,7 +247,7 @@ def _folder(label: str) -> str:
     return "".join(c if c.isalnum() or c in "-.=" else "_" for c in label)
 
 
-def _with_draw(summary: Summary, truth: Truth, course: Course, rules: Rules) -> Summary:
+def _with_draw(summary: Summary, truth: Truth, course: Course, rules: PolicySettings) -> Summary:
     """The summary with how all jobs of a course, idle nodes beside them, kept to the caps."""
     clusters, counts_idle = truth.declared.values(), rules.cap_counts_idle
     found = [

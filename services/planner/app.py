@@ -8,7 +8,7 @@ from services.planner.meter import watch
 from services.planner.processor import OUTPUT, Planner, Search, mended
 from services.planner.settings import PlannerSettings, SearchKind
 from shared.catalogue.options import ranks
-from shared.placement.candidates.candidate import Rules
+from shared.catalogue.policy_settings import PolicySettings
 from shared.placement.settings import RuleSettings
 from shared.planning.order_search import OrderSearch
 from shared.planning.region_order import RegionOrder, Scheduling
@@ -49,7 +49,9 @@ def search_of(own: PlannerSettings, searches: Searches) -> Search:
     )
 
 
-def stage_of(search: Search, rules: Rules, remember_days: float, *, puts_barriers: bool) -> Stage:
+def stage_of(
+    search: Search, rules: PolicySettings, remember_days: float, *, puts_barriers: bool
+) -> Stage:
     """The planner of a placement by these rules."""
 
     def create(_number: int, restored: Mapping[str, bytes]) -> Planner:

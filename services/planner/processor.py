@@ -14,9 +14,9 @@ from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 
 from coplace_client.bounds import LENGTHS
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.energy_tariff import Tariff
 from shared.placement import processor
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.planning.region_order import RegionOrder
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
@@ -63,7 +63,11 @@ class Planner:
     """
 
     def __init__(
-        self, restored: Mapping[str, bytes], rules: Rules, remember_days: float, search: Search
+        self,
+        restored: Mapping[str, bytes],
+        rules: PolicySettings,
+        remember_days: float,
+        search: Search,
     ) -> None:
         self._placement = Placement(restored, rules, remember_days)
         self._search = search

@@ -34,18 +34,19 @@ from shared.catalogue.payloads.domain_types import cluster_of, coefficients_of, 
 from shared.catalogue.payloads.pair_trees import chosen_pair_trees
 from shared.catalogue.payloads.power_history import kind_of, update_of
 from shared.catalogue.payloads.power_trees import chosen_trees
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cluster import Cluster, require_few_clusters
 from shared.domain.coefficients import Coefficients
 from shared.domain.node import NodeNames
+from shared.domain.times import in_utc
 from shared.models.pair_trees import PAIRS_ORIGIN, PairTrees
 from shared.placement import payloads
-from shared.placement.candidates.candidate import Rules
+from shared.placement.candidates.candidate import ranking_by
 from shared.placement.candidates.predictions import ClusterModels, WorkedOut
 from shared.placement.envelope import from_bytes, to_bytes
 from shared.placement.jobs.limits import Limit, Subject, limit_of
 from shared.placement.model_updates import ModelUpdates
 from shared.placement.power import caps as power_caps
-from shared.placement.reasons.explanation import when
 from shared.placement.rules_in_force import RulesInForce
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.power_model import PowerModel
@@ -61,7 +62,7 @@ _PREFIX: Final = "known/"
 class ModelStore:
     """Folds publications; the newest of each subject replaces the one before."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: PolicySettings) -> None:
         self.rules = RulesInForce(rules)
         self.power_model = PowerModel()
         self.node_factors: Mapping[str, Mapping[int, float]] = {}
@@ -134,7 +135,7 @@ class ModelStore:
         self._note_update(event.payload, before)
 
     def _declare_rules(self, event: Event, message: PolicyDeclared) -> None:
-        before = self.rules.now.ranking
+        before = ranking_by(self.rules.now)
         if self.rules.declare(event, message):
             self.updates.of_all()
             self.rules.rank_earlier(self.updates.number, before)
@@ -408,7 +409,7 @@ class ModelStore:
         name = message.cluster
         declared = self._newest.get(f"{_PREFIX}{ClusterDeclared.DESCRIPTOR.full_name}/{name}")
         if declared and (declared.time_us, declared.id) < (event.time_us, event.id):
-            since = when(message.undeclared_at_us / 1e6)
+            since = in_utc(message.undeclared_at_us / 1e6)
             who = f"undeclared by {event.source[:256]} since {since}"
             self._undeclared[name] = f"{who}: {message.reason[:256]}"
             self._lost.pop(name, None)
@@ -423,7 +424,7 @@ class ModelStore:
         since_s = message.lost_at_us / 1e6
         require_not_negative("lost_at_us", since_s)
         reason = f": {message.reason[:256]}" if message.reason else ""
-        self._lost[message.cluster] = f"lost since {when(since_s)}{reason}"
+        self._lost[message.cluster] = f"lost since {in_utc(since_s)}{reason}"
 
 
 def _subject(message: Message) -> str:

@@ -36,6 +36,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
 from shared.domain.job import Job
 from shared.domain.node import NodeNames
+from shared.domain.times import in_utc
 from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.eligible import Choice, Choices, favourite, preference
 from shared.placement.candidates.misfits import in_words, misfit
@@ -45,7 +46,7 @@ from shared.placement.jobs.grants import Void
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.power.caps import MESSAGES
 from shared.placement.reasons.constraints import Constraint, WaitReason, tell
-from shared.placement.reasons.explanation import Refusals, WhyNot, unexplained, when
+from shared.placement.reasons.explanation import Refusals, WhyNot, unexplained
 from shared.placement.reasons.notices import JobSituation
 from shared.placement.reasons.pending_reasons import PendingReasons
 from shared.placement.rules_in_force import RulesInForce
@@ -345,7 +346,7 @@ class Outcomes:
             return pending_reason.constraint
         if self.waiting_jobs.is_held_back(choice):
             from_s = choice.not_before_s
-            words = f"planned for {when(from_s)}, not before"
+            words = f"planned for {in_utc(from_s)}, not before"
             return Constraint(CONSTRAINT_KIND_PLAN, words, until_s=from_s)
         return self._misfit(job, choice.cluster)
 

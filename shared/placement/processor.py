@@ -42,10 +42,11 @@ from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from google.protobuf.message import Message
 
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.placement import plans
-from shared.placement.candidates.candidate import Candidate, Rules, draw_mw, evaluate
+from shared.placement.candidates.candidate import Candidate, draw_mw, evaluate
 from shared.placement.candidates.misfits import misfits, without_reference
 from shared.placement.candidates.modes import modes_of, with_slower_modes
 from shared.placement.jobs import mending
@@ -91,7 +92,9 @@ class Placement:
     writes.
     """
 
-    def __init__(self, restored: Mapping[str, bytes], rules: Rules, remember_days: float) -> None:
+    def __init__(
+        self, restored: Mapping[str, bytes], rules: PolicySettings, remember_days: float
+    ) -> None:
         self._models = ModelStore(rules)
         self._models.restore(restored)
         self._job_table = JobTable(remember_days)
@@ -354,7 +357,7 @@ class Placement:
                 self._nodes.touch_all()
 
     @property
-    def _rules(self) -> Rules:
+    def _rules(self) -> PolicySettings:
         """Those that hold now."""
         return self._models.rules.now
 

@@ -8,14 +8,15 @@ import orjson
 from coplace.v1.control_pb2 import PolicyDeclared
 
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import measures_of
 from shared.domain.eamc_policy import Policy, Reading
 from shared.eamc.frequency import Weighing
-from shared.placement.candidates.candidate import Ranking, Rules
+from shared.placement.candidates.candidate import Ranking, ranking_by
 from shared.placement.envelope import from_bytes, to_bytes
 from shared.streams.stages.stage import AlreadyAppliedError
 
-# What can be declared, by its name in PolicyDeclared, in Rules and in COPLACE_PLACEMENT_*.
+# What can be declared, by its name in PolicyDeclared, in PolicySettings and in COPLACE_PLACEMENT_*.
 SETTINGS: Final = tuple(
     [field.name for field in PolicyDeclared.DESCRIPTOR.fields if field.has_presence]
 )
@@ -40,7 +41,7 @@ class RulesInForce:
     queue as it was weighed, so rules that no job was weighed by any more are forgotten only then.
     """
 
-    def __init__(self, started: Rules) -> None:
+    def __init__(self, started: PolicySettings) -> None:
         self.started = started
         self._follow(started)
         self._words: dict[str, Event] = {}
@@ -87,8 +88,8 @@ class RulesInForce:
         self._earlier.append((number, ranking))
         self._changed.add(_EARLIER)
 
-    def _follow(self, rules: Rules) -> None:
-        self.now, self._ranking = rules, rules.ranking
+    def _follow(self, rules: PolicySettings) -> None:
+        self.now, self._ranking = rules, ranking_by(rules)
 
     def ranking_of(self, weighed: int) -> Ranking:
         """By what a job is ranked that was weighed at this number of the updates."""
@@ -113,7 +114,7 @@ class RulesInForce:
         """What was said last of a setting; None where nobody said anything."""
         return self._words.get(name)
 
-    def _in_force(self) -> Rules:
+    def _in_force(self) -> PolicySettings:
         said = {name: event.payload for name, event in self._words.items()}
         declared = {
             name: _value(name, getattr(message, name))
@@ -123,7 +124,7 @@ class RulesInForce:
         return replace(self.started, **declared)
 
 
-def told(rules: Rules) -> dict[str, str]:
+def told(rules: PolicySettings) -> dict[str, str]:
     """The settings that can be declared, as they are written."""
     by_name = {field.name: getattr(rules, field.name) for field in fields(rules)}
     return {name: _in_words(by_name[name]) for name in SETTINGS}

@@ -10,9 +10,9 @@ from pydantic_settings import SettingsConfigDict
 
 from coplace_client.bounds import QUANTITIES
 from coplace_client.errors import RejectedError
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import measures_of
 from shared.domain.eamc_policy import Policy, Reading
-from shared.placement.candidates.candidate import Rules
 from shared.process.environment import EnvironmentSettings
 
 _QUANTITIES: Final = (
@@ -149,9 +149,9 @@ class RuleSettings(EnvironmentSettings):
         return value
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> PolicySettings:
         """All but how long ended jobs are remembered."""
-        return Rules(
+        return PolicySettings(
             policy=self.policy,
             t_weight=self.t_weight,
             threshold=self.threshold,

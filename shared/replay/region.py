@@ -10,10 +10,10 @@ from coplace.v1.plans_pb2 import PlanProposed
 
 from shared.catalogue.codec import Codec
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.policy_settings import PolicySettings
 from shared.catalogue.record import NewRecord, Record
 from shared.catalogue.topics import DLQ_PREFIX, Topics
 from shared.placement import outcomes
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.replay.inputs import TOPIC, RecordedInputs
 from shared.streams.stages.hooks import Tally
@@ -27,7 +27,7 @@ Told = Callable[[int], None]
 class Setting:
     """What placement is told beside its inputs: the rules, and how long it remembers jobs."""
 
-    rules: Rules = field(default_factory=Rules)
+    rules: PolicySettings = field(default_factory=PolicySettings)
     remember_days: float = 7.0
 
 

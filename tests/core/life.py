@@ -29,8 +29,8 @@ from coplace.v1.plans_pb2 import PlanItem
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import Measure
-from shared.placement.candidates.candidate import Rules
 from shared.placement.outcomes import Decisions, Outcomes
 from shared.placement.processor import Placement
 from shared.scheduling.forecast import Expected, forecast
@@ -83,15 +83,15 @@ class Watched(Placement):
         return outcomes
 
 
-def _rules(**changes: Any) -> Rules:
-    return Rules(start_timeout_s=0.0, most_missed_starts=0, **changes)
+def _rules(**changes: Any) -> PolicySettings:
+    return PolicySettings(start_timeout_s=0.0, most_missed_starts=0, **changes)
 
 
 @dataclass
 class Life:
     """Two placements get the same events; one of them is killed again and again."""
 
-    rules: Rules = field(default_factory=lambda: _rules(cap_measures=()))
+    rules: PolicySettings = field(default_factory=lambda: _rules(cap_measures=()))
     known: Known = field(default_factory=Known)
     running: Runs = field(default_factory=dict)  # as placement is to know them
     managers: Managers = field(default_factory=Managers)

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coplace_client.bounds import NODE_POWER_W, WALLTIME_S
-from shared.domain.cap_measures import Measure
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cluster import Cluster
-from shared.domain.eamc_policy import Policy, Reading
+from shared.domain.eamc_policy import Policy
 from shared.domain.job import Job
 from shared.eamc.frequency import Weighing
 from shared.eamc.ranking import FREQUENCY_RULES, NO_PREFERENCE, compare
@@ -44,42 +44,14 @@ class Ranking(NamedTuple):
     threshold: float
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The policy and its parameters; see PlacementSettings."""
+def weighing_by(rules: PolicySettings) -> Weighing:
+    """How time and energy are weighed."""
+    return Weighing(rules.t_weight, rules.reading)
 
-    policy: Policy = Policy.PRIORITY_INC_V
-    t_weight: float = 1.0
-    threshold: float = 0.35
-    reading: Reading = Reading.DIMENSIONLESS
-    max_slowdown: float = 1.25
-    quantile: float = 0.5
-    cap_counts_idle: bool = True
-    start_timeout_s: float = 300.0
-    most_missed_starts: int = 3
-    most_requeues: int = 5
-    most_node_failures: int = 3
-    node_failure_window_s: float = 86_400.0
-    most_applications: int = 10_000
-    cap_slowdown: float = 1.0
-    cap_measures: tuple[Measure, ...] = (Measure.LOWER_FREQUENCY, Measure.SUSPEND)
-    action_timeout_s: float = 60.0
-    cap_margin: float = 0.0
-    cap_risk: float = 0.5
-    cap_power_sd: float = 0.0
-    cap_user_correlation: float = 0.0
-    meter_silence_s: float = 600.0
-    cap_sharing: bool = False
 
-    @property
-    def weighing(self) -> Weighing:
-        """How time and energy are weighed."""
-        return Weighing(self.t_weight, self.reading)
-
-    @property
-    def ranking(self) -> Ranking:
-        """What clusters are compared by."""
-        return Ranking(self.policy, self.weighing, self.threshold)
+def ranking_by(rules: PolicySettings) -> Ranking:
+    """What clusters are compared by."""
+    return Ranking(rules.policy, weighing_by(rules), rules.threshold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +125,7 @@ def evaluate(
     jobs: Sequence[Job],
     clusters: Sequence[ClusterModels],
     power_model: PowerModel,
-    rules: Rules,
+    rules: PolicySettings,
     gone: Collection[str] = (),
 ) -> list[tuple[Candidate, ...]]:
     """The candidates of each job, one a cluster that is not `gone`, clusters as given. Every
@@ -164,7 +136,7 @@ def evaluate(
     if not jobs:
         return []
     rule = FREQUENCY_RULES[rules.policy]
-    found = predict(jobs, clusters, power_model, rule, rules.weighing, rules.quantile)
+    found = predict(jobs, clusters, power_model, rule, weighing_by(rules), rules.quantile)
     planned = found.planned
     reference = reference_columns(jobs, clusters)
     there = [cluster.cluster.name not in gone for cluster in clusters]
@@ -173,7 +145,7 @@ def evaluate(
     shares = [[_share(job, c.cluster) for c in clusters] for job in jobs]
     energy_j = planned.energy_j * more_nodes(jobs, np.array(nodes, np.float64), np.array(shares))
     preferred = np.where(found.known.any(axis=1), NO_PREFERENCE, reference)
-    efficiency, ranking = compare(energy_j, planned.time_s, fits, *rules.ranking, preferred)
+    efficiency, ranking = compare(energy_j, planned.time_s, fits, *ranking_by(rules), preferred)
     limit_s = limits(jobs, found, reference, rules.max_slowdown)
     draw_mw = _draws_mw(jobs, clusters, planned.power_w, nodes)
     columns = (

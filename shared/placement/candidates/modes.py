@@ -5,10 +5,11 @@ from dataclasses import replace
 from math import isinf, isnan
 
 from coplace_client.bounds import WALLTIME_S
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cluster import Cluster
 from shared.eamc.frequency import distance, slower_pstates
 from shared.eamc.ranking import FREQUENCY_RULES
-from shared.placement.candidates.candidate import Candidate, Rules, SlowerMode, draw_mw
+from shared.placement.candidates.candidate import Candidate, SlowerMode, draw_mw, weighing_by
 from shared.placement.candidates.over_pstates import OverPStates
 from shared.placement.candidates.predictions import ClusterModels, projections
 from shared.placement.jobs.tracked import Tracked
@@ -20,7 +21,7 @@ Modes = Mapping[tuple[str, str], tuple[Candidate, ...]]
 def modes_of(
     jobs: Sequence[Tracked],
     clusters: Iterable[ClusterModels],
-    rules: Rules,
+    rules: PolicySettings,
     *,
     wanted: Mapping[tuple[str, str], Collection[float]] | None = None,
     worth_choosing_only: bool = False,
@@ -51,7 +52,7 @@ def modes_of(
 
 
 def with_slower_modes(
-    jobs: Sequence[Tracked], clusters: Iterable[ClusterModels], rules: Rules
+    jobs: Sequence[Tracked], clusters: Iterable[ClusterModels], rules: PolicySettings
 ) -> list[tuple[Candidate, ...]]:
     """The candidates of jobs that were weighed, each with the lower P-states at which it may start
     where a cap refuses its own: those that take at most `cap_slowdown` times as long, in the order
@@ -69,7 +70,7 @@ def with_slower_modes(
 
 
 def _weighed(
-    jobs: Sequence[Tracked], clusters: Iterable[ClusterModels], rules: Rules
+    jobs: Sequence[Tracked], clusters: Iterable[ClusterModels], rules: PolicySettings
 ) -> Iterator[tuple[Tracked, Candidate, ClusterModels, OverPStates | None]]:
     """Each job's candidates on clusters that it fits on, with what their signatures say."""
     apps = {job.job.app_id for job in jobs}
@@ -83,7 +84,7 @@ def _weighed(
 
 
 def _slower(
-    row: OverPStates, job: Tracked, candidate: Candidate, cluster: Cluster, rules: Rules
+    row: OverPStates, job: Tracked, candidate: Candidate, cluster: Cluster, rules: PolicySettings
 ) -> Iterator[SlowerMode]:
     """The lower P-states of a candidate: see with_slower_modes."""
     own = row.of(candidate.freq_ghz)
@@ -124,13 +125,15 @@ def _at(
     )
 
 
-def _over_pstates(apps: set[str], on: ClusterModels, rules: Rules) -> Mapping[str, OverPStates]:
+def _over_pstates(
+    apps: set[str], on: ClusterModels, rules: PolicySettings
+) -> Mapping[str, OverPStates]:
     """By application, those that the cluster's node model knows."""
 
     def worked_out(changed: Sequence[str]) -> Iterator[tuple[str, OverPStates]]:
         for names, projection in projections(on, sorted(changed)):
             planned = projection.planned(rules.quantile)
-            far = distance(planned.energy_j, planned.time_s, rules.weighing)
+            far = distance(planned.energy_j, planned.time_s, weighing_by(rules))
             for app, name in enumerate(names):
                 yield name, OverPStates(projection, planned, far, app)
 

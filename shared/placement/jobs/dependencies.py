@@ -8,7 +8,7 @@ from coplace.v1.placement_pb2 import CONSTRAINT_KIND_DEPENDENCY
 from shared.domain.job import Condition, Dependency, JobState
 from shared.placement.jobs.tracked import Tracked
 from shared.placement.reasons.constraints import Constraint
-from shared.placement.reasons.pending_reasons import PendingReason
+from shared.placement.reasons.pending_reason import PendingReason
 
 
 class Dependencies:

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from shared.catalogue.event import Publish
+from shared.domain.times import in_utc
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import Decisions
-from shared.placement.reasons.explanation import when
 from shared.placement.reasons.pending_reasons import said_to_run
 
 # A start may still be confirmed at the very end of its time; round times are microseconds.
@@ -81,5 +81,5 @@ class Withdrawals:
         return ""
 
     def _not_confirmed(self, placed: Placed) -> str:
-        until = when(placed.since_s + self._timeout_s)
+        until = in_utc(placed.since_s + self._timeout_s)
         return f"the resource manager of {placed.cluster} did not confirm the start by {until}"

@@ -17,7 +17,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
 from shared.domain.node import NodeNames
-from shared.placement.reasons.explanation import when
+from shared.domain.times import in_utc
 from shared.placement.rules_in_force import RulesInForce
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 
@@ -54,8 +54,8 @@ class Drain:
     @property
     def told(self) -> str:
         """Who drained the node, since when, until when and why."""
-        until = f" until {when(self.until_s)}" if self.until_s < inf else ""
-        return f"drained by {self.by} since {when(self.since_s)}{until}: {self.reason}"
+        until = f" until {in_utc(self.until_s)}" if self.until_s < inf else ""
+        return f"drained by {self.by} since {in_utc(self.since_s)}{until}: {self.reason}"
 
 
 class Failure(NamedTuple):

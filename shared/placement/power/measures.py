@@ -16,6 +16,7 @@ from coplace.v1.placement_pb2 import PowerShortage
 
 from shared.catalogue.event import Publish
 from shared.domain.cap_measures import Measure
+from shared.domain.power import in_watts
 from shared.placement.candidates.candidate import Candidate
 from shared.placement.jobs.actions import Action, ActionKind
 from shared.placement.jobs.table import JobTable
@@ -28,7 +29,6 @@ from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.meters import Meters
 from shared.placement.power.reserved import ByCluster, KeptWatts, Reserved
 from shared.placement.power.sharing import Sharing
-from shared.placement.reasons.explanation import watts
 from shared.scheduling.power import Budgets
 
 _WATTS_ARE_BACK: Final = "caps of power allow it again"
@@ -69,8 +69,9 @@ class _Excess:
         if self.silent_nodes:
             silent = f"; meters of nodes are silent ({self.silent_nodes:,}): nameplate power counts"
         return (
-            f"{watts(self.committed_mw)} are committed under the power cap of {cap.subject}{author}"
-            f", which allows {watts(self.cap_mw)}{silent}"
+            f"{in_watts(self.committed_mw)} are committed under the power cap of "
+            f"{cap.subject}{author}"
+            f", which allows {in_watts(self.cap_mw)}{silent}"
         )
 
 

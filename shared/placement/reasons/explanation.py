@@ -18,6 +18,7 @@ from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_UNEXPLAINED,
 )
 
+from shared.domain.power import in_watts
 from shared.domain.times import in_utc
 from shared.placement.reasons.constraints import NODES, UNITS, WATTS, Constraint, in_words
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start
@@ -61,12 +62,6 @@ class WhyNot(NamedTuple):
         return in_words(self.constraints)
 
 
-@lru_cache(maxsize=1024)  # the jobs of a round wait for the same few reservations and caps
-def when(time_s: float) -> str:
-    """A time in UTC to the second."""
-    return in_utc(time_s)
-
-
 def unexplained(error: Exception) -> Constraint:
     """What stands where an explanation failed: which defect to report."""
     at = extract_tb(error.__traceback__)[-1]
@@ -75,28 +70,22 @@ def unexplained(error: Exception) -> Constraint:
     return Constraint(CONSTRAINT_KIND_UNEXPLAINED, words[:_MOST_TEXT])
 
 
-@lru_cache(maxsize=4096)  # a job needs the same under each of its caps
-def watts(power_mw: int) -> str:
-    """Milliwatts in the unit of caps."""
-    return f"{power_mw / 1000:,.10g} W"
-
-
 def told(shortage: Shortage, now_s: float, reserved_for: str) -> str:
     """A budget of power that lets a job not start: what it needs, what there is, until when, and
     who declared the cap."""
     cap, later = shortage.cap, shortage.at_s > now_s
     available_mw = shortage.available_mw
-    left = f"{watts(available_mw)} left under the"
+    left = f"{in_watts(available_mw)} left under the"
     if available_mw < 0:
-        left = f"{watts(-available_mw)} more than is allowed is drawn under the"
+        left = f"{in_watts(-available_mw)} more than is allowed is drawn under the"
     left = f"{left} {POWER} of {cap.subject}"
-    since = f" from {when(shortage.at_s)} on" if later else ""
+    since = f" from {in_utc(shortage.at_s)} on" if later else ""
     rest = f", beside the reservation of {reserved_for}" if reserved_for else ""
     never = isinf(shortage.until_s)
-    until = "as long as it stays as declared" if never else f"until {when(shortage.until_s)}"
+    until = "as long as it stays as declared" if never else f"until {in_utc(shortage.until_s)}"
     why = f": {cap.reason}" if cap.reason else ""
     author = f" (declared by {cap.author}{why})" if cap.author else ""
-    return f"needs {watts(shortage.needed_mw)}, {left}{author}{since}{rest}, {until}"
+    return f"needs {in_watts(shortage.needed_mw)}, {left}{author}{since}{rest}, {until}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +191,8 @@ class Refusals:
         assert before.reservation is not None
         job, start_s = self.of_reservation(before.reservation.arrival), before.reservation.start_s
         words = (
-            f"would end at {when(scheduler.end_s(entry))}, after {_reservation(job, start_s)}, and "
-            f"use more than its {before.extra} extra nodes"
+            f"would end at {in_utc(scheduler.end_s(entry))}, after {_reservation(job, start_s)}, "
+            f"and use more than its {before.extra} extra nodes"
         )
         return Constraint(
             CONSTRAINT_KIND_RESERVATION, words, nodes, before.extra, NODES, start_s, job
@@ -235,7 +224,7 @@ class Refusals:
             return None
         job, start_s = self.of_reservation(reservation.arrival), reservation.start_s
         needed_then = f"and leave less than {_reservation(job, start_s)} needs"
-        words = f"would end at {when(scheduler.end_s(entry))}, {needed_then}"
+        words = f"would end at {in_utc(scheduler.end_s(entry))}, {needed_then}"
         by = entry.nodes, None, _units_of(scheduler, entry)[1], start_s, job
         return Constraint(CONSTRAINT_KIND_RESERVATION, words, *by)
 
@@ -258,7 +247,7 @@ def _of_watts(words: str, shortages: Sequence[Shortage]) -> Constraint:
 
 
 def _reservation(job: str, start_s: float) -> str:
-    return f"the reservation of {job} at {when(start_s)}"
+    return f"the reservation of {job} at {in_utc(start_s)}"
 
 
 def _units_of(scheduler: ConsumableScheduler, entry: Entry) -> tuple[str, str]:

@@ -1,8 +1,7 @@
 """What keeps a job, or one of its entries, out of the queue. Everything else waits for nodes."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_ACCOUNT,
@@ -15,66 +14,17 @@ from coplace.v1.placement_pb2 import (
     ConstraintKind,
 )
 
-from shared.domain.cluster import Cluster
-from shared.domain.job import Job
 from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.misfits import in_words
-from shared.placement.jobs.limits import Limit, Subject, Usage, subjects_of
+from shared.placement.jobs.dependencies import Dependencies
+from shared.placement.jobs.holdings import Holdings
+from shared.placement.jobs.limits import Limit, Subject, subjects_of
 from shared.placement.jobs.tracked import Tracked
+from shared.placement.model_store import ModelStore
+from shared.placement.nodes.states import NodeStates
 from shared.placement.reasons.constraints import JOBS, NODES, Constraint
-from shared.placement.rules_in_force import RulesInForce
+from shared.placement.reasons.pending_reason import PendingReason
 from shared.scheduling.problem import nodes_worth
-
-
-@dataclass(frozen=True, slots=True)
-class PendingReason:
-    """What stands against a job, until when is never known; a `lasting` reason stays until somebody
-    does something about it.
-
-    `figures` end the words of one that comes and goes with what runs. They change with every start
-    and are no news: `what` is.
-    """
-
-    constraint: Constraint
-    lasting: bool = False
-    figures: str = ""
-
-    @property
-    def what(self) -> str:
-        """In words, without figures."""
-        return self.constraint.words.removesuffix(self.figures)
-
-
-class _Holdings(Protocol):
-    @property
-    def reduced(self) -> Collection[str]: ...
-    def usage(self, subject: Subject) -> Usage: ...
-    def can_hold(self, cluster: str, job: Job, units: int) -> bool: ...
-
-
-class _NodeStates(Protocol):
-    def told(self, cluster: str) -> str: ...
-
-
-class _Dependencies(Protocol):
-    def pending_reason(self, job: Tracked) -> PendingReason | None: ...
-
-
-class _ModelStore(Protocol):
-    @property
-    def lost(self) -> Mapping[str, str]: ...
-    @property
-    def closed(self) -> Mapping[str, str]: ...
-    @property
-    def declared(self) -> Mapping[str, Cluster]: ...
-    @property
-    def limits(self) -> Mapping[Subject, Limit]: ...
-    @property
-    def refused(self) -> Mapping[str, str]: ...
-    @property
-    def clusters(self) -> Mapping[str, Cluster]: ...
-    @property
-    def rules(self) -> RulesInForce: ...
 
 
 def said_to_run(job: Tracked) -> str:
@@ -84,12 +34,12 @@ def said_to_run(job: Tracked) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PendingReasons:
-    """A function of what is known, so that a restart finds the same; see `Rules` for the count."""
+    """A function of what is known, so that a restart finds the same."""
 
-    models: _ModelStore
-    holdings: _Holdings
-    dependencies: _Dependencies
-    nodes: _NodeStates
+    models: ModelStore
+    holdings: Holdings
+    dependencies: Dependencies
+    nodes: NodeStates
 
     def of_job(self, job: Tracked) -> PendingReason | None:
         """What keeps all entries of a waiting job out; None when nothing does."""

@@ -24,7 +24,8 @@ from shared.placement.jobs.past_runs import (
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Tracked
 from shared.placement.model_store import ModelStore
-from shared.placement.reasons.pending_reasons import PendingReason, PendingReasons
+from shared.placement.reasons.pending_reason import PendingReason
+from shared.placement.reasons.pending_reasons import PendingReasons
 from shared.placement.reasons.start_estimates import StartEstimate
 from shared.placement.schedulers import Arriving
 from shared.placement.waiting import WaitingJobs

@@ -31,7 +31,7 @@ from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.job_power import PowerOutcome
 from shared.authority.door import Door
 from shared.catalogue.event import Event, Publish
-from shared.placement.candidates.candidate import Rules
+from shared.catalogue.policy_settings import PolicySettings
 from shared.placement.processor import Placement
 from shared.planning.searches import Searches
 from shared.power_prediction.online import LearnerProgress, RecentScores
@@ -136,7 +136,7 @@ def test_prometheus_has_the_alerts_where_its_configuration_looks_for_them() -> N
 
 
 def capped_region() -> Placement:
-    processor = Placement({}, Rules(), 7.0)
+    processor = Placement({}, PolicySettings(), 7.0)
     feed(processor, [declared("p1", 4), capped(POWER_SCOPE_CLUSTER, "p1", (0, 2000.0))])
     for number in range(2):
         names = [f"p1-{node:04d}" for node in range(4)]

@@ -10,8 +10,8 @@ from typer.testing import Result
 
 from cli.times import at
 from lab.simulation import plots
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.replay.inputs import RecordedInputs
 from tests.unit.cli.command_line import coplace
 from tests.unit.lab.simulate.files import write_record
@@ -116,7 +116,7 @@ def test_a_record_of_other_settings_is_told_to_differ(
 
 
 def test_the_policy_of_the_record_is_that_of_its_decisions(play: Play, tmp_path: Path) -> None:
-    rules = Rules(policy=Policy.BASE)
+    rules = PolicySettings(policy=Policy.BASE)
     write_record(tmp_path, *recorded([region.submitted("j")], {"j": 9.0}, rules))
     assert "1 of 1 starts equal, 1 of 1 decisions to the byte" in play("").stdout
 

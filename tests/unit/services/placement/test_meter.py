@@ -5,7 +5,7 @@ from prometheus_client import generate_latest
 
 from services.placement.meter import watch
 from services.placement.service import Duty
-from shared.placement.candidates.candidate import Rules
+from shared.catalogue.policy_settings import PolicySettings
 from shared.placement.processor import Placement
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
@@ -28,7 +28,7 @@ def exposition(duty: Duty) -> set[str]:
 
 def on_duty() -> Duty:
     """Of four nodes of p1 job a has three; b wants two. The cluster may draw 2 kW."""
-    processor = Placement({}, Rules(), 7.0)
+    processor = Placement({}, PolicySettings(), 7.0)
     cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, 2000.0))
     feed(processor, [declared("p1", 4, site="north"), power(), cap])
     round_of(processor, 0, submitted("a", nodes=3), submitted("b", T0_US + 1, nodes=2))
@@ -54,7 +54,7 @@ def test_jobs_nodes_and_watts_are_shown_as_they_are_now() -> None:
 
 
 def test_starts_of_jobs_that_accept_neighbours_are_counted_by_what_said_who_may_be_one() -> None:
-    processor = Placement({}, Rules(), 7.0)
+    processor = Placement({}, PolicySettings(), 7.0)
     feed(processor, [declared("p1", 4), power()])
     round_of(processor, 0, submitted("a", nodes=1, shareable=True, app_id="new"))
     duty = Duty()

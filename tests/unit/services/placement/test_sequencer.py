@@ -13,8 +13,8 @@ from services.placement.app import SEQUENCED
 from services.placement.sequencer import CONSUMES, Sequencer
 from shared.catalogue.digest import Model, model_sha256
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.catalogue.topics import load_topics
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.streams.stages.provenance import PROVENANCE_KEY
 from shared.streams.stages.stage import AlreadyAppliedError, Round
@@ -54,7 +54,7 @@ def test_completions_stand_before_submissions_of_the_same_time_and_clusters_befo
 
 
 def test_a_job_that_came_and_ended_in_one_second_is_submitted_first_and_holds_no_nodes() -> None:
-    placement = Placement({}, Rules(), 7.0)
+    placement = Placement({}, PolicySettings(), 7.0)
     feed(placement, models())
     sequencer = Sequencer({})
     start = PlacementDecided(job_id="a", attempt=1, cluster="p1", node_indices=[0])

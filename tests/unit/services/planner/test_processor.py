@@ -13,8 +13,8 @@ from services.planner.processor import Planner, Search, mended
 from services.planner.settings import PlannerSettings
 from shared.catalogue.codec import MAX_MESSAGE_BYTES
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.energy_tariff import Tariff
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.order_search import OrderSearch
@@ -41,7 +41,7 @@ NIGHTS = Tariff((0.3, 0.01))
 
 
 def planner(search: Search = FLAT, restored: dict[str, bytes] | None = None) -> Planner:
-    processor = Planner(restored or {}, Rules(), 7.0, search)
+    processor = Planner(restored or {}, PolicySettings(), 7.0, search)
     if restored is None:
         feed(processor, models(4))
     return processor
@@ -83,7 +83,7 @@ def test_small_and_short_jobs_are_proposed_before_a_long_one_that_came_first() -
 
 
 def test_placement_starts_by_the_plan_what_it_would_not_have_started() -> None:
-    with_plan, without = Placement({}, Rules(), 7.0), Placement({}, Rules(), 7.0)
+    with_plan, without = Placement({}, PolicySettings(), 7.0), Placement({}, PolicySettings(), 7.0)
     found = plan_of(planner(), 0, *queue())
     assert found is not None
     over = [finished("holder-0", end_us(1) - 2), finished("holder-1", end_us(1) - 1)]
@@ -141,7 +141,7 @@ ORDERED: Final = [replace(FLAT, ordering=ordering) for ordering in ORDERINGS]
 def test_an_order_is_followed_under_a_cap_that_placement_holds(search: Search) -> None:
     """The watts are for four nodes: one holder runs, the other waits as the long one does."""
     cap = capped(POWER_SCOPE_REGION, "", (0, 8 * 100.0 + 4 * 300.0))
-    processor, placement = planner(search), Placement({}, Rules(), 7.0)
+    processor, placement = planner(search), Placement({}, PolicySettings(), 7.0)
     found = plan_of(processor, 0, cap, *queue())
     first = [one.job_id for one in plan_in(found).items]
     assert [*dict.fromkeys(first)] == [*(f"short-{n}" for n in range(4)), "holder-1", "long"]

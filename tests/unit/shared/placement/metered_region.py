@@ -11,7 +11,7 @@ from coplace.v1.prediction_pb2 import NodeMetersRead
 from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
-from shared.placement.candidates.candidate import Rules
+from shared.catalogue.policy_settings import PolicySettings
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import Round
 from tests.unit.shared.placement.region import (
@@ -48,7 +48,7 @@ class MeteredRegion:
     state: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.processor = Placement({}, Rules(**self.rules), 7.0)
+        self.processor = Placement({}, PolicySettings(**self.rules), 7.0)
         cluster = declared("p1", self.nodes, nameplate_power_w=self.nameplate_w)
         feed(self.processor, [cluster, power()])
         feed(self.processor, [capped(POWER_SCOPE_CLUSTER, "p1", (0, self.cap_w))])
@@ -74,7 +74,7 @@ class MeteredRegion:
 
     def restart(self) -> None:
         self.state = saved(self.state, self.processor.changes())
-        self.processor = Placement(self.state, Rules(**self.rules), 7.0)
+        self.processor = Placement(self.state, PolicySettings(**self.rules), 7.0)
 
     @property
     def standing(self) -> PowerStanding:

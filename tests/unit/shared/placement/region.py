@@ -53,9 +53,9 @@ from google.protobuf.message import Message
 
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.models import degradation
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import Processor, Round
 from tests.support.typed import untyped
@@ -406,7 +406,7 @@ def end_us(number: int) -> int:
 
 def placement(nodes: int = 4, policy: Policy = Policy.PRIORITY_INC_V, **rules: Any) -> Placement:
     """A region whose two clusters have so many nodes."""
-    processor = Placement({}, Rules(policy, **rules), 7.0)
+    processor = Placement({}, PolicySettings(policy, **rules), 7.0)
     feed(processor, models(nodes))
     return processor
 

@@ -28,9 +28,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.placement import processor
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement import region
@@ -154,7 +154,7 @@ class AnySequence(RuleBasedStateMachine):
 
     @initialize(policy=st.sampled_from(list(Policy)))
     def begin(self, policy: Policy) -> None:
-        self.settings = Rules(policy, start_timeout_s=90.0, most_missed_starts=2)
+        self.settings = PolicySettings(policy, start_timeout_s=90.0, most_missed_starts=2)
         self.steady = Placement({}, self.settings, 7.0)
         self.killed = Placement({}, self.settings, 7.0)
         self.state: dict[str, bytes] = {}

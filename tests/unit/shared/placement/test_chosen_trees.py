@@ -6,7 +6,7 @@ from coplace.v1.prediction_pb2 import PowerTreesChosen
 from coplace_client.errors import RejectedError
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
-from shared.placement.candidates.candidate import Rules
+from shared.catalogue.policy_settings import PolicySettings
 from shared.placement.model_store import ModelStore
 from tests.unit.shared.catalogue.payloads.test_power_trees import published
 from tests.unit.shared.placement import region
@@ -42,7 +42,7 @@ def test_a_decision_names_the_trees_and_goes_without_where_none_are_in_force() -
 def test_a_restart_has_the_same_trees_in_force_and_forgets_those_of_another_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lived, restored, later = (ModelStore(Rules()) for _ in range(3))
+    lived, restored, later = (ModelStore(PolicySettings()) for _ in range(3))
     for event in (*history(9), chosen(1)):
         lived.fold(event)
     state = saved(lived.changes())

@@ -10,8 +10,9 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace_client.bounds import NODE_POWER_W, WALLTIME_S
 from coplace_client.errors import RejectedError
 from shared.catalogue.payloads.domain_types import cluster_of, job_of
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules, draw_mw
+from shared.placement.candidates.candidate import draw_mw
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import (
@@ -116,7 +117,7 @@ def test_memory_that_a_cluster_does_not_declare_is_told_to_be_unknown(
 
 
 def test_a_limit_on_a_very_slow_cluster_is_at_most_the_longest_walltime() -> None:
-    processor = Placement({}, Rules(Policy.BASE), 7.0)
+    processor = Placement({}, PolicySettings(Policy.BASE), 7.0)
     fast = region.declared("p1", cores_per_node=10_000, pstates_ghz=[10.0])
     slow = region.declared(
         "p2", 1, cores_per_node=1, pstates_ghz=[0.1], peak_bandwidth_gbps=0.1, architecture="arm"

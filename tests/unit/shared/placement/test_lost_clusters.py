@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
@@ -92,7 +92,7 @@ def test_the_newest_word_on_a_cluster_holds_and_a_restart_remembers_it() -> None
         processor.handle(lost("p1", T0_US + 6))
     feed(processor, [lost("p1", T0_US + 9)])
     state = saved(processor.changes())
-    assert round_of(Placement(state, Rules(), 7.0), 0, submitted("a"))[0].cluster == "p2"
+    assert round_of(Placement(state, PolicySettings(), 7.0), 0, submitted("a"))[0].cluster == "p2"
 
 
 def test_a_cluster_that_was_never_declared_cannot_be_lost() -> None:
@@ -124,7 +124,7 @@ WAITING = st.lists(
 
 def full(policy: Policy, *clusters: str) -> Placement:
     """Those of three clusters, all nodes held; p3 has the nodes of p1, but no clock above 2 GHz."""
-    processor = Placement({}, Rules(policy, start_timeout_s=0), 7.0)
+    processor = Placement({}, PolicySettings(policy, start_timeout_s=0), 7.0)
     feed(processor, [power(), pair_model(), coefficients("p1"), coefficients("p2")])
     feed(processor, [signature(app, name) for app in (0, 4, 7) for name in ("p1", "p2")])
     declarations = {

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.placement import processor as of_placement
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
@@ -48,7 +48,7 @@ P3: dict[str, Any] = {"cluster": "p3"}
 
 def alone(nodes: int = 4, **rules: Any) -> Placement:
     """A region of p1."""
-    processor = Placement({}, Rules(**rules), 7.0)
+    processor = Placement({}, PolicySettings(**rules), 7.0)
     events = [declared("p1", nodes), coefficients("p1"), *(signature(n, "p1") for n in range(8))]
     feed(processor, [*events, power(), pair_model()])
     return processor
@@ -88,7 +88,7 @@ def test_a_job_that_waits_runs_at_a_p_state_that_its_cluster_has_now() -> None:
 
 
 def test_coefficients_and_a_first_signature_are_news_and_a_refined_one_is_none() -> None:
-    processor = Placement({}, Rules(), 7.0)
+    processor = Placement({}, PolicySettings(), 7.0)
     feed(processor, [declared("p1", 4), power(), pair_model()])
     round_of(processor, 0, submitted("first", nodes=4), submitted("a", T0_US + 1, nodes=4))
     assert weighed(processor, "a")["p1"][0] == 3600.0
@@ -205,7 +205,7 @@ def test_a_loss_of_before_a_cluster_was_undeclared_does_not_come_back_by_a_resta
     feed(processor, [lost("p1", T0_US + 1), undeclared("p1", T0_US + 2)])
     feed(processor, [declared("p1", 4, T0_US + 3), drained("p2", T0_US + 3)])
     state = saved(processor.changes())
-    for one in (Placement(state, Rules(), 7.0), processor):
+    for one in (Placement(state, PolicySettings(), 7.0), processor):
         assert [(d.job_id, d.cluster) for d in round_of(one, 0, submitted("a", T0_US + 4))] == [
             ("a", "p1")
         ]
@@ -279,7 +279,7 @@ class Told:
 def test_jobs_that_wait_know_every_declared_cluster_and_start_on_no_other(
     rounds: list[list[str]],
 ) -> None:
-    told, twins = Told(), Twins(lambda: Placement({}, Rules(), 7.0))
+    told, twins = Told(), Twins(lambda: Placement({}, PolicySettings(), 7.0))
     twins.tell(*(e for e in models(4) if "declared" not in e.id))
     for number, steps in enumerate(rounds, 1):
         events = [

@@ -16,9 +16,9 @@ from shared.catalogue.contents.check import check_contents
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.regression_trees import packed
+from shared.catalogue.policy_settings import PolicySettings
 from shared.models.forest import Forest, Tree
 from shared.models.pair_trees import COLUMNS, PAIRS_ORIGIN
-from shared.placement.candidates.candidate import Rules
 from shared.placement.model_store import ModelStore
 from shared.placement.processor import Placement
 from shared.scheduling.sharing import Contention
@@ -78,7 +78,7 @@ def test_neighbours_cost_what_the_trees_in_force_say(excess: float) -> None:
 
 def test_weights_hold_again_where_no_trees_are_in_force() -> None:
     """Those of another origin are refused, and the former ones stay."""
-    store = ModelStore(Rules())
+    store = ModelStore(PolicySettings())
     for event in region.models():
         store.fold(event)
     before = store.degradation_version
@@ -96,10 +96,10 @@ def test_weights_hold_again_where_no_trees_are_in_force() -> None:
 def test_a_restart_has_the_same_trees_and_forgets_those_of_another_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lived = ModelStore(Rules())
+    lived = ModelStore(PolicySettings())
     lived.fold(chosen(1, 0.5))
     state = saved(lived.changes())
-    restored, later = ModelStore(Rules()), ModelStore(Rules())
+    restored, later = ModelStore(PolicySettings()), ModelStore(PolicySettings())
     restored.restore(state)
     assert restored.degradation_version == "pair-trees@1"
     monkeypatch.setattr("shared.placement.model_store.PAIRS_ORIGIN", b"another")
@@ -137,7 +137,7 @@ def _told(store: ModelStore) -> dict[tuple[str, str, int], tuple[float, float]]:
 
 
 def _store(events: list[Event], apart: Mapping[str, frozenset[tuple[str, str]]]) -> ModelStore:
-    found = ModelStore(Rules())
+    found = ModelStore(PolicySettings())
     for event in events:
         found.fold(event)
     found.keep_apart(apart)

@@ -8,8 +8,8 @@ from coplace.v1.prediction_pb2 import NodePowerPublished
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.domain_types import cluster_of, job_of
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.jobs.occupancy import Occupancy
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.processor import Placement
@@ -52,14 +52,14 @@ def test_a_restart_and_a_new_declaration_keep_what_nodes_draw() -> None:
     processor = placement(policy=Policy.BASE)
     told = factors(["p2-0001", "p1-0002", "p1-0003"], [0.9, 0.98, 0.97])
     [first] = round_of(processor, 0, told, submitted("a"))
-    again = Placement(saved(processor.changes()), Rules(Policy.BASE), 7.0)
+    again = Placement(saved(processor.changes()), PolicySettings(Policy.BASE), 7.0)
     region.feed(again, [region.declared("p1", 4, T0_US + 9)])
     [second] = round_of(again, 1, submitted("b"))
     assert [*first.node_indices, *second.node_indices] == [3, 2]
 
 
 def test_a_cluster_that_is_declared_later_finds_its_factors() -> None:
-    processor = Placement({}, Rules(Policy.BASE), 7.0)
+    processor = Placement({}, PolicySettings(Policy.BASE), 7.0)
     region.feed(processor, [factors(["p1-0003"], [0.97])])
     region.feed(processor, region.models(4))
     [decided] = round_of(processor, 0, submitted("a"))
@@ -71,7 +71,7 @@ def test_nodes_that_are_named_anew_leave_factors_that_a_restart_can_read() -> No
     region.feed(processor, [factors(["p1-0003"], [0.97])])
     region.feed(processor, [region.declared("p1", 4, T0_US + 9, node_names=["n[0-3]"])])
     state = saved(processor.changes())
-    for each in (processor, Placement(state, Rules(Policy.BASE), 7.0)):
+    for each in (processor, Placement(state, PolicySettings(Policy.BASE), 7.0)):
         [decided] = round_of(each, 1, submitted("a", T0_US + 10))
         assert list(decided.node_indices) == [0]
 

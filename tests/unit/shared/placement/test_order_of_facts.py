@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.domain.rounds import RoundSource
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import Stage
 from tests.support.lives import Life
@@ -59,7 +59,7 @@ class Region:
         self.tell(*region.models(4))
 
     def _create(self, _number: int, restored: Mapping[str, bytes]) -> Placement:
-        self.placement = Placement(restored, Rules(Policy.BASE), 7.0)
+        self.placement = Placement(restored, PolicySettings(Policy.BASE), 7.0)
         return self.placement
 
     def tell(self, *events: Event) -> None:

@@ -20,8 +20,8 @@ from coplace.v1.prediction_pb2 import RunningPowerMeasured
 from coplace_client.errors import RejectedError
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.scheduling.forecast import forecast
 from shared.streams.stages.stage import AlreadyAppliedError, Round
@@ -53,7 +53,7 @@ from tests.unit.shared.placement.region import (
 
 def region(nodes: int = 2, *, cap_counts_idle: bool = True) -> Placement:
     """Two clusters of two sites of which nothing is known but that a first run draws 333 W."""
-    processor = Placement({}, Rules(cap_counts_idle=cap_counts_idle), 7.0)
+    processor = Placement({}, PolicySettings(cap_counts_idle=cap_counts_idle), 7.0)
     feed(processor, [declared("p1", nodes, site="north"), declared("p2", nodes, site="south")])
     feed(processor, [power()])
     return processor
@@ -324,7 +324,7 @@ def measured(node_power_w: float, *, attempt: int = 1, freq_ghz: float = 2.7) ->
 
 def running(watts: float) -> Placement:
     """`a`, predicted to draw 333 W on one of two nodes that idle at 100 W, runs under a cap."""
-    processor = Placement({}, Rules(), 7.0)
+    processor = Placement({}, PolicySettings(), 7.0)
     feed(processor, [declared("p1", 2), power()])
     cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, watts))
     [start] = round_of(processor, 0, cap, submitted("a"))
@@ -344,7 +344,7 @@ def test_the_next_job_starts_in_what_those_that_run_leave(
     processor = running(200 + 433)
     state = saved(processor.changes())
     round_of(processor, 2, *([measured(node_power_w)] if node_power_w else []))
-    again = Placement(saved(state, processor.changes()), Rules(), 7.0)
+    again = Placement(saved(state, processor.changes()), PolicySettings(), 7.0)
     for one in (processor, again):
         [decided] = round_of(one, 3, submitted("b", T0_US + 60_000_000))
         assert verdict(decided) == expected

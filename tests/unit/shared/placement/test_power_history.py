@@ -10,7 +10,7 @@ from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.power_history import updated
-from shared.placement.candidates.candidate import Rules
+from shared.catalogue.policy_settings import PolicySettings
 from shared.placement.model_store import ModelStore
 from shared.placement.processor import Placement
 from shared.power_prediction.kinds import KindOfJob
@@ -36,7 +36,7 @@ def history(runs: int, kind: KindOfJob = KIND) -> list[Event]:
 
 
 def placement(quantile: float = 0.5) -> Placement:
-    processor = Placement({}, Rules(quantile=quantile), 7.0)
+    processor = Placement({}, PolicySettings(quantile=quantile), 7.0)
     region.feed(processor, region.models())
     return processor
 
@@ -90,7 +90,7 @@ def test_rows_of_another_origin_or_digest_are_refused_and_the_former_ones_stay(
 
 
 def test_rows_of_a_clock_that_was_ahead_make_room_for_those_that_follow_on_them() -> None:
-    store = ModelStore(Rules())
+    store = ModelStore(PolicySettings())
     first, second = history(2)
     ahead = region.event(first.id, first.payload, first.time_us + 3_600_000_000)
     for row in (ahead, second):
@@ -101,7 +101,7 @@ def test_rows_of_a_clock_that_was_ahead_make_room_for_those_that_follow_on_them(
 
 
 def test_a_restart_knows_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    lived, state = ModelStore(Rules()), dict[str, bytes | None]()
+    lived, state = ModelStore(PolicySettings()), dict[str, bytes | None]()
     kinds = [KIND._replace(user=f"u{n % 5}", app_id=f"a{n % 3}") for n in range(40)]
     lived.power_model.tables._most_kinds = 10
     learner = OnlineLearner(0.1)
@@ -112,7 +112,7 @@ def test_a_restart_knows_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         message = updated(taught, number, RecentScores(0, 0))
         lived.fold(region.event(f"h{number}", message, region.T0_US + number))
         state |= lived.changes()
-    restored = ModelStore(Rules())
+    restored = ModelStore(PolicySettings())
     restored.restore(saved(state))
     assert len(restored.power_model.tables) <= 10
     for kind in kinds:
@@ -122,13 +122,13 @@ def test_a_restart_knows_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_restart_by_another_version_forgets_rows_of_the_one_before() -> None:
-    lived = ModelStore(Rules())
+    lived = ModelStore(PolicySettings())
     for event in history(3):
         lived.fold(event)
     [(key, value)] = lived.changes().items()
     assert value is not None
     origin = history(1)[0].payload.origin  # type: ignore[attr-defined]
-    restored = ModelStore(Rules())
+    restored = ModelStore(PolicySettings())
     restored.restore({key: value.replace(origin, b"x" * len(origin))})
     assert len(restored.power_model.tables) == 0
     assert restored.changes() == {key: None}

@@ -11,8 +11,8 @@ from coplace.v1.placement_pb2 import (
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement import region
@@ -148,7 +148,7 @@ def test_a_cluster_that_is_too_small_is_weighed_and_refused() -> None:
     ],
 )
 def test_bad_input_is_rejected_by_field_and_changes_nothing(event: Event, field: str) -> None:
-    processor = Placement({}, Rules(), 7.0)
+    processor = Placement({}, PolicySettings(), 7.0)
     region.feed(processor, [region.declared("p1", 4)])
     processor.changes()
     with pytest.raises(RejectedError) as caught:

@@ -6,8 +6,8 @@ import pytest
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import on, round_of, submitted
@@ -20,7 +20,7 @@ def decided(
 ) -> PlacementDecided:
     """The decision on one job of application 0; `sd` by cluster says how doubtful its coefficients
     are, `told` is known beside the region."""
-    processor = Placement({}, Rules(policy, quantile=quantile), 7.0)
+    processor = Placement({}, PolicySettings(policy, quantile=quantile), 7.0)
     region.feed(processor, (e for e in region.models(4) if "coefficients" not in e.id))
     region.feed(processor, [region.coefficients(name, sd.get(name)) for name in region.MODELS])
     region.feed(processor, told)

@@ -23,7 +23,7 @@ from coplace.v1.placement_service_pb2 import JOB_STANDING_REJECTED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.placement.candidates.candidate import Rules
+from shared.catalogue.policy_settings import PolicySettings
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
@@ -106,7 +106,7 @@ def test_a_job_of_too_many_nodes_is_rejected_once_and_for_all_with_what_each_clu
         ("p1", MISFIT_KIND_NODES, "", 5, 4),
         ("p2", MISFIT_KIND_NODES, "", 5, 4),
     ]
-    again = Placement(saved(processor.changes()), Rules(), 7.0)
+    again = Placement(saved(processor.changes()), PolicySettings(), 7.0)
     for one in (processor, again):
         answer = answered(one, "a")
         assert (answer.standing, answer.reason) == (JOB_STANDING_REJECTED, TOO_LARGE)
@@ -137,7 +137,7 @@ def test_a_lost_cluster_that_is_declared_with_more_holds_what_waited() -> None:
 
 
 def test_before_any_cluster_is_declared_jobs_wait() -> None:
-    processor = Placement({}, Rules(), 7.0)
+    processor = Placement({}, PolicySettings(), 7.0)
     [waiting] = round_of(processor, 0, submitted("a"))
     assert (verdict(waiting), waiting.reason) == ("queued", "no cluster is declared")
     decided = round_of(processor, 1, declared("p1", 4, end_us(0)))

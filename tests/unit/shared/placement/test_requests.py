@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 from tests.unit.shared.placement.region import (
@@ -303,7 +303,7 @@ def test_a_copy_puts_nothing_back_again_and_neither_does_a_kill() -> None:
     with pytest.raises(AlreadyAppliedError):
         processor.handle(asked)
     state = saved(processor.changes())
-    again = Placement(state, Rules(), 7.0)
+    again = Placement(state, PolicySettings(), 7.0)
     with pytest.raises(AlreadyAppliedError):
         again.handle(asked)
     asked = requeue_asked("a", T0_US + 91 * S)

@@ -8,9 +8,9 @@ from coplace.v1.placement_pb2 import PlacementDecided
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.contents.check import check_contents
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.placement import processor as of_placement
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.placement.rules_in_force import SETTINGS, told, without
 from shared.placement.settings import RuleSettings
@@ -34,7 +34,7 @@ from tests.unit.shared.placement.region import (
 
 def restarted(processor: Placement, policy: Policy = Policy.PRIORITY_INC_V) -> Placement:
     """From what it kept since it began."""
-    return Placement(saved(processor.changes()), Rules(policy), 7.0)
+    return Placement(saved(processor.changes()), PolicySettings(policy), 7.0)
 
 
 def setting(processor: Placement, name: str) -> tuple[str, str, str, str]:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import Measure
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.placement.told import recalled
 from shared.streams.stages.stage import AlreadyAppliedError, Round
@@ -44,7 +44,7 @@ NODES, ROUNDS = 4, 9
 class Story:
     """What placement read, by round, what it told, and its state at the end of each round."""
 
-    rules: Rules = field(default_factory=Rules)
+    rules: PolicySettings = field(default_factory=PolicySettings)
     read: list[list[Event]] = field(default_factory=list)
     told: list[Event] = field(default_factory=list)
     states: list[Mapping[str, bytes]] = field(default_factory=list)
@@ -99,7 +99,7 @@ def obeyed(told: list[PlacementDecided], rng: Random, number: int) -> Iterator[E
 def a_story(seed: int) -> Story:
     """Jobs of which some never fit, some are cancelled, beside starts that are obeyed or not."""
     rng = Random(seed)
-    story = Story(Rules(start_timeout_s=rng.choice([0.0, 45.0])))
+    story = Story(PolicySettings(start_timeout_s=rng.choice([0.0, 45.0])))
     told = story.round(*models(NODES))
     for number in range(1, ROUNDS):
         come = [
@@ -171,7 +171,7 @@ def test_a_round_that_was_told_rejects_nobody_who_was_started() -> None:
     few, more = [*models(NODES), submitted("a", nodes=5)], [declared("p1", 8, end_us(0))]
     [start] = story.round(*few, *more)
     assert (verdict(start), start.round) == ("start", 1)
-    placement = Placement(recalled({}, story.told, 0), Rules(), 7.0)  # type: ignore[arg-type]
+    placement = Placement(recalled({}, story.told, 0), PolicySettings(), 7.0)  # type: ignore[arg-type]
     assert decisions(round_of(placement, 0, few)) == []
     assert decisions(round_of(placement, 1, more)) == []
     placement.handle(started(start))
@@ -211,7 +211,7 @@ def test_who_was_started_where_nothing_is_declared_any_more_starts_nowhere_else(
 
 
 def test_actions_and_cancellations_are_not_asked_again() -> None:
-    story = Story(Rules(cap_measures=(Measure.LOWER_FREQUENCY,)))
+    story = Story(PolicySettings(cap_measures=(Measure.LOWER_FREQUENCY,)))
     told = story.round(*models(NODES), submitted("a"), submitted("b"))
     story.round(*map(started, told), cancelled("b", end_us(0)))
     watts = 100.0 * 2 * NODES + 250

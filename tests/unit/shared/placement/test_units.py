@@ -11,8 +11,8 @@ from coplace.v1.placement_pb2 import (
 )
 
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import (
@@ -37,7 +37,7 @@ GPU_NODES = [
 
 def one_cluster(**changes: Any) -> Placement:
     """p2 alone: 4 nodes of 36 cores."""
-    found = Placement({}, Rules(policy=Policy.BASE), 7.0)
+    found = Placement({}, PolicySettings(policy=Policy.BASE), 7.0)
     region.feed(found, [*region.models(4)])
     region.feed(found, [region.declared("p2", nodes=4, time_us=T0_US + 1, **changes)])
     region.feed(found, [region.lost("p1", T0_US + 1)])
@@ -159,7 +159,9 @@ def test_a_state_of_before_units_were_kept_is_read() -> None:
     fields = orjson.loads(kept["job/half"])
     del fields["placed"]["units"]
     fields["placed"]["node_set"] = 7
-    again = Placement(kept | {"job/half": orjson.dumps(fields)}, Rules(policy=Policy.BASE), 7.0)
+    again = Placement(
+        kept | {"job/half": orjson.dumps(fields)}, PolicySettings(policy=Policy.BASE), 7.0
+    )
     after = [asked("next", 9, time_us=T0_US + PERIOD_US), asked("wide", 36, 3, shareable=False)]
     assert round_of(again, 1, *after) == round_of(processor, 1, *after)
 

@@ -9,8 +9,8 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from services.placement.sequencer import Sequencer
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.replay.caps import AS_RECORDED, CapChanges
 from shared.replay.inputs import RecordedInputs, RecordedRound
 from shared.replay.region import RecordFollower, Region, Setting, replay
@@ -52,7 +52,7 @@ def confirmation(start: PlacementDecided) -> Event:
 def recorded(
     events: Iterable[Event],
     run_s: Mapping[str, float],
-    rules: Rules | None = None,
+    rules: PolicySettings | None = None,
     nodes: int = 4,
     rounds: int = 400,
 ) -> tuple[RecordedInputs, list[PlacementDecided]]:
@@ -60,7 +60,7 @@ def recorded(
     one without a time runs on."""
     waiting = sorted([*region.models(nodes), *events], key=lambda event: event.time_us)
     submitted_us = {e.payload.job_id: e.time_us for e in waiting if e.id.startswith("submitted/")}  # type: ignore[attr-defined]
-    setting = Setting(rules or Rules())
+    setting = Setting(rules or PolicySettings())
     found: list[RecordedRound] = []
     decisions: list[PlacementDecided] = []
     placement, sequencer = Region(setting, region.end_us(0)), Sequencer({})
@@ -95,7 +95,7 @@ def what_if(
     setting = Setting()
     decisions, _ = replay(inputs, setting, lambda _done: None)
     truth = Truth.of(inputs, decisions, setting)
-    other = setting if policy is None else Setting(Rules(policy))
+    other = setting if policy is None else Setting(PolicySettings(policy))
     course = WhatIf(inputs, truth, other, Sequencer({}), caps, fixed=fixed, planner=planner)
     return course.play(lambda _done: None)
 

@@ -14,7 +14,7 @@ from coplace_client.errors import UnusableError
 from lab.simulation.metrics import summarise
 from services.placement.sequencer import Sequencer
 from shared.catalogue.event_json import plain
-from shared.placement.candidates.candidate import Rules
+from shared.catalogue.policy_settings import PolicySettings
 from shared.replay.caps import AS_RECORDED
 from shared.replay.inputs import read_inputs
 from shared.replay.region import Setting, replay
@@ -103,7 +103,7 @@ def test_a_record_of_any_lines_is_played_or_refused(
         Fidelity.to_reports(truth, decisions)
         played, _ids = played_of(truth, as_recorded(inputs, decisions).finished, decisions, {})
         summarise(played)
-        for rules in (setting.rules, Rules(t_weight=0.1)):
+        for rules in (setting.rules, PolicySettings(t_weight=0.1)):
             play = WhatIf(inputs, truth, Setting(rules), Sequencer({}), AS_RECORDED)
             course = play.play(lambda _done: None)
             summarise(played_of(truth, course.finished, course.decisions, {})[0])

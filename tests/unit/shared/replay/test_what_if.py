@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from services.planner.app import search_of, stage_of
 from services.planner.settings import PlannerSettings
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.power.caps import Covered
 from shared.planning.searches import Searches
 from shared.replay.caps import CapChanges, CapSchedule, NewCap
@@ -274,7 +274,7 @@ def test_a_planner_lets_small_jobs_start_before_a_wide_one_that_came_first() -> 
     ]
     inputs, _ = recorded(jobs, {**dict.fromkeys(["holder-0", "holder-1"], 300.0), "long": 9000.0})
     search = search_of(PlannerSettings(), Searches())
-    stage = stage_of(search, Rules(), 7.0, puts_barriers=False)
+    stage = stage_of(search, PolicySettings(), 7.0, puts_barriers=False)
     planner = RecordFollower(stage, inputs.rounds[0].round.ended_at_us)
     planned, usual = (starts(what_if(inputs, planner=by).decisions) for by in (planner, None))
     assert planned.keys() == usual.keys()

@@ -6,8 +6,9 @@ from math import nextafter
 
 import pytest
 
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Candidate, Rules
+from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.modes import Modes, modes_of, with_slower_modes
 from shared.placement.candidates.over_pstates import OverPStates
 from shared.placement.jobs.tracked import Tracked
@@ -35,7 +36,7 @@ def weighed(processor: Placement, **asked: object) -> Tracked:
 
 def found_modes(processor: Placement, job: Tracked, *, worth: bool = False) -> Modes:
     clusters = processor._models.per_cluster()
-    return modes_of([job], clusters, Rules(), worth_choosing_only=worth)
+    return modes_of([job], clusters, PolicySettings(), worth_choosing_only=worth)
 
 
 def at(modes: Modes, cluster: str, freq_ghz: float) -> Candidate:
@@ -93,7 +94,7 @@ def test_slower_modes_are_fast_enough_and_draw_ever_less_in_the_order_of_the_pol
     policy: Policy,
 ) -> None:
     job = weighed(processor := placement(policy=policy))
-    rules = Rules(policy, cap_slowdown=1.4)
+    rules = PolicySettings(policy, cap_slowdown=1.4)
     [candidates] = with_slower_modes([job], processor._models.per_cluster(), rules)
     by_freq = found_modes(processor, job)
     for candidate in candidates:
@@ -114,15 +115,15 @@ def test_slower_modes_are_fast_enough_and_draw_ever_less_in_the_order_of_the_pol
 
 def test_a_first_run_has_no_slower_mode() -> None:
     job = weighed(processor := placement(), app_id="never seen")
-    rules = Rules(cap_slowdown=2.0)
+    rules = PolicySettings(cap_slowdown=2.0)
     [candidates] = with_slower_modes([job], processor._models.per_cluster(), rules)
     assert [candidate.slower for candidate in candidates] == [(), ()]
 
 
-RULES = Rules(policy=Policy.BASE)
+RULES = PolicySettings(policy=Policy.BASE)
 
 
-def over_pstates(processor: Placement, rules: Rules = RULES) -> OverPStates:
+def over_pstates(processor: Placement, rules: PolicySettings = RULES) -> OverPStates:
     """Of the first application on p1, as modes look it up."""
     job = processor._job_table.get("job")
     assert job is not None
@@ -141,7 +142,7 @@ def test_it_stays_until_a_signature_or_the_rules_are_others() -> None:
     processor = region()
     first = over_pstates(processor)
     assert over_pstates(processor) is first
-    assert over_pstates(processor, Rules(policy=Policy.BASE, quantile=0.9)) is not first
+    assert over_pstates(processor, PolicySettings(policy=Policy.BASE, quantile=0.9)) is not first
     first = over_pstates(processor)
     feed(processor, [signature(0, "p1", time_us=2 * 10**15, cpi=2.0)])
     assert over_pstates(processor) is not first

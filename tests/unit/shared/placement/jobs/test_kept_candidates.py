@@ -7,9 +7,10 @@ import orjson
 import pytest
 from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER
 
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.domain.job import Dependency, Job
-from shared.placement.candidates.candidate import Candidate, Rules, SlowerMode
+from shared.placement.candidates.candidate import Candidate, SlowerMode
 from shared.placement.candidates.misfits import Misfit
 from shared.placement.jobs import mending
 from shared.placement.jobs.actions import Action
@@ -41,7 +42,7 @@ def weighed(processor: Placement, job_id: str) -> tuple[Candidate, ...]:
 
 
 def again(kept: Mapping[str, bytes]) -> Placement:
-    return Placement(kept, Rules(policy=Policy.BASE), 7.0)
+    return Placement(kept, PolicySettings(policy=Policy.BASE), 7.0)
 
 
 def in_the_old_form(kept: Mapping[str, bytes], job_id: str) -> dict[str, bytes]:

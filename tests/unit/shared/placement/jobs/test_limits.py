@@ -16,8 +16,8 @@ from coplace.v1.control_pb2 import (
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -118,5 +118,5 @@ def test_a_restart_remembers_who_is_empty() -> None:
     processor = placement(4, Policy.BASE)
     round_of(processor, 0, stands(STANDING_REFUSED, 1, T0_US))
     state = saved(processor.changes())
-    again = Placement(state, Rules(Policy.BASE), remember_days=1.0)
+    again = Placement(state, PolicySettings(Policy.BASE), remember_days=1.0)
     assert starts(round_of(again, 1, submitted("a", end_us(0), account="physics"))) == []

@@ -9,8 +9,8 @@ from coplace.v1.placement_pb2 import (
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.jobs.mending import mended
 from shared.placement.processor import Placement
 from shared.streams.stages.stage import AlreadyAppliedError, Round
@@ -218,7 +218,7 @@ def test_decisions_of_one_round_on_one_job_have_different_ids_and_survive_a_rest
     round_of(processor, 0, submitted("a"))
     feed(processor, [seized("a", end_us(0))])
     state = saved(processor.changes())
-    for one in (processor, Placement(state, Rules(), 7.0)):
+    for one in (processor, Placement(state, PolicySettings(), 7.0)):
         published = one.end_round(Round(1, end_us(1)))
         assert [publish.event.id for publish in published] == [
             "placement/coplace.v1.PlacementDecided/a/1/1/withdrawn/1/p1",
@@ -235,7 +235,7 @@ def test_a_start_that_a_wrong_clock_decided_is_asked_back_after_it_is_mended() -
     state |= saved(changes)
     assert [*changes] == ["job/a"]
     assert mended(state, end_us(0)) == {}
-    after = Placement(state, Rules(Policy.PRIORITY_INC_V, start_timeout_s=10.0), 7.0)
+    after = Placement(state, PolicySettings(Policy.PRIORITY_INC_V, start_timeout_s=10.0), 7.0)
     assert round_of(after, 0) == []
     assert [verdict(decided) for decided in round_of(after, 1)] == ["withdrawn"]
     assert start.decided_at_us == end_us(ahead)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement, mended
 from shared.placement.reasons.start_estimates import StartEstimates
 from shared.streams.stages.stage import AlreadyAppliedError, Round
@@ -208,7 +208,7 @@ def test_a_node_that_failed_too_often_is_drained_with_an_event_that_says_why() -
         drained_at_us=end_us(3),
     )
     assert (event.source, event.key) == ("placement", "p1")
-    again = Placement(saved(processor.changes()), Rules(most_node_failures=2), 7.0)
+    again = Placement(saved(processor.changes()), PolicySettings(most_node_failures=2), 7.0)
     for one in (processor, again):
         assert placed(round_of(one, 4)) == {}
         decided = round_of(one, 5, resumed("p1", end_us(4), "p1-0000"))
@@ -243,7 +243,7 @@ def test_failures_of_long_ago_do_not_count_unless_a_clock_ahead_aged_them(
         assert processor._nodes.failing("p1") == set()
         state = saved(state, processor.changes())
         state = saved(state, mended(state, end_us(number)))
-    again = Placement(state, Rules(**rules), 7.0)
+    again = Placement(state, PolicySettings(**rules), 7.0)
     how = {"cluster": "p1", "failed_nodes": ["p1-0000"]}
     feed(again, [started(start), requeued("a", end_us(number) + 1, 3, **how)])
     assert bool(placed(round_of(again, number + 1))) != drains
@@ -267,7 +267,7 @@ def test_a_job_that_was_put_back_too_often_is_held_until_it_is_released() -> Non
     [held] = round_of(processor, 3)
     assert (held.attempt, verdict(held)) == (3, "held")
     assert held.reason == "was put back 2 times, last: NODE_FAIL: release it when that is mended"
-    again = Placement(saved(processor.changes()), Rules(most_requeues=2), 7.0)
+    again = Placement(saved(processor.changes()), PolicySettings(most_requeues=2), 7.0)
     for one in (processor, again):
         decided = round_of(one, 4, released("a", end_us(3)))
         assert [verdict(d) for d in decided] == ["start"]
@@ -363,7 +363,7 @@ def test_a_clock_that_jumped_and_was_mended_leaves_the_drains_that_no_jump_leave
             round_of(jumping, 1000)
             state = saved(state, jumping.changes())
             state = saved(state, mended(state, end_us(number - 1)))
-            jumping = Placement(state, Rules(), 7.0)
+            jumping = Placement(state, PolicySettings(), 7.0)
         for processor in (jumping, steady):
             round_of(processor, number)
         for cluster in BOTH:

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.power.joint_margin import Error, kept_for_sent_back
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
@@ -38,7 +38,7 @@ APPS = 4
 
 
 def placement(**rules: object) -> Placement:
-    processor = Placement({}, Rules(Policy.BASE, **rules), 7.0)  # type: ignore[arg-type]
+    processor = Placement({}, PolicySettings(Policy.BASE, **rules), 7.0)  # type: ignore[arg-type]
     told = [e for e in region.models(NODES) if "coefficients" not in e.id]
     told += [region.coefficients("p1", 0.3), region.coefficients("p2", 0.1)]
     told += [
@@ -181,7 +181,7 @@ def test_what_is_started_beside_jobs_of_its_user_counts_with_them_in_another_pro
     told = [region_cap(4_000.0), *(job(f"{n:02}/a", user="a") for n in range(6))]
     round_of(lived, 1, *map(started, starts_of(round_of(lived, 0, *told))))
     restored = saved(lived.changes())
-    rebuilt = Placement(restored, Rules(Policy.BASE, **rules), 7.0)
+    rebuilt = Placement(restored, PolicySettings(Policy.BASE, **rules), 7.0)
     later = [job(f"{n}/{user}", 2, 0, 60, user) for n in range(4) for user in "ab"]
     decided = round_of(lived, 2, *later)
     assert 0 < len(starts_of(decided)) < len(later)

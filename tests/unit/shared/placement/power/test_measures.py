@@ -19,9 +19,9 @@ from coplace.v1.placement_pb2 import (
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import Measure, measures_of
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.scheduling.capacity import Held
 from shared.scheduling.forecast import forecast
@@ -58,7 +58,7 @@ LOWER, SUSPEND, END = Measure.LOWER_FREQUENCY, Measure.SUSPEND, Measure.END
 
 def region(*measures: Measure, cap_slowdown: float = 1.0) -> Placement:
     """Jobs run on p1 alone."""
-    rules = Rules(Policy.BASE, cap_measures=measures, cap_slowdown=cap_slowdown)
+    rules = PolicySettings(Policy.BASE, cap_measures=measures, cap_slowdown=cap_slowdown)
     processor = Placement({}, rules, 7.0)
     feed(processor, models(NODES))
     feed(processor, [declared("p1", NODES, T0_US + 1, architecture="p1")])

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from coplace_client.errors import RejectedError
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import Measure
 from shared.domain.hostlist import expand
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement, mended
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.metered_region import (
@@ -139,13 +139,13 @@ def test_a_word_of_a_clock_that_was_ahead_is_mended() -> None:
     region.restart()
     now_us = T0_US + 100_000_000
     changes = mended(region.state, now_us)
-    region.processor = Placement({**region.state, **changes}, Rules(), 7.0)  # type: ignore[dict-item]
+    region.processor = Placement({**region.state, **changes}, PolicySettings(), 7.0)  # type: ignore[dict-item]
     feed(region.processor, [read(120, "p1-0000")])
 
 
 def test_a_nameplate_below_idle_power_is_refused() -> None:
     with pytest.raises(RejectedError, match="idle_power_w"):
-        feed(Placement({}, Rules(), 7.0), [declared("p1", nameplate_power_w=50.0)])
+        feed(Placement({}, PolicySettings(), 7.0), [declared("p1", nameplate_power_w=50.0)])
     with pytest.raises(RejectedError, match="nameplate_power_w"):
         check_contents(declared("p1", nameplate_power_w=inf).payload)
 

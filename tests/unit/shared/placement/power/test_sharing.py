@@ -18,9 +18,9 @@ from coplace.v1.placement_pb2 import (
 )
 
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement, mended
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -60,7 +60,7 @@ class Region:
 
     def __post_init__(self) -> None:
         self.state: dict[str, bytes] = {}
-        self.settings = Rules(Policy.BASE, **({"cap_sharing": True} | self.rules))
+        self.settings = PolicySettings(Policy.BASE, **({"cap_sharing": True} | self.rules))
         self.placement = Placement({}, self.settings, 7.0)
         feed(self.placement, models(self.nodes))
         feed(self.placement, [declared("p1", self.nodes, T0_US + 1, architecture="p1")])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from coplace.v1.placement_pb2 import CONSTRAINT_KIND_UNEXPLAINED
 
-from shared.placement.candidates.candidate import Rules
+from shared.catalogue.policy_settings import PolicySettings
 from shared.placement.processor import Placement
 from shared.placement.reasons.explanation import Refusals
 from shared.scheduling.backfill import Dispatch
@@ -24,7 +24,7 @@ from tests.unit.shared.placement.region import (
 
 def three_clusters() -> Placement:
     """Of which nothing is known: large has 64 nodes, small 4, tiny 2, and tiny any memory."""
-    processor = Placement({}, Rules(), 7.0)
+    processor = Placement({}, PolicySettings(), 7.0)
     one_clock, three = [2.4], [1.2, 2.0, 3.1]
     for name, nodes, memory_gib, pstates_ghz in (
         ("large", 64, 192.0, one_clock),

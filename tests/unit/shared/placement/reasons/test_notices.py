@@ -8,8 +8,8 @@ from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK as AFTER_OK
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -144,7 +144,7 @@ def test_what_was_put_off_is_told_when_it_is_due_though_nothing_happens() -> Non
     [at_the_limit] = alternating(processor, 1, 3)
     assert all(round_of(processor, number) == [] for number in range(3, 21))
     state = saved(processor.changes())
-    for one in (processor, Placement(state, Rules(Policy.BASE, start_timeout_s=0), 7.0)):
+    for one in (processor, Placement(state, PolicySettings(Policy.BASE, start_timeout_s=0), 7.0)):
         [due] = round_of(one, 21)
         assert due.decided_at_us - at_the_limit.decided_at_us == 600_000_000
         assert (due.job_id, due.reason) == ("b", "p1: needs 4 nodes, 1 free")

@@ -15,8 +15,8 @@ from coplace.v1.placement_service_pb2 import (
 )
 
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -141,7 +141,7 @@ def test_after_a_restart_a_waiting_job_is_told_to_wait_for_the_next_round() -> N
     processor = full()
     round_of(processor, 2, submitted("b", nodes=4))
     state = saved(processor.changes())
-    again = Placement(state, Rules(Policy.BASE), 7.0)
+    again = Placement(state, PolicySettings(Policy.BASE), 7.0)
     answer = answered(again, "b")
     assert answer.as_of_us == 0
     assert "placement started anew" in answer.reason
