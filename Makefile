@@ -305,6 +305,10 @@ e2e-k8s: setup system-servers system-containers system-kubernetes ## the chart o
 asyncapi: setup ## write the AsyncAPI document of the topics
 	$(BIN)/coplace asyncapi --out '$(OUT)'
 
+.PHONY: settings
+settings: setup ## write what is generated of the policy's settings: their page, the chart's schema
+	PYTHONPATH=.:client $(BIN)/python -m deploy.policy_documents
+
 .PHONY: clean
 clean: ## remove everything that the targets above built
 	find shared -name '*.so' -delete

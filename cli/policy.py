@@ -1,10 +1,12 @@
-"""`coplace policy show|set|reset|allow`: by what placement decides, and since whose word."""
+"""`coplace policy show|set|reset|allow|schema|reference`: by what placement decides, since whose
+word, and what each setting is."""
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Annotated, Final
 
 import typer
-from coplace.v1.control_pb2 import PairsAllowed, PolicyDeclared
+from coplace.v1.control_pb2 import PairsAllowed
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import (
     PairApart,
@@ -23,8 +25,10 @@ from cli.speaking import Source
 from cli.times import at, clock_us
 from coplace_client.errors import RejectedError
 from coplace_client.facts import fact
+from shared.catalogue import policy_documents
 from shared.catalogue.contents.check import check_contents
-from shared.placement.rules_in_force import SETTINGS
+from shared.catalogue.policy_declarations import declaration_of
+from shared.catalogue.policy_settings import DECLARABLE
 
 app = typer.Typer(no_args_is_help=True, help="By what placement decides: policy, weights, limits.")
 _WITHIN_S: Final = 30.0
@@ -33,8 +37,6 @@ _WIDTH: Final = 80
 _COLUMNS: Final = ("setting", "is", "started with", "declared by", "declared at", "reason")
 # As an empty value is told.
 _NOTHING: Final = "nothing"
-_BOOLEANS: Final = {"true": True, "false": False}
-_FIELDS: Final = PolicyDeclared.DESCRIPTOR.fields_by_name
 
 Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]
 
@@ -45,8 +47,9 @@ def set_policy(
         list[str],
         typer.Argument(
             metavar="NAME=VALUE...",
-            help=f"Names are {', '.join(SETTINGS)}.",
-            autocompletion=lambda: [f"{name}=" for name in SETTINGS],
+            help=f"Names are {', '.join(DECLARABLE)}: `coplace policy reference` says what "
+            "each is.",
+            autocompletion=lambda: [(f"{name}=", each.about) for name, each in DECLARABLE.items()],
         ),
     ],
     reason: Reason = "",
@@ -56,9 +59,10 @@ def set_policy(
 ) -> None:
     """Declare settings, which hold from the next round on; the others stay as they are."""
     now_us = clock_us()
-    event = declaration(parsed(settings), reason, source, now_us)
-    asked = dict(each.split("=", 1) for each in settings)
+    asked = parsed(settings)
+    event = declaration(asked, (), reason, source, now_us)
     before = ask(placement).settings
+    _require_known(asked, before)
     publish(ingest, event)
     for one in before:
         if one.name in asked:
@@ -72,7 +76,7 @@ def reset(
         typer.Argument(
             metavar="[NAME]...",
             help="All that were declared if none is named.",
-            autocompletion=lambda: [*SETTINGS],
+            autocompletion=lambda: [*DECLARABLE],
         ),
     ] = None,
     reason: Reason = "",
@@ -87,7 +91,7 @@ def reset(
         typer.echo("all settings are as placement was started with")
         return
     now_us = clock_us()
-    publish(ingest, declaration({"reset": names}, reason, source, now_us))
+    publish(ingest, declaration({}, names, reason, source, now_us))
     for name in names:
         one = before[name]
         typer.echo(f"{name}: {one.started_with or _NOTHING}, was {one.value or _NOTHING}")
@@ -131,31 +135,53 @@ def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50
         typer.echo(line)
 
 
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the settings, of which a form can be made."""
+    typer.echo(json.dumps(policy_documents.schema(), indent=2))
+
+
+@app.command()
+def reference() -> None:
+    """Print what each setting is and may be, in Markdown."""
+    typer.echo(policy_documents.reference(), nl=False)
+
+
 def ask(placement: str) -> ShowPolicyResponse:
     """By what placement decides. Raises UnansweredError."""
     with asking(placement) as channel:
         return PlacementServiceStub(channel).ShowPolicy(ShowPolicyRequest(), timeout=_WITHIN_S)
 
 
-def parsed(settings: Iterable[str]) -> dict[str, Any]:
-    """NAME=VALUE as fields of a declaration. Raises RejectedError naming the setting."""
-    found: dict[str, Any] = {}
+def parsed(settings: Iterable[str]) -> dict[str, str]:
+    """Return the values of NAME=VALUE by their names. Raise RejectedError naming the setting."""
+    found: dict[str, str] = {}
     for each in settings:
         name, is_set, value = each.partition("=")
-        if name not in SETTINGS or not is_set:
-            problem = f"write NAME=VALUE, of which NAME is one of {', '.join(SETTINGS)}"
+        if name not in DECLARABLE or not is_set:
+            problem = f"write NAME=VALUE, of which NAME is one of {', '.join(DECLARABLE)}"
             raise RejectedError(each[:80], problem)
         if name in found:
             raise RejectedError(name, "is named twice")
-        found[name] = _value(name, value)
+        found[name] = value
     return found
 
 
-def declaration(settings: Mapping[str, Any], reason: str, source: str, now_us: int) -> Envelope:
-    """The event that declares settings. Raises RejectedError naming the one that cannot be."""
-    declared = PolicyDeclared(**settings, reason=reason, declared_at_us=now_us)
+def declaration(
+    settings: Mapping[str, str], reset: Collection[str], reason: str, source: str, now_us: int
+) -> Envelope:
+    """Return the event that declares settings. Raise RejectedError naming what cannot be."""
+    declared = declaration_of(settings, reset, reason, now_us)
     check_contents(declared)
     return fact(source, declared, str(now_us), now_us)
+
+
+def _require_known(names: Iterable[str], settings: Iterable[PolicySetting]) -> None:
+    """Raise RejectedError where placement is of a release that does not know a setting."""
+    known = {setting.name for setting in settings}
+    for name in names:
+        if name not in known:
+            raise RejectedError(name, "placement does not know this setting: upgrade it first")
 
 
 def allowed(
@@ -210,27 +236,4 @@ def table(settings: Iterable[PolicySetting]) -> Table:
     found = Table("setting", "is", "started with", box=MARKDOWN)
     for setting in settings:
         found.add_row(setting.name, setting.value, setting.started_with)
-    return found
-
-
-def _value(name: str, text: str) -> Any:
-    field = _FIELDS[name]
-    if field.type == field.TYPE_STRING:
-        return text
-    if field.type == field.TYPE_BOOL:
-        if text.lower() not in _BOOLEANS:
-            raise RejectedError(name, f"must be true or false, got {text[:40]!r}")
-        return _BOOLEANS[text.lower()]
-    try:
-        return float(text) if field.type == field.TYPE_DOUBLE else _count(text)
-    except ValueError:
-        kind = "a number" if field.type == field.TYPE_DOUBLE else "a count"
-        raise RejectedError(name, f"must be {kind}, got {text[:40]!r}") from None
-
-
-def _count(text: str) -> int:
-    """Raises ValueError for what is none, and for what no field holds."""
-    found = int(text)
-    if not 0 <= found < 2**32:
-        raise ValueError(text)
     return found

@@ -14,7 +14,6 @@ from rich.table import Table
 from cli.cap.schedule import read_schedule, steps
 from cli.telling import TABLE_WIDTH
 from cli.times import at
-from coplace_client.bounds import CAP_RISK
 from coplace_client.errors import UnusableError
 from lab.simulate.scenarios import OF_CPI, EuroraScenario
 from lab.simulation.capping import (
@@ -53,6 +52,7 @@ from lab.workloads.eurora import (
     read_power_predictions,
     read_queues,
 )
+from shared.catalogue.policy_settings import CAP_RISK
 from shared.process.user_files import lines
 
 # What files are called in the published folders, by the field that gives another one.

@@ -13,13 +13,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from cli.cap.schedule import read_schedule, steps
 from cli.region_policy import RegionPolicy
-from coplace_client.bounds import CAP_MARGIN, CAP_RISK
 from lab.simulation.capping import AS_PREDICTED, CappingMethod
 from lab.simulation.jobs import CIRNE, MODELS
 from lab.simulation.lookahead import AS_TUNED, Ahead
 from lab.simulation.policy import SimulatedPolicy
 from lab.simulation.sweep import THRESHOLD
 from lab.simulation.system import SizeUnit
+from shared.catalogue.policy_settings import CAP_MARGIN, CAP_RISK
 from shared.domain.cluster import Cluster
 from shared.domain.eamc_policy import Reading
 from shared.eamc.frequency import EVEN

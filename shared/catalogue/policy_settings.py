@@ -1,34 +1,155 @@
-"""By what placement decides: the policy, its parameters and its limits."""
+"""By what placement decides: the policy, its parameters and its limits, each declared once.
 
+Environment variables, `coplace policy`, checks, docs/policy-settings.md, the chart's schema and
+that of forms follow from these fields: a new setting is one more of them.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from coplace_client.bounds import SLOWDOWN_RATIO, Bound
+from shared.catalogue.setting import DeclaredSetting, setting, settings_of
 from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy, Reading
+
+# As environment variables have them.
+PREFIX: Final = "COPLACE_PLACEMENT_"
+_DAY_S: Final = 86_400.0
+_SECONDS: Final = (("us", 1e-6), ("ns", 1e-9))
+_TIMEOUT_S: Final = Bound(
+    0, 366 * _DAY_S, "s", "a year; 0 is at once, or never", (("ms", 1e-3), *_SECONDS)
+)
+_TRIES: Final = Bound(0, 1_000_000, "", "as attempts; 0 is any number")
+# What a simulation of caps takes too.
+CAP_MARGIN: Final = Bound(0, 0.5, "", "of a cap, kept free: none, to half of it")
+CAP_RISK: Final = Bound(1e-6, 0.5, "", "one moment in a million above a cap, to as predicted")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
-    """The policy, its parameters and limits; see RuleSettings."""
+    """The settings of one region, as they are at a time."""
 
-    policy: Policy = Policy.PRIORITY_INC_V
-    t_weight: float = 1.0
-    threshold: float = 0.35
-    reading: Reading = Reading.DIMENSIONLESS
-    max_slowdown: float = 1.25
-    quantile: float = 0.5
-    cap_counts_idle: bool = True
-    start_timeout_s: float = 300.0
-    most_missed_starts: int = 3
-    most_requeues: int = 5
-    most_node_failures: int = 3
-    node_failure_window_s: float = 86_400.0
-    most_applications: int = 10_000
-    cap_slowdown: float = 1.0
-    cap_measures: tuple[Measure, ...] = (Measure.LOWER_FREQUENCY, Measure.SUSPEND)
-    action_timeout_s: float = 60.0
-    cap_margin: float = 0.0
-    cap_risk: float = 0.5
-    cap_power_sd: float = 0.0
-    cap_user_correlation: float = 0.0
-    meter_silence_s: float = 600.0
-    cap_sharing: bool = False
+    policy: Policy = setting(
+        Policy.PRIORITY_INC_V, "How clusters and frequencies are chosen (EAMC paper)"
+    )
+    t_weight: float = setting(
+        1.0,
+        "Weight of time against energy, equations 4 and 5",
+        Bound(0, 1e6, "", "of time over energy: 0 counts energy alone"),
+    )
+    threshold: float = setting(
+        0.35,
+        "priority-inc-v: an entry this share above the job's best part_eff goes to the last tier",
+        Bound(0, 1e6, "", "above the best part_eff: 0 counts the best cluster alone"),
+    )
+    reading: Reading = setting(
+        Reading.DIMENSIONLESS,
+        "What equations 4 and 5 and the threshold are taken to say (ADR 0003)",
+    )
+    max_slowdown: float = setting(
+        1.25,
+        "Most predicted T_co / T_solo that any job on a shared node may suffer; what jobs that "
+        "share are guaranteed from their start (ADR 0070)",
+        SLOWDOWN_RATIO,
+    )
+    quantile: float = setting(
+        0.5,
+        "Frequency, rank and limit follow the time and energy that are exceeded with the "
+        "probability 1 - this",
+        Bound(0.5, 0.999_999, "", "the median, to one run in a million that takes more"),
+    )
+    cap_counts_idle: bool = setting(
+        True,
+        "The idle power of all nodes counts against caps of power; false: only what jobs draw "
+        "beyond it",
+    )
+    cap_margin: float = setting(0.0, "The share of each cap of power that is kept free", CAP_MARGIN)
+    cap_risk: float = setting(
+        0.5,
+        "The accepted probability that jobs together draw more than a cap, by the deviations that "
+        "predictions carry (ADR 0055); 0.5: what is predicted counts",
+        CAP_RISK,
+    )
+    cap_power_sd: float = setting(
+        0.0,
+        "How much runs of one application differ in what they draw, as the standard deviation of "
+        "its logarithm: counts with that of each prediction where cap_risk is below 0.5",
+        Bound(0, 1, "", "of a logarithm: all alike, to a third or three times it"),
+    )
+    cap_user_correlation: float = setting(
+        0.0,
+        "How much alike predictions of one user's jobs are wrong, as the correlation of their "
+        "errors: counts where cap_risk is below 0.5; 0: each errs for itself, 1: all as one",
+        Bound(0, 1, "", "of errors: each for itself, to all as one"),
+    )
+    cap_slowdown: float = setting(
+        1.0,
+        "Where a cap refuses a job at its own P-state it may start at a lower one that takes at "
+        "most so many times as long; 1: it waits for watts",
+        SLOWDOWN_RATIO,
+    )
+    cap_sharing: bool = setting(
+        False,
+        "What runs is clocked down where a job that waits for watts alone may start then, and that "
+        "takes more off bounded slowdowns than it adds (ADR 0079)",
+    )
+    cap_measures: tuple[Measure, ...] = setting(
+        (Measure.LOWER_FREQUENCY, Measure.SUSPEND),
+        "What is done to jobs that run, in this order, where a cap of power falls below what they "
+        "draw: lower-frequency, suspend, end; empty: nothing",
+    )
+    action_timeout_s: float = setting(
+        60.0,
+        "Where an action is not answered within this, the measures go on to other jobs; it is "
+        "never given up",
+        _TIMEOUT_S,
+    )
+    meter_silence_s: float = setting(
+        600.0,
+        "Where the meter of a node that a job holds is silent for so long, the nameplate power "
+        "that its cluster declares counts under caps; 0: never does",
+        _TIMEOUT_S,
+    )
+    start_timeout_s: float = setting(
+        300.0,
+        "A start that is not confirmed within this is asked back; 0: never is, since some resource "
+        "managers do not report starts",
+        _TIMEOUT_S,
+    )
+    most_missed_starts: int = setting(
+        3,
+        "A job of which so many starts were declined, unasked or after the time-out, is held; "
+        "0: none is",
+        _TRIES,
+    )
+    most_requeues: int = setting(5, "A job that was put back so often is held; 0: none is", _TRIES)
+    most_node_failures: int = setting(
+        3,
+        "A node that failed so often is drained; 0: none is",
+        Bound(0, 100, "", "each is kept; 0 is any number"),
+    )
+    node_failure_window_s: float = setting(
+        _DAY_S,
+        "Failures of a node count for so long, and it is given last",
+        Bound(1, 366 * _DAY_S, "s", "a year", _SECONDS),
+    )
+    most_applications: int = setting(
+        10_000,
+        "Signatures kept a node model; the oldest that no job needs are forgotten, and their "
+        "applications are first runs again",
+        Bound(1, 1e9, "", "one is kept in any case; more than there are programs"),
+        at_start=True,
+    )
+
+
+SETTINGS: Final[Mapping[str, DeclaredSetting]] = settings_of(PolicySettings)
+# What can be declared while placement runs.
+DECLARABLE: Final[Mapping[str, DeclaredSetting]] = {
+    name: each for name, each in SETTINGS.items() if not each.at_start
+}
+
+
+def variable(name: str) -> str:
+    """Return the environment variable that a process is started with for a setting."""
+    return f"{PREFIX}{name.upper()}"

@@ -1,25 +1,22 @@
 """By what placement decides: as its process was started, but for what was declared since."""
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 from coplace.v1.control_pb2 import PolicyDeclared
 
+from coplace_client.errors import UnusableError
 from shared.catalogue.event import Event
-from shared.catalogue.policy_settings import PolicySettings
-from shared.domain.cap_measures import measures_of
+from shared.catalogue.policy_declarations import declared, names_in
+from shared.catalogue.policy_settings import DECLARABLE, PolicySettings
 from shared.domain.eamc_policy import Policy, Reading
 from shared.eamc.frequency import Weighing
 from shared.placement.candidates.candidate import Ranking, ranking_by
 from shared.placement.envelope import from_bytes, to_bytes
 from shared.streams.stages.stage import AlreadyAppliedError
 
-# What can be declared, by its name in PolicyDeclared, in PolicySettings and in COPLACE_PLACEMENT_*.
-SETTINGS: Final = tuple(
-    [field.name for field in PolicyDeclared.DESCRIPTOR.fields if field.has_presence]
-)
 _PREFIX: Final = "rules/"
 _EARLIER: Final = "rules|earlier"
 # What the candidates of jobs follow from: others than these weigh no job anew.
@@ -50,10 +47,12 @@ class RulesInForce:
         self._earlier: list[tuple[int, Ranking]] = []
 
     def restore(self, state: Mapping[str, bytes]) -> None:
-        """What `changes` returned in earlier lives."""
+        """What `changes` returned in earlier lives. Raises UnusableError where a later release
+        declared what this one does not know."""
         for key, value in state.items():
             if key.startswith(_PREFIX):
-                self._words[key.removeprefix(_PREFIX)] = from_bytes(value)
+                name = key.removeprefix(_PREFIX)
+                self._words[name] = _known(name, from_bytes(value))
         kept: list[tuple[int, Any]] = orjson.loads(state.get(_EARLIER, b"[]"))
         self._earlier = [(number, _ranking(*row)) for number, row in kept]
         self._follow(self._in_force())
@@ -73,7 +72,7 @@ class RulesInForce:
     def declare(self, event: Event, message: PolicyDeclared) -> bool:
         """Whether jobs are to be weighed anew. Raises AlreadyAppliedError where something newer is
         known of all settings that the event names."""
-        newer = [name for name in _named(message) if _stamp(event) > _stamp(self.word(name))]
+        newer = [name for name in names_in(message) if _stamp(event) > _stamp(self.word(name))]
         if not newer:
             raise AlreadyAppliedError(event.id)
         before = self.now
@@ -116,58 +115,33 @@ class RulesInForce:
 
     def _in_force(self) -> PolicySettings:
         said = {name: event.payload for name, event in self._words.items()}
-        declared = {
-            name: _value(name, getattr(message, name))
-            for name, message in said.items()
-            if isinstance(message, PolicyDeclared) and message.HasField(name)  # type: ignore[arg-type]
-        }
-        return replace(self.started, **declared)
+        found: dict[str, Any] = {}
+        for name, message in said.items():
+            values = declared(message) if isinstance(message, PolicyDeclared) else {}
+            if name in values:
+                found[name] = values[name]
+        return replace(self.started, **found)
 
 
 def told(rules: PolicySettings) -> dict[str, str]:
     """The settings that can be declared, as they are written."""
-    by_name = {field.name: getattr(rules, field.name) for field in fields(rules)}
-    return {name: _in_words(by_name[name]) for name in SETTINGS}
+    return {name: each.write(getattr(rules, name)) for name, each in DECLARABLE.items()}
 
 
-def without(message: PolicyDeclared, names: Collection[str]) -> PolicyDeclared | None:
-    """What is left of a declaration that says nothing of these settings; None where nothing is."""
-    left = PolicyDeclared.FromString(message.SerializeToString())
-    for name in {*names} & {*SETTINGS}:
-        left.ClearField(name)  # type: ignore[arg-type]
-    left.reset[:] = [name for name in message.reset if name not in names]
-    return left if any(_named(left)) else None
-
-
-def _named(message: PolicyDeclared) -> Iterator[str]:
-    yield from (name for name in SETTINGS if message.HasField(name))  # type: ignore[arg-type]
-    yield from message.reset
+def _known(name: str, word: Event) -> Event:
+    """The newest word on a setting; a setting that was reset need not be known."""
+    message = word.payload
+    is_reset = isinstance(message, PolicyDeclared) and name in message.reset
+    if name not in DECLARABLE and not is_reset:
+        raise UnusableError(
+            f"{name} was declared by {word.source}, and this release does not know it: "
+            f"`coplace policy reset {name}` under the release that does"
+        )
+    return word
 
 
 def _stamp(event: Event | None) -> tuple[int, str]:
     return (event.time_us, event.id) if event else (0, "")
-
-
-def _value(name: str, declared: Any) -> Any:
-    match name:
-        case "policy":
-            return Policy(declared)
-        case "reading":
-            return Reading(declared)
-        case "cap_measures":
-            return measures_of(declared)
-    return declared
-
-
-def _in_words(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case float():
-            return f"{value:.15g}"
-        case tuple():
-            return ",".join(map(str, value))
-    return str(value)
 
 
 def _row(ranking: Ranking) -> list[Any]:

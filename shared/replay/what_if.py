@@ -42,7 +42,7 @@ from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
 from shared.catalogue.options import follows_decisions
-from shared.placement.rules_in_force import without
+from shared.catalogue.policy_declarations import without
 from shared.replay.caps import CapChanges
 from shared.replay.inputs import RecordedInputs
 from shared.replay.region import RecordFollower, Region, Setting

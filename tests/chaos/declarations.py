@@ -7,10 +7,12 @@ These come in some seeds alone (`episode.py`), so that the others play as they d
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from coplace.v1.control_pb2 import PolicyDeclared
 from coplace.v1.energy_pb2 import CoefficientsDeclared
 from coplace.v1.jobs_pb2 import JobRequeueAsked
 
+from shared.catalogue.policy_declarations import declaration_of
+from shared.catalogue.policy_settings import DECLARABLE
+from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy, Reading
 from tests.chaos.events import MODELS, publish, run_alone, some_job
 from tests.chaos.squeezes import squeeze
@@ -29,7 +31,7 @@ _SETTINGS: Final[Mapping[str, Sequence[Any]]] = {
     "cap_risk": [0.01, 0.1, 0.5],
     "cap_power_sd": [0.0, 0.16],
     "cap_user_correlation": [0.0, 0.6, 1.0],
-    "cap_measures": ["", "lower-frequency", "suspend", "lower-frequency,suspend,end", "end"],
+    "cap_measures": [(), ("lower-frequency",), ("suspend",), (*Measure,), ("end",)],
     "cap_sharing": [False, True],
     "action_timeout_s": [0.0, 60.0, 600.0],
     "start_timeout_s": [0.0, 10.0, 300.0],
@@ -46,12 +48,8 @@ def declare_policy(world: World) -> None:
     rng, now_us = world.rng, world.clock.now_us
     named = rng.sample(sorted(_SETTINGS), rng.randint(1, 4))
     kept = rng.randint(0, len(named))
-    declared = PolicyDeclared(
-        **{name: rng.choice(_SETTINGS[name]) for name in named[:kept]},
-        reset=named[kept:],
-        reason="too many wait",
-        declared_at_us=now_us,
-    )
+    values = {name: DECLARABLE[name].write(rng.choice(_SETTINGS[name])) for name in named[:kept]}
+    declared = declaration_of(values, named[kept:], "too many wait", now_us)
     publish(world, "policy", f"{now_us}-{world.events}", policy_declared=declared)
 
 

@@ -23,9 +23,9 @@ from google.protobuf.message import Message
 from coplace_client.bounds import CORE_S
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
-from shared.catalogue.contents.policy import require_policy
 from shared.catalogue.payloads.domain_types import cores_of, run_us
 from shared.catalogue.payloads.tariffs import allocated_su, require_finish, require_past, tariff_of
+from shared.catalogue.policy_declarations import check_declaration
 from shared.domain.hostlist import expand
 from shared.domain.model_names import PAIR_TREES, TREES
 
@@ -134,7 +134,7 @@ _CHECKS: Final[Mapping[type[Message], tuple[Callable[[Any], object], ...]]] = {
     JobFinished: (_cores_of_nodes, _whole_run, _core_time),
     JobRequeued: (_failed_somewhere,),
     PowerCapDeclared: (_cap,),
-    PolicyDeclared: (require_policy,),
+    PolicyDeclared: (check_declaration,),
     PlanProposed: (_plan,),
     ModelPinned: (_known_model,),
     ModelRolledBack: (_known_model,),

@@ -16,6 +16,7 @@ from coplace.v1.placement_pb2 import (
     VERDICT_START,
 )
 
+from shared.catalogue import policy_declarations
 from shared.catalogue.event import Event
 from tests.chaos.audit.evidence import Evidence, events_of
 from tests.chaos.world import RULES
@@ -32,30 +33,30 @@ _MEASURES: Final = {
 class Rules:
     """The settings in force: as placement was started, but for what was declared since."""
 
-    _said: dict[str, tuple[tuple[int, str], PolicyDeclared]] = field(default_factory=dict)
+    _said: dict[str, tuple[tuple[int, str], dict[str, Any]]] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
         """One more word, on some settings."""
         told = event.payload
         if isinstance(told, PolicyDeclared):
             stamp = event.time_us, event.id
-            named = [one.name for one, _ in told.ListFields() if one.has_presence]
-            for name in [*named, *told.reset]:
+            values = policy_declarations.declared(told)
+            for name in [*values, *told.reset]:
                 if name not in self._said or self._said[name][0] < stamp:
-                    self._said[name] = stamp, told
+                    self._said[name] = stamp, values
 
     def __getitem__(self, setting: str) -> Any:
         """What a setting is, as it is declared."""
         if setting in self._said:
-            told = self._said[setting][1]
-            if told.HasField(setting):  # type: ignore[arg-type]
-                return getattr(told, setting)
-        return getattr(RULES, setting)
+            values = self._said[setting][1]
+            if setting in values:
+                return values[setting]
+        return getattr(RULES.rules, setting)
 
     @property
     def measures(self) -> set[str]:
         """What may be done to those who run where a cap is exceeded."""
-        return {*self["cap_measures"].split(",")} - {""}
+        return {*self["cap_measures"]}
 
 
 def every_decision_is_by_the_policy_in_force(evidence: Evidence) -> Iterator[str]:

@@ -1,9 +1,15 @@
-"""`coplace policy show|set|reset`."""
+"""`coplace policy show|set|reset|schema|reference`."""
+
+import json
+from dataclasses import replace
 
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
 
 from cli import policy as commands
+from shared.catalogue import policy_declarations
+from shared.catalogue.policy_documents import reference
+from shared.catalogue.policy_settings import DECLARABLE
 from shared.placement.processor import Placement
 from tests.unit.cli.command_line import published_by, refusal, rows_of, said, taken
 from tests.unit.cli.served import Served
@@ -98,6 +104,25 @@ def test_a_value_that_cannot_be_is_refused_in_one_line_by_the_name_of_its_settin
     words: tuple[str, ...], problem: str
 ) -> None:
     assert refusal("policy", *words).startswith(f"error: {problem}")
+
+
+def test_a_setting_that_placement_does_not_know_is_not_declared(
+    published: list[Envelope], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_tomorrow = replace(DECLARABLE["quantile"], name="of_tomorrow")
+    known = {**DECLARABLE, "of_tomorrow": of_tomorrow}
+    for module in (commands, policy_declarations):
+        monkeypatch.setattr(module, "DECLARABLE", known)
+    with Served(placement()) as address:
+        told = refusal("policy", "set", "of_tomorrow=0.5", "--placement", address)
+    assert told.startswith("error: of_tomorrow: placement does not know this setting: upgrade it")
+    assert published == []
+
+
+def test_a_form_and_a_reference_of_all_settings_are_printed() -> None:
+    form = json.loads(said("policy", "schema"))
+    assert form["properties"]["action_timeout_s"]["x-unit"] == "s"
+    assert said("policy", "reference") == reference()
 
 
 def test_an_unknown_setting_is_not_reset(published: list[Envelope]) -> None:

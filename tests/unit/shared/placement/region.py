@@ -1,6 +1,6 @@
 """A region for tests: two clusters, eight applications, models, and the events of jobs."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -13,7 +13,6 @@ from coplace.v1.control_pb2 import (
     LimitSubject,
     NodesDrained,
     NodesResumed,
-    PolicyDeclared,
     PowerCapDeclared,
     PowerCapStep,
     PowerScope,
@@ -53,6 +52,7 @@ from google.protobuf.message import Message
 
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.policy_declarations import declaration_of
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.models import degradation
@@ -365,8 +365,12 @@ def capped(
     return event(f"capped/{scope}/{name}/{time_us}", payload, time_us)
 
 
-def policy(time_us: int = T0_US, **settings: Any) -> Event:
-    payload = PolicyDeclared(**settings, declared_at_us=time_us)
+def policy(
+    time_us: int = T0_US, reset: Collection[str] = (), reason: str = "", **settings: Any
+) -> Event:
+    """A declaration of settings, as they are written, and of those to reset."""
+    values = {name: str(value) for name, value in settings.items()}
+    payload = declaration_of(values, reset, reason, time_us)
     return event(f"policy/{time_us}", payload, time_us)
 
 

@@ -3,6 +3,7 @@ twice, no job runs twice, who was killed in between decides as if nothing had be
 says what is true no more."""
 
 from dataclasses import dataclass, field
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -298,7 +299,11 @@ class AnySequence(RuleBasedStateMachine):
         self, policy: Policy, threshold: float, most: int, data: st.DataObject
     ) -> None:
         """Some of it, or all again as the process was started."""
-        said = {"policy": policy, "threshold": threshold, "most_missed_starts": most}
+        said: dict[str, Any] = {
+            "policy": policy,
+            "threshold": threshold,
+            "most_missed_starts": most,
+        }
         names = data.draw(st.lists(st.sampled_from(sorted(said)), min_size=1, unique=True))
         if data.draw(st.booleans()):
             self.tell(region.policy(self.now_us(), **{name: said[name] for name in names}))

@@ -6,13 +6,14 @@ import pytest
 from coplace.v1.control_pb2 import POWER_SCOPE_REGION, PolicyDeclared
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from coplace_client.errors import RejectedError
+from coplace_client.errors import RejectedError, UnusableError
 from shared.catalogue.contents.check import check_contents
-from shared.catalogue.policy_settings import PolicySettings
+from shared.catalogue.policy_settings import DECLARABLE, SETTINGS, PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.placement import processor as of_placement
+from shared.placement.envelope import to_bytes
 from shared.placement.processor import Placement
-from shared.placement.rules_in_force import SETTINGS, told, without
+from shared.placement.rules_in_force import told
 from shared.placement.settings import RuleSettings
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
@@ -20,6 +21,7 @@ from tests.unit.shared.placement.region import (
     T0_US,
     capped,
     declined,
+    event,
     finished,
     lost,
     placement,
@@ -168,15 +170,20 @@ def test_what_cannot_be_is_refused_by_the_name_of_the_setting(
 
 def test_every_setting_is_one_of_the_process_and_of_the_rules() -> None:
     assert set(SETTINGS) < set(RuleSettings.model_fields)
+    assert RuleSettings().rules == PolicySettings()
     found = told(RuleSettings().rules)
-    assert tuple(found) == SETTINGS
+    assert found.keys() == DECLARABLE.keys()
     assert found["cap_measures"] == "lower-frequency,suspend"
     assert (found["cap_counts_idle"], found["node_failure_window_s"]) == ("true", "86400")
 
 
-def test_of_a_declaration_the_rest_is_left_without_some_settings() -> None:
-    message = PolicyDeclared(policy="base", t_weight=2.0, reset=["threshold"])
-    left = without(message, ["policy", "threshold"])
-    assert left is not None
-    assert left == PolicyDeclared(t_weight=2.0)
-    assert without(message, ["policy", "threshold", "t_weight"]) is None
+def test_a_setting_that_a_later_release_declared_stops_a_process_until_it_is_reset() -> None:
+    known = PolicyDeclared(t_weight=2.0)
+    known.settings.add(name="of_tomorrow", value="1")
+    later = event("policy/later", known, T0_US)
+    state = {f"rules/{name}": to_bytes(later) for name in ("t_weight", "of_tomorrow")}
+    with pytest.raises(UnusableError, match=r"of_tomorrow was declared by test, .* reset of_tom"):
+        Placement(state, PolicySettings(), 7.0)
+    reset = PolicyDeclared(reset=["of_tomorrow"])
+    state["rules/of_tomorrow"] = to_bytes(event("policy/reset", reset, T0_US + 1))
+    assert setting(Placement(state, PolicySettings(), 7.0), "t_weight")[0] == "2"
