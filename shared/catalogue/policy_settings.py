@@ -105,6 +105,12 @@ class PolicySettings:
         "never given up",
         _TIMEOUT_S,
     )
+    action_retry_s: float = setting(
+        600.0,
+        "An action that was refused is not asked of the job again for so long, nor is power made "
+        "free again for the same job",
+        Bound(1, 366 * _DAY_S, "s", "a year; a round asks once", _SECONDS),
+    )
     meter_silence_s: float = setting(
         600.0,
         "Where the meter of a node that a job holds is silent for so long, the nameplate power "

@@ -15,8 +15,6 @@ from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import Decisions
 from shared.placement.power.clock_steps import Pace
 
-# How long nothing is asked again that was refused.
-AGAIN_S: Final = 600.0
 # A P-state draws so much more or less than another one to be worth an action.
 WORTH_IT: Final = 0.9
 
@@ -28,6 +26,11 @@ class Asking:
         self._job_table, self._models = job_table, models
         self.now_s = 0.0
 
+    @property
+    def retry_s(self) -> float:
+        """How long nothing is asked again that was refused."""
+        return self._models.rules.now.action_retry_s
+
     def may_ask(self, job: Tracked, placed: Placed, kind: ActionKind) -> bool:
         """False for a job that is to end, or was asked to be put back, whose cluster is lost, or
         where it was just refused."""
@@ -35,7 +38,7 @@ class Asking:
             action.kind is ActionKind.REQUEUE for action in job.actions
         )
         is_there = not is_to_go and placed.cluster not in self._models.lost
-        return is_there and not job.is_refused(kind, self.now_s - AGAIN_S)
+        return is_there and not job.is_refused(kind, self.now_s - self.retry_s)
 
     def may_set_pstate(self, job: Tracked, placed: Placed) -> bool:
         """The same, and False for one that stands still or that nobody meters."""

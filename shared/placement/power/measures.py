@@ -23,7 +23,7 @@ from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import Decisions, Outcomes
-from shared.placement.power.asking import AGAIN_S, WORTH_IT, Asking
+from shared.placement.power.asking import WORTH_IT, Asking
 from shared.placement.power.caps import MESSAGES, Covered, Declared
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.meters import Meters
@@ -101,7 +101,7 @@ class Measures:
         again, and when the watts are there that are kept for who is suspended."""
         for job, _ in self._job_table.holdings.running():
             times_s = [action.asked_s + self._rules.now.action_timeout_s for action in job.actions]
-            times_s += [since_s + AGAIN_S for _, since_s in job.refusals]
+            times_s += [since_s + self._asking.retry_s for _, since_s in job.refusals]
             yield from (at_s for at_s in times_s if at_s > self._now_s)
         yield from self._sharing.due_s()
         yield from (k.start_s for k in self._reserved.of_suspended if k.start_s > self._now_s)

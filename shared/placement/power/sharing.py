@@ -19,7 +19,7 @@ from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Tracked
 from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import Outcomes
-from shared.placement.power.asking import AGAIN_S, Asking
+from shared.placement.power.asking import Asking
 from shared.placement.power.givers import Givers, JobOnNodes
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.lowering import Lowered, Lowering, Wanting
@@ -71,7 +71,7 @@ class Sharing:
     def due_s(self) -> Iterator[float]:
         """When watts are kept no longer, and when they may be freed again for the same job."""
         for each in self._freed:
-            times_s = each.asked_s + self._timeout_s, each.asked_s + AGAIN_S
+            times_s = each.asked_s + self._timeout_s, each.asked_s + self._asking.retry_s
             yield from (at_s for at_s in times_s if at_s > self._asking.now_s)
 
     def begin(self) -> None:
@@ -187,7 +187,7 @@ class Sharing:
         job = self._job_table.at_arrival(freed.arrival)
         return (
             self._models.rules.now.cap_sharing
-            and self._asking.now_s < freed.asked_s + AGAIN_S
+            and self._asking.now_s < freed.asked_s + self._asking.retry_s
             and freed.cluster in self._models.clusters
             and job is not None
             and job.waits

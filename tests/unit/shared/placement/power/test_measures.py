@@ -40,6 +40,7 @@ from tests.unit.shared.placement.region import (
     finished,
     lost,
     models,
+    policy,
     refused,
     requeued,
     returned,
@@ -189,6 +190,16 @@ def test_what_is_refused_is_asked_of_another_one_and_of_it_after_ten_minutes() -
     assert wakes_us is not None
     assert wakes_us == end_us(4) + 600_000_000
     assert actions(round_of(processor, 25)) == [("b", ACTION_KIND_SUSPEND, 2.7)]
+
+
+def test_how_soon_is_asked_again_what_was_refused_can_be_declared() -> None:
+    processor = region(SUSPEND)
+    running(processor, job("a"))
+    [action] = round_of(processor, 2, cap(100.0, 2))
+    sooner = policy(end_us(2), action_retry_s=60.0)
+    assert actions(round_of(processor, 3, refused(action, end_us(2)), sooner)) == []
+    assert processor.wake_us() == end_us(2) + 60_000_000
+    assert actions(round_of(processor, 4)) == [("a", ACTION_KIND_SUSPEND, 2.7)]
 
 
 def test_who_does_not_answer_in_time_keeps_the_cap_exceeded_no_longer() -> None:
