@@ -17,6 +17,7 @@ from shared.authority.rules import About, AccessVerdict
 from shared.catalogue.event import Publish
 from shared.catalogue.options import rule_of
 from shared.catalogue.record import TopicPartition
+from shared.catalogue.schemas import descriptor_of
 from shared.process.clock import now_us
 from shared.streams.on_kafka.deployment import Deployment
 
@@ -117,7 +118,7 @@ class Gate:
         if not verdict.is_allowed:
             await (await self.door.record(attempt, verdict))
             raise NotAllowedError(verdict.reason)
-        if publish.topic in _RECORDED or rule_of(publish.event.payload.DESCRIPTOR).is_order:
+        if publish.topic in _RECORDED or rule_of(descriptor_of(publish.event.payload)).is_order:
             return (await self.door.record(attempt, verdict),)
         return ()
 

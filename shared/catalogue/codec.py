@@ -116,7 +116,7 @@ class Codec:
         record since before: `of_any_count`.
         """
         spec = self.topics.spec(record.partition.topic)
-        event = self._decoded(record, spec)
+        event = self._parsed(record, spec)
         if spec.origin is Origin.OUTSIDE:
             self._check_payload(event.payload, record)
         if event.type != ROUND_ENDED:
@@ -127,9 +127,9 @@ class Codec:
 
     def decode_kept(self, record: Record) -> Event:
         """The event of a record that was decoded, and so checked, before."""
-        return self._decoded(record, self.topics.spec(record.partition.topic))
+        return self._parsed(record, self.topics.spec(record.partition.topic))
 
-    def _decoded(self, record: Record, spec: TopicSpec) -> Event:
+    def _parsed(self, record: Record, spec: TopicSpec) -> Event:
         headers = dict(record.headers)
         require_readable(headers)
         value = self._checked_value(record)

@@ -19,7 +19,9 @@ _SUBJECTS: Final = re.compile(r"(.*_)?(job_id|cluster|site|user|account|node_mod
 
 # The messages of an envelope by their names there.
 PAYLOADS: Final[Mapping[str, Descriptor]] = {
-    field.name: field.message_type for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields
+    field.name: message
+    for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields
+    if (message := field.message_type) is not None
 }
 
 

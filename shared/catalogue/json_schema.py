@@ -17,7 +17,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from coplace_client.bounds import LENGTHS, QUANTITIES
 from shared.catalogue.contents.compiled import LONGEST
 from shared.catalogue.options import check_of
-from shared.catalogue.schemas import MESSAGES
+from shared.catalogue.schemas import MESSAGES, descriptor_of
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 # What the JSON form writes for numbers that are not finite.
@@ -41,7 +41,7 @@ _SCALARS: Final[Mapping[int, Mapping[str, Any]]] = {
 
 def schemas(base: str) -> dict[str, dict[str, Any]]:
     """Return the schema of each message by its full name; references begin with `base`."""
-    return {name: _schema(message.DESCRIPTOR, base) for name, message in MESSAGES.items()}
+    return {name: _schema(descriptor_of(message), base) for name, message in MESSAGES.items()}
 
 
 def bundle() -> dict[str, Any]:

@@ -18,7 +18,7 @@ from coplace.v1.options_pb2 import (
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from shared.catalogue.schemas import MESSAGES
+from shared.catalogue.schemas import MESSAGES, descriptor_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,9 @@ def subject_of(field: FieldDescriptor) -> NamedSubject | None:
 @cache
 def kinds_by_value(message: Descriptor, by: str) -> Mapping[int, SubjectKind.ValueType]:
     """Return what a message names for each value of its enum field `by`."""
-    values = message.fields_by_name[by].enum_type.values
-    kinds = {one.number: one.GetOptions().Extensions[subject_kind] for one in values}
+    enum = message.fields_by_name[by].enum_type
+    assert enum is not None, f"{message.full_name}.{by} is no enum: it cannot say what is named"
+    kinds = {one.number: one.GetOptions().Extensions[subject_kind] for one in enum.values}
     return {number: kind for number, kind in kinds.items() if kind}
 
 
@@ -64,11 +65,11 @@ def ranks() -> Mapping[str, int]:
 
 def _ranked() -> Iterator[tuple[str, int]]:
     for name, message in MESSAGES.items():
-        rank = rule_of(message.DESCRIPTOR).rank
+        rank = rule_of(descriptor_of(message)).rank
         if rank:
             yield name, rank
 
 
 def follows_decisions(message: Message) -> bool:
     """Return whether a message comes of decisions: under other ones it would be another."""
-    return rule_of(message.DESCRIPTOR).follows_decisions
+    return rule_of(descriptor_of(message)).follows_decisions

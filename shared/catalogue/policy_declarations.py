@@ -4,7 +4,7 @@ Settings come as names and values. Those of earlier releases have a field each i
 too: records keep declarations of that form for ever, and clients of before write it.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from coplace.v1.control_pb2 import NamedSetting, PolicyDeclared
@@ -56,13 +56,17 @@ def check_declaration(message: PolicyDeclared) -> None:
     for number, name in enumerate(names):
         if name in names[:number]:
             raise RejectedError(name, "is named twice")
-    for number, name in enumerate(message.reset):
+    _check_reset(message.reset, names)
+    declared(message)
+
+
+def _check_reset(reset: Sequence[str], declared: Collection[str]) -> None:
+    for number, name in enumerate(reset):
         if name not in DECLARABLE:
             problem = f"must be one of {', '.join(DECLARABLE)}, got {name[:40]!r}"
             raise RejectedError(f"reset[{number}]", problem)
-        if name in names or name in message.reset[:number]:
+        if name in declared or name in reset[:number]:
             raise RejectedError(f"reset[{number}]", f"{name} is named twice")
-    declared(message)
 
 
 def without(message: PolicyDeclared, names: Collection[str]) -> PolicyDeclared | None:

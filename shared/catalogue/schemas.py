@@ -3,8 +3,10 @@
 import pkgutil
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from typing import cast
 
 import coplace.v1
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
@@ -15,6 +17,11 @@ def _message_classes() -> Iterator[tuple[str, type[Message]]]:
             file = import_module(module.name).DESCRIPTOR
             for descriptor in file.message_types_by_name.values():
                 yield descriptor.full_name, GetMessageClass(descriptor)
+
+
+def descriptor_of(message: Message | type[Message]) -> Descriptor:
+    """Return the descriptor of a message, whichever implementation of protobuf it is of."""
+    return cast(Descriptor, message.DESCRIPTOR)
 
 
 def names_of(*messages: type[Message]) -> frozenset[str]:

@@ -174,7 +174,7 @@ class _Source:
             or_never = "v and " if check.time == TIME_CHECK_OR_NEVER else ""
             yield f"if {or_never}not {YEAR_2000_US} <= v < {_YEAR_10000_US}:"
             yield f"    require_time({path}, v)"
-        if check.value:
+        if check.value and field.enum_type is not None:
             known = {one.number: one.name for one in field.enum_type.values if one.number}
             or_none = "v and " if check.value == ENUM_CHECK_OPTIONAL else ""
             names = self.holding(known)

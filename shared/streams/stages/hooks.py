@@ -16,14 +16,15 @@ class Tally:
     records_out: int = 0
     dead_letters: int = 0
     copies_dropped: int = 0
-    skipped: int = 0
     unknown_fields: int = 0
     rounds_closed: int = 0
     published: Counter[str] = field(default_factory=Counter)
     """Events of the processor by type: `records_out` less the round barriers and dead letters."""
     quarantined: int = 0
-    early: int = 0
     """Records and subjects that were left out since they made the stage fail: an alarm."""
+    early: int = 0
+    skipped: int = 0
+    """Records of types that the stage does not consume."""
 
     def add(self, later: "Tally") -> None:
         """Count another batch into this one."""

@@ -122,7 +122,7 @@ def test_a_job_of_a_higher_priority_goes_first_and_one_of_a_lower_last() -> None
     round_of(processor, 1, *waiting)
     asked = prioritized("d", 5, end_us(1)), prioritized("b", -5, end_us(1) + 1)
     round_of(processor, 2, *asked)
-    for number, (over, follows) in enumerate(("ad", "dc", "cb"), 3):
+    for number, (over, follows) in enumerate((("a", "d"), ("d", "c"), ("c", "b")), 3):
         decided = round_of(processor, number, finished(over, end_us(number - 1)))
         assert [d.job_id for d in decided if verdict(d) == "start"] == [follows]
 
@@ -154,7 +154,7 @@ def test_a_priority_holds_over_a_restart_and_for_the_next_attempt() -> None:
     round_of(processor, 0, submitted("z", nodes=4))
     waiting = submitted("a", end_us(0), nodes=4), submitted("b", end_us(0) + 1, nodes=4)
     round_of(processor, 1, *waiting, prioritized("b", 7, end_us(0) + 2))
-    restored = Placement(saved({}, processor.changes()), Rules(Policy.BASE), 7.0)
+    restored = Placement(saved({}, processor.changes()), PolicySettings(Policy.BASE), 7.0)
     with pytest.raises(AlreadyAppliedError):
         restored.handle(prioritized("b", -9, end_us(0) + 1))
     round_of(restored, 2, requeued("b", end_us(1)))
