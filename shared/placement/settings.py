@@ -3,10 +3,10 @@
 A planner reads the same variables, so that its own fold of the inputs comes to the same state.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, create_model
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from coplace_client.errors import RejectedError
@@ -26,7 +26,8 @@ def _of_variable(setting: DeclaredSetting) -> Any:
         return value
 
     if setting.is_list:
-        return Annotated[setting.kind, NoDecode, BeforeValidator(parse)]
+        written = PlainSerializer(setting.write)
+        return Annotated[setting.kind, NoDecode, BeforeValidator(parse), written]
     return Annotated[setting.kind, AfterValidator(require)]
 
 
@@ -41,8 +42,10 @@ _FIELDS: Final[Mapping[str, Any]] = {
     name: (_of_variable(each), Field(each.default, description=each.about))
     for name, each in SETTINGS.items()
 }
-# Type checkers cannot know its fields: `RuleSettings.rules` has their types.
-_Variables: Any = create_model("_Variables", __base__=EnvironmentSettings, **_FIELDS)
+# Type checkers cannot know its fields, and pydantic's would believe that it has none:
+# `RuleSettings.rules` has their types.
+_create: Callable[..., Any] = create_model
+_Variables: Any = _create("_Variables", __base__=EnvironmentSettings, **_FIELDS)
 
 
 class RuleSettings(_Variables):  # type: ignore[misc]

@@ -9,6 +9,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from coplace_client.errors import RejectedError, UnusableError
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.policy_settings import DECLARABLE, SETTINGS, PolicySettings
+from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy
 from shared.placement import processor as of_placement
 from shared.placement.envelope import to_bytes
@@ -175,6 +176,15 @@ def test_every_setting_is_one_of_the_process_and_of_the_rules() -> None:
     assert found.keys() == DECLARABLE.keys()
     assert found["cap_measures"] == "lower-frequency,suspend"
     assert (found["cap_counts_idle"], found["node_failure_window_s"]) == ("true", "86400")
+
+
+def test_measures_are_handed_on_in_the_words_of_their_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COPLACE_PLACEMENT_CAP_MEASURES", "suspend, end")
+    given = RuleSettings()
+    assert given.rules.cap_measures == (Measure.SUSPEND, Measure.END)
+    assert given.model_dump(mode="json")["cap_measures"] == "suspend,end"
 
 
 def test_a_setting_that_a_later_release_declared_stops_a_process_until_it_is_reset() -> None:
