@@ -54,8 +54,7 @@ class AppDB:
     def handle(self, event: Event) -> Iterable[Publish]:
         """Remember a run until its round ends; kernels are no applications."""
         message = event.payload
-        assert isinstance(message, SignatureMeasured)
-        if message.kernel:
+        if not isinstance(message, SignatureMeasured) or message.kernel:
             return []
         if message.job_id:
             require_text("job_id", message.job_id)
