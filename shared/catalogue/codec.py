@@ -76,11 +76,21 @@ def is_barrier(record: Record) -> bool:
 
 
 class Codec:
-    """Encodes and decodes the events of a deployment's topics."""
+    """Encodes and decodes the events of a deployment's topics.
 
-    def __init__(self, topics: Topics, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+    Where nobody guards the log (`is_guarded` False), anybody can write what only stages should.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        *,
+        is_guarded: bool = True,
+    ) -> None:
         self.topics = topics
         self.max_message_bytes = max_message_bytes
+        self.is_guarded = is_guarded
 
     def encode(self, publish: Publish) -> NewRecord:
         """The record to append.
@@ -108,8 +118,8 @@ class Codec:
             raise OversizeError(f"the state under {key[:80]!r} {problem}")
 
     def decode(self, record: Record, *, of_any_count: bool = False) -> Event:
-        """The event of a record, checked where the topic is one that others than our own stages
-        write. Raises RejectedError, which names what is wrong with it.
+        """The event of a record, checked where others than our own stages can write its topic.
+        Raises RejectedError, which names what is wrong with it.
 
         A topic that has grown holds records where its former count of Kafka partitions put them.
         Who reads all of it and minds no order of partitions takes them too, and so does who kept a
@@ -117,7 +127,7 @@ class Codec:
         """
         spec = self.topics.spec(record.partition.topic)
         event = self._parsed(record, spec)
-        if spec.origin is Origin.OUTSIDE:
+        if spec.origin is Origin.OUTSIDE or not self.is_guarded:
             self._check_payload(event.payload, record)
         if event.type != ROUND_ENDED:
             self._check_key(event, spec.messages[event.type].fill(event.payload))

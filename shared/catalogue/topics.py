@@ -36,9 +36,9 @@ class Origin(StrEnum):
     """Who can write a topic."""
 
     STAGES = "stages"
-    """Our own stages alone: what they write is right."""
+    """Our own stages alone: what they write is right, where Kafka keeps others out."""
     OUTSIDE = "outside"
-    """Mirrors, adapters, whoever reaches a Kafka without access control: who reads it checks it."""
+    """Mirrors, adapters and clients too: who reads it checks it."""
 
 
 @dataclass(frozen=True, slots=True)

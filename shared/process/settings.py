@@ -120,6 +120,11 @@ class Settings(EnvironmentSettings):
         """Whether barriers close the rounds and therefore have to travel through every topic."""
         return self.rounds is RoundSource.BARRIERS
 
+    @property
+    def kafka_knows_its_clients(self) -> bool:
+        """Whether Kafka asks who connects, so that its access lists can keep others out."""
+        return self.kafka_security_protocol.startswith("SASL_")
+
     @model_validator(mode="after")
     def _certificates_come_with_keys(self) -> Self:
         for user in ("kafka", "redis", "grpc"):

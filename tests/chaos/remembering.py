@@ -10,7 +10,7 @@ class RememberingCodec(Codec):
     """Decodes as another does, and gives the same event for the same record."""
 
     def __init__(self, codec: Codec) -> None:
-        super().__init__(codec.topics, codec.max_message_bytes)
+        super().__init__(codec.topics, codec.max_message_bytes, is_guarded=codec.is_guarded)
         # A record is kept beside its event, so that no other ever has its identity.
         self._decoded: dict[tuple[int, bool], tuple[Record, Event]] = {}
 

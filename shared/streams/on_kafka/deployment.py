@@ -32,7 +32,9 @@ class Deployment:
         topics = Topics(kafka_partitions=settings.kafka_partitions or None)
         limit = EventTimeLimit() if settings.is_emulated else EventTimeLimit.of_wall_clock()
         limit = replace(limit, round_ahead_us=round(settings.clock_tolerance_s * 1e6))
-        codec = Codec(topics, settings.max_message_bytes)
+        codec = Codec(
+            topics, settings.max_message_bytes, is_guarded=settings.kafka_knows_its_clients
+        )
         return cls(settings, codec, limit, hooks or Hooks())
 
     @property

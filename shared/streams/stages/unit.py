@@ -322,6 +322,7 @@ class Unit:
         """Whether a record is of no concern to the stage."""
         is_skipped = self._skipping.has(record)
         self._commit.tally.skipped += is_skipped
+        self._has_news |= is_skipped
         return is_skipped
 
     def _is_passed_over(self, record: Record) -> bool:

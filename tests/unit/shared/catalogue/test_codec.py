@@ -111,3 +111,26 @@ def test_words_that_readers_would_refuse_are_cut_when_they_are_written() -> None
     assert isinstance(read, PlacementDecided)
     assert read.reason.startswith("because because")
     assert read.reason.endswith(" ...")
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_guarded", "is_checked"),
+    [
+        ("jobs.events", True, True),
+        ("jobs.events", False, True),
+        ("placement.inputs", True, False),
+        ("placement.inputs", False, True),
+    ],
+)
+def test_what_others_can_write_is_checked(topic: str, is_guarded: bool, is_checked: bool) -> None:
+    wrong = replace(submission("j1").event, payload=JobSubmitted(job_id="j1"))
+    if topic == "placement.inputs":
+        wrong = replace(wrong, key="region")
+    record = at_offset(CODEC.encode(Publish(topic, wrong)), 0)
+    codec = Codec(TOPICS, is_guarded=is_guarded)
+    if is_checked:
+        with pytest.raises(RejectedError, match="attempt"):
+            codec.decode(record)
+    else:
+        assert codec.decode(record) == wrong
+    assert codec.decode_kept(record) == wrong
