@@ -1,6 +1,7 @@
 """What jobs cost each other on nodes by trees of pairs, beside one that keeps nothing."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from math import inf, isnan, nan
 
@@ -62,6 +63,8 @@ def test_what_is_kept_says_what_asking_anew_does(
                 assert rule.cost(newcomer, group) == (inf if refused else sum(found))
                 slowdown = rule.slowdown(newcomer, group)
                 assert slowdown == found[-1] or (isnan(slowdown) and isnan(found[-1]))
+            said = rule.refusal(newcomer, [group])
+            assert f" {max(found):.2f} times" in said or (any(map(isnan, found)) and "no s" in said)
 
 
 @settings(max_examples=60, deadline=None)
@@ -82,3 +85,31 @@ def test_trees_say_it_where_there_are_weights_too_and_who_has_no_signature_stays
     assert not rule.accepts_anyone("f")
     assert rule.cost(one, (("f", 24),)) == inf
     assert "no slowdown is predicted" in rule.refusal(("f", 24), [(other,)])
+
+
+def test_slowdowns_are_those_of_all_on_a_node_and_none_is_known_beside_a_stranger() -> None:
+    costs = PairCosts(TREES, SIGNATURES, CORES, PEAK_GBPS)
+    group = ("a", 6), ("b", 12), ("c", 6)
+    assert costs.slowdowns(group, ("d", 24)) == list(all_slowdowns((*group, ("d", 24))))
+    assert costs.slowdowns((), ("d", 24)) == [1.0]
+    for strange in (
+        costs.slowdowns(group, ("f", 6)),
+        costs.slowdowns((*group[:2], ("f", 6)), group[2]),
+    ):
+        assert [isnan(each) for each in strange] == [True] * 4
+
+
+def test_costs_say_the_same_of_one_version_of_trees_and_of_equal_signatures() -> None:
+    costs = PairCosts(TREES, SIGNATURES, CORES, PEAK_GBPS)
+    assert costs.says_as(PairCosts(TREES, dict(SIGNATURES), CORES, PEAK_GBPS))
+    others = (
+        PairCosts(PairTrees("pair-trees@2", grown(3)), SIGNATURES, CORES, PEAK_GBPS),
+        PairCosts(TREES, {"a": SIGNATURES["a"]}, CORES, PEAK_GBPS),
+        None,
+    )
+    assert not any(costs.says_as(other) for other in others)
+    by_trees, by_weights = contention(2.0), replace(contention(2.0), pairs=None)
+    assert by_trees.says_as(contention(2.0))
+    assert not by_trees.says_as(by_weights)
+    assert not by_weights.says_as(by_trees)
+    assert not by_trees.says_as(replace(by_trees, max_slowdown=3.0))

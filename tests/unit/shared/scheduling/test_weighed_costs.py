@@ -1,5 +1,6 @@
 """What jobs cost each other on nodes by weights over bandwidths, beside one that keeps nothing."""
 
+from dataclasses import replace
 from math import inf, isnan, nan
 
 import pytest
@@ -61,8 +62,48 @@ def test_a_cost_is_the_sum_of_all_slowdowns_whatever_is_kept(
             assert rule.cost(newcomer, ()) == 0.0
 
 
+@given(WEIGHTS, MEMBERS, st.lists(GROUPS, min_size=1, max_size=4))
+def test_a_refusal_says_the_mildest_of_what_each_group_would_suffer_most(
+    weights: tuple[float, ...], newcomer: Member, groups: list[Group]
+) -> None:
+    rule = Contention(GBPS, PEAK_GBPS, CORES, weights, 1.5, {("a", "b")})
+    together = [g for g in groups if not any({newcomer[0], app} == {"a", "b"} for app, _ in g)]
+    found = [_plainly(weights, group, newcomer) for group in together]
+    known = [max(each) for each in found if not any(map(isnan, each))]
+    if not together:
+        said = "beside each of those who run there a promised slowdown was exceeded"
+    elif not known:
+        said = "no slowdown is predicted for it and those who run there"
+    else:
+        said = f"neighbours would slow down {min(known):.2f} times or more, 1.5 is most"
+    assert rule.refusal(newcomer, groups) == said
+
+
+def test_pairs_are_in_the_order_of_names() -> None:
+    assert pair_of_apps("b", "a") == pair_of_apps("a", "b") == ("a", "b")
+    assert pair_of_apps("a", "a") == ("a", "a")
+
+
+def test_rules_say_the_same_where_all_that_they_follow_from_is_equal() -> None:
+    weights = (1.0, 2.0, 3.0, 4.0)
+    rule = Contention(GBPS, PEAK_GBPS, CORES, weights, 1.5, {("a", "b")})
+    assert rule.says_as(replace(rule, gbps=dict(GBPS), apart={("a", "b")}))
+    for other in (
+        replace(rule, gbps=GBPS | {"a": 0.1}),
+        replace(rule, peak_gbps=101.0),
+        replace(rule, cores_per_node=49),
+        replace(rule, weights=None),
+        replace(rule, weights=(1.0, 2.0, 3.0, 5.0)),
+        replace(rule, max_slowdown=1.6),
+        replace(rule, apart=set()),
+    ):
+        assert not rule.says_as(other)
+        assert not other.says_as(rule)
+
+
 def test_nobody_shares_before_a_model_is_published() -> None:
     rule = Contention(GBPS, PEAK_GBPS, CORES, None, 9.0)
     assert rule.cost(("a", 6), (("b", 6),)) == inf
     assert isnan(rule.slowdown(("a", 6), (("b", 6),)))
     assert rule.cost(("a", 6), ()) == 0.0
+    assert "no slowdown is predicted" in rule.refusal(("a", 6), [(("b", 6),)])
