@@ -11,7 +11,7 @@ from shared.scheduling.capacity import Capacity, Group, Held
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
+from shared.scheduling.power import NO_CAP_MW, Budgets, Cap, PowerBudget, Scope, Step
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
 from shared.scheduling.sharing import Member
 from shared.scheduling.wait_queue import Entry, OtherMode
@@ -224,3 +224,52 @@ def test_a_budget_without_a_step_has_no_cap(until_s: float) -> None:
     assert unlimited.least_headroom_mw(0.0, until_s) == NO_CAP_MW
     assert unlimited.has(10**12, until_s, 1)
     assert unlimited.next_step_s() == inf
+
+
+def test_what_holds_nodes_draws_nothing_unless_it_is_said() -> None:
+    assert started(counting([entry(0, 4, 50.0, 100)], flat(100), held=4)) == [0]
+
+
+def test_what_is_held_reserved_and_given_back_is_counted_to_the_milliwatt() -> None:
+    under_test = flat(100)
+    under_test.advance(0.0)
+    assert under_test.points(inf) == [(0.0, 100_000)]
+    under_test.hold(7, 50.0, 30_001)
+    assert under_test.points(inf) == [(0.0, 69_999)]
+    under_test.let_go(7)
+    assert under_test.points(inf) == [(0.0, 100_000)]
+    under_test.reserve(5, 10.0, 10.0, 40_000)
+    assert under_test.points(inf) == [(0.0, 100_000), (10.0, 60_000)]
+    assert under_test.points(10.0) == [(0.0, 100_000)]
+    under_test.advance(15.0)
+    assert under_test.points(inf) == [(15.0, 60_000)]
+
+
+@pytest.mark.parametrize("asks", [1, 9])
+def test_a_reservation_stands_against_all_others_while_it_lasts_and_not_against_its_own(
+    asks: int,
+) -> None:
+    under_test = flat(100)
+    under_test.advance(0.0)
+    under_test.reserve(5, 10.0, 10.0, 40_000)
+    assert under_test.shortage(100_000, 30.0, 5) is None
+    shortage = under_test.shortage(70_000, 30.0, asks)
+    assert shortage is not None
+    assert (shortage.at_s, shortage.available_mw, shortage.until_s) == (10.0, 60_000, 20.0)
+    assert shortage.reserved_for == 5
+    for from_s, expected_s in ((0.0, 20.0), (15.0, 20.0), (20.0, 20.0), (25.0, 25.0)):
+        assert under_test.earliest(70_000, 30.0, from_s, asks) == expected_s
+        assert under_test.earliest(100_000, 30.0, from_s, 5) == from_s
+
+
+def test_who_has_no_number_has_no_reservation() -> None:
+    under_test = flat(100)
+    budgets = Budgets([under_test])
+    budgets.begin(0.0)
+    for arrival in range(2):
+        under_test.reserve(arrival, 10.0, 10.0, 40_000)
+        assert not budgets.has(70_000, 30.0)
+        assert not under_test.has(70_000, 30.0)
+        assert under_test.earliest(70_000, 30.0, 0.0) == 20.0
+        assert budgets.has(70_000, 30.0, arrival)
+        under_test.give_up(arrival)
