@@ -64,3 +64,21 @@ def test_nodes_that_lack_all_give_nothing_whatever_is_held_there() -> None:
     assert [row[1:4] for row in capacity.free] == [[-4, 0, 8], [-8, 0, 64]]
     assert capacity.table.amounts[:, 1:4].tolist() == [[0, 0, 8], [0, 0, 64]]
     assert TABLE.amounts.min() > 0
+
+
+def test_a_node_is_overcommitted_where_there_is_less_or_somebody_is_beside_one_who_is_alone() -> (
+    None
+):
+    capacity = Capacity(TABLE)
+    alone, small, half = (
+        Kind("a", Shape((cores, 1), exclusive, 0))
+        for cores, exclusive in ((1, True), (1, False), (4, False))
+    )
+    for kind, node in ((alone, 0), (half, 1), (half, 1)):
+        capacity.take(kind, Allocation((node,), (1,)))
+    assert not capacity.is_overcommitted(range(NODES))
+    assert [capacity.is_shared((node,)) for node in (0, 1)] == [False, True]
+    for node in (0, 1):
+        capacity.take(small, Allocation((node,), (1,)))
+        assert capacity.is_overcommitted([node])
+    assert not capacity.is_overcommitted(range(2, NODES))

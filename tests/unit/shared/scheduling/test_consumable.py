@@ -1,6 +1,6 @@
 """Clusters whose nodes are given out in parts: examples, and random systems against plain rules."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from random import Random
 
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from shared.scheduling.backfill import serve
-from shared.scheduling.capacity import Capacity, Group, Held
+from shared.scheduling.capacity import NOBODY, Capacity, Group, Held
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet, Reservation
-from shared.scheduling.node_states import KnownStates
+from shared.scheduling.node_states import MOST_KEPT, KnownStates, NodeState
 from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
 from shared.scheduling.sharing import Member
@@ -116,6 +116,48 @@ def test_a_reservation_keeps_the_nodes_that_it_counts_on() -> None:
     waiting = [entry(1, 0, 1, 50), entry(2, 1, 1, 500)]
     made = scheduler(nowhere, waiting, nodes=3, gpu_nodes=0, held=held)
     assert started(made) == {2: Allocation((1,), (1,))}, "no GPU anywhere: nothing is reserved"
+
+
+def test_what_lasts_beyond_a_reservation_goes_where_it_takes_the_least_of_it() -> None:
+    """3 cores are free on node 0, on node 1 5 and GPUs that it does not need; the wide job needs 4
+    of each at 100 s, so that one of 5 is left."""
+    held = [Held(100.0, 9, part(1), Allocation((0,), (1,)))]
+    nodes = NodeTable(("cores", "memory_mib", "gpu"), np.array([[4, 5], [0, 0], [0, 2]]))
+    capacity, kinds = Capacity(nodes), [part(4), part(1)]
+    capacity.take(held[0].kind, held[0].allocation)
+    waiting = [entry(1, 0, 2, 50), entry(2, 1, 1, 500), entry(3, 1, 1, 500), entry(4, 1, 1, 90)]
+    made = ConsumableScheduler(capacity, held, queue_of(waiting), kinds, Pairs())
+    found = started(made)
+    assert found == {2: Allocation((1,), (1,)), 4: Allocation((0,), (1,))}
+    assert made.reservation == Reservation(1, 2, 100.0)
+
+
+def test_why_nobody_is_a_neighbour_is_asked_of_those_beside_whom_there_is_room() -> None:
+    class Asked(Pairs):
+        def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
+            return f"{newcomer} {list(groups)}"
+
+    capacity, kinds = Capacity(table(4)), [part(2, app=1), part(1, app=2), part(4, app=3)]
+    held = [Held(9.0, n, kinds[n], Allocation((n,), (1,))) for n in range(3)]
+    for each in held:
+        capacity.take(each.kind, each.allocation)
+    made = ConsumableScheduler(capacity, held, WaitQueue(), kinds, Asked())
+    assert made.why_no_neighbour(entry(5, 0, 1, 9)) == "('1', 2) [(('1', 2),), (('2', 1),)]"
+    assert made.why_no_neighbour(entry(6, 2, 1, 9)) == "('3', 4) []"
+
+
+def test_what_is_known_of_states_is_full_once_more_is_kept_than_it_is_worth() -> None:
+    known = KnownStates(Pairs(), Capacity(table(1)).groups)
+    empty = known.number(NodeState((CORES, MEMORY, 0), (CORES, MEMORY, 0), 0, 0, NOBODY))
+    for app in range(MOST_KEPT // 4):
+        kind = part(1, app=app)
+        joined = known.joined(empty, kind, 1)
+        assert known.left(joined, kind, 1) == empty
+        assert known.find_units(kind, empty) == CORES
+        known.cost(kind, 1, known.of[joined].group)
+    assert not known.is_full
+    known.find_units(part(2), empty)
+    assert known.is_full
 
 
 def test_a_small_job_at_the_end_of_a_long_queue_of_wide_ones_starts() -> None:
