@@ -58,6 +58,16 @@ def test_what_runs_is_expected_at_its_limit_and_what_is_overdue_at_once() -> Non
     assert starts(at(JOB, using=(using._replace(release_s=-5.0),))) == {0: 0.0}
 
 
+def test_a_lower_step_ahead_leaves_what_those_who_still_run_then_do_not_draw() -> None:
+    situation = at(JOB, JOB)._replace(steps=((5.0, 700), (10.0, 0), (30.0, 1000)))
+    runs = Using(20.0, 9, (1, 0), Allocation((0,), (1,)), 600)
+    assert starts(situation) == {0: 0.0, 1: 0.0}
+    assert starts(situation._replace(using=(runs,))) == {0: 0.0, 1: 30.0}
+    assert starts(situation._replace(using=(runs._replace(release_s=5.0),))) == {0: 0.0, 1: 0.0}
+    longer = JOB._replace(limit_s=10.5)
+    assert starts(situation._replace(waiting=(longer,))) == {0: 30.0}
+
+
 def test_what_waits_costs_is_the_sum_of_weighted_waits_and_too_much_is_given_up() -> None:
     # Equation 2: 0 s and 10 s and 20 s with weights of 1, 24 and 2.
     jobs = JOB, JOB._replace(weight=24.0), JOB._replace(weight=2.0)
@@ -84,6 +94,15 @@ def test_units_go_to_nodes_with_less_free_and_what_was_given_back_is_as_it_was_b
         free.give(needs, on)
     for name in ("_free", "_totals", "_left"):
         assert getattr(free, name) == getattr(FreeNodes.of(AMOUNTS), name)
+
+
+def test_of_many_nodes_those_with_less_free_are_taken_first_and_of_equal_ones_the_first() -> None:
+    free = FreeNodes.of(np.array([[16, 11, 13, 11, 5]], dtype=np.int64))
+    assert free.take((4,), 1) == Allocation((4,), (1,))
+    assert free.take((4,), 3) == Allocation((1, 3), (2, 1))
+    assert free.take((4,), 3) == Allocation((2, 3), (2, 1))
+    assert free.take((4,), 6) is None
+    assert free.take((4,), 4) == Allocation((0, 2), (3, 1))
 
 
 NEEDS = st.sampled_from([(4, 0), (8, 0), (7, 1), (1, 2), (0, 1)])
