@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from operator import attrgetter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +127,7 @@ def test_what_it_takes_costs_less_than_eamc_by_its_own_forecast(
     starts = searched.decide(situation, queue, share)
     usual = [planned for job in queue.values() for planned in job.usual]
     if searched.counts.taken:
+        assert searched.counts.taken == 1
         assert searched.counts.forecast_gain > 0
     else:
         expected = situation.starts_now(usual)
@@ -188,24 +191,41 @@ def test_of_two_large_jobs_the_one_that_came_first_starts_first() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(drawn_jobs, budgets)
+@given(drawn_jobs, budgets, st.sampled_from([3, 6, 25]), st.sampled_from([0.0, 50.0]))
 def test_a_plan_costs_less_by_its_forecast_than_the_usual_order_and_serves_as_many(
-    drawn: list[Drawn], budget: int
+    drawn: list[Drawn], budget: int, head: int, makespan_per_h: float
 ) -> None:
     jobs = {job.arrival: replace(job, submit_s=0.0) for job in waiting(drawn)}
-    bounds = Bounds(budget=budget, head=len(jobs))
+    objective = replace(FLAT, prices=Prices(makespan_per_h=makespan_per_h))
+    searched = LookAhead(objective, Bounds(budget=budget, head=head))
     situation = Situation(0.0, ROOMS, {})
-    plan = LookAhead(FLAT, bounds).plan(situation, jobs, 1.0)
+    plan = searched.plan(situation, jobs, 1.0)
     if plan is None:
         return
     assert budget > 0
     usual = [planned for job in jobs.values() for planned in job.usual]
-    costs = []
+    looked_at, costs = _looked_at(jobs, head), []
     for one in (usual, plan):
-        starts = situation.evaluate(one, 1.0)
-        assert len(starts) == len(jobs)
-        costs.append(sum(FLAT.cost(s.planned, s.start_s, 0.0, 1.0) for s in starts))
+        starts = situation.evaluate((p for p in one if p.arrival in looked_at), 1.0)
+        assert len(starts) == len(looked_at)
+        last_s = max(s.start_s + s.planned.mode.limit_s for s in starts)
+        cost = sum(objective.cost(s.planned, s.start_s, 0.0, 1.0) for s in starts)
+        costs.append(cost + makespan_per_h * last_s / HOUR_S)
     assert costs[1] < costs[0]
+    assert searched.counts.taken == 1
+    assert searched.counts.forecast_gain == pytest.approx(costs[0] - costs[1])
+
+
+def _looked_at(jobs: dict[int, Waiting], head: int) -> set[int]:
+    """Half of them the first, the others those that take least of what is behind these."""
+    usual = sorted(planned for job in jobs.values() for planned in job.usual)
+    order = list(dict.fromkeys(planned.arrival for planned in usual))
+    behind = sorted(order[head // 2 :], key=lambda arrival: _takes(jobs[arrival]))
+    return {*order[: head // 2], *behind[: head - head // 2]}
+
+
+def _takes(job: Waiting) -> float:
+    return min(planned.units * sqrt(planned.mode.limit_s) for planned in job.usual)
 
 
 def test_jobs_of_a_higher_priority_stand_first_in_each_choice_of_a_plan() -> None:

@@ -80,6 +80,7 @@ class Playing:
         while engine.next_s < inf:
             for _, entry, allocation, _ in engine.step():
                 assert allocation is not None
+                assert entry.limit_s == tasks[entry.arrival].deadline_s - engine.now_s
                 self.starts[entry.arrival] = engine.now_s, allocation.nodes[0]
             self.ends |= dict.fromkeys(engine.ended, engine.now_s)
 
@@ -209,3 +210,21 @@ def test_who_knows_of_no_neighbours_fills_a_node_and_what_is_late_is_removed_at_
     # Three at a third of the pace have done 5 at 15 s; two at half of it come to 5.5 at 16 s.
     assert found.scheduler.missed == {0, 1, 2}
     assert found.ends == {0: 15.0, 1: 16.0, 2: 17.0}
+
+
+@pytest.mark.parametrize(("spare_s", "starts_beside"), [(0.0, False), (5e-7, False), (2e-6, True)])
+def test_who_would_be_done_at_its_deadline_beside_another_waits_for_more_slack(
+    spare_s: float, starts_beside: bool
+) -> None:
+    """Each takes twice as long beside the other."""
+    of = interference([10.0], [1.0] * 2)
+    tasks = [Task(0, 100.0), Task(0, 20.0 + spare_s)]
+    scheduler = SlackScheduler(1, of, of, iter(tasks))
+    scheduler.arrive()
+    assert scheduler.waits
+    assert [entry.limit_s for _, entry, _, _ in scheduler.decide(0.0)] == [100.0]
+    assert not scheduler.waits
+    scheduler.arrive()
+    found = [(entry.arrival, entry.limit_s) for _, entry, _, _ in scheduler.decide(0.0)]
+    assert found == ([(1, 20.0 + spare_s)] if starts_beside else [])
+    assert scheduler.waits != starts_beside

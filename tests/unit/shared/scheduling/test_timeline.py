@@ -238,6 +238,7 @@ def test_where_a_cap_refuses_a_job_it_starts_in_another_mode_and_takes_as_long_a
     assert found.end_s.tolist() == [8.0, 16.0, 13.0]
     large = with_half_power([PlainJob(0.0, 4, 3.0, 2.0)])
     assert play([Pool(UNITS, cap_w=250.0)], large, EASY).end_s.tolist() == [4.0]
+    assert play([Pool(UNITS, cap_w=200.0)], large, EASY).end_s.tolist() == [4.0]
     with pytest.raises(ValueError, match=r"draws 200\.0 W, the cap leaves 150\.0 W"):
         play([Pool(UNITS, cap_w=150.0)], large, EASY)
 
@@ -253,6 +254,7 @@ def test_idle_power_of_all_units_counts_under_a_cap_unless_it_is_left_out(
     jobs = one_pool([PlainJob(0.0, 2, 10.0, 8.0)] * 2)
     pool = Pool(UNITS, cap_w - 260.0 * (not counts), 55.0, cap_counts_idle=counts)
     assert play([pool], jobs, EASY).start_s.tolist() == expected
+    assert pool.most_w == cap_w + (0.0 if counts else 180.0), "idle power of all 8 included"
     if counts:
         over = Cap(Scope.REGION, "", ((0.0, round(cap_w * 1000)),)), (0,)
         found = play([Pool(UNITS, idle_w=55.0)], jobs, EASY, [over])
