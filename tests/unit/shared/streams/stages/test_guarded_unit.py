@@ -174,28 +174,38 @@ def test_an_output_that_is_too_large_costs_the_event_that_asks_for_it() -> None:
     assert (lives.quarantined, lives.charged) == (["big-1"], sorted(GOOD))
 
 
-# What the end of a round meets, and how many lives it takes: who passes something first dies once
-# without a note of the place.
-ENDINGS = pytest.mark.parametrize(
-    ("kind", "deaths"), [("undecidable", AFTER), ("fatal", BEGUN_ELSEWHERE + AFTER)]
+# Each trial of what kills forks, which takes long where the process of all tests has grown large.
+IN_REST = pytest.mark.rest
+# What the end of a round meets.
+ENDINGS = pytest.mark.parametrize("kind", ["undecidable", pytest.param("fatal", marks=IN_REST)])
+
+
+# How many lives it takes: who passes something first dies once without a note of the place.
+@pytest.mark.parametrize(
+    ("kind", "count_of_kind", "deaths"),
+    [
+        ("undecidable", 2, AFTER),
+        ("fatal", 1, BEGUN_ELSEWHERE + AFTER),
+        pytest.param("fatal", 2, BEGUN_ELSEWHERE + AFTER, marks=IN_REST),
+    ],
 )
-
-
-@ENDINGS
-def test_a_round_that_fails_holds_the_jobs_that_make_it_fail(kind: str, deaths: int) -> None:
+def test_a_round_that_fails_holds_the_jobs_that_make_it_fail(
+    kind: str, count_of_kind: int, deaths: int
+) -> None:
+    failing = {f"{kind}-{number}" for number in range(count_of_kind)}
     lives = Lives(fragile(single=True))
-    lives.log.append(jobs(*GOOD, f"{kind}-1", f"{kind}-2"))
+    lives.log.append(jobs(*GOOD, *failing))
     lives.work()
     lives.log.append(barriers(0, "jobs.events"))
     lives.work()
     assert lives.deaths == deaths
     assert (lives.charged, lives.letters, lives.failures) == (sorted(GOOD), [], [])
     held = restore(lives.log, lives.changelogs[0])["held"]
-    assert {*json.loads(held)} == {f"{kind}-1", f"{kind}-2"}
+    assert {*json.loads(held)} == failing
 
 
 @ENDINGS
-def test_a_round_by_the_clock_that_fails_holds_the_job_too(kind: str, deaths: int) -> None:
+def test_a_round_by_the_clock_that_fails_holds_the_job_too(kind: str) -> None:
     lives = Lives(fragile(rounds=RoundSource.CLOCK))
     lives.log.append(jobs(*GOOD, f"{kind}-1"))
     lives.work(closes_at_us=START_US)
@@ -205,9 +215,7 @@ def test_a_round_by_the_clock_that_fails_holds_the_job_too(kind: str, deaths: in
 
 
 @ENDINGS
-def test_where_the_processor_cannot_tell_an_event_of_the_round_is_left_out(
-    kind: str, deaths: int
-) -> None:
+def test_where_the_processor_cannot_tell_an_event_of_the_round_is_left_out(kind: str) -> None:
     lives = Lives(fragile(single=True, tells=False))
     lives.log.append(a_round(0, *GOOD, f"{kind}-1"))
     lives.work()
@@ -216,7 +224,10 @@ def test_where_the_processor_cannot_tell_an_event_of_the_round_is_left_out(
 
 @pytest.mark.parametrize(
     ("kind", "error", "says"),
-    [("undecidable", IndexError, "a bug in a decision"), ("fatal", DiedError, "SIGKILL")],
+    [
+        ("undecidable", IndexError, "a bug in a decision"),
+        pytest.param("fatal", DiedError, "SIGKILL", marks=IN_REST),
+    ],
 )
 def test_what_nothing_can_be_blamed_for_is_told_and_goes_on_ending_the_process(
     kind: str, error: type[Exception], says: str
@@ -332,27 +343,28 @@ def test_whoever_kills_wherever_has_nothing_isolated(draws: list[bool], *, singl
     assert (len(lives.charged), lives.letters, lives.failures) == (30, [], [])
 
 
-@pytest.mark.parametrize(
-    ("kinds", "examples"),
-    [(("poison", "undecidable", "pair"), 25), (("deadly", "fatal", "poison"), 4)],
-    ids=["fails", "kills"],
-)
-def test_wherever_what_ends_lives_lies_nothing_else_is_lost(
-    kinds: tuple[str, ...], examples: int
-) -> None:
-    @settings(max_examples=examples)
-    @given(data=st.data())
-    def nothing_else_is_lost(data: st.DataObject) -> None:
-        names = [f"good-{i}" for i in range(12)]
-        for number, kind in enumerate(data.draw(st.lists(st.sampled_from(kinds), max_size=4))):
-            user = "same" if kind == "pair" else str(number)
-            names.insert(data.draw(st.integers(0, len(names))), f"{kind}-{number}-{user}")
-        cuts = sorted(data.draw(st.lists(st.integers(0, len(names)), max_size=3)))
-        lives = Lives(fragile(single=data.draw(st.booleans())))
-        for number, (begin, end) in enumerate(pairwise([0, *cuts, len(names)])):
-            lives.log.append(a_round(number, *names[begin:end]))
-            lives.work(most_deaths=99)
-        assert {name for name in names if name.startswith("good")} <= set(lives.charged)
-        assert all(name.startswith(kinds) for name in lives.quarantined)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_wherever_what_fails_lies_nothing_else_is_lost(data: st.DataObject) -> None:
+    nothing_else_is_lost(data, ("poison", "undecidable", "pair"))
 
-    nothing_else_is_lost()
+
+@IN_REST
+@settings(max_examples=4)
+@given(data=st.data())
+def test_wherever_what_kills_lies_nothing_else_is_lost(data: st.DataObject) -> None:
+    nothing_else_is_lost(data, ("deadly", "fatal", "poison"))
+
+
+def nothing_else_is_lost(data: st.DataObject, kinds: tuple[str, ...]) -> None:
+    names = [f"good-{i}" for i in range(12)]
+    for number, kind in enumerate(data.draw(st.lists(st.sampled_from(kinds), max_size=4))):
+        user = "same" if kind == "pair" else str(number)
+        names.insert(data.draw(st.integers(0, len(names))), f"{kind}-{number}-{user}")
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(names)), max_size=3)))
+    lives = Lives(fragile(single=data.draw(st.booleans())))
+    for number, (begin, end) in enumerate(pairwise([0, *cuts, len(names)])):
+        lives.log.append(a_round(number, *names[begin:end]))
+        lives.work(most_deaths=99)
+    assert {name for name in names if name.startswith("good")} <= set(lives.charged)
+    assert all(name.startswith(kinds) for name in lives.quarantined)
