@@ -133,6 +133,8 @@ WORKERS ?= 3
 
 # A run starts hundreds of processes: each would compile all sources anew.
 run-tests test-rest test-thorough: export PYTHONDONTWRITEBYTECODE =
+# The workers have the cores: threads that wait for each other take several times the CPU.
+run-tests test-rest test-thorough: export OMP_NUM_THREADS = 1
 
 PYTEST = $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder
 # A property says how many examples each change has; the rest of the gate plays more.
