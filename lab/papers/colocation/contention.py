@@ -17,6 +17,7 @@ multiplied by a log-normal noise of 1 %.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import combinations, combinations_with_replacement
 from typing import Final, NamedTuple
 
@@ -76,6 +77,11 @@ class _Played(NamedTuple):
 
 def played(apps: Sequence[str], freq_ghz: float) -> _Played:
     """What a group comes to, without noise."""
+    return _played(tuple(apps), freq_ghz)
+
+
+@cache
+def _played(apps: tuple[str, ...], freq_ghz: float) -> _Played:
     natures = [NATURES[app] for app in apps]
     alone = np.array([each.misses for each in natures])
     accesses = alone / np.array([each.miss_ratio for each in natures])
@@ -98,6 +104,7 @@ def played(apps: Sequence[str], freq_ghz: float) -> _Played:
     return _Played(seconds.tolist(), _BASE_W + core_w + _W_PER_GBPS * moved_gbps)
 
 
+@cache
 def _alone_ns(nature: Nature) -> float:
     """An instruction of it alone at the highest frequency, by the same queue."""
     found = _CORE_NS + nature.misses * _MISS_NS

@@ -1,5 +1,6 @@
 """`coplace evaluate groups` and `deadlines`, on files of a processor of three cores."""
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,9 @@ def test_an_application_that_nobody_measured_is_told_by_its_class(learned: Group
     some = {"bodytrack", "canneal"}
     runs = [r for r in learned.runs if r.freq_ghz == 3.2 and r.target in {*some, "cg", "sp", "ep"}]
     files = GroupFiles(learned.alone, runs, [])
-    rows = {row[0]: row for row in evaluation.unmeasured_rows(list(evaluation.unmeasured(files)))}
+    # By name: those whose neighbours the others are come behind.
+    first_two = list(islice(evaluation.unmeasured(files), 2))
+    rows = {row[0]: row for row in evaluation.unmeasured_rows(first_two)}
     assert rows["bodytrack"][1] == "IV"
     assert rows["bodytrack"][-1] == "-"  # nobody else is of its class
     assert rows["canneal"][1] == "I"
