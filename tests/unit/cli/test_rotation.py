@@ -7,6 +7,7 @@ the same in `tests/integration/test_rotation.py`.
 import shutil
 import ssl
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -116,17 +117,28 @@ class Servers:
             assert password == known or told_passwords
 
 
+# By what is in the files: there are a few, which are asked about thousands of times.
+_AUTHORITIES: Final = dict[str, set[str]]()
+_SIGNERS: Final = dict[tuple[str, str], str]()
+
+
 def authorities(credentials: Credentials) -> set[str]:
     """Who signs what is believed."""
-    context = ssl.create_default_context(cafile=credentials.authority)
-    return {str(each["subject"]) for each in context.get_ca_certs()}
+    text = credentials.authority.read_text()
+    if text not in _AUTHORITIES:
+        found = ssl.create_default_context(cafile=credentials.authority).get_ca_certs()
+        _AUTHORITIES[text] = {str(each["subject"]) for each in found}
+    return _AUTHORITIES[text]
 
 
 def signer(identity: Identity) -> str:
     """Who signed it. Raises where it is no certificate with its own key."""
-    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(identity.certificate, identity.key)
-    decoded = ssl._ssl._test_decode_cert(str(identity.certificate))  # type: ignore[attr-defined]
-    return str(decoded["issuer"])
+    texts = identity.certificate.read_text(), identity.key.read_text()
+    if texts not in _SIGNERS:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(identity.certificate, identity.key)
+        decoded = ssl._ssl._test_decode_cert(str(identity.certificate))  # type: ignore[attr-defined]
+        _SIGNERS[texts] = str(decoded["issuer"])
+    return _SIGNERS[texts]
 
 
 @pytest.fixture(scope="module")
@@ -187,12 +199,11 @@ def test_the_old_authority_is_believed_until_others_have_what_is_new(
     assert not old & servers.believed
 
 
+@pytest.mark.parametrize("first", [1, 2])
 def test_a_death_at_any_step_stops_nobody_and_the_next_call_goes_on(
-    templates: Templates, tmp_path: Path
+    first: int, templates: Templates, tmp_path: Path
 ) -> None:
-    steps = 0
-    while True:
-        steps += 1
+    for steps in count(first, 2):
         folder = tmp_path / str(steps)
         with pytest.MonkeyPatch.context() as patched:
             security = FromTemplates(folder, templates)
