@@ -2,6 +2,7 @@
 usage error, never with a traceback."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from cli.profile import kernels
 from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
 from lab.demo import embedded
+from lab.workloads.generate import built_in
 from shared.process.settings import settings
 from tests.unit.cli.hostile import (
     FILES,
@@ -41,6 +43,8 @@ def commands() -> dict[tuple[str, ...], Any]:
 
 
 COMMANDS: Final = commands()
+# Most attacks upon a demo are upon the same jobs.
+_BUILT_IN: Final = cache(built_in)
 # Its options do something only beside usable ones: simulate/test_cli.py attacks these.
 ATTACKED: Final = [words for words in COMMANDS if words != ("simulate",)]
 
@@ -65,6 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(LocalServers, "up", refuse)
     monkeypatch.setattr(kernels, "compiled", refuse)
     monkeypatch.setattr(embedded, "run", stall)
+    monkeypatch.setattr("lab.emulator.app.built_in", _BUILT_IN)
     settings.cache_clear()
     yield tmp_path
     settings.cache_clear()
