@@ -38,7 +38,7 @@ def record() -> Record:
 def play(record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """In the folder of the record; pictures are blank: of so many cases they take seconds."""
     monkeypatch.chdir(tmp_path)
-    for picture in ("load", "gantt", "power"):
+    for picture in ("load", "gantt", "power", "comparison"):
         monkeypatch.setattr(plots, picture, lambda *given: given[-1].touch())
     file = write_record(tmp_path, *record)
     return lambda options: coplace("simulate", "--recorded", file, *options.split())
