@@ -104,6 +104,7 @@ def test_trees_whose_digest_version_or_values_are_wrong_are_refused() -> None:
         check_contents(PowerTreesChosen(version=message.version, trees=message, who="prediction"))
 
 
+@pytest.mark.rest
 def test_the_largest_trees_fit_into_a_record_and_the_users_of_most_jobs_have_models() -> None:
     rng = np.random.default_rng(1)
     examples = [
