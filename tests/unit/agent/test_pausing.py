@@ -232,8 +232,9 @@ def test_killed_at_every_point_of_a_shutter_the_agent_leaves_nobody_stopped(
         assert at > 12, result.stdout
 
 
+@pytest.mark.parametrize("first_at", [1, 2])
 def test_of_an_agent_and_a_watchdog_killed_at_once_the_next_continues_the_jobs(
-    tmp_path: Path,
+    tmp_path: Path, first_at: int
 ) -> None:
     both = _AGENT.replace(
         "os.kill(os.getpid(), signal.SIGKILL)",
@@ -241,7 +242,7 @@ def test_of_an_agent_and_a_watchdog_killed_at_once_the_next_continues_the_jobs(
     )
     with job(children=1) as first:
         pids, was_stopped = pids_of(first), 0
-        for at in range(1, 60):
+        for at in range(first_at, 60, 2):
             command = [
                 sys.executable,
                 "-c",
