@@ -63,7 +63,7 @@ def test_a_lower_step_ahead_leaves_what_those_who_still_run_then_do_not_draw() -
     runs = Using(20.0, 9, (1, 0), Allocation((0,), (1,)), 600)
     assert starts(situation) == {0: 0.0, 1: 0.0}
     assert starts(situation._replace(using=(runs,))) == {0: 0.0, 1: 30.0}
-    assert starts(situation._replace(using=(runs._replace(release_s=5.0),))) == {0: 0.0, 1: 0.0}
+    assert starts(situation._replace(using=(runs._replace(release_s=4.0),))) == {0: 0.0, 1: 0.0}
     longer = JOB._replace(limit_s=10.5)
     assert starts(situation._replace(waiting=(longer,))) == {0: 30.0}
 

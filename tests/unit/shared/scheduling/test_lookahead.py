@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.domain.energy_tariff import Tariff
@@ -192,6 +192,7 @@ def test_of_two_large_jobs_the_one_that_came_first_starts_first() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(drawn_jobs, budgets, st.sampled_from([3, 6, 25]), st.sampled_from([0.0, 50.0]))
+@example([Drawn(0.0, 8, 36_000.0, 1.0)] * 3 + [Drawn(0.0, 1, 600.0, 1.0)] * 4, 6, 25, 50.0)
 def test_a_plan_costs_less_by_its_forecast_than_the_usual_order_and_serves_as_many(
     drawn: list[Drawn], budget: int, head: int, makespan_per_h: float
 ) -> None:
