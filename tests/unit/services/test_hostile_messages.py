@@ -16,6 +16,7 @@ def test_nothing_that_is_sent_stops_a_stage_or_makes_one_write_what_another_refu
     assert run.refused.total() > 20
 
 
+@pytest.mark.rest
 def test_what_lasts_longer_stops_no_stage_either() -> None:
     """Clusters are declared smaller meanwhile, so that a job alone is too much for its nodes."""
     run = HostileRun(1)
