@@ -29,6 +29,7 @@ from shared.streams.on_kafka.waiting import wait_for_topics
 from shared.streams.read_models.check import ReadModelCheck
 from shared.streams.read_models.read_model import Applied, LostPositionError, Name, ReadModel
 from shared.streams.stages.consistency import InconsistentError
+from shared.streams.stages.consumption import is_later
 from shared.streams.stages.dead_letters import dead_letter, quarantined
 from shared.streams.stages.failures import Failures
 from shared.streams.stages.hooks import Meter, Tally
@@ -202,6 +203,9 @@ class Applier(Generic[Entry]):
         self._applied[partition] = following
 
     async def _entry(self, record: Record, tally: Tally) -> Entry | None:
+        if is_later(record):
+            tally.skipped += 1
+            return None
         try:
             return self._entry_of(self._codec.decode(record, of_any_count=True))
         except RejectedError as error:

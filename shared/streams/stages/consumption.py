@@ -33,7 +33,14 @@ class Skipping:
 
     def has(self, record: Record) -> bool:
         """Return whether a record is skipped."""
-        kind = next((value for name, value in record.headers if name == "ce_type"), b"")
-        if kind in self._skipped[record.partition.topic]:
-            return True
-        return kind not in _KNOWN and kind.startswith(_PACKAGE)
+        return _type_of(record) in self._skipped[record.partition.topic] or is_later(record)
+
+
+def is_later(record: Record) -> bool:
+    """Return whether a record is of a type that only a later release has."""
+    kind = _type_of(record)
+    return kind not in _KNOWN and kind.startswith(_PACKAGE)
+
+
+def _type_of(record: Record) -> bytes:
+    return next((value for name, value in record.headers if name == "ce_type"), b"")

@@ -110,6 +110,14 @@ async def test_what_cannot_be_used_is_a_dead_letter_and_the_position_passes_it(r
     assert await rig.applier.positions([PARTITION]) == {PARTITION: 2}
 
 
+async def test_what_a_later_release_sends_is_skipped(rig: Rig) -> None:
+    [good, later] = records("ada", "bob")
+    headers = dict(later.headers) | {"ce_type": b"coplace.v1.JobPraisedInTenYears"}
+    await rig.applier.apply([good, replace(later, headers=tuple(headers.items()))])
+    assert (await rig.users(), rig.letters.sent) == ([b"ada"], [])
+    assert await rig.applier.positions([PARTITION]) == {PARTITION: 2}
+
+
 async def test_what_was_written_to_fewer_kafka_partitions_is_applied(rig: Rig) -> None:
     elsewhere = TopicPartition(PARTITION.topic, (PARTITION.kafka_partition + 1) % 4)
     await rig.applier.apply([replace(record, partition=elsewhere) for record in records("ada")])
