@@ -450,7 +450,7 @@ def test_what_slurm_sends_of_a_site_is_held_against_the_table_too(held: Region) 
         held.servers.remove([program])
     reasons = [letter.payload.reason for letter in held.events("dlq.slurm.jobcomp")]
     assert "cluster 'sigma' of site 'south' is none of its" in reasons[0]
-    assert "account 'biology' is none that it may have charged" in reasons[1]
+    assert "account 'biology' is none of its" in reasons[1]
     doors = [(found.who, found.action, found.door) for found in held.audited()[before:]]
     assert doors == [("north", "job_submitted", "ingest-jobcomp")] * 2
     came_in = {event.payload.job_id for event in held.events("jobs.events")}
@@ -485,6 +485,7 @@ _PAIRS: Final = {
     "measurement": ("own", "theirs"),
     "nodes": ("own", "theirs"),
     "limit": ("own user", "their user"),
+    "allocation": ("own account", "their account"),
     "cap": ("own", "theirs"),
     "list": ("own cluster", "their cluster"),
     "region": ("region", "region"),
@@ -508,6 +509,7 @@ def payloads(kind: str, is_own: bool, n: int) -> dict[str, object]:
         "job_requeue_asked": {**attempt, "askedAtUs": NOW_US},
         "job_suspended": {**job, "suspendedAtUs": NOW_US},
         "job_resumed": {**job, "resumedAtUs": NOW_US},
+        "job_prioritized": {**job, "priority": 5, "prioritizedAtUs": NOW_US},
         "job_action_done": {**attempt, "number": 1, "doneAtUs": NOW_US},
         "job_action_refused": {**attempt, "number": 1, "refusedAtUs": NOW_US},
         "signature_measured": {**usual, "nodeModel": model},
@@ -547,7 +549,7 @@ def payloads(kind: str, is_own: bool, n: int) -> dict[str, object]:
         },
         "period_closed": {"untilUs": NOW_US, "closedAtUs": NOW_US},
         "reprice_asked": {
-            "charge": {"finished": {"jobId": _OWN_JOB}},
+            "charge": {"finished": finish(_OWN_JOB, "ada", "physics", "alpha")},
             "tariff": "held",
             "tariffVersion": 1,
             "askedAtUs": NOW_US,
