@@ -8,6 +8,7 @@ from coplace_client.errors import RejectedError
 from shared.authority.binding import SitedCluster
 from shared.authority.following import TOPIC
 from shared.authority.table import TableInForce
+from shared.catalogue.record import type_of
 from shared.streams.on_kafka.clients import Reader
 from shared.streams.on_kafka.deployment import Deployment
 
@@ -30,7 +31,7 @@ def sites(deployment: Deployment) -> Mapping[str, str]:
     kind = ClusterDeclared.DESCRIPTOR.full_name.encode()
     with Reader(deployment, deployment.topics.partitions("commands")) as reader:
         for record in reader.to_end():
-            if dict(record.headers).get("ce_type") == kind and record.value is not None:
+            if type_of(record) == kind and record.value is not None:
                 declared = ClusterDeclared.FromString(record.value)
                 found[declared.cluster] = declared.site
     return found

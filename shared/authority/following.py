@@ -12,7 +12,7 @@ from aiokafka import TopicPartition as KafkaPartition
 from coplace_client.errors import RejectedError
 from shared.authority.table import TableInForce
 from shared.catalogue.event import Event
-from shared.catalogue.record import Record, TopicPartition
+from shared.catalogue.record import Record, TopicPartition, type_of
 from shared.streams.on_kafka.deployment import Deployment
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Followed:
     async def _read(self) -> None:
         for records in (await self._consumer.getmany(timeout_ms=_POLL_MS)).values():
             for record in map(self._deployment.record, records):
-                if dict(record.headers).get("ce_type") in self._kinds:
+                if type_of(record) in self._kinds:
                     self._take(record)
         async with self._moved:
             self._moved.notify_all()

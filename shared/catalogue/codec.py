@@ -13,7 +13,13 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from coplace_client.errors import RejectedError
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Event, Publish
-from shared.catalogue.record import NewRecord, Record, TopicPartition, require_readable
+from shared.catalogue.record import (
+    NewRecord,
+    Record,
+    TopicPartition,
+    require_readable,
+    type_of,
+)
 from shared.catalogue.schemas import MESSAGES
 from shared.catalogue.texts import MOST_TEXT_BYTES, cut_words, require_short_texts
 from shared.catalogue.topics import ROUND_ENDED, Origin, Topics, TopicSpec, partition_of
@@ -72,7 +78,7 @@ def count_unknown_fields(event: Event) -> int:
 
 def is_barrier(record: Record) -> bool:
     """Whether a record says that it ends a round."""
-    return dict(record.headers).get("ce_type") == ROUND_ENDED.encode()
+    return type_of(record) == ROUND_ENDED.encode()
 
 
 class Codec:

@@ -5,6 +5,7 @@ A field that by its name does so and has no guard fails the build: the import of
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -12,7 +13,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.options_pb2 import GUARD_NONE, Guard, SubjectKind
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from shared.catalogue.options import GuardedField, kinds_by_value, rule_of, subject_of
+from shared.catalogue.options import kinds_by_value, rule_of, subject_of
 
 # How fields that name somebody or something are called.
 _SUBJECTS: Final = re.compile(r"(.*_)?(job_id|cluster|site|user|account|node_model)")
@@ -23,6 +24,16 @@ PAYLOADS: Final[Mapping[str, Descriptor]] = {
     for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields
     if (message := field.message_type) is not None
 }
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedField:
+    """A field that names something of a kind, or of the kind that the enum field `by` says."""
+
+    name: str
+    kind: SubjectKind.ValueType
+    by: str
+    guard: Guard.ValueType
 
 
 class UnguardedFieldError(Exception):

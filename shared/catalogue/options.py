@@ -1,13 +1,11 @@
 """What the `.proto` files say of messages and fields beside their types."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from coplace.v1.options_pb2 import (
     EventRule,
     FieldCheck,
-    Guard,
     NamedSubject,
     SubjectKind,
     check,
@@ -19,16 +17,6 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from shared.catalogue.schemas import MESSAGES, descriptor_of
-
-
-@dataclass(frozen=True, slots=True)
-class GuardedField:
-    """A field that names something of a kind, or of the kind that the enum field `by` says."""
-
-    name: str
-    kind: SubjectKind.ValueType
-    by: str
-    guard: Guard.ValueType
 
 
 def rule_of(message: Descriptor) -> EventRule:

@@ -40,6 +40,11 @@ class Record:
     written_ms: int = field(default=0, compare=False)
 
 
+def type_of(record: Record) -> bytes:
+    """Return the CloudEvents type that a record's header names; empty where none does."""
+    return next((value for name, value in record.headers if name == "ce_type"), b"")
+
+
 def require_readable(headers: Mapping[str, bytes]) -> None:
     """Raise RejectedError for the record that stands for a batch that nobody could read."""
     if UNREADABLE in headers:

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_REJECTED, PlacementDecided
 
+from shared.catalogue.record import type_of
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.stages.hooks import Backlog
 
@@ -92,7 +93,7 @@ class DecisionFollower:
     def _decisions(self, record: Any) -> Sequence[PlacementDecided]:
         """The one that a record is, where this resource manager is asked; beside decisions the
         topic has the barriers of rounds, and what is told of caps and promises."""
-        if record.value is None or dict(record.headers).get("ce_type") != _TYPE:
+        if record.value is None or type_of(record) != _TYPE:
             return ()
         decision = PlacementDecided.FromString(record.value)
         return (decision,) if self._manager.is_asked(decision) else ()

@@ -1,11 +1,14 @@
 """What nodes have beside cores and memory: kinds by name, each a whole number (GPUs, licences)."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from coplace_client.bounds import LENGTHS, RESOURCES, TDP_W
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 
+# The longest name of a kind, characters.
+MOST_NAME: Final = 64
 # Kinds with their counts, in the order of their names: equal where the same is meant.
 Resources = tuple[tuple[str, int], ...]
 # Thermal design power of one of a kind, W, in the order of their names.
@@ -21,7 +24,7 @@ def require_resources(field: str, resources: Resources) -> None:
     """Raise RejectedError for names or counts that no node has."""
     LENGTHS["resources"].require(field, len(resources))
     for name, count in resources:
-        require_text(field, name, limit=64)
+        require_text(field, name, limit=MOST_NAME)
         RESOURCES.require(field, count)
 
 

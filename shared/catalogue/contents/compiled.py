@@ -27,6 +27,7 @@ from shared.catalogue.contents.whole import WHOLE, require_ascending
 from shared.catalogue.options import check_of, rule_of
 from shared.catalogue.payloads.domain_types import MOST_VERSION
 from shared.catalogue.texts import MOST_LIST_BYTES
+from shared.domain.resources import MOST_NAME as MOST_RESOURCE_NAME
 
 Check = Callable[[Any], None]
 
@@ -37,7 +38,7 @@ LONGEST: Final = {
     TEXT_CHECK_OPTIONAL: 256,
     TEXT_CHECK_HOST_LIST: MOST_LIST_BYTES,
     TEXT_CHECK_VERSION: MOST_VERSION,
-    TEXT_CHECK_RESOURCE: 64,
+    TEXT_CHECK_RESOURCE: MOST_RESOURCE_NAME,
 }
 
 

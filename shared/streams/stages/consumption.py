@@ -5,7 +5,7 @@ from typing import Final
 
 from coplace.v1.control_pb2 import RoundEnded, WakeWanted
 
-from shared.catalogue.record import Record
+from shared.catalogue.record import Record, type_of
 from shared.catalogue.schemas import MESSAGES, names_of
 from shared.catalogue.topics import Topics
 from shared.streams.stages.stage import Stage
@@ -33,14 +33,14 @@ class Skipping:
 
     def has(self, record: Record) -> bool:
         """Return whether a record is skipped."""
-        return _type_of(record) in self._skipped[record.partition.topic] or is_later(record)
+        kind = type_of(record)
+        return kind in self._skipped[record.partition.topic] or _is_later(kind)
 
 
 def is_later(record: Record) -> bool:
     """Return whether a record is of a type that only a later release has."""
-    kind = _type_of(record)
+    return _is_later(type_of(record))
+
+
+def _is_later(kind: bytes) -> bool:
     return kind not in _KNOWN and kind.startswith(_PACKAGE)
-
-
-def _type_of(record: Record) -> bytes:
-    return next((value for name, value in record.headers if name == "ce_type"), b"")
