@@ -41,8 +41,9 @@ class Record:
 
 
 def type_of(record: Record) -> bytes:
-    """Return the CloudEvents type that a record's header names; empty where none does."""
-    return next((value for name, value in record.headers if name == "ce_type"), b"")
+    """Return the CloudEvents type that a record's header names; empty where none does. Of several
+    the last counts, as where headers are read by name."""
+    return next((value for name, value in reversed(record.headers) if name == "ce_type"), b"")
 
 
 def require_readable(headers: Mapping[str, bytes]) -> None:

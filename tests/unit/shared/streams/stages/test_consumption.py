@@ -60,6 +60,14 @@ def test_what_is_skipped_is_not_decoded() -> None:
     assert (commit.tally.skipped, commit.tally.dead_letters) == (0, 1)
 
 
+def test_of_two_types_that_counts_which_decoding_takes() -> None:
+    later = ("ce_type", b"coplace.v1.ReservationDeclaredNextYear")
+    record = of_type("coplace.v1.JobSubmitted")
+    good = processed(replace(record, headers=(later, *record.headers)))
+    assert (good.tally.skipped, good.tally.dead_letters) == (0, 0)
+    assert processed(replace(record, headers=(*record.headers, later))).tally.skipped == 1
+
+
 def test_the_barriers_of_rounds_are_never_skipped() -> None:
     [new] = encoded(submission("j1"))
     record = at_offset(barrier(new.partition, 0, 1, "ingest"), 0)
