@@ -13,7 +13,7 @@ from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import clock_us
 from coplace_client.facts import fact
-from shared.placement.jobs.limits import Limit, Subject, SubjectKind, declared, limit_of
+from shared.placement.state.limits import Limit, Subject, SubjectKind, declared, limit_of
 
 app = typer.Typer(no_args_is_help=True, help="What users and accounts may have at once.")
 _WITHIN_S: Final = 30.0

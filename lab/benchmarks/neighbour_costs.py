@@ -14,7 +14,8 @@ from coplace.v1.energy_pb2 import SignatureAt, SignatureUpdated
 
 from shared.catalogue.policy_settings import PolicySettings
 from shared.models.pair_trees import PairTrees
-from shared.placement.model_store import ModelStore
+from shared.placement.evaluate.neighbour_rules import NeighbourRules
+from shared.placement.state.model_store import ModelStore
 from shared.scheduling.capacity import Group
 from tests.unit.shared.models.test_pair_trees import grown
 from tests.unit.shared.placement import region
@@ -42,7 +43,7 @@ def knowing(apps: list[str], trees: int, rng: random.Random) -> ModelStore:
 def pass_s(store: ModelStore, apps: list[str], groups: list[Group]) -> float:
     """Of CPU."""
     begin_s = time.process_time()
-    rule = store.neighbours()["p1"]
+    rule = NeighbourRules(store)()["p1"]
     for app in apps:
         for group in groups:
             rule.cost((app, 12), group)

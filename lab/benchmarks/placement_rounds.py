@@ -51,7 +51,7 @@ from services.planner.settings import PlannerSettings
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.energy_tariff import Tariff
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.region_order import RegionOrder, Scheduling
 from shared.planning.searches import Searches

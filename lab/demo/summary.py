@@ -25,7 +25,7 @@ from lab.demo.caps import CapFigures, cap_figures, waited_for_power
 from lab.demo.history import History
 from shared.catalogue.payloads.domain_types import cores_of
 from shared.domain.job import JobAttempt
-from shared.placement.jobs.slowdown_guarantees import LEAST_SHUTTERS
+from shared.placement.state.slowdown_guarantees import LEAST_SHUTTERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from services.placement.service import MOST_QUESTIONS, Duty, PlacementService
 from services.placement.settings import PlacementSettings
 from shared.authority.bearing import TokenGate
 from shared.authority.questions import question_door
-from shared.placement import outcomes, told
-from shared.placement.processor import Placement, mended
+from shared.placement.decide import published_decisions
+from shared.placement.processor.placement import Placement, repaired
+from shared.placement.state.announcements import OUTPUT
 from shared.process.crash import end_process
 from shared.process.grpc_server import grpc_server
 from shared.process.life import Process
@@ -72,12 +73,12 @@ def stages(
         Stage(
             name="placement",
             inputs=(sequencer.OUTPUT,),
-            outputs=(outcomes.OUTPUT,) if shared.is_emulated else (outcomes.OUTPUT, WAKES),
+            outputs=(OUTPUT,) if shared.is_emulated else (OUTPUT, WAKES),
             consumes=sequencer.CONSUMES,
             create=create_placement,
-            mend=mended,
+            mend=repaired,
             given_up=duty.end,
-            recall=told.recalled,
+            recall=published_decisions.recalled,
             single=True,
             puts_barriers=shared.is_emulated,
             wakes="" if shared.is_emulated else WAKES,

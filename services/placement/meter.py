@@ -7,8 +7,8 @@ from coplace.v1.placement_service_pb2 import PowerStanding
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from services.placement.service import Duty
-from shared.placement.power.caps import Covered
-from shared.placement.reasons.queries import Queries
+from shared.placement.explain.queries import Queries
+from shared.placement.state.caps import Covered
 
 Figures = Callable[[Queries], Iterable[Observation]]
 

@@ -9,7 +9,7 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from shared.catalogue.digest import Model, require_sha256
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.options import ranks
-from shared.placement.envelope import from_bytes, to_bytes
+from shared.placement.state.event_bytes import from_bytes, to_bytes
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 
 OUTPUT: Final = "placement.inputs"

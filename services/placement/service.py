@@ -37,9 +37,9 @@ from shared.authority.door import Door
 from shared.authority.rules import About
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
-from shared.placement.reasons.queries import Queries
-from shared.placement.reasons.quoting import QuotedJob, quoted_placement
-from shared.placement.reasons.start_estimates import StartEstimate, StartEstimates
+from shared.placement.explain.queries import Queries
+from shared.placement.explain.quoting import QuotedJob, quoted_placement
+from shared.placement.explain.start_estimates import StartEstimate, StartEstimates
 
 NAME: Final = "coplace.v1.PlacementService"
 # Questions that wait for forecasts; more are told to come back.

@@ -16,8 +16,8 @@ from coplace_client.bounds import LENGTHS
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.energy_tariff import Tariff
-from shared.placement import processor
-from shared.placement.processor import Placement
+from shared.placement.processor import placement
+from shared.placement.processor.placement import Placement
 from shared.planning.region_order import RegionOrder
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
 from shared.scheduling.run_share import RunShare
@@ -164,7 +164,7 @@ def _that_fit(items: Iterable[PlanItem]) -> Iterator[PlanItem]:
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """As placement's state; what a wrong clock proposed and when it did is forgotten."""
-    changes = dict(processor.mended(restored, now_us))
+    changes = dict(placement.repaired(restored, now_us))
     if int(restored.get(_SEARCHED, b"0")) > now_us:
         changes |= {_PROPOSED: None, _SEARCHED: None}
     return changes

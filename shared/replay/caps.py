@@ -13,7 +13,7 @@ from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.domain_types import cluster_of
 from shared.domain.cluster import Cluster
-from shared.placement.power.caps import (
+from shared.placement.state.caps import (
     MESSAGES,
     SCOPES,
     Covered,

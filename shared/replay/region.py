@@ -13,8 +13,8 @@ from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
 from shared.catalogue.record import NewRecord, Record
 from shared.catalogue.topics import DLQ_PREFIX, Topics
-from shared.placement import outcomes
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
+from shared.placement.state import announcements
 from shared.replay.inputs import TOPIC, RecordedInputs
 from shared.streams.stages.hooks import Tally
 from shared.streams.stages.stage import Stage
@@ -76,7 +76,7 @@ class Region:
         stage = Stage(
             name="placement",
             inputs=(TOPIC,),
-            outputs=(outcomes.OUTPUT,),
+            outputs=(announcements.OUTPUT,),
             create=create,
             single=True,
             puts_barriers=False,
@@ -96,7 +96,7 @@ class Region:
     def _decisions(self, outputs: Sequence[NewRecord]) -> Iterable[PlacementDecided]:
         for record in outputs:
             assert record.value is not None
-            if record.partition.topic == outcomes.OUTPUT:
+            if record.partition.topic == announcements.OUTPUT:
                 if dict(record.headers)["ce_type"] == _DECIDED:
                     yield PlacementDecided.FromString(record.value)
             elif record.partition.topic.startswith(DLQ_PREFIX):

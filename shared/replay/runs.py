@@ -11,7 +11,7 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from coplace_client.errors import RejectedError
 from shared.domain.job import Job
-from shared.placement.model_store import ModelStore
+from shared.placement.state.model_store import ModelStore
 from shared.scheduling.capacity import Group
 from shared.scheduling.problem import unit_cores
 from shared.scheduling.progress import SUSPENDED, Progress, slowest

@@ -27,8 +27,10 @@ from shared.catalogue.event import Event
 from shared.catalogue.payloads.domain_types import job_of
 from shared.domain.job import Job
 from shared.eamc.frequency import EVEN, FrequencyRule
-from shared.placement.candidates.predictions import ClusterModels, predict, projections
-from shared.placement.model_store import ModelStore
+from shared.placement.evaluate.known_clusters import KnownClusters
+from shared.placement.evaluate.neighbour_rules import NeighbourRules
+from shared.placement.evaluate.predictions import ClusterModels, predict, projections
+from shared.placement.state.model_store import ModelStore
 from shared.replay.inputs import RecordedInputs
 from shared.replay.region import Setting
 from shared.replay.runs import Allotment, Observed, observed_runs, work_s
@@ -45,7 +47,7 @@ class Hindsight:
     and P-state. Times of one job compare with each other; their unit is the model's."""
 
     def __init__(self, models: ModelStore, jobs: Sequence[Job]) -> None:
-        clusters = models.per_cluster()
+        clusters = KnownClusters(models)()
         rule = FrequencyRule.NOMINAL
         self._column = {known.cluster.name: at for at, known in enumerate(clusters)}
         self._row = {job.job_id: at for at, job in enumerate(jobs)}
@@ -234,7 +236,7 @@ class Truth:
     @cached_property
     def _work_s(self) -> dict[str, float]:
         """How long jobs that ran to their end would have taken alone, where they ran."""
-        found = work_s(self.runs.values(), self.models.neighbours(), self.pace)
+        found = work_s(self.runs.values(), NeighbourRules(self.models)(), self.pace)
         cut_off = (JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT)
         return {
             job_id: work

@@ -43,6 +43,7 @@ from google.protobuf.message import Message
 from shared.catalogue.event import Event
 from shared.catalogue.options import follows_decisions
 from shared.catalogue.policy_declarations import without
+from shared.placement.evaluate.neighbour_rules import NeighbourRules
 from shared.replay.caps import CapChanges
 from shared.replay.inputs import RecordedInputs
 from shared.replay.region import RecordFollower, Region, Setting
@@ -122,7 +123,7 @@ class WhatIf(Dispatcher):
         self._planner = planner
         self._begin_us, self._writer = first.round.ended_at_us, first.barrier
         self._ahead = list(_from_outside(inputs, caps, fixed, planned))[::-1]
-        self._nodes = Nodes(truth.models.neighbours())
+        self._nodes = Nodes(NeighbourRules(truth.models)())
         self._round = replace(first.round, number=first.round.number - 1, ended_at_us=0)
         self._due_us: float = inf
         self._job_ids = list(truth.jobs)

@@ -22,23 +22,25 @@ from services.pricing.processor import PricingProcessor
 from services.pricing.state import Attempts
 from shared.domain.job import TRANSITIONS, JobFact, JobState
 from shared.domain.tariff import FAIR, PriceTariff, RateFunction, Surcharge
-from shared.placement.candidates.eligible import Choice
-from shared.placement.jobs.facts import JobFacts
-from shared.placement.jobs.occupancy import Occupancy
-from shared.placement.jobs.table import JobTable
-from shared.placement.jobs.tracked import Tracked
-from shared.placement.jobs.withdrawals import Withdrawals
-from shared.placement.model_store import ModelStore
-from shared.placement.model_updates import ModelUpdates
-from shared.placement.outcomes import Outcomes
-from shared.placement.power import caps
-from shared.placement.power.measures import Measures
-from shared.placement.power.meters import Meters
-from shared.placement.processor import Placement
-from shared.placement.reasons.notices import Notices
-from shared.placement.reasons.pending_reasons import PendingReasons
-from shared.placement.rules_in_force import RulesInForce
-from shared.placement.told import ToldDecisions
+from shared.placement.budgets import cap_budgets
+from shared.placement.budgets.cap_budgets import CapBudgets
+from shared.placement.budgets.meters import Meters
+from shared.placement.decide.choices import Choice
+from shared.placement.decide.pending_reasons import PendingReasons
+from shared.placement.decide.published_decisions import PublishedDecisions
+from shared.placement.decide.withdrawals import Withdrawals
+from shared.placement.evaluate.layer import EvaluateLayer
+from shared.placement.explain.layer import ExplainLayer
+from shared.placement.explain.notices import Notices
+from shared.placement.explain.pass_decisions import PassDecisions
+from shared.placement.measures.layer import MeasureLayer
+from shared.placement.state.job_facts import JobFacts
+from shared.placement.state.job_record import Run
+from shared.placement.state.job_table import JobTable
+from shared.placement.state.model_store import ModelStore
+from shared.placement.state.model_updates import ModelUpdates
+from shared.placement.state.occupancy import Occupancy
+from shared.placement.state.policy_in_force import PolicyInForce
 from shared.streams.in_memory import embedded
 from shared.streams.in_memory import log as memory
 from shared.streams.in_memory.log import InMemoryLog
@@ -195,30 +197,30 @@ def a_node_is_given_twice() -> Iterator[None]:
 @contextmanager
 def decisions_end_by_an_error() -> Iterator[None]:
     """Explaining why a job waits raises, for some."""
-    right = Outcomes.of_waiting
+    right = PassDecisions.of_waiting
 
-    def of_waiting(outcomes: Outcomes, job: Any, situation: Any) -> Any:
+    def of_waiting(outcomes: PassDecisions, job: Any, situation: Any) -> Any:
         if crc32(job.job.job_id.encode()) % 10 == 0:
             raise ValueError("was free to start")
         return right(outcomes, job, situation)
 
-    with patch.object(Outcomes, "of_waiting", of_waiting):
+    with patch.object(PassDecisions, "of_waiting", of_waiting):
         yield
 
 
 @contextmanager
 def waiting_is_not_explained() -> Iterator[None]:
     """A job that waits is told so without a reason."""
-    right = Outcomes.of_waiting
+    right = PassDecisions.of_waiting
 
-    def of_waiting(outcomes: Outcomes, job: Any, situation: Any) -> Any:
+    def of_waiting(outcomes: PassDecisions, job: Any, situation: Any) -> Any:
         published = right(outcomes, job, situation)
         decided = published.event.payload
         if isinstance(decided, PlacementDecided) and decided.verdict == VERDICT_QUEUED:
             decided.reason = ""
         return published
 
-    with patch.object(Outcomes, "of_waiting", of_waiting):
+    with patch.object(PassDecisions, "of_waiting", of_waiting):
         yield
 
 
@@ -234,8 +236,8 @@ def rejected_jobs_wait_on() -> Iterator[None]:
 
     def of(notices: Notices, job: Any, now_s: float) -> Any:
         found = right(notices, job, now_s)
-        if job.state is JobState.REJECTED:
-            job.state, job.admitted = JobState.SUBMITTED, False
+        if job.life.state is JobState.REJECTED:
+            job.life.state, job.evaluated.admitted = JobState.SUBMITTED, False
             job.job = replace(job.job, nodes=1, architectures=(), cores_per_unit=1)
         return found
 
@@ -263,14 +265,14 @@ def nobody_is_weighed_again() -> AbstractContextManager[Any]:
 
 def jobs_are_rejected_while_clusters_are_lost() -> AbstractContextManager[Any]:
     """What a lost cluster might yet hold is rejected."""
-    right = Placement._judge
+    right = EvaluateLayer.admit
 
-    def judge(placement: Placement, *, may_reject: bool) -> None:
-        lost, placement._models._lost = placement._models._lost, {}
-        right(placement, may_reject=may_reject)
-        placement._models._lost = lost
+    def admit(layer: EvaluateLayer, *, may_reject: bool) -> None:
+        lost, layer._models._lost = layer._models._lost, {}
+        right(layer, may_reject=may_reject)
+        layer._models._lost = lost
 
-    return patch.object(Placement, "_judge", judge)
+    return patch.object(EvaluateLayer, "admit", admit)
 
 
 @contextmanager
@@ -312,31 +314,31 @@ def a_finish_needs_its_start() -> AbstractContextManager[Any]:
 @contextmanager
 def a_round_is_forgotten() -> Iterator[None]:
     """One round in ten of placement decides nothing and drops what it was to announce."""
-    right, is_due = Placement._announce, _sometimes(10)
+    right, is_due = ExplainLayer.of_waiting, _sometimes(10)
 
-    def announce(placement: Placement, outcomes: Any) -> Any:
-        found = list(right(placement, outcomes))
+    def of_waiting(layer: ExplainLayer, written: Any) -> Any:
+        found = list(right(layer, written))
         return [] if is_due() else found
 
-    with patch.object(Placement, "_announce", announce):
+    with patch.object(ExplainLayer, "of_waiting", of_waiting):
         yield
 
 
 @contextmanager
 def silence_ends_a_grant() -> Iterator[None]:
     """What is asked back is free at once: the job starts elsewhere before its holder declined."""
-    right = Withdrawals._ask_back
+    right = Withdrawals._withdraw
 
-    def ask_back(
-        withdrawals: Withdrawals, job: Any, placed: Any, intruders: Any, decisions: Any
+    def withdraw(
+        withdrawals: Withdrawals, job: Any, placed: Any, intruders: Any, now_s: float
     ) -> Iterator[Any]:
-        yield from right(withdrawals, job, placed, intruders, decisions)
-        if job.asked_back and job.cancelled is None:
-            withdrawals._job_table.holdings.release(job)
-            job.state, job.asked_back = JobState.SUBMITTED, ""
+        yield from right(withdrawals, job, placed, intruders, now_s)
+        if job.grants.withdrawn and job.requests.cancelled is None:
+            withdrawals._job_table.allocations.release(job)
+            job.life.state, job.grants.withdrawn = JobState.SUBMITTED, None
             withdrawals._job_table.revisit(job)
 
-    with patch.object(Withdrawals, "_ask_back", ask_back):
+    with patch.object(Withdrawals, "_withdraw", withdraw):
         yield
 
 
@@ -377,28 +379,29 @@ def every_barrier_is_believed() -> Iterator[None]:
 @contextmanager
 def caps_of_power_are_not_looked_at() -> Iterator[None]:
     """Every other pass is made without budgets of power."""
-    right, is_due = ModelStore.budgets, _sometimes(2)
+    right, is_due = CapBudgets.budgets, _sometimes(2)
 
-    def budgets(known: ModelStore, *told: Any) -> Any:
-        return {name: [] for name in known.clusters} if is_due() else right(known, *told)
+    def budgets(caps: CapBudgets, *told: Any) -> Any:
+        clusters = caps._models.clusters
+        return {name: [] for name in clusters} if is_due() else right(caps, *told)
 
-    with patch.object(ModelStore, "budgets", budgets):
+    with patch.object(CapBudgets, "budgets", budgets):
         yield
 
 
 def no_share_of_a_cap_is_kept_free() -> AbstractContextManager[Any]:
     """All of a cap is given out."""
-    return patch.object(caps, "lowered", lambda cap, _share: cap)
+    return patch.object(cap_budgets, "lowered", lambda cap, _share: cap)
 
 
 def nobody_is_asked_when_a_cap_falls() -> AbstractContextManager[Any]:
     """A cap that falls below what runs keeps others from starting, and that is all."""
-    return patch.object(Measures, "_excesses", lambda _measures: iter(()))
+    return patch.object(MeasureLayer, "_excesses", lambda _measures: iter(()))
 
 
 def who_is_suspended_stays_so() -> AbstractContextManager[Any]:
     """Nobody looks whether watts came back."""
-    return patch.object(Measures, "_run_on", lambda *_: iter(()))
+    return patch.object(MeasureLayer, "_run_on", lambda *_: iter(()))
 
 
 @contextmanager
@@ -407,7 +410,7 @@ def a_restart_forgets_operators_words() -> Iterator[None]:
     right = JobTable._adopt
 
     def adopt(job_table: JobTable, job: Any) -> None:
-        job.suspend = None
+        job.requests.suspend = None
         right(job_table, job)
 
     with patch.object(JobTable, "_adopt", adopt):
@@ -523,12 +526,12 @@ def the_undecided_is_read() -> AbstractContextManager[Any]:
 
 def declared_policies_are_forgotten_by_a_restart() -> AbstractContextManager[Any]:
     """Whoever starts anew decides as it was started."""
-    return patch.object(RulesInForce, "changes", lambda _rules: {})
+    return patch.object(PolicyInForce, "changes", lambda _rules: {})
 
 
 def nobody_is_put_back() -> AbstractContextManager[Any]:
     """Resource managers are not asked to put back what runs."""
-    return patch.object(Measures, "_requeue_for_operators", lambda *_: ())
+    return patch.object(MeasureLayer, "_requeue_for_operators", lambda *_: ())
 
 
 @contextmanager
@@ -574,13 +577,13 @@ def surcharges_go_by_time_beside() -> AbstractContextManager[Any]:
 def what_was_told_is_decided_again() -> AbstractContextManager[Any]:
     """A state that was put back decides in rounds that it told of before. In episodes those are
     seldom decided otherwise: it must be found in the run of `test_told_rounds.py`."""
-    return patch.object(ToldDecisions, "covers", lambda *_: False)
+    return patch.object(PublishedDecisions, "covers", lambda *_: False)
 
 
 def requests_that_were_overtaken_are_waited_for() -> AbstractContextManager[Any]:
     """Nothing is asked again of who refused what came behind a request."""
-    last = property(lambda job: job.actions[-1] if job.actions else None)
-    return patch.object(Tracked, "awaited", last)
+    last = property(lambda run: run.actions[-1] if run.actions else None)
+    return patch.object(Run, "pending", last)
 
 
 def silent_meters_count_as_predicted() -> AbstractContextManager[Any]:

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from coplace.v1.placement_pb2 import CONSTRAINT_KIND_CAPACITY
 
-from shared.placement.processor import Placement
-from shared.placement.reasons.explanation import NOTHING
-from shared.placement.schedulers import Arriving
+from shared.placement.decide.schedulers import Arriving
+from shared.placement.explain.refusals import NOTHING
+from shared.placement.processor.placement import Placement
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, schedule
 from shared.scheduling.wait_queue import Entry
 from tests.core.plain import Lack, Region, Start, Waiting
@@ -51,7 +51,7 @@ class Checks:
                 self._check_relaxed(last.before.now_s, waiting)
 
     def _id(self, arrival: int) -> str:
-        return self.placement._job_table.by_arrival[arrival]
+        return self.placement.layers.state.jobs.by_arrival[arrival]
 
     def _check_reasons(self, one: Pass, waiting: Waiting) -> None:
         """What is said to stand against an entry does so, and nothing else."""
@@ -132,16 +132,18 @@ class Checks:
 
     def _with(self, now_s: float, waiting: Waiting, entry: Entry) -> Dispatch:
         """A pass with an entry in the place of one that waits."""
-        apart = Arriving(self.placement._waiting_jobs.kinds)
-        schedulers: dict[str, ClusterScheduler] = self.placement._schedulers(now_s, apart=apart)
+        apart = Arriving(self.placement.layers.decide.waiting_jobs.kinds)
+        schedulers: dict[str, ClusterScheduler] = self.placement.layers.decide.schedulers(
+            now_s, apart=apart
+        )
         queue = schedulers[waiting.cluster].queue
         queue.remove(entry.arrival)
         queue.add(entry)
         return schedule(now_s, schedulers)
 
     def _entry_of(self, waiting: Waiting) -> Entry:
-        tracked = self.placement._job_table.of_arrival(waiting.arrival)
-        entry = self.placement._waiting_jobs.entry(tracked, waiting.cluster)
+        tracked = self.placement.layers.state.jobs.of_arrival(waiting.arrival)
+        entry = self.placement.layers.decide.waiting_jobs.entry(tracked, waiting.cluster)
         assert entry is not None
         return entry
 

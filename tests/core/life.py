@@ -31,8 +31,8 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import Measure
-from shared.placement.outcomes import Decisions, Outcomes
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
+from shared.scheduling.backfill import Dispatch
 from shared.scheduling.forecast import Expected, forecast
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.core import systems
@@ -74,13 +74,17 @@ _KINDS: Final = {
 class Watched(Placement):
     """Placement that shows each of its passes."""
 
-    life: "Life"
+    def show_to(self, life: "Life") -> None:
+        """Let a life see each pass."""
+        right = self.layers.decide.pass_over_queue
 
-    def _pass(self, decisions: Decisions) -> Outcomes:
-        self.life.begin_pass()
-        outcomes = super()._pass(decisions)
-        self.life.passes[-1].plan = outcomes.refusals.plan
-        return outcomes
+        def shown(now_s: float) -> Dispatch:
+            life.begin_pass()
+            plan = right(now_s)
+            life.passes[-1].plan = plan
+            return plan
+
+        self.layers.decide.pass_over_queue = shown  # type: ignore[method-assign]
 
 
 def _rules(**changes: Any) -> PolicySettings:
@@ -125,7 +129,7 @@ class Life:
 
     def _placement(self, state: Mapping[str, bytes]) -> Watched:
         made = Watched(state, self.rules, 7.0)
-        made.life = self
+        made.show_to(self)
         return made
 
     def play(self, script: systems.Script) -> "Life":
@@ -498,7 +502,7 @@ class Life:
         return [self.known.mode(job_id, run.cluster, ghz, units) for ghz in PSTATES]
 
     def _arrivals(self) -> Iterable[tuple[int, str]]:
-        return self.steady._job_table.by_arrival.items()
+        return self.steady.layers.state.jobs.by_arrival.items()
 
     def _time_us(self) -> int:
         """Now, and later than all before."""
@@ -562,7 +566,7 @@ class Life:
         return dict(forecast(snapshot.now_s, snapshot.schedulers))
 
     def _id(self, arrival: int) -> str:
-        return self.steady._job_table.by_arrival[arrival]
+        return self.steady.layers.state.jobs.by_arrival[arrival]
 
 
 def _is_raise(run: Run, action: Action) -> bool:

@@ -4,7 +4,7 @@ what was submitted and decided on the way."""
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.scheduling.wait_queue import Entry
 from tests.core.figures import PSTATES, Known, Mode
 from tests.core.plain import Budget, Kept, Nodes, Region, Stay, Waiting
@@ -59,8 +59,8 @@ class PlainState:
         return Nodes(has, lambda members: self.known.accepts(cluster, members), list(stays))
 
     def _held(self, placement: Placement, cluster: str) -> Iterator[Stay]:
-        table = placement._job_table
-        for held in table.holdings.occupancy[cluster].held:
+        table = placement.layers.state.jobs
+        for held in table.allocations.occupancy[cluster].held:
             job = self.known.jobs[table.by_arrival[held.holder]]
             yield Stay(
                 held.holder,
@@ -73,15 +73,15 @@ class PlainState:
     def _waiting(self, placement: Placement) -> Iterator[Waiting]:
         for cluster in self.known.clusters:
             if cluster not in self.known.lost:
-                for entry in placement._waiting_jobs.queues.of(cluster):
+                for entry in placement.layers.decide.waiting_jobs.queues.of(cluster):
                     yield self._as_waiting(placement, entry, cluster)
 
     def _as_waiting(self, placement: Placement, entry: Entry, cluster: str) -> Waiting:
         """An entry, after it was held to what its job asked for."""
-        tracked = placement._job_table.of_arrival(entry.arrival)
+        tracked = placement.layers.state.jobs.of_arrival(entry.arrival)
         job_id = tracked.job.job_id
         asked = self.known.jobs[job_id].asked
-        own_ghz = placement._waiting_jobs.choice(tracked, cluster).candidate.freq_ghz
+        own_ghz = placement.layers.decide.waiting_jobs.choice(tracked, cluster).candidate.freq_ghz
         own = self._mode(job_id, cluster, own_ghz)
         found = entry.nodes, entry.limit_s, entry.draw_mw
         right = asked.units, own.limit_s, own.draw_mw

@@ -2,7 +2,7 @@
 
 A pass keeps the margin of what runs when it begins. A start that would need more than is left does
 not take place, nor do those behind it; as much more as it needs is kept, and another pass follows:
-see `shared/placement/power/joint_margin.py`, whose margins these are.
+see `shared/placement/budgets/joint_margin.py`, whose margins these are.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from lab.simulation.eurora import easy_of, entries_of, table_of
 from lab.workloads.eurora import EuroraJob, EuroraMachine
 from shared.models.spread import moments
-from shared.placement.power.joint_margin import (
+from shared.placement.budgets.joint_margin import (
     Error,
     kept_for_sent_back,
     margin_mw,

@@ -24,9 +24,9 @@ from services.pricing.quotation import Quotation
 from services.pricing.settings import PricingSettings
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.domain.tariff import ANY_JOB
-from shared.placement.reasons.queries import Queries
-from shared.placement.reasons.quoting import quoted_placement
-from shared.placement.reasons.start_estimates import StartEstimates
+from shared.placement.explain.queries import Queries
+from shared.placement.explain.quoting import quoted_placement
+from shared.placement.explain.start_estimates import StartEstimates
 from shared.replay.inputs import RecordedInputs, read_inputs
 from shared.replay.region import Region, Setting
 

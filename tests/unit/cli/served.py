@@ -6,7 +6,7 @@ import threading
 import grpc
 
 from services.placement.service import Duty, PlacementService
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 
 
 class Served:

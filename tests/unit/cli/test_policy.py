@@ -10,17 +10,17 @@ from cli import policy as commands
 from shared.catalogue import policy_declarations
 from shared.catalogue.policy_documents import reference
 from shared.catalogue.policy_settings import DECLARABLE
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from tests.unit.cli.command_line import published_by, refusal, rows_of, said, taken
 from tests.unit.cli.served import Served
-from tests.unit.shared.placement.jobs.test_slowdown_guarantees import (
+from tests.unit.shared.placement.region import placement, policy, round_of
+from tests.unit.shared.placement.state.test_slowdown_guarantees import (
     APP,
     MODEL,
     seen,
     sharing,
     told,
 )
-from tests.unit.shared.placement.region import placement, policy, round_of
 
 
 @pytest.fixture

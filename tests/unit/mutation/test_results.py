@@ -8,7 +8,7 @@ from tests.mutation.suite import TIME_IS_UP, files, stages
 DIFF = """--- mutation diff ---
 --- a/shared/scheduling/one.py
 +++ b/shared/scheduling/one.py
-@@ -1,3 +1,3 @@
+shared.placement. -1,3 +1,3 shared.placement.
  before
 -    return found + 1
 +    return found - 1

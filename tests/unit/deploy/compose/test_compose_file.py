@@ -32,7 +32,7 @@ from services.prediction.job_power import PowerOutcome
 from shared.authority.door import Door
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.planning.searches import Searches
 from shared.power_prediction.online import LearnerProgress, RecentScores
 from shared.process.settings import Settings

@@ -6,7 +6,7 @@ from prometheus_client import generate_latest
 from services.placement.meter import watch
 from services.placement.service import Duty
 from shared.catalogue.policy_settings import PolicySettings
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
 from tests.unit.shared.placement.region import (

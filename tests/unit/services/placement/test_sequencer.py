@@ -15,7 +15,7 @@ from shared.catalogue.digest import Model, model_sha256
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.catalogue.topics import load_topics
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.streams.stages.provenance import PROVENANCE_KEY
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.services.changelog import interrupted, state_of

@@ -20,7 +20,7 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 from services.placement.app import stages
 from services.placement.service import Duty, PlacementService
 from shared.domain.eamc_policy import Policy
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.process.settings import Settings
 from tests.unit.services.calls import refusal, served
 from tests.unit.shared.placement.region import (

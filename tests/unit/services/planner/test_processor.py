@@ -15,7 +15,7 @@ from shared.catalogue.codec import MAX_MESSAGE_BYTES
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.energy_tariff import Tariff
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.order_search import OrderSearch
 from shared.planning.region_order import RegionOrder

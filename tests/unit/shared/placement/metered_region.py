@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import Round
 from tests.unit.shared.placement.region import (
     T0_US,

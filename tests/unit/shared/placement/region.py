@@ -56,7 +56,7 @@ from shared.catalogue.policy_declarations import declaration_of
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.models import degradation
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import Processor, Round
 from tests.support.typed import untyped
 
@@ -479,7 +479,7 @@ class Twins:
 
     def __init__(self, begin: Callable[[], Placement]) -> None:
         self.lived, self.killed = begin(), begin()
-        self._rules, self._state = self.killed._rules, dict[str, bytes]()
+        self._rules, self._state = self.killed.layers.state.models.rules.now, dict[str, bytes]()
 
     def kill(self) -> None:
         self._state = saved(self._state, self.killed.changes())

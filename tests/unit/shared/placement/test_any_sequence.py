@@ -31,8 +31,8 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement import processor
-from shared.placement.processor import Placement
+from shared.placement.evaluate import layer
+from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, answered, round_of, verdict
@@ -147,7 +147,7 @@ class AnySequence(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         # So few jobs are weighed again in a round that some are left over.
-        self.weighed_again = patch.object(processor, "_MOST_WEIGHED_AGAIN", 2)
+        self.weighed_again = patch.object(layer, "_MOST_EVALUATED_ANEW", 2)
         self.weighed_again.start()
 
     def teardown(self) -> None:

@@ -3,7 +3,7 @@
 from coplace.v1.placement_pb2 import PREDICTION_BASIS_FIRST_RUN, PREDICTION_BASIS_SIGNATURE
 
 from shared.domain.eamc_policy import Policy
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from tests.unit.shared.placement.region import (
     APPS,
     T0_US,

@@ -7,7 +7,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
-from shared.placement.model_store import ModelStore
+from shared.placement.state.model_store import ModelStore
 from tests.unit.shared.catalogue.payloads.test_power_trees import published
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import round_of, saved, submitted
@@ -51,7 +51,7 @@ def test_a_restart_has_the_same_trees_in_force_and_forgets_those_of_another_vers
     of_lived, of_restored = lived.power_model.tables, restored.power_model.tables
     kinds = list(of_lived._kinds)
     assert of_lived.predict_all(kinds) == of_restored.predict_all(kinds)
-    monkeypatch.setattr("shared.placement.model_store.TREES_ORIGIN", b"another")
+    monkeypatch.setattr("shared.placement.state.model_store.TREES_ORIGIN", b"another")
     later.restore(state)
     assert later.power_model.tables.trees is None
     assert [key for key, value in later.changes().items() if value is None]

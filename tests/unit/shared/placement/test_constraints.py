@@ -12,8 +12,8 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.payloads.domain_types import cluster_of, job_of
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.candidates.candidate import draw_mw
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
+from shared.placement.state.candidate import draw_mw
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import (
     APPS,

@@ -15,9 +15,9 @@ from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import TopicPartition
 from shared.catalogue.topics import Topics
 from shared.domain.rounds import RoundSource
-from shared.placement import processor
-from shared.placement.candidates import candidate as model
-from shared.placement.outcomes import Outcomes
+from shared.placement.evaluate import evaluation as model
+from shared.placement.evaluate import layer
+from shared.placement.explain.pass_decisions import PassDecisions
 from shared.process.settings import Settings
 from shared.streams.in_memory.embedded import EmbeddedRuntime
 from shared.streams.in_memory.log import InMemoryLog
@@ -84,13 +84,15 @@ def fails_for_bad(healthy: Callable[..., Any], job_of: Callable[..., str]) -> Ca
 
 
 def plant_in_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted = fails_for_bad(Outcomes.started, lambda _self, job, *_rest: job.job.job_id)
-    monkeypatch.setattr(Outcomes, "started", planted)
+    planted = fails_for_bad(
+        PassDecisions.started, lambda _self, outcome, *_: outcome.job.job.job_id
+    )
+    monkeypatch.setattr(PassDecisions, "started", planted)
 
 
 def plant_in_weighing(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = fails_for_bad(model.evaluate, lambda jobs, *_: " ".join(job.job_id for job in jobs))
-    monkeypatch.setattr(processor, "evaluate", planted)
+    monkeypatch.setattr(layer, "evaluate", planted)
 
 
 @pytest.mark.parametrize("plant", [plant_in_starts, plant_in_weighing])

@@ -10,7 +10,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     APPS,

@@ -19,8 +19,9 @@ from shared.catalogue.payloads.regression_trees import packed
 from shared.catalogue.policy_settings import PolicySettings
 from shared.models.forest import Forest, Tree
 from shared.models.pair_trees import COLUMNS, PAIRS_ORIGIN
-from shared.placement.model_store import ModelStore
-from shared.placement.processor import Placement
+from shared.placement.evaluate.neighbour_rules import NeighbourRules
+from shared.placement.processor.placement import Placement
+from shared.placement.state.model_store import ModelStore
 from shared.scheduling.sharing import Contention
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import round_of, saved, submitted, verdict
@@ -88,7 +89,7 @@ def test_weights_hold_again_where_no_trees_are_in_force() -> None:
     assert store.degradation_version == "pair-trees@1"
     store.fold(chosen(2, None))
     assert store.degradation_version == before
-    for rule in store.neighbours().values():
+    for rule in NeighbourRules(store)().values():
         assert rule.pairs is None
         assert [rule.told_by(app) for app in (region.APPS[0], "new")] == ["weights", "nothing"]
 
@@ -102,7 +103,7 @@ def test_a_restart_has_the_same_trees_and_forgets_those_of_another_version(
     restored, later = ModelStore(PolicySettings()), ModelStore(PolicySettings())
     restored.restore(state)
     assert restored.degradation_version == "pair-trees@1"
-    monkeypatch.setattr("shared.placement.model_store.PAIRS_ORIGIN", b"another")
+    monkeypatch.setattr("shared.placement.state.model_store.PAIRS_ORIGIN", b"another")
     later.restore(state)
     assert later.degradation_version == ""
     assert [key for key, value in later.changes().items() if value is None]
@@ -124,24 +125,25 @@ TELL = {
 }
 
 
-def _told(store: ModelStore) -> dict[tuple[str, str, int], tuple[float, float]]:
+def _told(rules: NeighbourRules) -> dict[tuple[str, str, int], tuple[float, float]]:
     return {
         (name, app, number): (
             rule.cost((app, 6), group := tuple((other, 6) for other in APPS[:number])),
             rule.slowdown((app, 6), group),
         )
-        for name, rule in store.neighbours().items()
+        for name, rule in rules().items()
         for app in APPS
         for number in (1, 2, 3)
     }
 
 
-def _store(events: list[Event], apart: Mapping[str, frozenset[tuple[str, str]]]) -> ModelStore:
-    found = ModelStore(PolicySettings())
+def _known(
+    events: list[Event], isolated: Mapping[str, frozenset[tuple[str, str]]]
+) -> tuple[ModelStore, NeighbourRules]:
+    store = ModelStore(PolicySettings())
     for event in events:
-        found.fold(event)
-    found.keep_apart(apart)
-    return found
+        store.fold(event)
+    return store, NeighbourRules(store, isolated)
 
 
 @settings(max_examples=12, deadline=None)
@@ -157,17 +159,17 @@ def _store(events: list[Event], apart: Mapping[str, frozenset[tuple[str, str]]])
 def test_what_is_kept_is_what_a_new_process_would_say(words: list[tuple[str, int]]) -> None:
     events, clock = list(region.models()), count(region.T0_US + 1)
     apart: dict[str, frozenset[tuple[str, str]]] = {}
-    lived = _store(events, apart)
+    store, lived = _known(events, apart)
     for word, n in words:
         at = next(clock)
         _told(lived)
         if word == "apart":
             apart = {region.MODELS["p1"]: PAIRS[n]}
-            lived.keep_apart(apart)
+            lived.isolate(apart)
         else:
             events.append(_event(word, at, n))
-            lived.fold(events[-1])
-        assert repr(_told(lived)) == repr(_told(_store(events, apart)))
+            store.fold(events[-1])
+        assert repr(_told(lived)) == repr(_told(_known(events, apart)[1]))
 
 
 def _event(word: str, at: int, n: int) -> Event:
@@ -180,14 +182,14 @@ def _event(word: str, at: int, n: int) -> Event:
     return TELL[word](at, n)
 
 
-def _rules(store: ModelStore) -> list[Contention]:
-    return [store.neighbours()[name] for name in sorted(store.neighbours())]
+def _rules(rules: NeighbourRules) -> list[Contention]:
+    return [rule for _, rule in sorted(rules().items())]
 
 
 @pytest.mark.parametrize("trees", [False, True])
 def test_costs_stay_where_other_things_are_told(trees: bool) -> None:
-    store = _store([*region.models(), *([chosen(1, 0.125)] if trees else [])], {})
-    before = _rules(store)
+    store, known = _known([*region.models(), *([chosen(1, 0.125)] if trees else [])], {})
+    before = _rules(known)
     others = [
         region.lost("p1", region.T0_US + 1),
         region.returned("p1", region.T0_US + 2),
@@ -197,8 +199,8 @@ def test_costs_stay_where_other_things_are_told(trees: bool) -> None:
     ]
     for event in others:
         store.fold(event)
-        assert all(a is b for a, b in zip(_rules(store), before, strict=True)), event.id
-    store.keep_apart({})
-    assert all(a is b for a, b in zip(_rules(store), before, strict=True))
+        assert all(a is b for a, b in zip(_rules(known), before, strict=True)), event.id
+    known.isolate({})
+    assert all(a is b for a, b in zip(_rules(known), before, strict=True))
     store.fold(region.signature(7, "p1", region.T0_US + 7, mem_gbps=90.0))
-    assert [a is b for a, b in zip(_rules(store), before, strict=True)] == [False, True]
+    assert [a is b for a, b in zip(_rules(known), before, strict=True)] == [False, True]

@@ -10,9 +10,10 @@ from shared.catalogue.event import Event
 from shared.catalogue.payloads.domain_types import cluster_of, job_of
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.jobs.occupancy import Occupancy
-from shared.placement.jobs.tracked import Placed, Tracked
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
+from shared.placement.state.job_allocation import JobAllocation
+from shared.placement.state.job_record import JobRecord, Run
+from shared.placement.state.occupancy import Occupancy
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, placement, round_of, saved, submitted
 
@@ -30,7 +31,7 @@ def test_free_nodes_that_draw_less_go_first() -> None:
     assert found.best_free(1) == (2,)
     assert found.best_free(3) == (1, 2, 3)
     job = job_of(JobSubmitted.FromString(region.submitted("one").payload.SerializeToString()))
-    found.hold(Tracked(job, 0, "", placed=Placed("p1", (2,), 10.0, 10.0)))
+    found.hold(JobRecord(job, 0, "", run=Run(JobAllocation("p1", (2,), 10.0, 10.0))))
     assert found.best_free(2) == (1, 3)
     found.prefer({})
     assert found.best_free(2) == (0, 1)

@@ -19,7 +19,7 @@ from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.domain.rounds import RoundSource
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import Stage
 from tests.support.lives import Life
 from tests.unit.shared.placement import region

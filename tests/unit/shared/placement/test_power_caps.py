@@ -22,7 +22,7 @@ from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.scheduling.forecast import forecast
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement.region import (

@@ -11,8 +11,8 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.power_history import updated
 from shared.catalogue.policy_settings import PolicySettings
-from shared.placement.model_store import ModelStore
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
+from shared.placement.state.model_store import ModelStore
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.online import EndedJob, OnlineLearner, RecentScores
 from shared.streams.stages.stage import AlreadyAppliedError

@@ -13,7 +13,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import (
@@ -198,7 +198,7 @@ def test_a_requeued_job_gives_its_nodes_back_and_is_decided_again() -> None:
     round_of(processor, 1, submitted("b", nodes=4))
     void, first, second = round_of(processor, 2, region.requeued("a", T0_US + 2 * PERIOD_US))
     assert (void.job_id, void.attempt, verdict(void)) == ("a", 1, "withdrawn")
-    assert void.reason == "the job was put back as attempt 2"
+    assert void.reason == "the job was requeued as attempt 2"
     assert (first.job_id, verdict(first)) == ("b", "start")
     assert (second.job_id, second.attempt, verdict(second)) == ("a", 2, "queued")
     processor.handle(finished("a", T0_US, attempt=1))

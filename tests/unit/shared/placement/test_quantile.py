@@ -8,7 +8,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import on, round_of, submitted
 

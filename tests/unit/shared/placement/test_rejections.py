@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.catalogue.policy_settings import PolicySettings
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     T0_US,

@@ -16,7 +16,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -318,8 +318,8 @@ def test_what_ended_or_nobody_knows_is_not_put_back() -> None:
     with pytest.raises(EarlyError, match="never submitted"):
         processor.handle(requeue_asked("x", T0_US + 70 * S))
     processor.handle(cancelled("a", T0_US + 70 * S))
-    with pytest.raises(RejectedError, match="1 cannot be put back, it is to end"):
+    with pytest.raises(RejectedError, match="1 cannot be requeued, it is to end"):
         processor.handle(requeue_asked("a", T0_US + 71 * S))
     round_of(processor, 2, finished("a", T0_US + 80 * S, grant=1))
-    with pytest.raises(RejectedError, match="1 cannot be put back, it is finished"):
+    with pytest.raises(RejectedError, match="1 cannot be requeued, it is finished"):
         processor.handle(requeue_asked("a", T0_US + 90 * S))

@@ -12,9 +12,9 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.cluster import MOST_CLUSTERS
 from shared.domain.eamc_policy import Policy
-from shared.placement.jobs.tracked import Tracked
-from shared.placement.outcomes import MOST_CANDIDATES
-from shared.placement.processor import Placement
+from shared.placement.explain.constraints import MOST_CANDIDATES
+from shared.placement.processor.placement import Placement
+from shared.placement.state.job_record import JobRecord
 from shared.streams.stages.stage import Round
 from tests.support.sizes import require_carried
 from tests.support.typed import MOST_CONSTRAINTS
@@ -75,7 +75,7 @@ def test_the_nodes_of_a_job_are_kept_as_runs() -> None:
     value = processor.changes()["job/d"]
     assert value is not None
     assert b'"nodes":[1,1,3,1]' in value
-    restored = Tracked.from_bytes(value).placed
+    restored = JobRecord.from_bytes(value).run.allocation
     assert restored is not None
     assert restored.nodes == (1, 3)
 

@@ -3,7 +3,6 @@
 from random import Random
 from typing import Any
 
-import orjson
 import pytest
 from coplace.v1.control_pb2 import NodeClass
 from coplace.v1.placement_pb2 import (
@@ -13,7 +12,7 @@ from coplace.v1.placement_pb2 import (
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.processor import Placement
+from shared.placement.processor.placement import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -22,7 +21,6 @@ from tests.unit.shared.placement.region import (
     finished,
     on,
     round_of,
-    saved,
     started,
     submitted,
     verdict,
@@ -150,20 +148,6 @@ def test_random_jobs_never_get_more_than_there_is_and_a_restart_changes_nothing(
         if rng.random() < 0.5:
             twins.kill()
         watch.take(by_id, twins.round_of(number, *(finished(job, now_us) for job in gone), *new))
-
-
-def test_a_state_of_before_units_were_kept_is_read() -> None:
-    processor = one_cluster()
-    round_of(processor, 0, asked("half", 0, cores_per_unit=0), asked("quarter", 9))
-    kept = saved(processor.changes())
-    fields = orjson.loads(kept["job/half"])
-    del fields["placed"]["units"]
-    fields["placed"]["node_set"] = 7
-    again = Placement(
-        kept | {"job/half": orjson.dumps(fields)}, PolicySettings(policy=Policy.BASE), 7.0
-    )
-    after = [asked("next", 9, time_us=T0_US + PERIOD_US), asked("wide", 36, 3, shareable=False)]
-    assert round_of(again, 1, *after) == round_of(processor, 1, *after)
 
 
 def test_a_job_waits_in_its_units_and_says_so_where_its_cluster_lost_what_it_needs() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shared.domain.cluster import Cluster, NodeClass
 from shared.domain.job import Job
 from shared.models.spread import Stretch
-from shared.placement.candidates.candidate import draw_mw
+from shared.placement.state.candidate import draw_mw
 from shared.power_prediction.bound import FEW_JOBS
 from shared.power_prediction.kinds import MOST_SIZE, KindOfJob, size_of
 from shared.power_prediction.online import EndedJob, OnlineLearner

@@ -15,7 +15,7 @@ from coplace_client.errors import UnusableError
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.domain_types import cluster_of
 from shared.domain.cluster import Cluster
-from shared.placement.power.caps import Covered
+from shared.placement.state.caps import Covered
 from shared.replay.caps import AS_RECORDED, CapChanges, GivenCap, NewCap
 from shared.scheduling.power import Scope
 from tests.unit.shared.placement import region

@@ -20,7 +20,7 @@ from services.planner.settings import PlannerSettings
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.power.caps import Covered
+from shared.placement.state.caps import Covered
 from shared.planning.searches import Searches
 from shared.replay.caps import CapChanges, CapSchedule, NewCap
 from shared.replay.inputs import RecordedInputs
@@ -29,8 +29,8 @@ from shared.replay.truth import Truth
 from shared.replay.what_if import as_recorded
 from shared.scheduling.power import Scope
 from tests.unit.shared.placement import region
-from tests.unit.shared.placement.jobs.test_slowdown_guarantees import allowed, seen
 from tests.unit.shared.placement.region import APPS, T0_US
+from tests.unit.shared.placement.state.test_slowdown_guarantees import allowed, seen
 from tests.unit.shared.replay.records import NODE_W, recorded, starts, what_if
 
 S = 1_000_000

@@ -1,0 +1,81 @@
+"""What caps of power leave for jobs, as budgets that a round decides under."""
+
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+
+from shared.domain.cluster import Cluster
+from shared.placement.state.caps import Covered
+from shared.placement.state.model_store import ModelStore
+from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope
+
+
+class CapBudgets:
+    """Reads the caps in force, each less the share that the policy keeps free."""
+
+    def __init__(self, models: ModelStore) -> None:
+        self._models = models
+
+    def budgets(
+        self, now_s: float, kept_mw: Callable[[Covered], int]
+    ) -> dict[str, list[PowerBudget]]:
+        """Return the budgets that each cluster is under: nothing is committed yet but idle power
+        and what is to be kept free there."""
+        models = self._models
+        caps = (lowered(declared.cap, self._share) for declared in models.caps.values())
+        return budgets(
+            caps, models.clusters, now_s, lambda covered: models.idle_mw(covered) + kept_mw(covered)
+        )
+
+    def allowed_mw(self, cap: Cap, at_s: float) -> int:
+        """Return what a cap allows at a time, less the share that is kept free."""
+        return lowered(cap, self._share).at(at_s)
+
+    def next_step_s(self, now_s: float) -> float:
+        """Return when a cap changes next."""
+        return next_step_s((declared.cap for declared in self._models.caps.values()), now_s)
+
+    @property
+    def _share(self) -> float:
+        return self._models.rules.now.cap_margin
+
+
+def lowered(cap: Cap, share: float) -> Cap:
+    """A cap of which a share is kept free, to the milliwatt below."""
+    if not share:
+        return cap
+    steps = [
+        (from_s, cap_mw if cap_mw >= NO_CAP_MW else int(cap_mw * (1 - share)))
+        for from_s, cap_mw in cap.steps
+    ]
+    return cap._replace(steps=tuple(steps))
+
+
+def budgets(
+    caps: Iterable[Cap],
+    clusters: Mapping[str, Cluster],
+    now_s: float,
+    base_mw: Callable[[Covered], int],
+) -> dict[str, list[PowerBudget]]:
+    """Those that each cluster is under from a time on, that of the cluster first. `base_mw` says
+    what is drawn or kept free there whatever runs."""
+    found: dict[str, list[PowerBudget]] = {name: [] for name in clusters}
+    for cap in sorted(caps, key=lambda cap: [*Scope].index(cap.scope)):
+        if not holds(cap, now_s):
+            continue
+        covered = Covered(cap.scope, cap.name)
+        budget = PowerBudget(cap, base_mw(covered), is_shared=cap.scope is not Scope.CLUSTER)
+        for name, cluster in clusters.items():
+            if covered.covers(cluster):
+                found[name].append(budget)
+    return found
+
+
+def holds(cap: Cap, now_s: float) -> bool:
+    """False where there is no cap now or later."""
+    later = (cap_mw for from_s, cap_mw in cap.steps if from_s > now_s)
+    return any(cap_mw < NO_CAP_MW for cap_mw in [cap.at(now_s), *later])
+
+
+def next_step_s(caps: Iterable[Cap], now_s: float) -> float:
+    """When a cap changes next; infinite where none will."""
+    return min((s for cap in caps for s, _ in cap.steps if s > now_s), default=inf)

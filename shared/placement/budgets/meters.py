@@ -1,0 +1,259 @@
+"""Whether the meters of nodes that jobs hold are read, and what counts where they are not.
+
+A cap leans on what is predicted and metered. Where the meter of a node that a job holds has been
+silent for `meter_silence_s`, nobody knows what the node draws, and what its cluster declares as the
+most that it can, its nameplate power, counts until it is read again. Silence is what is *not* told,
+so that everything that fails between a meter and here makes a cap safe.
+
+It is measured in the time of rounds, of which each counts for a minute at most: a region that stood
+still, or a clock that jumped, is no silence.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+import orjson
+from coplace.v1.placement_pb2 import NodeMetersSilent
+from coplace.v1.prediction_pb2 import NodeMetersRead
+from numpy.typing import NDArray
+
+from shared.catalogue.event import Event, Publish
+from shared.domain.folding import fold
+from shared.domain.hostlist import expand
+from shared.domain.node import NodeNames
+from shared.placement.state.announcements import announce
+from shared.placement.state.candidate import draw_mw
+from shared.placement.state.caps import Covered
+from shared.placement.state.job_allocation import JobAllocation, nodes_of, runs_of
+from shared.placement.state.job_record import JobRecord
+from shared.placement.state.job_table import JobTable
+from shared.placement.state.model_store import ModelStore
+from shared.streams.stages.stage import AlreadyAppliedError, Round
+
+_PREFIX: Final = "meters/"
+_CLOCK: Final = "meters|clock"
+# What a round counts for at most, s.
+_MOST_STEP_S: Final = 60.0
+_NOBODY: Final = np.nan
+
+
+@dataclass(slots=True)
+class _Meters:
+    """Those of a cluster: since when each node that a job holds was not read, in the time that is
+    counted here (NaN: nobody holds it), which are silent, and which were read in the open round."""
+
+    told_at_us: int
+    since_s: NDArray[np.float64]
+    silent: NDArray[np.bool_]
+    read: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, nodes: int) -> Self:
+        """Readings of so many nodes of which nothing was told yet."""
+        silent, read = np.zeros((2, nodes), dtype=np.bool_)
+        return cls(0, np.full(nodes, _NOBODY), silent, read)
+
+    def to_bytes(self) -> bytes:
+        """JSON, in which nodes are runs by the time since which they were not read."""
+        held = np.flatnonzero(~np.isnan(self.since_s))
+        times_s = np.unique(self.since_s[held]).tolist()
+        since = [[s, runs_of(np.flatnonzero(self.since_s == s).tolist())] for s in times_s]
+        silent, read = (runs_of(np.flatnonzero(m).tolist()) for m in (self.silent, self.read))
+        return orjson.dumps([self.told_at_us, len(self.since_s), since, silent, read])
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> Self:
+        """What `to_bytes` wrote."""
+        told_at_us, nodes, since, silent, read = orjson.loads(value)
+        found = cls.of(nodes)
+        found.told_at_us = told_at_us
+        for since_s, runs in since:
+            found.since_s[[*nodes_of(runs)]] = since_s
+        found.silent[[*nodes_of(silent)]] = True
+        found.read[[*nodes_of(read)]] = True
+        return found
+
+    def resize(self, nodes: int) -> None:
+        """The cluster was declared with so many nodes."""
+        new, kept = self.of(nodes), min(nodes, len(self.since_s))
+        for name in ("since_s", "silent", "read"):
+            getattr(new, name)[:kept] = getattr(self, name)[:kept]
+        self.since_s, self.silent, self.read = new.since_s, new.silent, new.read
+
+
+class Meters:
+    """Folds what is read, and tells at the end of a round what is not. A cluster of which nothing
+    was ever read, or that declares no nameplate power, counts as predicted."""
+
+    def __init__(
+        self, restored: Mapping[str, bytes], job_table: JobTable, models: ModelStore
+    ) -> None:
+        self._job_table, self._models, self._rules = job_table, models, models.rules
+        self._known = {
+            key.removeprefix(_PREFIX): _Meters.from_bytes(value)
+            for key, value in sorted(restored.items())
+            if key.startswith(_PREFIX)
+        }
+        self._time_s: float
+        self._now_s: float | None
+        self._time_s, self._now_s = orjson.loads(restored.get(_CLOCK, b"[0.0,null]"))
+        self._changed: set[str] = set()
+
+    def changes(self) -> dict[str, bytes | None]:
+        """What changed since the last call; None for clusters that are gone."""
+        changed, self._changed = self._changed, set()
+        found: dict[str, bytes | None] = {}
+        for name in sorted(changed - {_CLOCK}):
+            meters = self._known.get(name)
+            found[f"{_PREFIX}{name}"] = meters.to_bytes() if meters else None
+        if _CLOCK in changed:
+            found[_CLOCK] = orjson.dumps([self._time_s, self._now_s])
+        return found
+
+    def read(self, event: Event, message: NodeMetersRead) -> None:
+        """Meters were read: from here on their nodes' silence counts anew. Raises
+        AlreadyAppliedError for what is not newer than the last, and of a cluster that is gone."""
+        cluster = self._models.clusters.get(message.cluster)
+        if cluster is None:
+            raise AlreadyAppliedError(event.id)
+        names = self._models.node_names[message.cluster]
+        meters = self._known.get(message.cluster) or _Meters.of(cluster.nodes)
+        if message.told_at_us <= meters.told_at_us:
+            raise AlreadyAppliedError(event.id)
+        self._known[message.cluster] = meters
+        meters.read[[*_indices(names, message, len(meters.read))]] = True
+        meters.told_at_us = message.told_at_us
+        self._changed.add(message.cluster)
+
+    def of_round(self, ended: Round) -> list[Publish]:
+        """Let time pass; tells of clusters where other nodes are silent than before."""
+        if not self._known:
+            return []
+        before_s, self._now_s = self._now_s, ended.now_s
+        if before_s is not None:
+            self._time_s += min(max(ended.now_s - before_s, 0.0), _MOST_STEP_S)
+        self._changed.add(_CLOCK)
+        published = []
+        for name in sorted(self._known):
+            if name not in self._models.clusters:
+                del self._known[name]
+                self._changed.add(name)
+            elif self._pass_time(name, self._known[name]):
+                published.append(self._silence(name, ended))
+        if published or self.any_silent:
+            self._count()
+        return published
+
+    def due_s(self) -> Iterator[float]:
+        """When a node may fall silent, or a part of the time until then has passed."""
+        silence_s = self._rules.now.meter_silence_s
+        for name, meters in self._known.items():
+            waiting_s = meters.since_s[~np.isnan(meters.since_s) & ~meters.silent]
+            if silence_s and self._nameplate_w(name) and len(waiting_s) and self._now_s is not None:
+                left_s = silence_s - (self._time_s - float(waiting_s.min()))
+                yield self._now_s + min(max(left_s, 0.0), _MOST_STEP_S)
+
+    def silent(self, cluster: str) -> NDArray[np.intp]:
+        """The nodes of a cluster whose meters are silent, ascending."""
+        meters = self._known.get(cluster)
+        return np.flatnonzero(meters.silent) if meters else np.array([], dtype=np.intp)
+
+    @property
+    def any_silent(self) -> bool:
+        """Whether any node's is."""
+        return any(meters.silent.any() for meters in self._known.values())
+
+    def under(self, covered: Covered) -> tuple[int, int]:
+        """How many nodes are silent under a cap, and what of its draw their jobs have by nameplate,
+        mW."""
+        clusters = [c for c in self._models.clusters.values() if covered.covers(c)]
+        silent = {c.name: len(self.silent(c.name)) for c in clusters}
+        jobs = self._job_table.allocations.all() if any(silent.values()) else ()
+        nameplate_mw = [
+            job.run.drawn_mw for job, p in jobs if p.silent_units and p.cluster in silent
+        ]
+        return sum(silent.values()), sum(nameplate_mw)
+
+    def counted(self, job: JobRecord, placed: JobAllocation) -> tuple[int, int]:
+        """How many units of a job are on nodes whose meters are silent, and what it counts for: the
+        nameplate power of their share of these nodes, and what is predicted of the others, mW.
+        (0, 0) where all are read."""
+        meters = self._known.get(placed.cluster)
+        if meters is None:
+            return 0, 0
+        there = np.array(placed.nodes, dtype=np.intp)
+        units = np.array(placed.units or (1,) * len(there))
+        is_known = there < len(meters.silent)
+        silent = int(units[is_known][meters.silent[there[is_known]]].sum())
+        if not silent:
+            return 0, 0
+        cluster, all_units = self._models.clusters[placed.cluster], int(units.sum())
+        predicted_mw = (placed.draw_mw or 0) * (all_units - silent) // all_units
+        return silent, draw_mw(job.job, cluster, cluster.nameplate_power_w, silent) + predicted_mw
+
+    def _nameplate_w(self, name: str) -> float:
+        cluster = self._models.clusters.get(name)
+        return cluster.nameplate_power_w if cluster else 0.0
+
+    def _pass_time(self, name: str, meters: _Meters) -> bool:
+        """Whether other nodes are silent now."""
+        occupancy = self._job_table.allocations.occupancy[name]
+        if len(meters.since_s) != occupancy.nodes:
+            meters.resize(occupancy.nodes)
+            self._changed.add(name)
+        is_new = np.isnan(meters.since_s) | meters.read
+        since_s = np.where(is_new, self._time_s, meters.since_s)
+        since_s[np.array(occupancy.capacity.holders) == 0] = _NOBODY
+        silence_s = self._rules.now.meter_silence_s
+        silent = (meters.silent & ~meters.read) | (self._time_s - since_s >= silence_s)
+        if not silence_s or not self._nameplate_w(name):
+            silent = np.zeros_like(silent)
+        is_other = not np.array_equal(silent, meters.silent)
+        is_same = np.array_equal(since_s, meters.since_s, equal_nan=True)
+        if is_other or not is_same or meters.read.any():
+            self._changed.add(name)
+        meters.since_s, meters.silent, meters.read = since_s, silent, np.zeros_like(silent)
+        return is_other
+
+    def _count(self) -> None:
+        """Let every job that holds nodes count for what nobody can meter of it."""
+        for job, placed in self._job_table.allocations.all():
+            self._job_table.count_nameplate(job, *self.counted(job, placed))
+
+    def _silence(self, name: str, ended: Round) -> Publish:
+        names, silent = self._models.node_names[name], self.silent(name).tolist()
+        message = NodeMetersSilent(
+            cluster=name,
+            nodes=fold(names.name(node) for node in silent),
+            silent_nodes=len(silent),
+            nameplate_power_w=self._nameplate_w(name),
+            meter_silence_s=self._rules.now.meter_silence_s,
+            round=ended.number,
+            told_at_us=ended.ended_at_us,
+        )
+        return announce(message, f"{name}/{ended.number}", name, ended)
+
+
+def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
+    """What was told by a wrong clock is told as of now."""
+    changes: dict[str, bytes | None] = {}
+    for key, value in restored.items():
+        if key.startswith(_PREFIX):
+            state: list[Any] = orjson.loads(value)
+            if state[0] > now_us:
+                changes[key] = orjson.dumps([now_us, *state[1:]])
+    return changes
+
+
+def _indices(names: NodeNames, message: NodeMetersRead, nodes: int) -> Iterator[int]:
+    """Those of the nodes that are told which the cluster still has."""
+    return (index for index in told_nodes(names, message) if index is not None and index < nodes)
+
+
+def told_nodes(names: NodeNames, message: NodeMetersRead) -> Iterator[int | None]:
+    """The nodes that are told, in their order; None for one that nobody declared."""
+    for text in message.nodes:
+        alone = names.find(text)
+        yield from [alone] if alone is not None else map(names.find, expand(text))

@@ -1,0 +1,1 @@
+"""Which jobs wait for what, and which of them start: outcomes without words."""

@@ -1,0 +1,179 @@
+"""What a job has to choose from: its candidates, ranked among the clusters that are there.
+
+Rank, tier and `part_eff` compare clusters with each other, all else is of each alone. So they
+follow from what was weighed when the job arrived and from which clusters are lost, whenever that
+came to be.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import inf
+from operator import attrgetter
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+
+from shared.domain.job import MOST_PRIORITY, Job
+from shared.eamc.ranking import EXCLUDED, NO_PREFERENCE, compare
+from shared.placement.evaluate.evaluation import more_nodes
+from shared.placement.state.candidate import Candidate
+from shared.placement.state.job_record import JobRecord
+from shared.placement.state.plans import PlannedMode
+from shared.placement.state.policy_in_force import Ranking
+from shared.scheduling.wait_queue import Entry, OtherMode, order_of
+
+# A tier is a band of the queue for what is planned, and as many as there are priorities.
+_BANDS: Final = 2 * MOST_PRIORITY + 2
+_UNPLANNED: Final = -1
+# `part_eff`, rank and tier on a lost cluster.
+_LOST: Final = (inf, EXCLUDED, 0)
+_weighed = attrgetter("planned_j", "planned_s", "nodes", "share", "part_eff")
+
+
+class Choice(NamedTuple):
+    """A candidate among those that are there. `rank` is EXCLUDED where the job has no queue entry;
+    `part_eff` is infinite where it does not fit and on a cluster that is lost. A plan gives it a
+    `place` among what is planned in its tier, and may hold it back until `not_before_s`."""
+
+    candidate: Candidate
+    part_eff: float
+    rank: int
+    tier: int
+    place: int = _UNPLANNED
+    not_before_s: float = -inf
+
+    @classmethod
+    def as_weighed(cls, candidate: Candidate) -> Self:
+        """A candidate as it was ranked on arrival, while all clusters were there."""
+        return cls(candidate, candidate.part_eff, candidate.rank, candidate.tier)
+
+    @property
+    def cluster(self) -> str:
+        """The candidate's."""
+        return self.candidate.cluster
+
+    @property
+    def waits(self) -> bool:
+        """True when the policy has an entry for this cluster."""
+        return self.rank != EXCLUDED
+
+    @property
+    def is_planned(self) -> bool:
+        """True for one that a plan has."""
+        return self.place != _UNPLANNED
+
+    def planned(self, mode: PlannedMode, rank: int) -> "Choice":
+        """The same as a plan has it, which is a choice of this rank there."""
+        at = rank, mode.tier, mode.place, mode.not_before_s
+        return Choice(mode.candidate, self.part_eff, *at)
+
+    def excluded(self) -> "Choice":
+        """The same without an entry in the queue."""
+        return Choice(self.candidate, self.part_eff, EXCLUDED, self.tier)
+
+    def entry(self, job: Job, arrival: int, kind: int, *, in_parts: bool) -> Entry:
+        """The job's place in the queue of this cluster: by (tier, priority, arrival, rank), and
+        what is planned before what is not, by its place in the plan."""
+        on, band = self.candidate, self.tier * _BANDS
+        if self.is_planned:
+            order = order_of(band, self.place, 0)
+        else:
+            order = order_of(band + 1 + MOST_PRIORITY - job.priority, arrival, self.rank)
+        at = order, arrival, on.nodes, on.walltime_s
+        slower = () if self.is_planned else on.slower or ()
+        others = tuple([OtherMode(mode.walltime_s, mode.draw_mw) for mode in slower])
+        return Entry(*at, in_parts, kind, on.draw_mw or 0, others)
+
+
+def preference(choice: Choice) -> tuple[bool, int, int]:
+    """Orders a job's choices: where it would go first, first."""
+    return not choice.waits, choice.tier, choice.rank
+
+
+def favourite(choices: Iterable[Choice]) -> Choice:
+    """The one that a job would go to before all others."""
+    return min(choices, key=preference)
+
+
+Choices = tuple[Choice, ...]
+
+
+def as_planned(usual: Choices, modes: Mapping[str, PlannedMode]) -> Choices:
+    """Choices as a plan has them: it waits for no cluster but those of the plan. They are the usual
+    ones where the plan has none that is there."""
+    places = sorted(modes[c.cluster].place for c in usual if c.waits and c.cluster in modes)
+    if not places:
+        return usual
+    return tuple(
+        [
+            choice.planned(mode, places.index(mode.place))
+            if choice.waits and (mode := modes.get(choice.cluster))
+            else choice.excluded()
+            for choice in usual
+        ]
+    )
+
+
+def choices(jobs: Sequence[JobRecord], lost: Collection[str], ranking: Ranking) -> list[Choices]:
+    """Those of each job, in the order of its candidates, EXCLUDED where lost.
+
+    They are as weighed where none of them is lost, and where all that it fits on are: it waits for
+    the best of these. Thousands of jobs are ranked at once when a cluster is lost.
+    """
+    found: dict[int, Choices] = {}
+    for clusters, rows in _alike(jobs).items() if lost else ():
+        there = [column for column, name in enumerate(clusters) if name not in lost]
+        if 0 < len(there) < len(clusters):
+            ranked = _ranked([jobs[row] for row in rows], there, ranking)
+            found |= zip(rows, ranked, strict=True)
+    return [found.get(row) or as_weighed(job) for row, job in enumerate(jobs)]
+
+
+def _alike(jobs: Sequence[JobRecord]) -> dict[tuple[str, ...], list[int]]:
+    """Jobs that were weighed on the same clusters, by these."""
+    found: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for row, job in enumerate(jobs):
+        found[tuple([c.cluster for c in job.evaluated.candidates])].append(row)
+    return found
+
+
+def as_weighed(job: JobRecord) -> Choices:
+    """A job's choices while all clusters are there."""
+    return tuple(map(Choice.as_weighed, job.evaluated.candidates))
+
+
+def _ranked(jobs: Sequence[JobRecord], there: Sequence[int], by: Ranking) -> list[Choices]:
+    table = np.array(
+        [[_weighed(job.evaluated.candidates[column]) for column in there] for job in jobs]
+    )
+    planned_j, time_s, nodes, share, efficiency = np.moveaxis(table, 2, 0)
+    energy_j = planned_j * more_nodes([job.job for job in jobs], nodes, share)
+    preferred = np.array([_preferred(job, there) for job in jobs])
+    fits = np.isfinite(efficiency)
+    efficiency, ranking = compare(energy_j, time_s, fits, *by, preferred)
+    rows = zip(efficiency.tolist(), ranking.rank.tolist(), ranking.tier.tolist(), strict=True)
+    return [_with(job, there, *row) for job, row in zip(jobs, rows, strict=True)]
+
+
+def _preferred(job: JobRecord, there: Sequence[int]) -> int:
+    """The place among `there` of the reference cluster of a job whose application none knows."""
+    if any(c.known for c in job.evaluated.candidates):
+        return NO_PREFERENCE
+    names = [job.evaluated.candidates[column].cluster for column in there]
+    reference = job.job.reference_cluster
+    return names.index(reference) if reference in names else NO_PREFERENCE
+
+
+def _with(
+    job: JobRecord,
+    there: Sequence[int],
+    efficiency: Sequence[float],
+    rank: Sequence[int],
+    tier: Sequence[int],
+) -> Choices:
+    if max(rank) == EXCLUDED:
+        return as_weighed(job)
+    among = dict(zip(there, zip(efficiency, rank, tier, strict=True), strict=True))
+    return tuple(
+        [Choice(c, *among.get(column, _LOST)) for column, c in enumerate(job.evaluated.candidates)]
+    )

@@ -1,0 +1,198 @@
+"""Which jobs wait for what, and which of them start."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from coplace.v1.accounts_pb2 import AccountStanding
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    ClusterUndeclared,
+    LimitsDeclared,
+    PolicyDeclared,
+)
+from google.protobuf.message import Message
+
+from shared.catalogue.event import Event
+from shared.placement.budgets.layer import BudgetLayer
+from shared.placement.decide.choices import Choice
+from shared.placement.decide.dependencies import Dependencies
+from shared.placement.decide.outcomes import CoRunners, Started
+from shared.placement.decide.pending_reasons import PendingReasons
+from shared.placement.decide.planning import Planning
+from shared.placement.decide.published_decisions import PublishedDecisions
+from shared.placement.decide.schedulers import Arriving, schedulers_of
+from shared.placement.decide.waiting_jobs import WaitingJobs
+from shared.placement.decide.withdrawals import Withdrawals
+from shared.placement.evaluate.layer import EvaluateLayer
+from shared.placement.evaluate.modes import modes_of
+from shared.placement.state.candidate import Candidate
+from shared.placement.state.job_record import JobRecord
+from shared.placement.state.layer import Folds, StateLayer
+from shared.placement.state.plans import jobs_of, wanted_ghz
+from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start, schedule
+from shared.streams.stages.stage import Round
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """A job that starts next, by a choice of its own, and in which mode of it."""
+
+    job: JobRecord
+    start: Start
+    choice: Choice
+    mode: Candidate
+
+
+class DecideLayer:
+    """The queue, what keeps jobs out of it, and passes over it."""
+
+    def __init__(
+        self,
+        restored: Mapping[str, bytes],
+        state: StateLayer,
+        evaluation: EvaluateLayer,
+        budgets: BudgetLayer,
+    ) -> None:
+        self._state, self._evaluation, self._budgets = state, evaluation, budgets
+        self._jobs, models = state.jobs, state.models
+        self.dependencies = Dependencies(self._jobs.get)
+        self.pending_reasons = PendingReasons(models, self._jobs.allocations, self.dependencies)
+        self.waiting_jobs = WaitingJobs(self.pending_reasons, models.rules, state.plans)
+        self.withdrawals = Withdrawals(self._jobs, models)
+        self.published = PublishedDecisions(restored, self._jobs, models)
+        self.planning = Planning(
+            self._jobs, self.waiting_jobs, models, evaluation.clusters, budgets.margin
+        )
+        self._all_stale, self._has_sent_back = False, False
+        self.folds: Folds = {
+            # A cluster that is declared may have units of other resources than before.
+            ClusterDeclared: self._refresh_all,
+            ClusterUndeclared: self._refresh_all,
+            ClusterLost: self._refresh_all,
+            ClusterReturned: self._refresh_all,
+            LimitsDeclared: self._refresh_all,
+            AccountStanding: self._refresh_all,
+            PolicyDeclared: self._refresh_all,
+        }
+
+    def begin_round(self) -> None:
+        """Number job kinds anew where there are many more numbers than jobs."""
+        self._all_stale |= self.waiting_jobs.forget_kinds()
+
+    def refresh_all(self) -> None:
+        """Let the next refresh bring all entries up to date."""
+        self._all_stale = True
+
+    def settle(self) -> list[JobRecord]:
+        """Return the jobs whose situation may have changed, by arrival; what they waited for and
+        what came true is dropped."""
+        ids = self._jobs.take_touched()
+        ids |= self.dependencies.dependents(ids)
+        for job in self._jobs.found(ids):
+            if self.dependencies.settle(job):
+                self._jobs.save(job)
+        return self._jobs.found(ids | self.dependencies.find_stuck())
+
+    def follow_plan(self, ended: Round) -> list[JobRecord]:
+        """Put the plan in force that came in this round, and let time pass for it; returns the jobs
+        whose entries may change."""
+        plans = self._state.plans
+        affected = plans.pass_time(ended.now_s)
+        proposed = plans.take_proposed(ended)
+        if proposed is not None:
+            jobs = self._jobs.found(jobs_of(proposed))
+            clusters, policy = self._evaluation.clusters(), self._state.models.rules.now
+            modes = modes_of(jobs, clusters, policy, wanted=wanted_ghz(proposed))
+            affected |= plans.follow(proposed, {job.job.job_id: job for job in jobs}, modes)
+        return self._jobs.found(affected)
+
+    def refresh(self, jobs: Iterable[JobRecord]) -> None:
+        """Bring the entries of these jobs up to date, and then those of all that limits, usage and
+        clusters concern."""
+        self.waiting_jobs.refresh(jobs)
+        self._refresh_stale()
+
+    def schedulers(
+        self, now_s: float, *, apart: Arriving | None = None
+    ) -> dict[str, ClusterScheduler]:
+        """Return every cluster with what runs and waits: see schedulers_of."""
+        occupancy, neighbours = self._jobs.allocations.occupancy, self._evaluation.neighbours()
+        budgets = self._budgets.of_a_pass(now_s)
+        return schedulers_of(occupancy, self.waiting_jobs, neighbours, budgets, apart=apart)
+
+    def pass_over_queue(self, now_s: float) -> Dispatch:
+        """Schedule what waits, once."""
+        return schedule(now_s, self.schedulers(now_s))
+
+    def starting(self, plan: Dispatch) -> Iterator[Starting]:
+        """Return what a pass starts, up to the first start that would be beyond a limit or a
+        margin: each is to be taken before the next is asked for."""
+        self._has_sent_back = False
+        for number, start in enumerate(plan.starts):
+            job = self._jobs.of_arrival(start.entry.arrival)
+            choice = self.waiting_jobs.choice(job, start.cluster)
+            mode = choice.candidate.drawing(start.entry.draw_mw)
+            margin = self._budgets.margin
+            self._has_sent_back = not margin.allows_start(job, start, mode, plan.now_s)
+            if self._has_sent_back or self._is_kept_out(job, choice.candidate):
+                rest = [self._jobs.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
+                self.waiting_jobs.restore(rest)
+                return
+            yield Starting(job, start, choice, mode)
+
+    def take(self, starting: Starting, now_s: float) -> Started:
+        """Grant a job its nodes, and take it out of the queue."""
+        job, start, choice = starting.job, starting.start, starting.choice
+        plan_round = self._state.plans.in_force.round if choice.is_planned else None
+        own_ghz = choice.candidate.freq_ghz
+        placed = self._jobs.place(job, start, now_s, starting.mode, own_ghz, plan_round)
+        self._jobs.count_nameplate(job, *self._budgets.meters.counted(job, placed))
+        self._state.guarantees.make(job, self._evaluation.neighbours()[placed.cluster])
+        self.waiting_jobs.leave(job.job.job_id)
+        return Started(job, placed, start, self._co_runners(job, placed.cluster))
+
+    def needs_another_pass(self, plan: Dispatch) -> bool:
+        """Return whether entries were lost to a limit, a job was sent back, or watts were given
+        back that were reserved for what started.
+
+        A start can bring its user to a limit. A pass counts up to the first start that would be
+        beyond it; then those who reached it leave the queue, with what was reserved for them.
+        """
+        return self._refresh_stale() or plan.is_relieved or self._has_sent_back
+
+    def due_s(self) -> Iterator[float]:
+        """Return when the next start has to be confirmed."""
+        return self.withdrawals.due_s()
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """Return the records that changed since the last call."""
+        return self.published.changes()
+
+    def _refresh_stale(self) -> bool:
+        """Bring entries up to date with limits, usage and clusters; True when some were lost."""
+        changed = self._jobs.allocations.take_changed()
+        limited = changed & self._state.models.limits.keys()
+        if self._all_stale:
+            self._all_stale = False
+            return self.waiting_jobs.refresh_all()
+        jobs: Sequence[JobRecord] = self.waiting_jobs.limited_by(limited) if limited else []
+        return self.waiting_jobs.refresh(jobs)
+
+    def _is_kept_out(self, job: JobRecord, candidate: Candidate) -> bool:
+        """Whether something keeps the job, or its entry for this cluster, since the pass began."""
+        reasons = self.pending_reasons
+        return bool(reasons.of_job(job) or reasons.of_entry(job, candidate))
+
+    def _co_runners(self, job: JobRecord, cluster: str) -> CoRunners:
+        """The jobs that have part of the nodes of a job that was just placed."""
+        others = self._jobs.allocations.others(job)
+        if not others:
+            return CoRunners()
+        rule = self._evaluation.neighbours()[cluster]
+        slowdown = self._jobs.allocations.slowdown(job, rule)
+        return CoRunners(tuple(other.job.job_id for other in others), slowdown)
+
+    def _refresh_all(self, _event: Event, _message: Message) -> None:
+        self.refresh_all()

@@ -1,0 +1,160 @@
+"""What keeps a job, or one of its entries, out of the queue: each reason with its figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from shared.domain.job import Condition
+from shared.placement.state.closure import Closure
+from shared.placement.state.limits import Subject
+from shared.placement.state.misfit import Misfit
+
+
+@dataclass(frozen=True, slots=True)
+class RunsUndeclared:
+    """The job runs on a cluster that is not declared, as the resource manager there says."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Somebody holds the job."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequeuedTooOften:
+    """The job was requeued as often as the policy allows; `last` is why it was last."""
+
+    times: int
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartsFailed:
+    """As many starts of the job were declined, or not confirmed in time, as the policy allows."""
+
+    starts: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoCluster:
+    """No cluster is declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitsNoMore:
+    """A job that was accepted fits on none of the clusters as they are declared now."""
+
+    misfits: Sequence[Misfit]
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitsLostCluster:
+    """The job fits on no declared cluster, and may yet fit on one that is lost."""
+
+    misfits: Sequence[Misfit]
+    cluster: str
+
+
+class Unmet(StrEnum):
+    """Why a dependency is not met."""
+
+    UNKNOWN = "no such job is known"
+    NOT_ENDED = "it has not ended"
+    REJECTED = "it was rejected"
+    FAILED = "it ended without completing"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsForJob:
+    """A dependency is not met; it never will be where the job that it names ended otherwise."""
+
+    job_id: str
+    condition: Condition
+    unmet: Unmet
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsInCircle:
+    """The job waits for one that waits, by others, for itself."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccountEmpty:
+    """The account has nothing left of what was allocated to it, service units."""
+
+    account: str
+    allocated_su: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimitReached:
+    """A user or an account runs as many jobs as it may."""
+
+    subject: Subject
+    most: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLimitReached:
+    """A user or an account would have more nodes than it may."""
+
+    subject: Subject
+    most: int
+    allocated: int
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterClosed:
+    """Nothing starts on the cluster: it is lost or undeclared."""
+
+    cluster: str
+    closure: Closure
+
+
+@dataclass(frozen=True, slots=True)
+class NodesDrained:
+    """The job does not fit on what is left of the cluster until somebody resumes nodes."""
+
+    cluster: str
+
+
+PendingReason = (
+    RunsUndeclared
+    | Held
+    | RequeuedTooOften
+    | StartsFailed
+    | NoCluster
+    | FitsNoMore
+    | AwaitsLostCluster
+    | WaitsForJob
+    | WaitsInCircle
+    | AccountEmpty
+    | JobLimitReached
+    | NodeLimitReached
+    | ClusterClosed
+    | NodesDrained
+)
+
+_LASTING: Final = (RunsUndeclared, Held, RequeuedTooOften, StartsFailed, FitsNoMore, WaitsInCircle)
+_PASSING: Final = (JobLimitReached, NodeLimitReached)
+
+
+def is_lasting(reason: PendingReason) -> bool:
+    """Return whether a reason stays until somebody does something about it."""
+    if isinstance(reason, WaitsForJob):
+        return reason.unmet is not Unmet.NOT_ENDED
+    return isinstance(reason, _LASTING)
+
+
+def is_passing(reason: PendingReason) -> bool:
+    """Return whether a reason comes and goes with what runs."""
+    return isinstance(reason, _PASSING)

@@ -1,0 +1,123 @@
+"""What keeps a job, or one of its entries, out of the queue. Everything else waits for nodes."""
+
+from dataclasses import dataclass
+
+from shared.placement.decide.dependencies import Dependencies
+from shared.placement.decide.pending_reason import (
+    AccountEmpty,
+    AwaitsLostCluster,
+    ClusterClosed,
+    FitsNoMore,
+    Held,
+    JobLimitReached,
+    NoCluster,
+    NodeLimitReached,
+    NodesDrained,
+    PendingReason,
+    RequeuedTooOften,
+    RunsUndeclared,
+    StartsFailed,
+)
+from shared.placement.state.allocations import Allocations
+from shared.placement.state.candidate import Candidate
+from shared.placement.state.job_record import JobRecord
+from shared.placement.state.limits import Limit, Subject, subjects_of
+from shared.placement.state.model_store import ModelStore
+from shared.scheduling.problem import nodes_worth
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReasons:
+    """A function of what is known, so that a restart finds the same."""
+
+    models: ModelStore
+    allocations: Allocations
+    dependencies: Dependencies
+
+    def of_job(self, job: JobRecord) -> PendingReason | None:
+        """Return what keeps all entries of a waiting job out; None when nothing does."""
+        reason = (
+            self._runs(job)
+            or self._hold(job)
+            or self._unfit(job)
+            or self.dependencies.pending_reason(job)
+        )
+        reason = reason or (self._empty(job) if self.models.refused else None)
+        return reason or (self._too_many_jobs(job) if self.models.limits else None)
+
+    def of_entry(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
+        """Return what keeps the entry for this cluster out; None when nothing does."""
+        cluster, closed = candidate.cluster, self.models.closed
+        if cluster in closed:
+            return ClusterClosed(cluster, closed[cluster])
+        if self._is_drained(job, candidate):
+            return NodesDrained(cluster)
+        if not self.models.limits:
+            return None
+        on = self.models.clusters[cluster]
+        return self._too_many_nodes(job, nodes_worth(job.job, on, candidate.nodes))
+
+    def unranked_clusters(self, job: JobRecord) -> frozenset[str]:
+        """Return the clusters that a job is not ranked among: lost and undeclared ones, and those
+        that do not hold it until somebody resumes nodes."""
+        closed = frozenset(self.models.closed)
+        if not self.allocations.reduced:
+            return closed
+        drained = (c.cluster for c in job.evaluated.candidates if self._is_drained(job, c))
+        return closed.union(drained)
+
+    def _is_drained(self, job: JobRecord, candidate: Candidate) -> bool:
+        """True where the job does not fit on what is left of a cluster until somebody acts."""
+        name, allocations = candidate.cluster, self.allocations
+        fits = name not in allocations.reduced or allocations.can_hold(
+            name, job.job, candidate.nodes
+        )
+        return not fits
+
+    def _runs(self, job: JobRecord) -> PendingReason | None:
+        return RunsUndeclared(job.run.runs_on) if job.run.runs_on else None
+
+    def _hold(self, job: JobRecord) -> PendingReason | None:
+        policy, life = self.models.rules.now, job.life
+        if job.requests.held is not None:
+            return Held(job.requests.held)
+        if 0 < policy.most_requeues <= life.requeues:
+            return RequeuedTooOften(life.requeues, life.requeued_because)
+        if 0 < policy.most_missed_starts <= job.grants.missed_starts:
+            return StartsFailed(job.grants.missed_starts)
+        return None
+
+    def _unfit(self, job: JobRecord) -> PendingReason | None:
+        """That it fits on no declared cluster: what was accepted once waits until one is declared
+        that holds it, what came while one was lost until that is known."""
+        if not self.models.declared:
+            return NoCluster()
+        misfits = job.evaluated.misfits
+        if not misfits:
+            return None
+        if job.evaluated.admitted:
+            return FitsNoMore(misfits)
+        return AwaitsLostCluster(misfits, min(self.models.lost, default=""))
+
+    def _empty(self, job: JobRecord) -> PendingReason | None:
+        """That its account has nothing left, by what is charged and what runs are reserved for."""
+        account, refused = job.job.account, self.models.refused
+        return AccountEmpty(account, refused[account]) if account in refused else None
+
+    def _too_many_jobs(self, job: JobRecord) -> PendingReason | None:
+        for subject, limit in self._limits_of(job):
+            used = self.allocations.usage(subject)
+            if not limit.allows_job(used):
+                return JobLimitReached(subject, limit.jobs, used.jobs)
+        return None
+
+    def _too_many_nodes(self, job: JobRecord, nodes: int) -> PendingReason | None:
+        for subject, limit in self._limits_of(job):
+            used = self.allocations.usage(subject)
+            if not limit.allows_nodes(used, nodes):
+                return NodeLimitReached(subject, limit.nodes, used.nodes, nodes)
+        return None
+
+    def _limits_of(self, job: JobRecord) -> list[tuple[Subject, Limit]]:
+        limits = self.models.limits
+        return [(s, limits[s]) for s in subjects_of(job.job) if s in limits]

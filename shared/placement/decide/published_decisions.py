@@ -1,0 +1,263 @@
+"""What placement told before its state was put back: played as it was told, not decided again.
+
+A state that is older than the decisions reads rounds again that it has decided. It might decide
+them otherwise: what a clock refused then is believed now, and the other way about. Resource
+managers have acted on what they were told, so that holds: in these rounds nothing starts, is
+rejected or is asked but what was.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Final
+
+from coplace.v1.jobs_pb2 import (
+    JobActionDone,
+    JobActionRefused,
+    JobDeclined,
+    JobFinished,
+    JobStarted,
+)
+from coplace.v1.placement_pb2 import (
+    VERDICT_ACTION,
+    VERDICT_CANCELLED,
+    VERDICT_REJECTED,
+    VERDICT_START,
+    VERDICT_WITHDRAWN,
+    PlacementDecided,
+)
+from google.protobuf.message import Message
+
+from shared.catalogue.event import Event
+from shared.domain.job import JobFact, JobState, next_state
+from shared.placement.evaluate.misfits import misfits
+from shared.placement.state.actions import KINDS, Action, ActionCause, ActionKind, CauseKind
+from shared.placement.state.announcements import SOURCE
+from shared.placement.state.candidate import draw_mw
+from shared.placement.state.grants import WithdrawalKind, WithdrawalReason
+from shared.placement.state.job_allocation import JobAllocation
+from shared.placement.state.job_record import JobRecord
+from shared.placement.state.job_table import JobTable
+from shared.placement.state.model_store import ModelStore
+from shared.streams.stages.stage import Round
+from shared.streams.stages.unit_state import TOLD_KEY
+
+_PREFIX: Final = "told/"
+# What somebody may have acted on; that a job waits, and why, is told anew.
+_BINDING: Final = frozenset(
+    {VERDICT_START, VERDICT_WITHDRAWN, VERDICT_CANCELLED, VERDICT_REJECTED, VERDICT_ACTION}
+)
+_OF_GRANTS: Final = (JobStarted, JobDeclined, JobFinished, JobActionDone, JobActionRefused)
+_What = tuple[str, int, int, int, str, int]
+
+
+def recalled(
+    restored: Mapping[str, bytes], told: Iterable[Event], next_round: int
+) -> Mapping[str, bytes | None]:
+    """What to keep in a state whose first round that is not closed is `next_round`: all that was
+    told since. Of two decisions on one start the first counts: the other came of a state that was
+    put back when nothing was recalled yet."""
+    found: dict[_What, tuple[str, PlacementDecided]] = {}
+    last = int(restored.get(TOLD_KEY, b"-1"))
+    for event in told:
+        decided = event.payload
+        if not isinstance(decided, PlacementDecided) or event.source != SOURCE:
+            continue
+        if decided.round >= next_round:
+            last = max(last, decided.round)
+            if decided.verdict in _BINDING:
+                found.setdefault(_what(decided), (event.id, decided))
+    kept = {f"{_PREFIX}{name}": _shortened(decided) for name, decided in found.values()}
+    return {**kept, TOLD_KEY: str(last).encode()} if last >= next_round else kept
+
+
+class PublishedDecisions:
+    """What was told and is not played yet, of a state that was put back; else empty.
+
+    What was told of a job is played at the end of its round, or before an answer to it is taken in.
+    What concerns a job or a cluster that is not known stays until it is.
+    """
+
+    def __init__(
+        self, restored: Mapping[str, bytes], job_table: JobTable, models: ModelStore
+    ) -> None:
+        self._job_table, self._models = job_table, models
+        self._last = int(restored.get(TOLD_KEY, b"-1"))
+        self._round = -1
+        self._left: dict[str, dict[str, PlacementDecided]] = {}
+        self._what: set[_What] = set()
+        self._changes: dict[str, bytes | None] = {}
+        found = [
+            (PlacementDecided.FromString(value), key)
+            for key, value in restored.items()
+            if key.startswith(_PREFIX)
+        ]
+        for decided, key in sorted(found, key=lambda one: (*_order(one[0]), one[1])):
+            self._left.setdefault(decided.job_id, {})[key] = decided
+            self._what.add(_what(decided))
+
+    def covers(self, ended: Round) -> bool:
+        """Whether a round was decided before: nothing else comes of it."""
+        return ended.number <= self._last
+
+    @property
+    def is_played(self) -> bool:
+        """True at the end of the last round that was told: the next one decides what is left."""
+        return 0 <= self._last <= self._round
+
+    def has(self, decided: PlacementDecided) -> bool:
+        """Whether this is yet to be played: then it need not be told."""
+        return _what(decided) in self._what
+
+    def play(self, ended: Round) -> None:
+        """What was told up to a round comes true."""
+        if self._last < ended.number and self._last >= 0:
+            self._last, self._changes[TOLD_KEY] = -1, None
+        self._round = ended.number
+        left = list(chain.from_iterable(found.items() for found in self._left.values()))
+        due = [(key, decided) for key, decided in left if decided.round <= ended.number]
+        for key, decided in sorted(due, key=lambda one: _order(one[1])):
+            self._play(key, decided)
+
+    def play_before(self, answer: Message) -> None:
+        """What a resource manager answers to was told, though the round that told it is still to
+        end."""
+        if isinstance(answer, _OF_GRANTS) and answer.job_id in self._left:
+            for key, decided in list(self._left[answer.job_id].items()):
+                if _is_answered(decided, answer):
+                    self._play(key, decided)
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """What was played since the last call."""
+        changes, self._changes = self._changes, {}
+        return changes
+
+    def _play(self, key: str, decided: PlacementDecided) -> None:
+        job = self._job_table.get(decided.job_id)
+        if job is None or job.job.attempt < decided.attempt:
+            return
+        if job.job.attempt == decided.attempt and not self._came_true(job, decided):
+            return
+        self._what.discard(_what(decided))
+        self._changes[key] = None
+        del self._left[decided.job_id][key]
+        if not self._left[decided.job_id]:
+            del self._left[decided.job_id]
+
+    def _came_true(self, job: JobRecord, decided: PlacementDecided) -> bool:
+        """False where it cannot yet: its cluster is not declared as it was."""
+        match decided.verdict:
+            case _ if decided.verdict == VERDICT_START:
+                return self._start(job, decided)
+            case _ if decided.verdict == VERDICT_REJECTED:
+                self._reject(job)
+            case _ if decided.verdict == VERDICT_ACTION:
+                self._act(job, decided)
+            case _ if decided.grant and decided.grant == job.grants.newest and not decided.is_void:
+                if job.life.state is JobState.GRANTED and not job.grants.withdrawn:
+                    job.grants.withdrawn = WithdrawalReason(
+                        WithdrawalKind.PUBLISHED, text=decided.reason
+                    )
+        if decided.verdict != VERDICT_ACTION and not decided.is_void:
+            job.notice.verdict, job.notice.reason = decided.verdict, ""
+        self._job_table.revisit(job)
+        return True
+
+    def _start(self, job: JobRecord, decided: PlacementDecided) -> bool:
+        if decided.grant <= job.grants.newest:
+            return True
+        if not job.waits:  # it began, or ended, by another word
+            job.grants.newest = decided.grant
+        elif not self._has_nodes(decided):
+            self._job_table.keep_for(job, decided.cluster)
+            return False
+        else:
+            job.life.state, job.grants.newest = (
+                next_state(job.life.state, JobFact.GRANTED),
+                decided.grant,
+            )
+            job.evaluated.admitted, job.grants.missed, job.run.runs_on, job.evaluated.misfits = (
+                True,
+                False,
+                "",
+                (),
+            )
+            job.notice.verdict, job.notice.reason = decided.verdict, ""
+            self._job_table.allocations.hold(job, self._placed(job, decided))
+            job.guarantee.slowdown_ratio = decided.promised_slowdown_ratio
+        self._job_table.revisit(job)
+        return True
+
+    def _has_nodes(self, decided: PlacementDecided) -> bool:
+        cluster = self._models.declared.get(decided.cluster)
+        return cluster is not None and max(decided.node_indices, default=-1) < cluster.nodes
+
+    def _placed(self, job: JobRecord, decided: PlacementDecided) -> JobAllocation:
+        nodes, units = tuple(decided.node_indices), tuple(decided.node_units)
+        chosen = next((c for c in decided.candidates if c.cluster == decided.cluster), None)
+        drawn_mw = None
+        if chosen is not None and chosen.planned_time_s > 0:
+            power_w = chosen.planned_energy_j / chosen.planned_time_s
+            cluster, count = self._models.declared[decided.cluster], sum(units) or len(nodes)
+            drawn_mw = draw_mw(job.job, cluster, power_w, count)
+        own = decided.instead_of.freq_ghz if decided.HasField("instead_of") else decided.freq_ghz
+        return JobAllocation(
+            decided.cluster,
+            nodes,
+            decided.walltime_s,
+            decided.decided_at_us / 1e6 + decided.walltime_s,
+            decided.grant,
+            drawn_mw,
+            units,
+            decided.freq_ghz,
+            decided.plan_round if decided.HasField("plan_round") else None,
+            own,
+            power_sd=chosen.power_sd if chosen and chosen.HasField("power_sd") else None,
+        )
+
+    def _reject(self, job: JobRecord) -> None:
+        if job.waits:
+            self._job_table.reject(job, misfits(job.job, self._models.declared.values()))
+
+    def _act(self, job: JobRecord, decided: PlacementDecided) -> None:
+        asked, placed = decided.action, job.run.allocation
+        if placed is None or decided.grant != placed.grant or asked.number <= job.run.asked_actions:
+            return
+        kind = KINDS[asked.kind]
+        cause = ActionCause(CauseKind.PUBLISHED, decided.reason.partition(": ")[2])
+        is_suspended = kind is ActionKind.SUSPEND
+        sets_pstate = kind is ActionKind.SET_PSTATE
+        drawn_mw = round(asked.draw_w * 1000) if sets_pstate else placed.draw_mw or 0
+        mode = asked.freq_ghz, drawn_mw, asked.walltime_s
+        at_s = decided.decided_at_us / 1e6
+        self._job_table.ask(job, Action(asked.number, kind, *mode, is_suspended, at_s, cause))
+
+
+def _what(decided: PlacementDecided) -> _What:
+    """What must be told once: a void start may be told again."""
+    of = decided.job_id, decided.attempt, decided.verdict, decided.grant
+    cluster = decided.cluster if decided.verdict == VERDICT_WITHDRAWN else ""
+    return *of, cluster, decided.action.number
+
+
+def _order(decided: PlacementDecided) -> tuple[int, int, int]:
+    return decided.round, decided.grant, decided.action.number
+
+
+def _shortened(decided: PlacementDecided) -> bytes:
+    """Of what was weighed, what it starts on."""
+    kept = PlacementDecided()
+    kept.CopyFrom(decided)
+    kept.ClearField("candidates")
+    kept.ClearField("misfits")
+    kept.candidates.extend(c for c in decided.candidates if c.cluster == decided.cluster)
+    return kept.SerializeToString()
+
+
+def _is_answered(decided: PlacementDecided, answer: Message) -> bool:
+    """Whether an answer names this start or action, or one after it."""
+    assert isinstance(answer, _OF_GRANTS)
+    if decided.attempt != answer.attempt or decided.verdict not in (VERDICT_START, VERDICT_ACTION):
+        return False
+    number = answer.number if isinstance(answer, JobActionDone | JobActionRefused) else 0
+    is_start = decided.verdict == VERDICT_START
+    return decided.grant <= answer.grant if is_start else decided.action.number <= number

@@ -1,0 +1,147 @@
+"""What stood against an entry in a pass over the queue, typed and in figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shared.scheduling.backfill import ClusterScheduler, Dispatch
+from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.easy import EasyScheduler
+from shared.scheduling.load import ClusterState
+from shared.scheduling.power import Shortage
+from shared.scheduling.wait_queue import Entry
+
+
+class TooFew(NamedTuple):
+    """The cluster has fewer nodes, or room for fewer units when it is empty, than are needed."""
+
+    needed: int
+    total: int
+
+
+class Busy(NamedTuple):
+    """Fewer nodes or units are free than are needed, until a reservation begins: 0 without."""
+
+    needed: int
+    free: int
+    until_s: float = 0.0
+
+
+class NeighboursRefuse(NamedTuple):
+    """Fewer units are free beside neighbours that suit the job than are needed, and why."""
+
+    needed: int
+    free: int
+    why: str
+
+
+class DelaysReservation(NamedTuple):
+    """The entry would end after a reservation begins, of the job of this arrival number, and leave
+    less than it needs: of nodes it may use the `extra` ones, of units nobody counts them."""
+
+    needed: int
+    ends_s: float
+    reserved_for: int
+    start_s: float
+    extra: int | None = None
+
+
+class NodesNeverReleased(NamedTuple):
+    """Suspended jobs that no cap lets resume have nodes that the entry needs."""
+
+
+class WattsMissing(NamedTuple):
+    """Budgets of power refuse the entry, at so many lower P-states too."""
+
+    shortages: Sequence[Shortage]
+    lower_pstates: int
+
+
+Refusal = TooFew | Busy | NeighboursRefuse | DelaysReservation | NodesNeverReleased | WattsMissing
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Finds what stood against the entries of one pass."""
+
+    plan: Dispatch
+
+    def of(self, cluster: str, entry: Entry) -> list[Refusal]:
+        """Return why an entry did not start when its turn came, empty where nothing stands against
+        it. Of watts that is what there is when the pass is over, without what the job itself has on
+        another cluster: there was more before, but not enough."""
+        scheduler = self.plan.schedulers[cluster]
+        if isinstance(scheduler, ConsumableScheduler):
+            nodes = _no_units(scheduler, entry)
+        else:
+            nodes = _no_nodes(scheduler, entry, scheduler.state_before(entry))
+        found: list[Refusal] = []
+        if nodes is not None:
+            reservation = scheduler.reservation
+            if scheduler.reserved_for == entry.arrival and reservation and isinstance(nodes, Busy):
+                nodes = nodes._replace(until_s=reservation.start_s)
+            found.append(nodes)
+        if scheduler.is_any_held_for_ever and not scheduler.expects_nodes(entry):
+            found.append(NodesNeverReleased())
+        if shortages := self.shortages(cluster, entry):
+            found.append(WattsMissing(shortages, len(entry.others)))
+        return found
+
+    def shortages(self, cluster: str, entry: Entry) -> list[Shortage]:
+        """Return the budgets of power that did not let an entry start."""
+        return self.plan.schedulers[cluster].shortages(entry)
+
+    def lacks_watts_alone(self, cluster: str, entry: Entry) -> bool:
+        """Return whether an entry would start now, behind all that did, but for budgets of
+        power."""
+        scheduler = self.plan.schedulers[cluster]
+        if isinstance(scheduler, ConsumableScheduler):
+            has_room = _no_units(scheduler, entry) is None
+        else:
+            is_own = scheduler.reservation and scheduler.reservation.arrival == entry.arrival
+            now = scheduler.state
+            now = now._replace(reservation=None) if is_own else now
+            has_room = _no_nodes(scheduler, entry, now) is None
+        return has_room and bool(self.shortages(cluster, entry))
+
+
+def _no_nodes(scheduler: EasyScheduler, entry: Entry, before: ClusterState) -> Refusal | None:
+    nodes, total, free = entry.nodes, scheduler.total, before.free
+    if nodes > total:
+        return TooFew(nodes, total)
+    if nodes > free:
+        return Busy(nodes, free)
+    ends_s, reservation = scheduler.end_s(entry), before.reservation
+    if before.in_time(ends_s) or nodes <= before.extra:
+        return None
+    assert reservation is not None
+    return DelaysReservation(nodes, ends_s, reservation.arrival, reservation.start_s, before.extra)
+
+
+def _no_units(scheduler: ConsumableScheduler, entry: Entry) -> Refusal | None:
+    """What is in its way now that the pass is over: what was then is so still."""
+    units, now = entry.nodes, scheduler.units_now(entry)
+    if units <= now:
+        return _reserved(scheduler, entry)
+    most = scheduler.most_units(entry)
+    if units > most:
+        return TooFew(units, most)
+    beside_anyone = scheduler.units_beside_anyone(entry)
+    if units > beside_anyone:
+        return Busy(units, beside_anyone)
+    return NeighboursRefuse(units, now, scheduler.why_no_neighbour(entry))
+
+
+def _reserved(scheduler: ConsumableScheduler, entry: Entry) -> Refusal | None:
+    """The reservation that it would delay, though its units are free."""
+    reservation = scheduler.reservation
+    is_own = reservation is not None and reservation.arrival == entry.arrival
+    if reservation is None or is_own or scheduler.leaves_reservation(entry):
+        return None
+    ends_s = scheduler.end_s(entry)
+    return DelaysReservation(entry.nodes, ends_s, reservation.arrival, reservation.start_s)
+
+
+def units_scheduler(scheduler: ClusterScheduler) -> ConsumableScheduler | None:
+    """Return the scheduler where it counts units, None where it counts nodes."""
+    return scheduler if isinstance(scheduler, ConsumableScheduler) else None

@@ -1,0 +1,75 @@
+"""The clusters of a region as a scheduling pass takes them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shared.placement.decide.kinds import Kinds
+from shared.placement.decide.waiting_jobs import WaitingJobs
+from shared.placement.state.occupancy import Occupancy
+from shared.scheduling.backfill import ClusterScheduler
+from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.easy import EasyScheduler
+from shared.scheduling.power import PowerBudget
+from shared.scheduling.sharing import Neighbours
+from shared.scheduling.wait_queue import Entry, WaitQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """The entries by cluster, of these kinds, of a job that is in no queue and is asked about."""
+
+    kinds: Kinds
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+
+def schedulers_of(
+    occupancy: Mapping[str, Occupancy],
+    waiting_jobs: WaitingJobs,
+    neighbours: Mapping[str, Neighbours],
+    budgets: Mapping[str, Sequence[PowerBudget]],
+    *,
+    apart: Arriving | None = None,
+) -> dict[str, ClusterScheduler]:
+    """Every cluster with what runs and what waits; a pass takes what starts out of the queue, but
+    out of a copy of it, with who is asked about in it, where they are to be `apart`."""
+    schedulers: dict[str, ClusterScheduler] = {}
+    for number, (name, held) in enumerate(occupancy.items()):
+        queue = waiting_jobs.queues.of(name)
+        kinds = waiting_jobs.kinds
+        if apart is not None:
+            queue, kinds = queue.copy(), apart.kinds
+            if name in apart.entries:
+                queue.add(apart.entries[name])
+        under, is_apart = budgets[name], apart is not None
+        schedulers[name] = _scheduler(
+            held, queue, kinds, neighbours[name], under, name, number, apart=is_apart
+        )
+    return schedulers
+
+
+def _scheduler(
+    held: Occupancy,
+    queue: WaitQueue,
+    kinds: Kinds,
+    neighbours: Neighbours,
+    budgets: Sequence[PowerBudget],
+    name: str,
+    number: int,
+    *,
+    apart: bool,
+) -> ClusterScheduler:
+    """Counting nodes is enough, and faster, where nobody runs or waits who has parts of them."""
+    if not (queue.in_parts or held.is_in_parts):
+        return EasyScheduler(held.load, queue, number, budgets)
+    capacity, holds = held.available(number, apart=apart)
+    return ConsumableScheduler(
+        capacity,
+        holds,
+        queue,
+        kinds.on(name),
+        neighbours,
+        number,
+        budgets,
+        factors=held.factors,
+        states=None if apart else held.states(neighbours),
+    )

@@ -1,0 +1,204 @@
+"""Which jobs have which entries in the queue."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from shared.domain.pstates import has_ghz
+from shared.placement.decide.choices import Choice, Choices, as_planned, as_weighed, choices
+from shared.placement.decide.kinds import Kinds
+from shared.placement.decide.pending_reasons import PendingReasons
+from shared.placement.state.candidate import Candidate
+from shared.placement.state.job_record import JobRecord
+from shared.placement.state.limits import Subject, subjects_of
+from shared.placement.state.plans import PlannedMode, Plans
+from shared.placement.state.policy_in_force import PolicyInForce, Ranking
+from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
+from shared.scheduling.wait_queue import Entry, WaitQueues
+
+_NONE: Final[Mapping[str, Entry]] = {}
+
+
+@dataclass(slots=True)
+class _Waiting:
+    job: JobRecord
+    gone: frozenset[str] | None = None
+    weighed: tuple[Candidate, ...] = ()
+    usual: Choices = ()
+    choices: Choices = ()
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+
+class WaitingJobs:
+    """Keeps the queue as the pending reasons say. A job without pending reason has an entry for
+    each cluster that its policy lets it wait for, one with a pending reason keeps its arrival
+    number: its place. One that a plan names waits as the plan says."""
+
+    def __init__(self, pending_reasons: PendingReasons, rules: PolicyInForce, plans: Plans) -> None:
+        self.queues, self.kinds = WaitQueues(), Kinds()
+        self._rules = rules
+        self._plans = plans
+        self._pending_reasons = pending_reasons
+        self._waiting: dict[str, _Waiting] = {}
+        self._refreshed: set[str] = set()
+
+    def jobs(self) -> list[JobRecord]:
+        """All that wait."""
+        return [waiting.job for waiting in self._waiting.values()]
+
+    def entry(self, job: JobRecord, cluster: str) -> Entry | None:
+        """The job's entry for a cluster, None when it has none."""
+        return self.entries(job).get(cluster)
+
+    def entries(self, job: JobRecord) -> Mapping[str, Entry]:
+        """The job's entries by cluster: none of an attempt that came after the last round."""
+        waiting = self._waiting.get(job.job.job_id)
+        return waiting.entries if waiting and waiting.job is job else _NONE
+
+    def choices(self, job: JobRecord) -> Choices:
+        """The job's candidates among the clusters that were there at the end of the last round."""
+        waiting = self._waiting.get(job.job.job_id)
+        return waiting.choices if waiting and waiting.job is job else as_weighed(job)
+
+    def choice(self, job: JobRecord, cluster: str) -> Choice:
+        """The one of these for a cluster."""
+        return next(choice for choice in self.choices(job) if choice.cluster == cluster)
+
+    def usual_entries(self, job: JobRecord) -> Mapping[str, tuple[Choice, Entry]]:
+        """The entries that a waiting job would have without a plan, by cluster."""
+        return self._entries_by(job, self._waiting[job.job.job_id].usual, self.kinds)
+
+    def arriving(self, job: JobRecord, kinds: Kinds) -> Mapping[str, tuple[Choice, Entry]]:
+        """The entries, of such `kinds`, of a job that would arrive now, by cluster: it is not put
+        into the queue."""
+        gone = self._pending_reasons.unranked_clusters(job)
+        [found] = choices([job], gone, self._rules.ranking_of(job.evaluated.update))
+        return self._entries_by(job, found, kinds)
+
+    def is_held_back(self, choice: Choice) -> bool:
+        """True where a plan lets an entry come into the queue later."""
+        return choice.not_before_s > self._plans.now_s
+
+    def limited_by(self, subjects: Container[Subject]) -> list[JobRecord]:
+        """Waiting jobs that count against one of these users and accounts."""
+        return [job for job in self.jobs() if any(s in subjects for s in subjects_of(job.job))]
+
+    def take_refreshed(self) -> set[str]:
+        """Ids of the jobs that were refreshed since the last call."""
+        refreshed, self._refreshed = self._refreshed, set()
+        return refreshed
+
+    def forget_kinds(self) -> bool:
+        """True when all entries are to be made anew, since kinds got other numbers."""
+        return self.kinds.forget(len(self._waiting))
+
+    def leave(self, job_id: str) -> None:
+        """A job waits no more, or begins anew."""
+        waiting = self._waiting.pop(job_id, None)
+        if waiting is not None:
+            self.queues.remove([waiting.job.arrival])
+
+    def refresh(self, jobs: Iterable[JobRecord]) -> bool:
+        """Bring the entries of these jobs up to date; True when one that waits on lost some."""
+        changed: list[_Waiting] = []
+        lost_some = False
+        for waiting in self._places_of(jobs):
+            before, waiting.entries = waiting.entries, self._entries_of(waiting)
+            lost_some |= bool(before.keys() - waiting.entries.keys())
+            if waiting.entries != before:
+                changed.append(waiting)
+        self._enqueue(changed)
+        return lost_some
+
+    def refresh_all(self) -> bool:
+        """The same of all jobs, of whatever kinds they are now."""
+        lost_some = self.refresh(self.jobs())
+        self.queues.forget_kinds()
+        return lost_some
+
+    def restore(self, jobs: Iterable[JobRecord]) -> None:
+        """Return what a pass took out of the queue for starts that do not take place."""
+        self._enqueue([self._waiting[job.job.job_id] for job in jobs])
+
+    def _places_of(self, jobs: Iterable[JobRecord]) -> list[_Waiting]:
+        """Those of these jobs that wait, with their choices among the clusters that are there."""
+        waiting = [place for job in jobs if (place := self._place_of(job)) is not None]
+        stale: dict[tuple[frozenset[str], Ranking], list[_Waiting]] = defaultdict(list)
+        for place in waiting:
+            gone = self._pending_reasons.unranked_clusters(place.job)
+            if place.gone != gone or place.weighed is not place.job.evaluated.candidates:
+                stale[gone, self._rules.ranking_of(place.job.evaluated.update)].append(place)
+        for (gone, ranking), places in stale.items():
+            self._rank(places, gone, ranking)
+        for place in waiting:
+            place.choices = as_planned(place.usual, self._planned(place.job))
+        return waiting
+
+    def _rank(self, places: Sequence[_Waiting], gone: frozenset[str], ranking: Ranking) -> None:
+        """Rank the clusters of jobs among each other, but those that are out of reach."""
+        ranked = choices([place.job for place in places], gone, ranking)
+        for place, found in zip(places, ranked, strict=True):
+            place.usual, place.gone, place.weighed = found, gone, place.job.evaluated.candidates
+
+    def _planned(self, job: JobRecord) -> Mapping[str, PlannedMode]:
+        """What the plan has of a job at P-states that its clusters still have."""
+        clusters = self._pending_reasons.models.clusters
+        return {
+            name: mode
+            for name, mode in self._plans.of(job).items()
+            if name in clusters and has_ghz(clusters[name].pstates_ghz, mode.candidate.freq_ghz)
+        }
+
+    def _place_of(self, job: JobRecord) -> _Waiting | None:
+        """None for a job that does not wait."""
+        job_id = job.job.job_id
+        self._refreshed.add(job_id)
+        waiting = self._waiting.get(job_id)
+        if waiting is not None and not (job.waits and waiting.job is job):
+            self.leave(job_id)
+            waiting = None
+        if waiting is None and job.waits:
+            waiting = self._waiting[job_id] = _Waiting(job)
+        return waiting
+
+    def _enqueue(self, changed: list[_Waiting]) -> None:
+        added: dict[str, list[Entry]] = defaultdict(list)
+        for waiting in changed:
+            for cluster, entry in waiting.entries.items():
+                added[cluster].append(entry)
+        self.queues.remove([waiting.job.arrival for waiting in changed])
+        for cluster, entries in added.items():
+            self.queues.add(cluster, entries)
+
+    def _entries_of(self, waiting: _Waiting) -> Mapping[str, Entry]:
+        found = self._entries_by(waiting.job, waiting.choices, self.kinds)
+        return {name: entry for name, (_, entry) in found.items()} or _NONE
+
+    def _entries_by(
+        self, job: JobRecord, found: Choices, kinds: Kinds
+    ) -> dict[str, tuple[Choice, Entry]]:
+        """The entries of a job that has these choices, by cluster."""
+        if self._pending_reasons.of_job(job):
+            return {}
+        return {
+            c.cluster: (c, entry)
+            for c in found
+            if c.waits
+            and not self.is_held_back(c)
+            and not self._pending_reasons.of_entry(job, c.candidate)
+            and (entry := self._entry(job, c, kinds)) is not None
+        }
+
+    def _entry(self, job: JobRecord, choice: Choice, kinds: Kinds) -> Entry | None:
+        """None where the cluster was declared anew, without what the job needs or the P-state that
+        it was weighed at."""
+        cluster = self._pending_reasons.models.clusters[choice.cluster]
+        if not has_ghz(cluster.pstates_ghz, choice.candidate.freq_ghz):
+            return None
+        kind = kind_on(job.job, cluster, NodeTable.names_of(cluster))
+        if kind is None:
+            return None
+        number = kinds.number(cluster.name, kind)
+        in_parts = not counts_nodes(job.job, cluster)
+        return choice.entry(job.job, job.arrival, number, in_parts=in_parts)

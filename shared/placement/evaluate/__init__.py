@@ -1,0 +1,1 @@
+"""Where and how each job could run, and what would come of it."""

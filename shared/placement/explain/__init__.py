@@ -1,0 +1,1 @@
+"""Outcomes as messages, in words; and answers to questions."""

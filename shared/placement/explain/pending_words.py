@@ -1,0 +1,145 @@
+"""What keeps a job out of the queue, in words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_ACCOUNT,
+    CONSTRAINT_KIND_DEPENDENCY,
+    CONSTRAINT_KIND_DRAINED_NODES,
+    CONSTRAINT_KIND_HOLD,
+    CONSTRAINT_KIND_LIMIT,
+    CONSTRAINT_KIND_LOST_CLUSTER,
+    CONSTRAINT_KIND_MISFIT,
+    CONSTRAINT_KIND_RUNS,
+    MISFIT_KIND_NOT_DECLARED,
+)
+
+from shared.placement.decide.pending_reason import (
+    AccountEmpty,
+    AwaitsLostCluster,
+    ClusterClosed,
+    FitsNoMore,
+    Held,
+    JobLimitReached,
+    NoCluster,
+    NodeLimitReached,
+    NodesDrained,
+    PendingReason,
+    RequeuedTooOften,
+    RunsUndeclared,
+    StartsFailed,
+    WaitsForJob,
+    WaitsInCircle,
+)
+from shared.placement.explain.constraints import JOBS, NODES, Constraint
+from shared.placement.explain.state_words import DrainWords, closure_words, runs_words
+from shared.placement.state.misfit import Misfit
+
+# Clusters that a reason in words names.
+_MOST_NAMED: Final = 3
+
+
+class PendingWords(NamedTuple):
+    """A reason in words. `figures` end the words of one that passes: they change with every start,
+    and are no reason to publish anew."""
+
+    constraint: Constraint
+    figures: str = ""
+
+    @property
+    def stable(self) -> str:
+        """Return the words without figures."""
+        return self.constraint.words.removesuffix(self.figures)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReasonWords:
+    """Words pending reasons."""
+
+    drains: DrainWords
+
+    def __call__(self, reason: PendingReason) -> PendingWords:
+        """Return a reason in words."""
+        match reason:
+            case JobLimitReached(subject, most, running):
+                words = f"{subject.kind} {subject.name} may run {most} jobs at once"
+                counted = 1, most - running, JOBS
+                return _at_limit(words, f" and runs {running}", counted, subject.name)
+            case NodeLimitReached(subject, most, allocated, needed):
+                words = f"{subject.kind} {subject.name} may hold {most} nodes at once"
+                figures = f", holds {allocated} and needs {needed} more"
+                return _at_limit(words, figures, (needed, most - allocated, NODES), subject.name)
+            case _:
+                return PendingWords(self._constraint(reason))
+
+    def _constraint(self, reason: PendingReason) -> Constraint:
+        match reason:
+            case Held() | RequeuedTooOften() | StartsFailed():
+                return Constraint(CONSTRAINT_KIND_HOLD, _hold_words(reason))
+            case RunsUndeclared() | NoCluster() | FitsNoMore() | AwaitsLostCluster():
+                return _fit(reason)
+            case AccountEmpty(account, allocated_su):
+                words = f"account {account} has used up its {allocated_su} SU"
+                return Constraint(CONSTRAINT_KIND_ACCOUNT, words, by=account)
+            case ClusterClosed(_, closure):
+                return Constraint(CONSTRAINT_KIND_LOST_CLUSTER, closure_words(closure))
+            case NodesDrained(cluster):
+                return Constraint(CONSTRAINT_KIND_DRAINED_NODES, self.drains(cluster))
+            case WaitsForJob(job_id, condition, unmet):
+                return _dependency(job_id, f"{condition} {job_id}: {unmet}")
+            case WaitsInCircle(job_id):
+                return _dependency(job_id, f"waits for {job_id}, which waits in a circle")
+        raise TypeError(f"{reason!r} has no words")
+
+
+def _dependency(job_id: str, words: str) -> Constraint:
+    return Constraint(CONSTRAINT_KIND_DEPENDENCY, words, by=job_id)
+
+
+def _fit(reason: RunsUndeclared | NoCluster | FitsNoMore | AwaitsLostCluster) -> Constraint:
+    """That no declared cluster is known to hold the job."""
+    match reason:
+        case RunsUndeclared(cluster):
+            repair = "declare it, or seize the job if it does not run there"
+            words = f"{runs_words(cluster)}, which is not declared: {repair}"
+            return Constraint(CONSTRAINT_KIND_RUNS, words, by=cluster)
+        case NoCluster():
+            return Constraint(CONSTRAINT_KIND_MISFIT, "no cluster is declared")
+        case FitsNoMore(misfits):
+            words = f"{misfit_words(misfits)}, as declared now"
+            return Constraint(CONSTRAINT_KIND_MISFIT, words)
+        case AwaitsLostCluster(misfits, cluster):
+            unless = f"rejected unless {cluster or 'a cluster'}, which is lost, returns"
+            words = f"{misfit_words(misfits)}: {unless} with more"
+            return Constraint(CONSTRAINT_KIND_LOST_CLUSTER, words, by=cluster)
+
+
+def misfit_words(found: Sequence[Misfit]) -> str:
+    """Return why a job fits nowhere, of the first clusters."""
+    if found[0].kind == MISFIT_KIND_NOT_DECLARED:
+        return found[0].reason
+    named = [f"{each.cluster}: {each.reason}" for each in found[:_MOST_NAMED]]
+    left = len(found) - len(named)
+    return f"fits on no cluster: {'; '.join(named)}{f'; and {left} more' if left else ''}"
+
+
+def _hold_words(reason: Held | RequeuedTooOften | StartsFailed) -> str:
+    match reason:
+        case Held(text):
+            return f"held: {text}" if text else "held"
+        case RequeuedTooOften(times, last):
+            why = f", last: {last}" if last else ""
+            return f"was requeued {times} times{why}: release it when that is repaired"
+        case StartsFailed(starts):
+            missed = f"{starts} starts of it were declined or not confirmed in time"
+            return f"{missed}: release it when its resource manager starts jobs"
+
+
+def _at_limit(
+    words: str, figures: str, counted: tuple[int, int, str], subject: str
+) -> PendingWords:
+    """What a subject may have at most, and of that what is needed and left, in a unit."""
+    limit = Constraint(CONSTRAINT_KIND_LIMIT, words + figures, *counted, by=subject)
+    return PendingWords(limit, figures)

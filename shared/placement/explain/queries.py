@@ -1,0 +1,514 @@
+"""Where a job stands, and why it does not start: read between rounds, never changed."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from coplace.v1.placement_pb2 import CONSTRAINT_KIND_NOT_TRIED, Candidate, Reservation
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_CANCELLED,
+    JOB_STANDING_DECIDED,
+    JOB_STANDING_FINISHED,
+    JOB_STANDING_HELD,
+    JOB_STANDING_REJECTED,
+    JOB_STANDING_RESERVED,
+    JOB_STANDING_RUNNING,
+    JOB_STANDING_SUSPENDED,
+    JOB_STANDING_WAITING,
+    Allocation,
+    AskedAction,
+    ClusterOutlook,
+    ClusterStanding,
+    ExplainResponse,
+    JobStanding,
+    ListClustersResponse,
+    ListedCluster,
+    ListedJob,
+    ListedLimit,
+    ListJobsRequest,
+    ListJobsResponse,
+    ListLimitsResponse,
+    PolicySetting,
+    PowerStanding,
+    ShowNodesResponse,
+    ShowPolicyResponse,
+    ShowPowerResponse,
+)
+
+from shared.authority.binding import SitedCluster
+from shared.authority.rules import OwnedJob
+from shared.domain.job import Dependency, Job, JobState
+from shared.placement.budgets.layer import BudgetLayer
+from shared.placement.budgets.overshoots import UnderCap
+from shared.placement.decide.choices import Choice
+from shared.placement.decide.layer import DecideLayer
+from shared.placement.decide.pending_reason import is_lasting
+from shared.placement.decide.schedulers import Arriving
+from shared.placement.evaluate.layer import EvaluateLayer
+from shared.placement.evaluate.run_shares import TO_THEIR_LIMITS, ExpectedRuns
+from shared.placement.explain.constraints import Constraint, WaitReason, write
+from shared.placement.explain.node_groups import MOST_GROUPS, node_groups
+from shared.placement.explain.pass_decisions import PassDecisions, candidate_message, reason_of
+from shared.placement.explain.pending_words import PendingReasonWords, misfit_words
+from shared.placement.explain.power_words import action_words
+from shared.placement.explain.quoting import QuotedJob, Quoting
+from shared.placement.explain.refusals import WhyNot
+from shared.placement.explain.start_estimates import Snapshot
+from shared.placement.explain.state_words import closure_words, withdrawal_words
+from shared.placement.state.actions import MESSAGES as ACTION_KINDS
+from shared.placement.state.actions import Action
+from shared.placement.state.caps import (
+    MESSAGES,
+    Covered,
+    covered_by,
+    step_messages,
+    watts_or_none,
+)
+from shared.placement.state.job_allocation import JobAllocation
+from shared.placement.state.job_record import JobRecord
+from shared.placement.state.layer import StateLayer
+from shared.placement.state.limits import declared
+from shared.placement.state.occupancy import Occupancy
+from shared.placement.state.policy_in_force import told
+from shared.scheduling.power import NO_CAP_MW
+
+_CHANGED: Final = Constraint(
+    CONSTRAINT_KIND_NOT_TRIED,
+    "the job or its clusters changed since the last round: it is tried at the end of this one",
+)
+_RESTARTED: Final = Constraint(
+    CONSTRAINT_KIND_NOT_TRIED,
+    "placement started anew and nothing happened since: it is known at the end of the next round",
+)
+# Rows of an answer: each reason is worked out, and no decision is made meanwhile.
+USUAL_LISTED: Final = 50
+MOST_LISTED: Final = 200
+_ENDED: Final = {
+    JobState.FINISHED: JOB_STANDING_FINISHED,
+    JobState.CANCELLED: JOB_STANDING_CANCELLED,
+    JobState.REJECTED: JOB_STANDING_REJECTED,
+}
+
+
+class Queries:
+    """Answers from what a processor keeps, with the words of its decisions.
+
+    An answer can be one transaction ahead of what was committed: after a kill the same is decided
+    again. It can lag by the events of the open round.
+    """
+
+    def __init__(
+        self,
+        state: StateLayer,
+        evaluation: EvaluateLayer,
+        budgets: BudgetLayer,
+        decide: DecideLayer,
+        words: PendingReasonWords,
+    ) -> None:
+        self._job_table, self._models, self._nodes = state.jobs, state.models, state.nodes
+        self._budgets, self._decide = budgets, decide
+        self._waiting_jobs, self._pending_reasons = decide.waiting_jobs, decide.pending_reasons
+        self._words = words
+        self.guarantees = state.guarantees
+        self._last: PassDecisions | None = None
+        self.is_deciding = False
+        self._quoting = Quoting(state, evaluation, decide, words)
+
+    def begin_round(self) -> None:
+        """A round is being decided: whoever works beside it gives way."""
+        self.is_deciding = True
+
+    def end_round(self, written: PassDecisions | None) -> None:
+        """A round ended; `written` is what wrote its last pass, None where it was decided
+        before."""
+        self._last = written or self._last
+        self.is_deciding = False
+
+    def arrival(self, job_id: str) -> int | None:
+        """The arrival number of a job that has a place in the queue."""
+        job = self._job_table.get(job_id)
+        return job.arrival if job and job.waits and self._waiting_jobs.entries(job) else None
+
+    def answer(self, job_id: str) -> ExplainResponse | None:
+        """All but the forecast; None of a job that is not known."""
+        job = self._job_table.get(job_id)
+        if job is None:
+            return None
+        answer = ExplainResponse(
+            job_id=job_id,
+            attempt=job.job.attempt,
+            standing=self._standing(job),
+            as_of_us=self.as_of_us,
+            runs_on=job.run.runs_on,
+        )
+        if job.run.allocation is not None:
+            answer.allocation.CopyFrom(self._allocation(job, job.run.allocation))
+        if job.waits or job.life.state is JobState.REJECTED:
+            answer.misfits.extend(each.message() for each in job.evaluated.misfits)
+        if job.waits:
+            self._explain(answer, job)
+        else:
+            answer.reason = _why_not_waiting(job)
+        return answer
+
+    def owned(self, job_id: str) -> OwnedJob:
+        """Whose a job is, and who has it."""
+        job = self._job_table.get(job_id)
+        if job is None:
+            return OwnedJob(job_id)
+        on = job.run.allocation
+        granted = (self.sited(on.cluster),) if on else ()
+        return OwnedJob(job_id, job.job.user, job.job.account, granted)
+
+    def sited(self, cluster: str) -> SitedCluster:
+        """A cluster with its site."""
+        found = self._models.clusters.get(cluster)
+        return SitedCluster(cluster, found.site if found else "")
+
+    def unanswered(self) -> int:
+        """How many starts were asked back of which nobody has said what became of them."""
+        return sum(bool(job.grants.withdrawn) for job, _ in self._job_table.allocations.granted())
+
+    def waiting(self) -> int:
+        """How many jobs may be started, and are not."""
+        return len(self._job_table.waiting())
+
+    def occupancy(self) -> Mapping[str, Occupancy]:
+        """What is held of each cluster."""
+        return self._job_table.allocations.occupancy
+
+    def late_starts(self) -> int:
+        """How many starts came, since this process began, that were taken from their holders."""
+        return self._job_table.late_starts
+
+    def snapshot(self) -> Snapshot:
+        """What a forecast starts from."""
+        return self._snapshot(Arriving(self._waiting_jobs.kinds))
+
+    def quoted(self, job: Job, awaits: tuple[Dependency, ...]) -> QuotedJob:
+        """A job that is asked about, weighed as one that would arrive now."""
+        return self._quoting.quoted(job, awaits)
+
+    def snapshot_with(self, quoted: QuotedJob, runs: ExpectedRuns) -> Snapshot:
+        """What a forecast starts from if a job had arrived that is asked about, and all ran for
+        such a share of their limits."""
+        found = self._snapshot(quoted.arriving)
+        if runs == TO_THEIR_LIMITS:
+            return found
+        running = self._job_table.allocations.running() + self._job_table.allocations.granted()
+        expected_s = {
+            job.arrival: runs.end_s(found.now_s, placed)
+            for job, placed in running
+            if placed.suspended_s is None
+        }
+        for number, held in enumerate(self.occupancy().values()):
+            for called, arrival in held.holders(number):
+                if arrival in expected_s:
+                    expected_s[called] = expected_s[arrival]
+        return replace(found, share=runs.share, expected_s=expected_s)
+
+    def _snapshot(self, arriving: Arriving) -> Snapshot:
+        now_s = self._last.refusals.refusals.plan.now_s if self._last else 0.0
+        schedulers = self._decide.schedulers(now_s, apart=arriving)
+        queues = {cluster: list(scheduler.queue) for cluster, scheduler in schedulers.items()}
+        return Snapshot(now_s, queues, schedulers)
+
+    def jobs(self, request: ListJobsRequest) -> ListJobsResponse:
+        """The jobs that are asked for, each with where it stands and why."""
+        wanted = [job for job in self._candidates(request) if self._is_wanted(job, request)]
+        most = min(request.most or USUAL_LISTED, MOST_LISTED)
+        shown = wanted[request.skip : request.skip + most]
+        listed = [self._listed(job, request.cluster) for job in shown]
+        return ListJobsResponse(as_of_us=self.as_of_us, jobs=listed, in_all=len(wanted))
+
+    def _candidates(self, request: ListJobsRequest) -> list[JobRecord]:
+        """Those of the queue that is asked for, else all, in their order."""
+        if not request.in_queue:
+            return self._job_table.all()
+        if request.cluster not in self._models.clusters:
+            return []
+        queue = self._waiting_jobs.queues.of(request.cluster)
+        return [self._job_table.of_arrival(entry.arrival) for entry in queue]
+
+    def _is_wanted(self, job: JobRecord, request: ListJobsRequest) -> bool:
+        """What costs most is asked last."""
+        return (
+            request.user in ("", job.job.user)
+            and request.account in ("", job.job.account)
+            and (not request.cluster or self._concerns(job, request.cluster))
+            and (not request.standings or self._standing(job) in request.standings)
+        )
+
+    def _concerns(self, job: JobRecord, cluster: str) -> bool:
+        if job.run.allocation is not None:
+            return job.run.allocation.cluster == cluster
+        return self._waiting_jobs.entry(job, cluster) is not None
+
+    def _listed(self, job: JobRecord, cluster: str) -> ListedJob:
+        entry = self._waiting_jobs.entry(job, cluster)
+        queue = self._waiting_jobs.queues.of(cluster) if entry else None
+        on = job.run.allocation
+        reservation = self._reservation(job) if job.waits else None
+        return ListedJob(
+            job_id=job.job.job_id,
+            attempt=job.job.attempt,
+            user=job.job.user,
+            account=job.job.account,
+            app_id=job.job.app_id,
+            priority=job.job.priority,
+            standing=self._standing(job),
+            reason=self._why_it_waits(job).text if job.waits else _why_not_waiting(job),
+            submitted_at_us=round(job.job.submit_s * 1e6),
+            allocation=self._allocation(job, on) if on else None,
+            reservation=reservation,
+            place=queue.before(entry.order) + 1 if queue and entry else 0,
+        )
+
+    def clusters(self) -> ListClustersResponse:
+        """The clusters, by their names."""
+        closed = self._models.closed
+        listed = [
+            ListedCluster(
+                name=name,
+                site=cluster.site,
+                node_model=cluster.node_model,
+                nodes=cluster.nodes,
+                free_nodes=self.occupancy()[name].free,
+                running=len(self.occupancy()[name].held),
+                waiting=len(self._waiting_jobs.queues.of(name)),
+                lost=closure_words(closed[name]) if name in closed else "",
+                drained_nodes=len(self._nodes.drained(name)),
+                drained=self._words.drains(name),
+            )
+            for name, cluster in sorted(self._models.clusters.items())
+        ]
+        return ListClustersResponse(as_of_us=self.as_of_us, clusters=listed)
+
+    def limits(self) -> ListLimitsResponse:
+        """The limits, by user and account, with what is held under them."""
+        held = self._job_table.allocations
+        listed = [
+            ListedLimit(
+                limit=declared(subject, limit),
+                running_jobs=held.usage(subject).jobs,
+                nodes=held.usage(subject).nodes,
+            )
+            for subject, limit in sorted(self._models.limits.items())
+            if limit.jobs or limit.nodes
+        ]
+        return ListLimitsResponse(as_of_us=self.as_of_us, limits=listed)
+
+    def policy(self) -> ShowPolicyResponse:
+        """By what is decided, what the process was started with, and who declared another one."""
+        rules, updates = self._models.rules, self._models.updates
+        now, started = told(rules.now), told(rules.started)
+        settings = [PolicySetting(name=n, value=now[n], started_with=started[n]) for n in now]
+        for setting in settings:
+            if word := rules.word(setting.name):
+                setting.declared_by, setting.declared_at_us = word.source, word.time_us
+                setting.reason = getattr(word.payload, "reason", "")
+        waiting = self._job_table.waiting()
+        stale = sum(updates.are_for(job.job.app_id, job.evaluated.update) for job in waiting)
+        return ShowPolicyResponse(
+            as_of_us=self.as_of_us,
+            settings=settings,
+            still_to_weigh=stale,
+            promises_kept=self.guarantees.kept,
+            promises_broken=self.guarantees.broken,
+            pairs_kept_apart=self.guarantees.pairs_apart,
+            pairs_apart=self.guarantees.listed(),
+        )
+
+    @property
+    def as_of_us(self) -> int:
+        """The end of the last round; 0 where there was none."""
+        return self._last.decisions.ended.ended_at_us if self._last else 0
+
+    def power(self) -> ShowPowerResponse:
+        """What clusters, sites and the region may draw, and draw as predicted."""
+        covered = covered_by(self._models.clusters.values())
+        standings = [self._power_of(each, self.as_of_us / 1e6) for each in covered]
+        return ShowPowerResponse(as_of_us=self.as_of_us, standings=standings)
+
+    def nodes(self, cluster: str) -> ShowNodesResponse:
+        """Where the nodes of a cluster stand, or of all where it is empty."""
+        found = ShowNodesResponse(as_of_us=self.as_of_us)
+        for name in [cluster] if cluster else self._models.clusters:
+            if name in self._models.clusters:
+                self._show(found, name)
+        return found
+
+    def _show(self, found: ShowNodesResponse, cluster: str) -> None:
+        nodes = self._models.clusters[cluster].nodes
+        closure = self._models.closed.get(cluster)
+        closed = closure_words(closure) if closure else ""
+        found.clusters.append(ClusterStanding(cluster=cluster, nodes=nodes, closed=closed))
+        held = self._job_table.allocations.occupancy[cluster]
+        drained, names = self._nodes.drained(cluster), self._models.node_names[cluster]
+        groups = node_groups(cluster, names, held, drained)
+        room = max(0, MOST_GROUPS - len(found.groups))
+        found.groups.extend(groups[:room])
+        found.groups_left_out += len(groups[room:])
+
+    def _power_of(self, covered: Covered, now_s: float) -> PowerStanding:
+        drawn_mw = sum(
+            held.drawn_mw
+            for name, held in self._job_table.allocations.occupancy.items()
+            if covered.covers(self._models.clusters[name])
+        )
+        idle_mw = self._models.idle_mw(covered)
+        capped = self._models.caps.get(covered)
+        cap_mw = capped.cap.at(now_s) if capped else NO_CAP_MW
+        is_capped = cap_mw < NO_CAP_MW
+        margin_mw = 0
+        if capped and is_capped:
+            margin_mw = cap_mw - self._budgets.caps.allowed_mw(capped.cap, now_s)
+            margin_mw += self._budgets.margin.of_what_runs(covered)
+        silent_nodes, nameplate_mw = self._budgets.meters.under(covered)
+        found = PowerStanding(
+            scope=MESSAGES[covered.scope],
+            name=covered.name,
+            cap_w=watts_or_none(cap_mw),
+            idle_w=idle_mw / 1000,
+            committed_w=drawn_mw / 1000,
+            headroom_w=(cap_mw - margin_mw - idle_mw - drawn_mw) / 1000 if is_capped else 0.0,
+            margin_w=margin_mw / 1000,
+            silent_nodes=silent_nodes,
+            nameplate_w=nameplate_mw / 1000,
+        )
+        if capped is not None:
+            found.ahead.extend(step_messages(capped.cap, now_s))
+            found.declared_by, found.reason = capped.cap.author, capped.cap.reason
+            found.declared_at_us = capped.declared_at_us
+            _add_metered(found, self._budgets.overshoots.under(covered), self.as_of_us)
+        return found
+
+    def overshoots(self) -> dict[Covered, UnderCap]:
+        """What meters show of each cap."""
+        return {covered: self._budgets.overshoots.under(covered) for covered in self._models.caps}
+
+    def silent_meters(self) -> dict[str, int]:
+        """How many nodes of each cluster have a meter that is silent."""
+        return {name: len(self._budgets.meters.silent(name)) for name in self._models.clusters}
+
+    def _standing(self, job: JobRecord) -> JobStanding.ValueType:
+        if job.ended:
+            return _ENDED[job.life.state]
+        if job.life.state is JobState.RUNNING:
+            return JOB_STANDING_SUSPENDED if job.run.is_suspended else JOB_STANDING_RUNNING
+        if job.life.state is JobState.GRANTED:
+            return JOB_STANDING_DECIDED
+        pending_reason = self._pending_reasons.of_job(job)
+        if pending_reason is not None:
+            return JOB_STANDING_HELD if is_lasting(pending_reason) else JOB_STANDING_WAITING
+        return JOB_STANDING_RESERVED if self._reservation(job) else JOB_STANDING_WAITING
+
+    def _reservation(self, job: JobRecord) -> Reservation | None:
+        """What the last pass promised a job that waits on."""
+        return (
+            self._last.reservation(job) if self._last and self._waiting_jobs.entries(job) else None
+        )
+
+    def _allocation(self, job: JobRecord, placed: JobAllocation) -> Allocation:
+        timeout_s = self._models.rules.now.start_timeout_s
+        is_waited_for = job.life.state is JobState.GRANTED and timeout_s
+        start_by_s = placed.since_s + timeout_s if is_waited_for else 0.0
+        withdrawn = job.grants.withdrawn
+        clocks = [c.freq_ghz for c in job.evaluated.candidates if c.cluster == placed.cluster]
+        found = Allocation(
+            cluster=placed.cluster,
+            nodes=len(placed.nodes),
+            freq_ghz=placed.freq_ghz or next(iter(clocks), 0.0),
+            since_us=round(placed.since_s * 1e6),
+            ends_by_us=round(placed.ends_s * 1e6),
+            start_by_us=round(start_by_s * 1e6),
+            grant=placed.grant,
+            asked_back=withdrawal_words(withdrawn) if withdrawn else "",
+            plan_round=placed.plan_round,
+            suspended_since_us=round((placed.suspended_s or 0.0) * 1e6),
+            asked=map(_asked, job.run.actions),
+        )
+        if placed.wanted_ghz > placed.freq_ghz > 0:
+            found.best_freq_ghz = placed.wanted_ghz
+        return found
+
+    def _explain(self, answer: ExplainResponse, job: JobRecord) -> None:
+        reason = self._why_it_waits(job)
+        answer.reason = reason.text
+        write(answer.constraints, reason.constraints, reason.cluster)
+        answer.clusters.extend(self._of_clusters(job, self._reasons(job)))
+        reservation = self._reservation(job)
+        if reservation is not None:
+            answer.reservation.CopyFrom(reservation)
+
+    def _why_it_waits(self, job: JobRecord) -> WaitReason:
+        pending_reason = self._pending_reasons.of_job(job)
+        if pending_reason is not None:
+            return WaitReason([self._words(pending_reason).constraint])
+        if not job.evaluated.candidates:
+            return WaitReason([_CHANGED])
+        return reason_of(self._waiting_jobs.choices(job), self._reasons(job))
+
+    def _reasons(self, job: JobRecord) -> Mapping[str, WhyNot]:
+        if self._last is None:
+            return {c.cluster: WhyNot([_RESTARTED]) for c in job.evaluated.candidates}
+        found = self._last.reasons(job, None)
+        return {
+            cluster: why if why.constraints else WhyNot([_CHANGED])
+            for cluster, why in found.items()
+        }
+
+    def _told(self, job: JobRecord, choice: Choice, why_not: WhyNot) -> Candidate:
+        if self._last is None:
+            cluster = self._models.clusters[choice.cluster]
+            return candidate_message(job.job, cluster, choice, why_not)
+        return self._last.candidate_message(job, choice, why_not)
+
+    def _of_clusters(
+        self, job: JobRecord, reasons: Mapping[str, WhyNot]
+    ) -> Iterator[ClusterOutlook]:
+        for choice in self._waiting_jobs.choices(job):
+            queue = self._waiting_jobs.queues.of(choice.cluster)
+            held = self._job_table.allocations.occupancy[choice.cluster]
+            entry = self._waiting_jobs.entry(job, choice.cluster)
+            yield ClusterOutlook(
+                candidate=self._told(job, choice, reasons[choice.cluster]),
+                place=queue.before(entry.order) + 1 if entry else 0,
+                waiting=len(queue),
+                free_nodes=held.free,
+                nodes=held.nodes,
+            )
+
+
+def _add_metered(standing: PowerStanding, under: UnderCap, as_of_us: int) -> None:
+    """What meters show of a cap."""
+    standing.above_s, standing.above_j = under.above_us / 1e6, under.above_mj / 1000
+    if under.last.stands_at(as_of_us):
+        standing.measured_w, standing.metered_nodes = (
+            under.last.measured_mw / 1000,
+            under.last.metered,
+        )
+        standing.measured_at_us = under.last.at_us
+        if under.lasts and under.last.above_mw:
+            standing.above_since_us = under.lasts.began_us
+
+
+def _asked(action: Action) -> AskedAction:
+    return AskedAction(
+        number=action.number,
+        kind=ACTION_KINDS[action.kind],
+        freq_ghz=action.freq_ghz,
+        asked_at_us=round(action.asked_s * 1e6),
+        reason=action_words(action),
+    )
+
+
+def _why_not_waiting(job: JobRecord) -> str:
+    """How it ended, or what was asked of it."""
+    if job.requests.cancelled is not None and job.life.state is not JobState.FINISHED:
+        return f"cancelled: {job.requests.cancelled}" if job.requests.cancelled else "cancelled"
+    if job.life.state is JobState.REJECTED:
+        return misfit_words(job.evaluated.misfits)
+    if job.life.state is JobState.FINISHED:
+        return "completed" if job.life.completed else "ended without completing"
+    return withdrawal_words(job.grants.withdrawn) if job.grants.withdrawn else ""

@@ -1,0 +1,201 @@
+"""Why an entry did not start: words that name what would have to be different."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import isinf
+from pathlib import Path
+from traceback import extract_tb
+from typing import Final, NamedTuple
+
+from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_CAPACITY,
+    CONSTRAINT_KIND_MISFIT,
+    CONSTRAINT_KIND_NEIGHBOUR,
+    CONSTRAINT_KIND_NOT_TRIED,
+    CONSTRAINT_KIND_POWER_BUDGET,
+    CONSTRAINT_KIND_RESERVATION,
+    CONSTRAINT_KIND_UNEXPLAINED,
+)
+
+from shared.domain.times import in_utc
+from shared.placement.budgets.reserved import holder_id
+from shared.placement.decide.refusals import (
+    Busy,
+    DelaysReservation,
+    NeighboursRefuse,
+    NodesNeverReleased,
+    Refusal,
+    Refusals,
+    TooFew,
+    WattsMissing,
+    units_scheduler,
+)
+from shared.placement.explain.constraints import NODES, UNITS, WATTS, Constraint, in_words
+from shared.placement.explain.power_words import POWER_CAP, shortage_words
+from shared.placement.state.actions import CapShortage
+from shared.scheduling.backfill import ClusterScheduler, Start
+from shared.scheduling.power import Shortage
+from shared.scheduling.problem import Shape, takes_nodes
+from shared.scheduling.wait_queue import Entry
+
+# What is said of an entry that came into the queue after the pass.
+NOTHING: Final = Constraint(
+    CONSTRAINT_KIND_NOT_TRIED,
+    "nothing stands against it: it is tried at the end of the next round",
+)
+_CAME_BACK: Final = Constraint(CONSTRAINT_KIND_NOT_TRIED, "watts came back after it had started")
+_MOST_TEXT: Final = 256
+_MOST_SAID: Final = 1024
+
+
+class WhyNot(NamedTuple):
+    """What stands against an entry, nothing where it starts; and the budgets of power among that,
+    each by itself."""
+
+    constraints: Sequence[Constraint] = ()
+    shortages: Sequence[Shortage] = ()
+
+    @property
+    def text(self) -> str:
+        """Return all constraints in words; empty where the entry starts."""
+        return in_words(self.constraints)
+
+
+def unexplained(error: Exception) -> Constraint:
+    """Return what stands where an explanation failed: which defect to report."""
+    at = extract_tb(error.__traceback__)[-1]
+    place = f"{at.name} of {Path(at.filename).name}"
+    words = f"no explanation, please report {type(error).__name__} in {place}: {error}"
+    return Constraint(CONSTRAINT_KIND_UNEXPLAINED, words[:_MOST_TEXT])
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalWords:
+    """Words the refusals of one pass; `job_ids` by arrival number."""
+
+    refusals: Refusals
+    job_ids: Mapping[int, str]
+    # What was said of shortages, by their identity: clusters of one model lack the same of a site.
+    _said: dict[int, tuple[Shortage, str]] = field(default_factory=dict)
+
+    def why(self, cluster: str, entry: Entry) -> WhyNot:
+        """Return why an entry did not start when its turn came: see Refusals."""
+        scheduler = self.refusals.plan.schedulers[cluster]
+        found = self.refusals.of(cluster, entry)
+        constraints = [self._constraint(scheduler, entry, each) for each in found]
+        last = found[-1] if found else None
+        shortages = last.shortages if isinstance(last, WattsMissing) else ()
+        return WhyNot(constraints or [NOTHING], shortages)
+
+    def of_reservation(self, arrival: int) -> str:
+        """Return whose reservation is meant, or for whom watts are being freed."""
+        return holder_id(arrival, self.job_ids)
+
+    def no_power(self, start: Start, entry: Entry) -> WhyNot:
+        """Return why an entry starts at a lower P-state than its own, as it is when the pass is
+        over."""
+        shortages = self.refusals.shortages(start.cluster, entry)
+        if not shortages:
+            return WhyNot([_CAME_BACK])
+        return WhyNot([_of_watts(self._no_watts(shortages), shortages)], shortages)
+
+    def _constraint(self, on: ClusterScheduler, entry: Entry, refusal: Refusal) -> Constraint:
+        match refusal:
+            case WattsMissing(shortages, count):
+                words = self._no_watts(shortages)
+                if count:
+                    words = f"{words}; nor at {count} lower P-state{'s' * (count > 1)}"
+                return _of_watts(words, shortages)
+            case NodesNeverReleased():
+                held = "jobs that are suspended, and that no"
+                words = f"{held} {POWER_CAP} lets run on, hold nodes that it needs"
+                return Constraint(CONSTRAINT_KIND_CAPACITY, words)
+            case DelaysReservation():
+                return self._delays(on, entry, refusal)
+            case TooFew() | Busy() | NeighboursRefuse():
+                return _too_few(on, entry, refusal)
+
+    def _delays(self, on: ClusterScheduler, entry: Entry, found: DelaysReservation) -> Constraint:
+        job, start_s = self.of_reservation(found.reserved_for), found.start_s
+        reservation = f"the reservation of {job} at {in_utc(start_s)}"
+        ends = f"would end at {in_utc(found.ends_s)},"
+        if found.extra is None:
+            words, unit = f"{ends} and leave less than {reservation} needs", _units_of(on, entry)[1]
+        else:
+            words = f"{ends} after {reservation}, and use more than its {found.extra} extra nodes"
+            unit = NODES
+        by = found.needed, found.extra, unit, start_s, job
+        return Constraint(CONSTRAINT_KIND_RESERVATION, words, *by)
+
+    def _no_watts(self, shortages: Iterable[Shortage]) -> str:
+        """What a job needs that no budget of these has for it, in words."""
+        return "; ".join(map(self._told, shortages))
+
+    def _told(self, shortage: Shortage) -> str:
+        said = self._said.get(id(shortage))
+        if said is None:
+            if len(self._said) == _MOST_SAID:
+                self._said.clear()
+            lacks = CapShortage.of(shortage, self.of_reservation(shortage.reserved_for))
+            words = shortage_words(lacks, self.refusals.plan.now_s)
+            said = self._said[id(shortage)] = shortage, words
+        return said[1]
+
+
+def _too_few(
+    on: ClusterScheduler, entry: Entry, refusal: TooFew | Busy | NeighboursRefuse
+) -> Constraint:
+    asked, unit = _units_of(on, entry)
+    needed = f"needs {asked}"
+    match refusal:
+        case TooFew(count, total):
+            has = f"the cluster has {total}"
+            if units_scheduler(on) is not None:
+                has = f"the cluster has room for {total} when it is empty"
+            return Constraint(CONSTRAINT_KIND_MISFIT, f"{needed}, {has}", count, total, unit)
+        case Busy(count, free, until_s):
+            words = f"{needed}, {free} free"
+            return Constraint(CONSTRAINT_KIND_CAPACITY, words, count, free, unit, until_s)
+        case NeighboursRefuse(count, free, why):
+            words = f"{needed}, {free} free beside neighbours that suit it: {why}"
+            return Constraint(CONSTRAINT_KIND_NEIGHBOUR, words, count, free, unit)
+
+
+def _of_watts(words: str, shortages: Sequence[Shortage]) -> Constraint:
+    """All budgets that refuse an entry, with the figures of the one that lets it start last."""
+    last = shortages[0]
+    for shortage in shortages:
+        if shortage.until_s > last.until_s:
+            last = shortage
+    return Constraint(
+        CONSTRAINT_KIND_POWER_BUDGET,
+        words,
+        last.needed_mw / 1000,
+        last.available_mw / 1000,
+        WATTS,
+        0.0 if isinf(last.until_s) else last.until_s,
+        last.cap.name,
+    )
+
+
+def _units_of(on: ClusterScheduler, entry: Entry) -> tuple[str, str]:
+    """What an entry asks for, in words: so many nodes, or units of so much; and which of both."""
+    scheduler = units_scheduler(on)
+    if scheduler is None:
+        return f"{entry.nodes} nodes", NODES
+    table, shape = scheduler.table, scheduler.kinds[entry.kind].shape
+    are_nodes = takes_nodes(table, shape)
+    asked = _in_words(table.names, shape, are_nodes, entry.nodes)
+    return asked, NODES if are_nodes else UNITS
+
+
+@lru_cache(maxsize=4096)  # the jobs of a round are of few shapes
+def _in_words(names: Sequence[str], shape: Shape, are_nodes: bool, count: int) -> str:
+    named = zip(names, shape.needs, strict=True)
+    parts = [f"{need} {name.replace('memory_mib', 'MiB')}" for name, need in named if need]
+    if not are_nodes:
+        alone = ", on nodes of its own" if shape.exclusive else ""
+        return f"{count} unit{'s' * (count > 1)} of {', '.join(parts)}{alone}"
+    more = f" with {', '.join(parts[1:])}" if len(parts) > 1 else ""
+    return f"{count} nodes{more}"

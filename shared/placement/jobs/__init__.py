@@ -1,1 +1,0 @@
-"""The jobs that placement tracks: their life, what was granted and asked, what they hold."""

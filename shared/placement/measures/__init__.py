@@ -1,0 +1,1 @@
+"""What caps of power ask of running jobs."""

@@ -1,0 +1,164 @@
+"""Which of those who run are to draw less, so that one who waits for watts alone may start."""
+
+from collections.abc import Collection, Mapping, Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+from shared.placement.budgets.cap_budgets import CapBudgets
+from shared.placement.budgets.reserved import ByCluster, Reserved, distinct
+from shared.placement.measures.asking import Asking
+from shared.placement.measures.clock_steps import ClockStep, Pace, fewest_losses, worth
+from shared.placement.measures.givers import Givers
+from shared.placement.state.caps import Covered
+from shared.placement.state.job_record import JobRecord
+from shared.placement.state.model_store import ModelStore
+from shared.scheduling.backfill import Dispatch
+from shared.scheduling.power import Budgets, Cap, Scope, Shortage
+from shared.scheduling.power_sharing import ADMITTED_TIMES
+from shared.scheduling.wait_queue import Entry
+
+# How often more is asked for, where caps ahead or reservations want it.
+_MOST_TRIES: Final = 4
+# At which P-state each is to run, by arrival.
+Lowered = Mapping[int, Pace]
+
+
+class Wanting(NamedTuple):
+    """An entry that lacks watts alone, what it will draw, and what refuses it."""
+
+    entry: Entry
+    cluster: str
+    job: JobRecord
+    draw_mw: int
+    shortages: Sequence[Shortage]
+
+    def missing_mw(self, shortages: Sequence[Shortage]) -> int:
+        """What it lacks under the one of these that has least."""
+        return self.draw_mw - min(shortage.available_mw for shortage in shortages)
+
+    def shortages_under(self, budgets: ByCluster, now_s: float) -> Sequence[Shortage]:
+        """What refuses it under these budgets."""
+        entry, under = self.entry, Budgets(budgets[self.cluster])
+        return under.shortages(self.draw_mw, now_s + entry.limit_s, entry.arrival)
+
+
+class Lowering:
+    """As of the end of a pass, and of what was asked since."""
+
+    def __init__(
+        self, asking: Asking, models: ModelStore, reserved: Reserved, givers: Givers, plan: Dispatch
+    ) -> None:
+        self._now_s, self._models, self._reserved = asking.now_s, models, reserved
+        self._givers, self._caps = givers, CapBudgets(models)
+        self._promised = plan.reservations()
+        self._allowed: dict[tuple[Covered, int, int | None], list[ClockStep]] = {}
+        self._least_mw = self._least(reserved.committed(self._now_s))
+
+    def of(self, wanting: Wanting) -> Lowered | None:
+        """The P-states that lose least a watt and are enough; None where none are, where they lose
+        as much as the start gains, or where somebody would be delayed who was promised a start."""
+        if not self._is_admitted(wanting):
+            return None
+        shortages, missing_mw = wanting.shortages, 0
+        for _ in range(_MOST_TRIES):
+            missing_mw += wanting.missing_mw(shortages)
+            lowered = self._lowered(wanting, missing_mw, max(each.at_s for each in shortages))
+            if lowered is None:
+                return None
+            budgets = self._committed(lowered)
+            shortages = wanting.shortages_under(budgets, self._now_s)
+            if not shortages:
+                return lowered if self._delays_nobody(wanting, budgets) else None
+        return None
+
+    def _lowered(self, wanting: Wanting, missing_mw: int, at_s: float) -> Lowered | None:
+        """Those that give what is missing at a time, and lose less than the start gains."""
+        limit_s = wanting.entry.limit_s
+        steps = self._there_at(self._steps(wanting), at_s)
+        taken = fewest_losses(steps, missing_mw, worth(limit_s, limit_s))
+        return None if taken is None else {s.arrival: s.to for s in sorted(taken, key=_by_job)}
+
+    def _is_admitted(self, wanting: Wanting) -> bool:
+        """Whether all would draw three times each cap at most, if all ran at the P-state that they
+        want: Borghesi and others (2018), section 5.2.2."""
+        on = self._models.clusters[wanting.cluster]
+        return all(
+            self._givers.full_mw(self._clusters(covered)) + wanting.draw_mw
+            <= ADMITTED_TIMES * self._to_draw_mw(covered, declared.cap)
+            for covered, declared in self._models.caps.items()
+            if covered.covers(on)
+        )
+
+    def _to_draw_mw(self, covered: Covered, cap: Cap) -> int:
+        """What a cap allows beyond idle."""
+        return self._caps.allowed_mw(cap, self._now_s) - self._models.idle_mw(covered)
+
+    def _clusters(self, covered: Covered) -> Collection[str]:
+        return [name for name, each in self._models.clusters.items() if covered.covers(each)]
+
+    def _steps(self, wanting: Wanting) -> list[ClockStep]:
+        """Those of all under the innermost cap that refuses an entry. Nobody draws less for a job
+        of a lower priority, or stays on nodes that somebody else was promised."""
+        own, priority = wanting.entry.arrival, wanting.job.job.priority
+        promised = any(each.arrival == own for each in self._promised.values())
+        covered = _innermost(wanting.shortages)
+        key = covered, priority, own if promised else None
+        if key not in self._allowed:
+            steps = self._givers.steps(self._clusters(covered))
+            self._allowed[key] = [step for step in steps if self._is_allowed(step, own, priority)]
+        return self._allowed[key]
+
+    def _is_allowed(self, step: ClockStep, own: int, priority: int) -> bool:
+        job, placed = self._givers.by_arrival[step.arrival]
+        if job.job.priority > priority:
+            return False
+        promised = self._promised.get(placed.cluster)
+        if promised is None or promised.arrival == own:
+            return True
+        later_s = self._releases_s(step.arrival, step.to)
+        return not job.run.releases_s <= promised.start_s < later_s
+
+    def _there_at(self, steps: Sequence[ClockStep], at_s: float) -> Sequence[ClockStep]:
+        """Without those of who has given back by then what he draws; who is overdue draws on."""
+        if at_s <= self._now_s:
+            return steps
+        runs = self._givers.by_arrival
+        releases_s = {arrival: runs[arrival][0].run.releases_s for _, arrival, *_ in steps}
+        return [s for s in steps if not self._now_s < releases_s[s.arrival] <= at_s]
+
+    def _committed(self, lowered: Lowered) -> ByCluster:
+        """What is, if these draw less, for as much longer."""
+        budgets = self._reserved.committed(self._now_s)
+        for arrival, pace in lowered.items():
+            under = Budgets(budgets[self._givers.by_arrival[arrival][1].cluster])
+            under.let_go(arrival)
+            under.hold(arrival, self._releases_s(arrival, pace), pace.draw_mw)
+        return budgets
+
+    def _releases_s(self, arrival: int, pace: Pace) -> float:
+        job, placed = self._givers.by_arrival[arrival]
+        later_s = placed.stretched_s(pace.limit_s, self._now_s)
+        return max(job.run.releases_s, placed.ends_s + later_s)
+
+    def _delays_nobody(self, wanting: Wanting, budgets: ByCluster) -> bool:
+        """Whether all that is promised to others has its watts as before if the entry starts."""
+        under, own = Budgets(budgets[wanting.cluster]), wanting.entry.arrival
+        under.give_up(own)
+        under.hold(own, self._now_s + wanting.entry.limit_s, wanting.draw_mw)
+        found = zip(self._least_mw, self._least(budgets), strict=True)
+        return all(after_mw >= min(before_mw, 0) for before_mw, after_mw in found)
+
+    def _least(self, budgets: ByCluster) -> list[int]:
+        return [each.least_headroom_mw(self._now_s, inf) for each in distinct(budgets)]
+
+
+def _innermost(shortages: Sequence[Shortage]) -> Covered:
+    """The cap that refuses an entry which all others that do are on too: of its cluster, of its
+    site, or of the region."""
+    scopes = [*Scope]
+    cap = min((each.cap for each in shortages), key=lambda cap: scopes.index(cap.scope))
+    return Covered(cap.scope, cap.name)
+
+
+def _by_job(step: ClockStep) -> tuple[int, int]:
+    return step.arrival, step.number

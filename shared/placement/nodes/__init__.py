@@ -1,1 +1,0 @@
-"""Which nodes take jobs, and how they stand."""

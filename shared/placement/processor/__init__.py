@@ -1,0 +1,1 @@
+"""Placement of a region: its layers, the phases of a round, and what drives them."""

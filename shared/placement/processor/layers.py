@@ -1,0 +1,45 @@
+"""What placement is made of: each layer knows those before it."""
+
+from collections.abc import Iterator, Mapping
+
+from shared.catalogue.policy_settings import PolicySettings
+from shared.placement.budgets.layer import BudgetLayer
+from shared.placement.decide.layer import DecideLayer
+from shared.placement.evaluate.layer import EvaluateLayer
+from shared.placement.explain.layer import ExplainLayer
+from shared.placement.measures.layer import MeasureLayer
+from shared.placement.state.layer import Fold, StateLayer
+
+
+class Layers:
+    """The layers of one region, restored from a changelog."""
+
+    def __init__(
+        self, restored: Mapping[str, bytes], policy: PolicySettings, remember_days: float
+    ) -> None:
+        self.state = StateLayer(restored, policy, remember_days)
+        self.evaluate = EvaluateLayer(self.state)
+        self.budgets = BudgetLayer(restored, self.state)
+        self.decide = DecideLayer(restored, self.state, self.evaluate, self.budgets)
+        self.measures = MeasureLayer(restored, self.state, self.evaluate, self.budgets)
+        self.explain = ExplainLayer(self.state, self.evaluate, self.budgets, self.decide)
+        tables = self.state.folds, self.evaluate.folds, self.budgets.folds, self.decide.folds
+        types = {message_type for folds in tables for message_type in folds}
+        # By message type what each layer does with it, in their order.
+        self.folds: Mapping[type, tuple[Fold, ...]] = {
+            each: tuple(folds[each] for folds in tables if each in folds) for each in types
+        }
+
+    def due_s(self) -> Iterator[float]:
+        """Return when something falls due although nothing happens."""
+        for layer in (self.state, self.budgets, self.decide, self.measures, self.explain):
+            yield from layer.due_s()
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """Return the records that changed since the last call."""
+        return {
+            **self.state.changes(),
+            **self.budgets.changes(),
+            **self.decide.changes(),
+            **self.measures.changes(),
+        }

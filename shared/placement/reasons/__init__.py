@@ -1,1 +1,0 @@
-"""Why a job waits, and what it has to expect."""

@@ -1,0 +1,1 @@
+"""What placement keeps: job records, allocations, node states, models, the policy in force."""

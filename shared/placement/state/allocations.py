@@ -1,0 +1,187 @@
+"""Which jobs hold which nodes, and what users and accounts hold together."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import fields
+from operator import attrgetter
+from typing import Final
+
+from shared.domain.cluster import Cluster
+from shared.domain.job import Job, JobState
+from shared.placement.state.job_allocation import JobAllocation
+from shared.placement.state.job_record import JobRecord
+from shared.placement.state.limits import Subject, Usage, subjects_of
+from shared.placement.state.occupancy import Occupancy
+from shared.scheduling.sharing import Neighbours
+
+_NOTHING: Final = Usage()
+
+
+class Allocations:
+    """A job holds its nodes from the decision on, and until it gives them up."""
+
+    def __init__(self) -> None:
+        self._occupancy: dict[str, Occupancy] = {}
+        self._factors: Mapping[str, Mapping[int, float]] = {}
+        self._reduced: Collection[str] = frozenset()
+        self._jobs: dict[str, JobRecord] = {}
+        self._counted: dict[str, int] = {}  # nodes, as they were counted when a job got them
+        self._usage: dict[Subject, Usage] = {}
+        self._changed: set[Subject] = set()
+
+    def declare(self, cluster: Cluster) -> None:
+        """A cluster was declared, or declared anew."""
+        known = self._occupancy.get(cluster.name)
+        if known is None:
+            known = self._occupancy[cluster.name] = Occupancy(cluster)
+        else:
+            known.declare(cluster)
+        known.prefer(self._factors.get(cluster.name, {}))
+
+    def forget(self, cluster: str) -> None:
+        """A cluster on which nothing runs is gone."""
+        del self._occupancy[cluster]
+        self._reduced = {name for name, held in self._occupancy.items() if held.never}
+
+    def close(self, cluster: str, unavailable: Mapping[int, float]) -> None:
+        """Nodes of a cluster take no jobs until these times, by index."""
+        self._occupancy[cluster].close(unavailable)
+        self._reduced = {name for name, held in self._occupancy.items() if held.never}
+
+    @property
+    def reduced(self) -> Collection[str]:
+        """Clusters of which nodes are drained until somebody resumes them."""
+        return self._reduced
+
+    def can_hold(self, cluster: str, job: Job, units: int) -> bool:
+        """Whether so many units of a job fit on a cluster that is empty, but for such nodes."""
+        return units <= self._occupancy[cluster].most_units(job)
+
+    def forget_groups(self) -> None:
+        """Number anew who runs together, where that was not done for long."""
+        for occupancy in self._occupancy.values():
+            occupancy.forget_groups()
+
+    def prefer(self, factors: Mapping[str, Mapping[int, float]]) -> None:
+        """Give nodes that draw less first: factors by cluster and index."""
+        self._factors = factors
+        for cluster, occupancy in self._occupancy.items():
+            occupancy.prefer(factors.get(cluster, {}))
+
+    def hold(self, job: JobRecord, placed: JobAllocation) -> None:
+        """A job that holds nothing gets nodes."""
+        job.run.allocation = placed
+        self._jobs[job.job.job_id] = job
+        self._occupancy[placed.cluster].hold(job)
+        self._counted[job.job.job_id] = self._occupancy[placed.cluster].worth(job)
+        self._account(job, 1, self._counted[job.job.job_id])
+
+    def refresh(self, job: JobRecord) -> None:
+        """What a job draws, or until when it has its nodes, is known better."""
+        self._occupancy[_placed(job).cluster].refresh(job)
+
+    def expect(self, job: JobRecord, release_s: float) -> None:
+        """A job that is suspended is expected to give its nodes back then; infinite: never."""
+        self._occupancy[_placed(job).cluster].expect(job, release_s)
+
+    def running(self) -> list[tuple[JobRecord, JobAllocation]]:
+        """Jobs that run, suspended ones too, by arrival."""
+        jobs = (job for job in self._jobs.values() if job.life.state is JobState.RUNNING)
+        return [(job, _placed(job)) for job in sorted(jobs, key=lambda job: job.arrival)]
+
+    def all(self) -> list[tuple[JobRecord, JobAllocation]]:
+        """Jobs that hold nodes, by arrival."""
+        return [(job, _placed(job)) for job in sorted(self._jobs.values(), key=_arrival)]
+
+    def hold_instead(self, job: JobRecord, placed: JobAllocation) -> None:
+        """A job has these nodes and no others, or the same until another time."""
+        before = job.run.allocation
+        if before is None or _but_end(before) != _but_end(placed):
+            self.release(job)
+            self.hold(job, placed)
+            return
+        job.run.allocation = placed
+        self._occupancy[placed.cluster].prolong(job)
+        counted = self._occupancy[placed.cluster].worth(job)
+        self._account(job, 0, counted - self._counted[job.job.job_id])
+        self._counted[job.job.job_id] = counted
+
+    def release(self, job: JobRecord) -> None:
+        """A job gives up what it holds, if anything."""
+        if job.run.allocation is None:
+            return
+        self._occupancy[job.run.allocation.cluster].release(job)
+        self._account(job, -1, -self._counted.pop(job.job.job_id))
+        del self._jobs[job.job.job_id]
+        job.run.allocation = None
+
+    def best_free(self, cluster: str, count: int) -> tuple[int, ...]:
+        """The free nodes that draw least."""
+        return self._occupancy[cluster].best_free(count)
+
+    def others(self, job: JobRecord) -> list[JobRecord]:
+        """The jobs that have part of a job's nodes too, by arrival."""
+        return self._occupancy[_placed(job).cluster].others(job)
+
+    def slowdown(self, job: JobRecord, neighbours: Neighbours) -> float:
+        """Predicted T_co / T_solo of a job among those that have part of its nodes too."""
+        return self._occupancy[_placed(job).cluster].slowdown(job, neighbours)
+
+    def usage(self, subject: Subject) -> Usage:
+        """What a user or an account holds."""
+        return self._usage.get(subject, _NOTHING)
+
+    def take_changed(self) -> set[Subject]:
+        """Who holds more or less than at the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def granted(self) -> list[tuple[JobRecord, JobAllocation]]:
+        """Jobs whose resource manager has not answered whether it starts them, by arrival."""
+        jobs = (job for job in self._jobs.values() if job.life.state is JobState.GRANTED)
+        return [(job, _placed(job)) for job in sorted(jobs, key=lambda job: job.arrival)]
+
+    def without_draw(self) -> list[JobRecord]:
+        """Jobs of which nobody has estimated what they draw, by arrival."""
+        jobs = (job for job in self._jobs.values() if _placed(job).draw_mw is None)
+        return sorted(jobs, key=lambda job: job.arrival)
+
+    def intruders(
+        self, jobs: Iterable[tuple[JobRecord, JobAllocation]]
+    ) -> Iterator[tuple[str, str]]:
+        """The ids of those of `jobs` on whose nodes others run, as their resource manager says, so
+        that there is not enough for all; each with the id of one of them."""
+        for job, placed in jobs:
+            occupancy = self._occupancy[placed.cluster]
+            others = occupancy.others(job) if occupancy.has_too_much(job) else ()
+            # There are none where the job alone is too much for its nodes.
+            if ids := [other.job.job_id for other in others]:
+                yield job.job.job_id, min(ids)
+
+    @property
+    def occupancy(self) -> Mapping[str, Occupancy]:
+        """What is held of each cluster, in the order in which they were declared."""
+        return self._occupancy
+
+    def _account(self, job: JobRecord, jobs: int, nodes: int) -> None:
+        for subject in subjects_of(job.job):
+            before = self.usage(subject)
+            after = Usage(before.jobs + jobs, before.nodes + nodes)
+            if any(after):
+                self._usage[subject] = after
+            else:
+                self._usage.pop(subject, None)
+            self._changed.add(subject)
+
+
+_but_end: Final = attrgetter(
+    *[each.name for each in fields(JobAllocation) if each.name != "ends_s"]
+)
+
+
+def _arrival(job: JobRecord) -> int:
+    return job.arrival
+
+
+def _placed(job: JobRecord) -> JobAllocation:
+    assert job.run.allocation is not None
+    return job.run.allocation

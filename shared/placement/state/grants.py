@@ -1,0 +1,82 @@
+"""Starts that must not take place: what their holders are told, and what is remembered of it.
+
+A start is a grant, which ends by the word of the resource manager that holds it (started, declined,
+finished, requeued) or by an operator's seizure, never by silence.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from coplace.v1.jobs_pb2 import JobDeclined, JobFinished, JobStarted
+
+from coplace_client.errors import RejectedError
+from shared.placement.state.closure import Closure
+
+# Starts of a job that were taken from their holders and not answered; the oldest make room.
+MOST_SEIZED: Final = 15
+
+
+class WithdrawalKind(StrEnum):
+    """Why a start must not take place."""
+
+    CANCELLED = "cancelled"
+    HELD = "held"
+    REQUEUE_ASKED = "requeue asked"
+    CLUSTER_CLOSED = "cluster closed"
+    NODES_TAKEN = "nodes taken"
+    NOT_CONFIRMED = "not confirmed"
+    RUNS_UNDECLARED = "runs on an undeclared cluster"
+    RUNS_ELSEWHERE = "runs elsewhere"
+    REPLACED = "replaced"
+    REQUEUED = "requeued"
+    SEIZED = "seized"
+    PUBLISHED = "published before"
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawalReason:
+    """Why a start must not take place: about which cluster or job, in which words of somebody, of
+    which number, and when."""
+
+    kind: WithdrawalKind
+    about: str = ""
+    text: str = ""
+    number: int = 0
+    newest: int = 0
+    at_s: float = 0.0
+    closure: Closure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VoidStart:
+    """A start that must not take place, or a run that must end, and why."""
+
+    attempt: int
+    grant: int
+    cluster: str
+    reason: WithdrawalReason
+
+    @property
+    def start(self) -> tuple[int, int, str]:
+        """Which start it is."""
+        return self.attempt, self.grant, self.cluster
+
+    def is_of(self, message: JobStarted | JobFinished | JobDeclined) -> bool:
+        """True when the message speaks for this start; one that tells no grant does by attempt."""
+        return message.attempt == self.attempt and message.grant in (0, self.grant)
+
+
+def lower_grant(message: JobStarted, newest: int) -> VoidStart | None:
+    """The start that a message claims under a grant that was given back and replaced since."""
+    if not 0 < message.grant < newest:
+        return None
+    reason = WithdrawalReason(WithdrawalKind.REPLACED, number=message.grant, newest=newest)
+    return VoidStart(message.attempt, message.grant, message.cluster, reason)
+
+
+def require_given(grant: int, newest: int) -> None:
+    """Raises RejectedError for a grant that a job never had: the newest of its own is this."""
+    if grant > newest:
+        problem = f"{grant} was never given, the newest of the job is {newest}"
+        raise RejectedError("grant", problem)

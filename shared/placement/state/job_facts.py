@@ -1,0 +1,255 @@
+"""What is told of jobs: submissions, and what resource managers say of their runs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_COMPLETED,
+    JobActionDone,
+    JobActionRefused,
+    JobDeclined,
+    JobFinished,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+)
+from coplace.v1.prediction_pb2 import RunningPowerMeasured
+
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import dependencies_of, job_of
+from shared.domain.cluster import Cluster
+from shared.domain.job import JobFact, JobState, next_state
+from shared.domain.node import NodeNames
+from shared.placement.state.actions import ActionKind, Refused
+from shared.placement.state.candidate import draw_mw
+from shared.placement.state.grants import (
+    MOST_SEIZED,
+    VoidStart,
+    WithdrawalKind,
+    WithdrawalReason,
+    lower_grant,
+    require_given,
+)
+from shared.placement.state.job_allocation import JobAllocation, share_ran
+from shared.placement.state.job_record import MOST_TEXT, JobRecord
+from shared.placement.state.job_table import JobTable
+from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
+
+
+class JobFacts:
+    """Folds what is told of jobs into their table, by the transition table.
+
+    Folds raise RejectedError for what cannot be used, of which EarlyError is for what may be used
+    later, and AlreadyAppliedError for copies and late facts.
+    """
+
+    def __init__(self, table: JobTable) -> None:
+        self._table = table
+
+    def submit(self, event: Event, message: JobSubmitted) -> None:
+        """A job, or a new attempt of one, arrived."""
+        job, awaits = job_of(message), dependencies_of(message)
+        known = self._table.get(job.job_id)
+        if known is not None and job.attempt <= known.job.attempt:
+            raise AlreadyAppliedError(event.id)
+        self._table.track(job, event.traceparent, awaits)
+
+    def requeue(self, event: Event, message: JobRequeued) -> None:
+        """The resource manager put a job back: its new attempt queues up at the end."""
+        known = self._table.known(message.job_id)
+        if message.attempt <= known.job.attempt:
+            raise AlreadyAppliedError(event.id)
+        job = self._table.begin_next(known, message.attempt)
+        job.life.requeued_because = message.reason[:MOST_TEXT]
+
+    def start(self, event: Event, message: JobStarted, names: Mapping[str, NodeNames]) -> None:
+        """The resource manager says where an attempt runs, and since when: it is right, whatever
+        was decided, unless the grant was taken from it. Of two that run an attempt the first is."""
+        known = self._table.known(message.job_id)
+        void = self._void_claim(known, message)
+        if void is not None:
+            _require_few_void(known)
+            self._table.tell(known, void)
+            self._table.late_starts += 1
+            return
+        job = self._table.newest(event, message.job_id, message.attempt)
+        require_given(message.grant, job.grants.newest)
+        state, placed = next_state(job.life.state, JobFact.STARTED), job.run.allocation
+        elsewhere = placed is not None and placed.cluster != message.cluster
+        if state is job.life.state and not (elsewhere and job.life.state is JobState.RUNNING):
+            raise AlreadyAppliedError(event.id)
+        if state is job.life.state:
+            self._table.tell(job, _runs_on(placed, job.job.attempt, message.grant, message.cluster))
+            return
+        if message.cluster not in names:
+            self._table.keep_for(job, message.cluster)
+            problem = f"{message.cluster[:80]!r} is not declared: declare it first"
+            raise EarlyError("cluster", problem)
+        started = _started(job, message, names[message.cluster])
+        if placed is not None and elsewhere:
+            self._table.tell(job, _runs_on(started, job.job.attempt, placed.grant, placed.cluster))
+        job.life.state, job.life.ended_s = state, None
+        job.notice.verdict, job.grants.withdrawn = 0, None
+        job.run.actions, job.run.runs_on = (), ""
+        self._table.allocations.hold_instead(job, started)
+        self._table.revisit(job)
+
+    def decline(self, event: Event, message: JobDeclined) -> None:
+        """The resource manager gives a start back: the job waits again at its old place, or ends
+        if that was asked."""
+        if self._is_answered(message):
+            return
+        job = self._table.newest(event, message.job_id, message.attempt)
+        require_given(message.grant, job.grants.newest)
+        state = next_state(job.life.state, JobFact.DECLINED)
+        if state is job.life.state or message.grant < job.grants.newest:
+            raise AlreadyAppliedError(event.id)
+        self._table.allocations.release(job)
+        job.grants.missed_starts += job.grants.missed or not job.grants.withdrawn
+        job.life.state, job.grants.withdrawn = state, None
+        self._table.revisit(job)
+        if job.requests.cancelled is not None:
+            self._table.end(job, next_state(state, JobFact.CANCELLED))
+        elif job.requests.requeue is not None:
+            self._table.move_to_the_end(job)
+
+    def finish(self, event: Event, message: JobFinished) -> None:
+        """An attempt ended, whatever we knew of its start: its nodes are free."""
+        if self._is_answered(message):
+            return
+        job = self._table.newest(event, message.job_id, message.attempt)
+        state = next_state(job.life.state, JobFact.FINISHED)
+        if state is job.life.state or 0 < message.grant < job.grants.newest:
+            raise AlreadyAppliedError(event.id)
+        job.life.ran = share_ran(job.run.allocation, message)
+        self._table.allocations.release(job)
+        job.life.completed = message.outcome == JOB_OUTCOME_COMPLETED
+        self._table.end(job, state)
+
+    def correct_draw(
+        self, event: Event, message: RunningPowerMeasured, clusters: Mapping[str, Cluster]
+    ) -> None:
+        """What meters show of a run counts from now on. Raises AlreadyAppliedError for a job that
+        does not run there at that P-state any more, or is about to change."""
+        job = self._table.get(message.job_id)
+        if (
+            job is None
+            or job.run.allocation is None
+            or not _still_draws(job, job.run.allocation, message)
+        ):
+            raise AlreadyAppliedError(event.id)
+        units = sum(job.run.allocation.units) or len(job.run.allocation.nodes)
+        cluster = clusters[message.cluster]
+        self._table.estimate(job, draw_mw(job.job, cluster, message.node_power_w, units))
+
+    def action_done(self, event: Event, message: JobActionDone) -> None:
+        """A resource manager did what was asked: this action speaks for those before it."""
+        job = self._acted_on(event, message)
+        done = next((each for each in job.run.actions if each.number == message.number), None)
+        if done is None or job.run.allocation is None or done.kind is ActionKind.REQUEUE:
+            raise AlreadyAppliedError(event.id)  # a requeue is done when the job is back
+        at_s, placed = message.done_at_us / 1e6, job.run.allocation
+        if not done.is_suspended:
+            placed.run_on(at_s)
+        elif placed.suspended_s is None:
+            placed.suspended_s = max(at_s, placed.since_s)
+        placed.change(done.freq_ghz, done.draw_mw, done.walltime_s, at_s)
+        job.run.actions = tuple(each for each in job.run.actions if each.number > done.number)
+        job.run.done_action = done.number
+        self._table.allocations.refresh(job)
+        self._table.revisit(job)
+
+    def action_refused(self, event: Event, message: JobActionRefused) -> None:
+        """A resource manager will not do what was asked."""
+        job = self._acted_on(event, message)
+        refused = next((each for each in job.run.actions if each.number == message.number), None)
+        if refused is None or job.run.allocation is None:
+            raise AlreadyAppliedError(event.id)
+        job.run.actions = tuple(each for each in job.run.actions if each is not refused)
+        others = (one for one in job.run.refusals if one.kind is not refused.kind)
+        job.run.refusals = (*others, Refused(refused.kind, message.refused_at_us / 1e6))
+        self._table.allocations.refresh(job)
+        self._table.revisit(job)
+
+    def _acted_on(self, event: Event, message: JobActionDone | JobActionRefused) -> JobRecord:
+        """The job whose run an action was on, if it is of this grant."""
+        job = self._table.newest(event, message.job_id, message.attempt)
+        require_given(message.grant, job.grants.newest)
+        if job.run.allocation is None or message.grant not in (0, job.run.allocation.grant):
+            raise AlreadyAppliedError(event.id)
+        if message.number > job.run.asked_actions:
+            problem = f"{message.number} was never asked, the newest is {job.run.asked_actions}"
+            raise RejectedError("number", problem)
+        return job
+
+    def _void_claim(self, job: JobRecord, message: JobStarted) -> VoidStart | None:
+        """What a start claims that must not take place; None where it is right."""
+        if message.attempt == job.job.attempt:
+            return lower_grant(message, job.grants.newest)
+        claimed = (void for void in job.grants.seized if void.is_of(message))
+        return next((replace(void, cluster=message.cluster) for void in claimed), None)
+
+    def _is_answered(self, message: JobDeclined | JobFinished) -> bool:
+        """True when the message is the last word on a start that was seized."""
+        job = self._table.known(message.job_id)
+        answered = [void for void in job.grants.seized if void.is_of(message)]
+        if answered:
+            job.grants.seized = tuple(void for void in job.grants.seized if void not in answered)
+            self._table.revisit(job)
+        return bool(answered)
+
+
+def _require_few_void(job: JobRecord) -> None:
+    """Those who are to be told are kept with the job until the round ends."""
+    if len(job.grants.void) > MOST_SEIZED:
+        problem = (
+            f"was told of {len(job.grants.void)} void starts in this round: tell the rest again"
+        )
+        raise RejectedError("job_id", problem)
+
+
+def _runs_on(placed: JobAllocation | None, attempt: int, grant: int, cluster: str) -> VoidStart:
+    """The start on this cluster is void, since the job runs where it was placed."""
+    where = placed.cluster if placed else ""
+    reason = WithdrawalReason(WithdrawalKind.RUNS_ELSEWHERE, where)
+    return VoidStart(attempt, grant, cluster, reason)
+
+
+def _started(job: JobRecord, message: JobStarted, names: NodeNames) -> JobAllocation:
+    """Where a start says that the job runs; as decided when it names no nodes."""
+    placed, since_s = job.run.allocation, message.started_at_us / 1e6
+    limit_s = placed.limit_s if placed else job.job.walltime_s
+    here = placed if placed and placed.cluster == message.cluster else None
+    if not message.nodes and here is None:
+        raise RejectedError("nodes", "must be named: placement did not choose them")
+    nodes, units = _told_nodes(message, names)
+    if here is not None and nodes in ((), here.nodes) and units in ((), here.units):
+        return replace(here, ends_s=since_s + limit_s)
+    grant = message.grant or (here.grant if here else 0)
+    count = sum(units) or len(nodes)
+    on = (c for c in job.evaluated.candidates if (c.cluster, c.nodes) == (message.cluster, count))
+    draw_mw = next((candidate.draw_mw for candidate in on), None)
+    return JobAllocation(message.cluster, nodes, limit_s, since_s + limit_s, grant, draw_mw, units)
+
+
+def _told_nodes(message: JobStarted, names: NodeNames) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The nodes that a start names, ascending, and the units on each, none where there is one."""
+    units = tuple(message.node_units)
+    if not units:
+        return names.indices(message.nodes), ()
+    nodes = names.in_order(message.nodes)
+    if len(units) != len(nodes):
+        raise RejectedError("node_units", f"must be {len(nodes)} as the nodes, got {len(units)}")
+    pairs = sorted(zip(nodes, units, strict=True))
+    counts = tuple(count for _, count in pairs)
+    return tuple(node for node, _ in pairs), counts if max(counts) > 1 else ()
+
+
+def _still_draws(job: JobRecord, placed: JobAllocation, message: RunningPowerMeasured) -> bool:
+    """Whether an attempt runs as it did when it was measured; where a resource manager started it
+    by itself, nobody knows its P-state."""
+    if job.life.state is not JobState.RUNNING or job.run.actions or placed.suspended_s is not None:
+        return False
+    at_pstate = placed.freq_ghz in (0.0, message.freq_ghz)
+    return at_pstate and (job.job.attempt, placed.cluster) == (message.attempt, message.cluster)

@@ -1,0 +1,266 @@
+"""A job as placement keeps it."""
+
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import StrEnum
+from math import inf
+from types import UnionType
+from typing import Any, Final, Self, get_args, get_origin, get_type_hints
+
+import orjson
+
+from shared.domain.job import Dependency, Job, JobState
+from shared.placement.state.actions import Action, ActionKind, Refused
+from shared.placement.state.candidate import Candidate, candidate_of, row_of
+from shared.placement.state.grants import VoidStart, WithdrawalReason
+from shared.placement.state.job_allocation import JobAllocation, nodes_of, runs_of
+from shared.placement.state.misfit import Misfit
+
+# Characters of somebody's reason that are kept: each decision on the job repeats it.
+MOST_TEXT: Final = 256
+
+
+class GuaranteeState(StrEnum):
+    """What shutters said of a promised slowdown."""
+
+    UNMEASURED = "unmeasured"
+    KEPT = "kept"
+    BROKEN = "broken"
+
+
+@dataclass(slots=True)
+class Life:
+    """What has become of an attempt: `ended_s` is the end of the round that brought its end, and
+    `ran` for what share of its limit it ran, None where it did not, or nobody says. `awaits` are
+    the dependencies that were not met yet. `requeues` counts how often the job was requeued since
+    it was released last, and `requeued_because` is why it was."""
+
+    state: JobState = JobState.SUBMITTED
+    ended_s: float | None = None
+    completed: bool = False
+    ran: float | None = None
+    awaits: tuple[Dependency, ...] = ()
+    requeues: int = 0
+    requeued_because: str = ""
+
+
+@dataclass(slots=True)
+class Evaluated:
+    """Where the job could run, as of an update of the models: without candidates nobody has looked
+    yet. `misfits` are why it fits on no declared cluster; once it was `admitted`, since it did, it
+    is never rejected."""
+
+    candidates: tuple[Candidate, ...] = ()
+    update: int = 0
+    admitted: bool = False
+    misfits: tuple[Misfit, ...] = ()
+
+    def candidate(self, cluster: str) -> Candidate:
+        """Return the candidate for a cluster."""
+        return next(c for c in self.candidates if c.cluster == cluster)
+
+    @property
+    def lacks_slower_modes(self) -> bool:
+        """Return whether nobody looked at lower P-states yet."""
+        return any(candidate.slower is None for candidate in self.candidates)
+
+
+@dataclass(slots=True)
+class Grants:
+    """The starts of a job, numbered over all its attempts. `withdrawn` is why the newest was, and
+    `missed` says that it was since nobody answered in time; `missed_starts` counts those that were
+    then declined. Holders of `void` starts are to be notified; those of `seized` ones have not
+    answered."""
+
+    newest: int = 0
+    withdrawn: WithdrawalReason | None = None
+    missed: bool = False
+    missed_starts: int = 0
+    void: tuple[VoidStart, ...] = ()
+    seized: tuple[VoidStart, ...] = ()
+
+
+@dataclass(slots=True)
+class Requests:
+    """What users and operators asked of a job. `held`, `cancelled`, `suspend` and `requeue` are
+    their reasons, None where nobody asks; each `_asked` is the time and id of the newest such
+    event. An `isolated` job is held, and not even evaluated, since deciding on it failed."""
+
+    held: str | None = None
+    cancelled: str | None = None
+    asked: tuple[int, str] = (0, "")
+    isolated: bool = False
+    suspend: str | None = None
+    suspend_asked: tuple[int, str] = (0, "")
+    requeue: str | None = None
+    requeue_asked: tuple[int, str] = (0, "")
+    priority_asked: tuple[int, str] = (0, "")
+
+
+@dataclass(slots=True)
+class Run:
+    """Where an attempt was put, and what was asked of it there. `actions` are those that were not
+    answered, `asked_actions` counts them, `done_action` is the newest that was done, `refusals` are
+    what was refused. `runs_on` is the cluster on which the attempt runs as the resource manager
+    there says, while that cluster is not declared."""
+
+    allocation: JobAllocation | None = None
+    runs_on: str = ""
+    actions: tuple[Action, ...] = ()
+    asked_actions: int = 0
+    done_action: int = 0
+    refusals: tuple[Refused, ...] = ()
+
+    @property
+    def is_suspended(self) -> bool:
+        """Return whether the job is suspended."""
+        return self.allocation is not None and self.allocation.suspended_s is not None
+
+    @property
+    def pending(self) -> Action | None:
+        """Return what was asked last, until it is answered. Of those before it none is answered any
+        more: resource managers obey the newest alone. So whether they were done is not known where
+        that was refused."""
+        last = self.actions[-1] if self.actions else None
+        return last if last and last.number == self.asked_actions else None
+
+    @property
+    def will_be_suspended(self) -> bool:
+        """Return whether the job is suspended once what was asked last is done."""
+        return self.pending.is_suspended if self.pending else self.is_suspended
+
+    @property
+    def drawn_mw(self) -> int:
+        """Return what the job draws beyond idle on its nodes, mW: the most of how it is and may be
+        by now."""
+        assert self.allocation is not None
+        now_mw = 0 if self.is_suspended else self.allocation.counted_mw
+        return max([now_mw, *map(self.drawn_after_mw, self.actions)])
+
+    def drawn_after_mw(self, action: Action) -> int:
+        """Return what the job draws beyond idle once an action is done, mW: no P-state lowers what
+        counts by nameplate."""
+        assert self.allocation is not None
+        return 0 if action.stops else max(action.draw_mw, self.allocation.nameplate_mw)
+
+    @property
+    def releases_s(self) -> float:
+        """Return when the job releases its nodes at the latest: the latest of how it is and may be
+        by now."""
+        on = self.allocation
+        assert on is not None
+        ends_s = [on.ends_s]
+        for action in self.actions:
+            if action.is_suspended:
+                continue
+            later_s = on.stretched_s(action.walltime_s, action.asked_s)
+            from_s = action.asked_s if on.suspended_s is None else on.suspended_s
+            ends_s.append(on.ends_s + later_s + action.asked_s - from_s)
+        return max(ends_s)
+
+    def is_refused(self, kind: ActionKind, since_s: float) -> bool:
+        """Return whether the resource manager refused such an action since then."""
+        return any(one.kind is kind and one.since_s > since_s for one in self.refusals)
+
+
+@dataclass(slots=True)
+class Guarantee:
+    """The slowdown T_co / T_solo that no neighbour may make a job exceed, 0 where none is
+    guaranteed, and what shutters said of it so far."""
+
+    slowdown_ratio: float = 0.0
+    state: GuaranteeState = GuaranteeState.UNMEASURED
+
+
+@dataclass(slots=True)
+class Notice:
+    """The last verdict that was published on a job, and its reason. Until `settles_s` a reason that
+    changes with what runs is not published anew."""
+
+    verdict: int = 0
+    reason: str = ""
+    settles_s: float = 0.0
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """The newest attempt of a job."""
+
+    job: Job
+    arrival: int
+    traceparent: str
+    life: Life = field(default_factory=Life)
+    evaluated: Evaluated = field(default_factory=Evaluated)
+    grants: Grants = field(default_factory=Grants)
+    requests: Requests = field(default_factory=Requests)
+    run: Run = field(default_factory=Run)
+    guarantee: Guarantee = field(default_factory=Guarantee)
+    notice: Notice = field(default_factory=Notice)
+
+    @property
+    def waits(self) -> bool:
+        """Return whether the job may be started."""
+        return self.life.state is JobState.SUBMITTED
+
+    @property
+    def ended(self) -> bool:
+        """Return whether no start of the job is expected any more."""
+        return self.life.state in (JobState.FINISHED, JobState.CANCELLED, JobState.REJECTED)
+
+    def to_bytes(self) -> bytes:
+        """Return JSON of all but the candidates, which are three quarters of a job and stay the
+        same while it comes and goes."""
+        kept = {name: getattr(self, name) for name in _KEPT}
+        kept["evaluated"] = replace(self.evaluated, candidates=())
+        if (on := self.run.allocation) is not None:
+            on = replace(on, nodes=tuple(runs_of(on.nodes)))
+            kept["run"] = replace(self.run, allocation=on)
+        return orjson.dumps(kept, default=list)
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> Self:
+        """Return the job that `to_bytes` wrote."""
+        kept: dict[str, Any] = orjson.loads(value)
+        kept["job"] = Job.restored(kept["job"])
+        types = get_type_hints(cls)
+        job = cls(**{name: _restored(types[name], each) for name, each in kept.items()})
+        if (on := job.run.allocation) is not None:
+            job.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)))
+        return job
+
+    def candidates_to_bytes(self) -> bytes | None:
+        """Return JSON of the candidates and the attempt that they are of; None without any."""
+        if not self.evaluated.candidates:
+            return None
+        return orjson.dumps([self.job.attempt, [*map(row_of, self.evaluated.candidates)]])
+
+    def restore_candidates(self, value: bytes) -> None:
+        """Take what `candidates_to_bytes` wrote, if it is of this attempt."""
+        attempt, candidates = orjson.loads(value)
+        if attempt == self.job.attempt and not self.ended:
+            self.evaluated.candidates = tuple(map(candidate_of, candidates))
+
+
+_KEPT: Final = tuple([each.name for each in fields(JobRecord)])
+
+
+def _restored(wanted: Any, kept: Any) -> Any:
+    """What JSON made of a value of this type."""
+    options = [each for each in get_args(wanted) if each is not type(None)]
+    if isinstance(wanted, UnionType):
+        return None if kept is None else _restored(options[0], kept)
+    if get_origin(wanted) is tuple:
+        if len(options) == 2 and options[1] is Ellipsis:
+            return tuple(_restored(options[0], each) for each in kept)
+        return tuple(map(_restored, options, kept))
+    if wanted is float and kept is None:
+        return inf
+    if is_dataclass(wanted) and isinstance(kept, dict):
+        row: Any = wanted
+        types = get_type_hints(wanted)
+        return row(**{name: _restored(types[name], each) for name, each in kept.items()})
+    if isinstance(wanted, type) and issubclass(wanted, tuple):
+        types = get_type_hints(wanted)
+        return wanted(*map(_restored, types.values(), kept))
+    if isinstance(wanted, type) and issubclass(wanted, StrEnum):
+        return wanted(kept)
+    return kept

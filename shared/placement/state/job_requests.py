@@ -1,0 +1,132 @@
+"""What users and operators ask of jobs."""
+
+from dataclasses import replace
+
+from coplace.v1.jobs_pb2 import (
+    JobCancelled,
+    JobHeld,
+    JobPrioritized,
+    JobReleased,
+    JobRequeueAsked,
+    JobResumed,
+    JobSeized,
+    JobSuspended,
+)
+
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.domain.job import JobFact, next_state
+from shared.placement.state.grants import require_given
+from shared.placement.state.job_record import MOST_TEXT, JobRecord
+from shared.placement.state.job_table import JobTable
+from shared.streams.stages.stage import AlreadyAppliedError
+
+
+class JobRequests:
+    """Folds what is asked of jobs into their table.
+
+    Folds raise RejectedError for what cannot be done, of which EarlyError is for what may be asked
+    later, and AlreadyAppliedError where something newer was asked.
+    """
+
+    def __init__(self, table: JobTable) -> None:
+        self._table = table
+
+    def cancel(self, event: Event, message: JobCancelled) -> None:
+        """Somebody asked for the job's end, whatever its attempt: what waits ends at once, what
+        runs by its finish, and what is granted when its resource manager has declined."""
+        job = self._table.known(message.job_id)
+        if job.requests.cancelled is not None:
+            raise AlreadyAppliedError(event.id)
+        job.requests.cancelled = message.reason[:MOST_TEXT]
+        self._table.revisit(job)
+        state = next_state(job.life.state, JobFact.CANCELLED)
+        if state is not job.life.state:
+            self._table.end(job, state)
+
+    def hold(self, event: Event, message: JobHeld) -> None:
+        """Somebody asked that the job not start; what runs is held when it is requeued."""
+        self._asked(event, message.job_id).requests.held = message.reason[:MOST_TEXT]
+
+    def release(self, event: Event, message: JobReleased) -> None:
+        """The job may start, also when it was held since its starts were declined."""
+        job = self._asked(event, message.job_id)
+        job.requests.held, job.grants.missed_starts, job.life.requeues, job.requests.isolated = (
+            None,
+            0,
+            0,
+            False,
+        )
+
+    def prioritize(self, event: Event, message: JobPrioritized) -> None:
+        """Give a job another priority: one that waits goes to its new place in the queue."""
+        job, asked = self._table.known(message.job_id), (event.time_us, event.id)
+        if asked <= job.requests.priority_asked:
+            raise AlreadyAppliedError(event.id)
+        job.requests.priority_asked = asked
+        job.job = replace(job.job, priority=message.priority)
+        self._table.revisit(job)
+
+    def seize(self, event: Event, message: JobSeized) -> None:
+        """An operator vouches that an attempt does not run where it was started or was to be: the
+        next one queues up at the end."""
+        job = self._table.newest(event, message.job_id, message.attempt)
+        on = job.run.allocation
+        if on is None and not job.run.runs_on:
+            problem = f"{message.attempt} has no start that could be seized: it is {job.life.state}"
+            raise RejectedError("attempt", problem)
+        if message.grant not in (0, on.grant if on else job.grants.newest):
+            require_given(message.grant, job.grants.newest)
+            raise AlreadyAppliedError(event.id)
+        reason = f"seized by {event.source[:MOST_TEXT]}: {message.reason[:MOST_TEXT]}"
+        self._table.begin_next(job, message.attempt + 1, reason)
+
+    def requeue(self, event: Event, message: JobRequeueAsked) -> None:
+        """Ask that an attempt be requeued. One that runs is when its resource manager
+        has ended it; one that waits goes to the end of the queue, one that is granted when that
+        has declined. Raises RejectedError for one that has ended or is to end."""
+        job = self._table.newest(event, message.job_id, message.attempt)
+        asked = event.time_us, event.id
+        if asked <= job.requests.requeue_asked or job.requests.requeue is not None:
+            raise AlreadyAppliedError(event.id)
+        if job.ended or job.requests.cancelled is not None:
+            state = job.life.state if job.ended else "to end: it was cancelled"
+            raise RejectedError("attempt", f"{message.attempt} cannot be requeued, it is {state}")
+        job.requests.requeue_asked = asked
+        job.requests.requeue = (
+            f"requeued by {event.source[:MOST_TEXT]}: {message.reason[:MOST_TEXT]}"
+        )
+        self._table.revisit(job)
+        if job.waits:
+            self._table.move_to_the_end(job)
+
+    def suspend(self, event: Event, message: JobSuspended) -> None:
+        """Somebody asked that a run be suspended; raises RejectedError where there is none."""
+        job = self._table.known(message.job_id)
+        if job.run.allocation is None:
+            raise RejectedError("job_id", f"has no run to suspend, it is {job.life.state}: hold it")
+        by = f"{event.source[:MOST_TEXT]}: {message.reason[:MOST_TEXT]}"
+        self._asked_to_suspend(event, job).requests.suspend = f"suspended by {by}"
+
+    def resume(self, event: Event, message: JobResumed) -> None:
+        """A run that was suspended may go on."""
+        self._asked_to_suspend(event, self._table.known(message.job_id)).requests.suspend = None
+
+    def _asked(self, event: Event, job_id: str) -> JobRecord:
+        """The job of which something is asked, unless something newer was. Of one that has ended
+        it is asked for its next attempt."""
+        job, asked = self._table.known(job_id), (event.time_us, event.id)
+        if asked <= job.requests.asked:
+            raise AlreadyAppliedError(event.id)
+        job.requests.asked = asked
+        self._table.revisit(job)
+        return job
+
+    def _asked_to_suspend(self, event: Event, job: JobRecord) -> JobRecord:
+        """The job, unless something newer was asked of its run."""
+        asked = event.time_us, event.id
+        if asked <= job.requests.suspend_asked:
+            raise AlreadyAppliedError(event.id)
+        job.requests.suspend_asked = asked
+        self._table.revisit(job)
+        return job

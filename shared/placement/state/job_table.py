@@ -1,0 +1,371 @@
+"""The jobs that placement tracks, in their newest attempts."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from heapq import heappop, heappush, nlargest
+from typing import Final
+
+from shared.catalogue.event import Event
+from shared.domain.cluster import Cluster
+from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
+from shared.placement.state.actions import Action
+from shared.placement.state.allocations import Allocations
+from shared.placement.state.candidate import Candidate
+from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
+from shared.placement.state.job_allocation import JobAllocation
+from shared.placement.state.job_record import MOST_TEXT, JobRecord, Life
+from shared.placement.state.misfit import Misfit
+from shared.scheduling.backfill import Start
+from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
+
+PREFIX: Final = "job/"
+CANDIDATES: Final = "candidates/"
+_DAY_S: Final = 86_400.0
+
+
+class JobTable:
+    """All jobs in their newest attempts, and which of them changed.
+
+    Ended jobs are remembered for a while after their end arrived, so that copies of their events
+    are recognised. `JobFacts` and `JobRequests` fold events into it.
+    """
+
+    def __init__(self, remember_days: float) -> None:
+        self.by_arrival: dict[int, str] = {}
+        self.allocations = Allocations()
+        self._remember_s = remember_days * _DAY_S
+        self._jobs: dict[str, JobRecord] = {}
+        self._ended: list[tuple[float, str]] = []
+        self._ending: set[str] = set()
+        self._unadmitted: set[str] = set()
+        self.late_starts = 0
+        self._next_arrival = 0
+        self._touched: set[str] = set()
+        self._changed: set[str] = set()
+        self._weighed: set[str] = set()
+
+    def restore(self, state: Mapping[str, bytes], clusters: Iterable[Cluster]) -> None:
+        """Track what `changes` returned in earlier lives."""
+        for cluster in clusters:
+            self.allocations.declare(cluster)
+        for key, value in state.items():
+            if key.startswith(PREFIX):
+                job = JobRecord.from_bytes(value)
+                if candidates := state.get(CANDIDATES + job.job.job_id):
+                    job.restore_candidates(candidates)
+                self._adopt(job)
+
+    def changes(self) -> dict[str, bytes | None]:
+        """Jobs that changed since the last call, and their candidates where these did; None for
+        what is forgotten."""
+        changed, self._changed = self._changed, set()
+        weighed, self._weighed = self._weighed, set()
+        found: dict[str, bytes | None] = {}
+        for job_id in sorted(changed):
+            job = self._jobs.get(job_id)
+            found[PREFIX + job_id] = job.to_bytes() if job else None
+        for job_id in sorted(weighed):
+            job = self._jobs.get(job_id)
+            found[CANDIDATES + job_id] = job.candidates_to_bytes() if job else None
+        return found
+
+    def take_touched(self) -> set[str]:
+        """Ids of the jobs that something happened to since the last call; after a restart all."""
+        touched, self._touched = self._touched, set()
+        return touched
+
+    def get(self, job_id: str) -> JobRecord | None:
+        """A job that is tracked, in its newest attempt."""
+        return self._jobs.get(job_id)
+
+    def known(self, job_id: str) -> JobRecord:
+        """A job that is tracked, in its newest attempt. Raises EarlyError for another one."""
+        if job_id not in self._jobs:
+            raise EarlyError("job_id", f"{job_id[:80]!r} was never submitted: submit it first")
+        return self._jobs[job_id]
+
+    def newest(self, event: Event, job_id: str, attempt: int) -> JobRecord:
+        """The job if this is its newest attempt: what happened to others is of no consequence.
+
+        Raises EarlyError for one that is not known yet, AlreadyAppliedError for an older one."""
+        job = self.known(job_id)
+        if attempt > job.job.attempt:
+            problem = f"{attempt} is not known, the newest is {job.job.attempt}: requeue first"
+            raise EarlyError("attempt", problem)
+        if attempt < job.job.attempt:
+            raise AlreadyAppliedError(event.id)
+        return job
+
+    def with_void_starts(self) -> list[JobRecord]:
+        """Jobs of which somebody is to be told that a start must not take place, by arrival."""
+        return [job for job in self.found(self._touched) if job.grants.void]
+
+    def found(self, job_ids: Iterable[str]) -> list[JobRecord]:
+        """Those of these jobs that are tracked, by arrival."""
+        jobs = (self._jobs[job_id] for job_id in job_ids if job_id in self._jobs)
+        return sorted(jobs, key=lambda job: job.arrival)
+
+    def of_arrival(self, arrival: int) -> JobRecord:
+        """The job that has this arrival number."""
+        return self._jobs[self.by_arrival[arrival]]
+
+    def at_arrival(self, arrival: int) -> JobRecord | None:
+        """The same, None where it is known no more."""
+        job_id = self.by_arrival.get(arrival)
+        return self._jobs.get(job_id) if job_id is not None else None
+
+    @property
+    def next_arrival(self) -> int:
+        """The number of the next attempt that arrives."""
+        return self._next_arrival
+
+    def ended_last(self, most: int) -> list[JobRecord]:
+        """At most so many of the jobs that ended and are remembered, the newest."""
+        found = (self._jobs.get(job_id) for _, job_id in nlargest(most, self._ended))
+        return [job for job in found if job is not None and job.ended]
+
+    def apps(self) -> set[str]:
+        """Applications of the jobs that have not ended."""
+        return {job.job.app_id for job in self._jobs.values() if not job.ended}
+
+    def save(self, job: JobRecord) -> None:
+        """The job was changed from outside."""
+        self._changed.add(job.job.job_id)
+
+    def revisit(self, job: JobRecord) -> None:
+        """The same, and its situation may be another one now."""
+        self._touched.add(job.job.job_id)
+        self._changed.add(job.job.job_id)
+
+    def track(
+        self, job: Job, traceparent: str, awaits: tuple[Dependency, ...], seized: str = ""
+    ) -> JobRecord:
+        """Put a new attempt in the place of the one before; what was asked of the job holds."""
+        tracked = JobRecord(job, self._next_arrival, traceparent, Life(awaits=awaits))
+        before = self._jobs.get(job.job_id)
+        if before is not None:
+            self._supersede(before, tracked, seized)
+        self._jobs[job.job_id] = tracked
+        self.by_arrival[tracked.arrival] = job.job_id
+        self._next_arrival += 1
+        self._unadmitted.add(job.job_id)
+        self.evaluate(tracked, ())
+        self.revisit(tracked)
+        if tracked.requests.cancelled is not None:
+            self.end(tracked, next_state(tracked.life.state, JobFact.CANCELLED))
+        return tracked
+
+    def begin_next(self, before: JobRecord, attempt: int, seized: str = "") -> JobRecord:
+        """Another attempt follows one that was put back or, for this reason, was seized."""
+        job = replace(before.job, attempt=attempt)
+        return self.track(job, before.traceparent, before.life.awaits, seized)
+
+    def move_to_the_end(self, job: JobRecord) -> None:
+        """The same attempt, as if it had arrived now; what was accepted stays so."""
+        after = self.begin_next(job, job.job.attempt)
+        after.evaluated.admitted, after.evaluated.misfits = (
+            job.evaluated.admitted,
+            job.evaluated.misfits,
+        )
+
+    def end(self, job: JobRecord, state: JobState) -> None:
+        """The newest attempt came to its end, in this state."""
+        job.life.state, job.life.ended_s, job.run.actions, job.requests.suspend = (
+            state,
+            None,
+            (),
+            None,
+        )
+        self._ending.add(job.job.job_id)
+        self.revisit(job)
+
+    def tell(self, job: JobRecord, void: VoidStart) -> None:
+        """Somebody is to be told once in this round that a start must not take place."""
+        others = (one for one in job.grants.void if one.start != void.start)
+        job.grants.void = (*others, void)
+        self.revisit(job)
+
+    def keep_for(self, job: JobRecord, cluster: str) -> None:
+        """The job was started on a cluster of which too little is known: it starts nowhere else."""
+        if job.run.runs_on != cluster[:MOST_TEXT]:
+            job.run.runs_on = cluster[:MOST_TEXT]
+            self.revisit(job)
+
+    def evaluate(self, job: JobRecord, candidates: tuple[Candidate, ...]) -> None:
+        """Keep the candidates of a job."""
+        job.evaluated.candidates = candidates
+        self._weighed.add(job.job.job_id)
+        self.save(job)
+
+    def needs(self, cluster: str) -> bool:
+        """Whether a job that has not ended has anything to do with a cluster."""
+        return any(not job.ended and _knows(job, cluster) for job in self._jobs.values())
+
+    def estimate(self, job: JobRecord, draw_mw: int) -> None:
+        """Keep what a job draws where it runs."""
+        if job.run.allocation is not None:
+            placed = job.run.allocation
+            if placed.predicted_mw is None:
+                placed.predicted_mw = draw_mw if placed.draw_mw is None else placed.draw_mw
+            placed.draw_mw = draw_mw
+            self.allocations.refresh(job)
+            self.save(job)
+
+    def count_nameplate(self, job: JobRecord, silent_units: int, nameplate_mw: int) -> None:
+        """What a job counts for at least since meters of so many of its units are silent."""
+        placed = job.run.allocation
+        assert placed is not None
+        if (placed.silent_units, placed.nameplate_mw) != (silent_units, nameplate_mw):
+            placed.silent_units, placed.nameplate_mw = silent_units, nameplate_mw
+            self.allocations.refresh(job)
+            self.save(job)
+
+    def unadmitted(self) -> list[JobRecord]:
+        """Jobs of which it is to be found out whether they fit anywhere, by arrival."""
+        found = [
+            job for job in self.found(self._unadmitted) if job.waits and not job.evaluated.admitted
+        ]
+        self._unadmitted = {job.job.job_id for job in found}
+        return [job for job in found if not job.requests.isolated]
+
+    def admit(self, job: JobRecord) -> None:
+        """The job fits on a declared cluster: from now on it is never rejected."""
+        job.evaluated.admitted, job.evaluated.misfits = True, ()
+        self._unadmitted.discard(job.job.job_id)
+        self.revisit(job)
+
+    def put_off(self, job: JobRecord, misfits: tuple[Misfit, ...]) -> None:
+        """The job fits on no declared cluster, and one may yet come."""
+        if misfits != job.evaluated.misfits:
+            job.evaluated.misfits = misfits
+            self.revisit(job)
+
+    def reject(self, job: JobRecord, misfits: tuple[Misfit, ...]) -> None:
+        """The job fits on no declared cluster: it ends."""
+        job.evaluated.misfits = misfits
+        self.end(job, next_state(job.life.state, JobFact.REJECTED))
+
+    def ask(self, job: JobRecord, action: Action) -> None:
+        """Something is asked of the resource manager that runs a job."""
+        job.run.actions, job.run.asked_actions = (*job.run.actions, action), action.number
+        self.allocations.refresh(job)
+        self.save(job)
+
+    def isolate(self, job: JobRecord, reason: str) -> None:
+        """Hold a job that the end of a round fails over."""
+        job.requests.held, job.requests.isolated = reason[:MOST_TEXT], True
+        self.revisit(job)
+
+    def all(self) -> list[JobRecord]:
+        """The newest attempt of every job that is known, by arrival."""
+        return self.found(self._jobs)
+
+    def waiting(self) -> list[JobRecord]:
+        """Jobs that may be started, by arrival."""
+        return [job for job in self.found(self._jobs) if job.waits and job.requests.held is None]
+
+    def place(
+        self,
+        job: JobRecord,
+        start: Start,
+        now_s: float,
+        mode: Candidate,
+        wanted_ghz: float,
+        plan_round: int | None,
+    ) -> JobAllocation:
+        """Grant a job its nodes in a mode where another P-state is wanted if caps allow it;
+        `plan_round` is that of the plan which chose it."""
+        job.life.state, job.grants.newest = (
+            next_state(job.life.state, JobFact.GRANTED),
+            job.grants.newest + 1,
+        )
+        job.grants.missed = False
+        limit_s = start.entry.limit_s
+        nodes, units = self.allocated(start)
+        draw_mw, ends_s = start.entry.draw_mw, now_s + limit_s
+        on = start.cluster, nodes, limit_s, ends_s, job.grants.newest, draw_mw, units
+        placed = JobAllocation(*on, mode.freq_ghz, plan_round, wanted_ghz, power_sd=mode.power_sd)
+        self.allocations.hold(job, placed)
+        self.save(job)
+        return placed
+
+    def allocated(self, start: Start) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Nodes and units, none where there is one on each; where the pass only counted nodes, the
+        free ones that draw least."""
+        found = start.allocation
+        if found is None:
+            return self.allocations.best_free(start.cluster, start.entry.nodes), ()
+        return found.nodes, found.units if max(found.units) > 1 else ()
+
+    def forget(self, now_s: float) -> None:
+        """Drop jobs whose end arrived too long ago; what ended since the last call did now."""
+        for ending in self.found(self._ending):
+            if ending.ended:
+                ending.life.ended_s = now_s
+                heappush(self._ended, (now_s, ending.job.job_id))
+                self.evaluate(ending, ())
+        self._ending.clear()
+        while self._ended and self._ended[0][0] < now_s - self._remember_s:
+            ended_s, job_id = heappop(self._ended)
+            job = self._jobs.get(job_id)
+            if job is not None and job.life.ended_s == ended_s:
+                del self._jobs[job_id], self.by_arrival[job.arrival]
+                self.revisit(job)
+
+    def _adopt(self, job: JobRecord) -> None:
+        job_id, placed = job.job.job_id, job.run.allocation
+        self._jobs[job_id] = job
+        self.by_arrival[job.arrival] = job_id
+        self._next_arrival = max(self._next_arrival, job.arrival + 1)
+        if placed is not None:
+            self.allocations.hold(job, placed)
+        if job.life.ended_s is not None:
+            heappush(self._ended, (job.life.ended_s, job_id))
+        elif job.ended:
+            self._ending.add(job_id)
+        self._unadmitted.add(job_id)
+        self._touched.add(job_id)
+
+    def _supersede(self, before: JobRecord, after: JobRecord, seized: str) -> None:
+        """An attempt takes over from another. What was granted of that one, or seized, is void."""
+        after.requests.held, after.requests.asked, after.requests.isolated = (
+            before.requests.held,
+            before.requests.asked,
+            before.requests.isolated,
+        )
+        after.requests.cancelled, after.requests.requeue_asked = (
+            before.requests.cancelled,
+            before.requests.requeue_asked,
+        )
+        after.requests.priority_asked = before.requests.priority_asked
+        is_failure = not seized and before.requests.requeue is None
+        after.life.requeues, after.requests.suspend_asked = (
+            before.life.requeues + is_failure,
+            before.requests.suspend_asked,
+        )
+        after.grants.newest, after.grants.void, after.grants.seized = (
+            before.grants.newest,
+            before.grants.void,
+            before.grants.seized,
+        )
+        if after.job.attempt == before.job.attempt:
+            after.run.runs_on = before.run.runs_on
+        placed = before.run.allocation
+        if placed is not None and (seized or before.life.state is JobState.GRANTED):
+            reason = WithdrawalReason(WithdrawalKind.REQUEUED, number=after.job.attempt)
+            if seized:
+                reason = WithdrawalReason(WithdrawalKind.SEIZED, text=seized)
+            void = VoidStart(before.job.attempt, placed.grant, placed.cluster, reason)
+            after.grants.seized = (*after.grants.seized[-MOST_SEIZED:], void)
+            self.tell(after, void)
+        self.allocations.release(before)
+        del self.by_arrival[before.arrival]
+
+
+def _knows(job: JobRecord, cluster: str) -> bool:
+    """Whether a job runs on a cluster, was weighed for it, or has its walltime relate to it."""
+    if cluster == job.job.reference_cluster or (
+        job.run.allocation and job.run.allocation.cluster == cluster
+    ):
+        return True
+    return any(candidate.cluster == cluster for candidate in job.evaluated.candidates)

@@ -1,0 +1,192 @@
+"""What placement keeps of a region, and the messages that it folds."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from coplace.v1.accounts_pb2 import AccountStanding
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    ClusterUndeclared,
+    LimitsDeclared,
+    NodesDrained,
+    NodesResumed,
+    PairsAllowed,
+    PolicyDeclared,
+    PowerCapDeclared,
+)
+from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
+from coplace.v1.jobs_pb2 import (
+    JobActionDone,
+    JobActionRefused,
+    JobCancelled,
+    JobDeclined,
+    JobFinished,
+    JobHeld,
+    JobPrioritized,
+    JobReleased,
+    JobRequeueAsked,
+    JobRequeued,
+    JobResumed,
+    JobSeized,
+    JobStarted,
+    JobSubmitted,
+    JobSuspended,
+)
+from coplace.v1.plans_pb2 import PlanProposed
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PairTreesChosen,
+    PowerHistoryUpdated,
+    PowerModelPublished,
+    PowerTreesChosen,
+    RunningPowerMeasured,
+)
+from coplace.v1.telemetry_pb2 import ShuttersMeasured
+from google.protobuf.message import Message
+
+from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
+from shared.placement.state.job_facts import JobFacts
+from shared.placement.state.job_requests import JobRequests
+from shared.placement.state.job_table import JobTable
+from shared.placement.state.model_store import ModelStore
+from shared.placement.state.node_states import Failure, NodeStates
+from shared.placement.state.plans import Plans
+from shared.placement.state.slowdown_guarantees import SlowdownGuarantees
+
+# Applies an event with this payload. Raises RejectedError, EarlyError or AlreadyAppliedError, and
+# then changes nothing.
+Fold = Callable[[Event, Any], object]
+Folds = Mapping[type[Message], Fold]
+_PUBLISHED: Final = (
+    AccountStanding,
+    ClusterLost,
+    ClusterReturned,
+    CoefficientsPublished,
+    DegradationModelPublished,
+    LimitsDeclared,
+    NodePowerPublished,
+    PairTreesChosen,
+    PowerCapDeclared,
+    PowerHistoryUpdated,
+    PowerModelPublished,
+    PowerTreesChosen,
+    SignatureUpdated,
+)
+
+
+class StateLayer:
+    """Job records with their allocations, node states, models, policy, plan and guarantees."""
+
+    def __init__(
+        self, restored: Mapping[str, bytes], policy: PolicySettings, remember_days: float
+    ) -> None:
+        self.models = ModelStore(policy)
+        self.models.restore(restored)
+        self.jobs = JobTable(remember_days)
+        self.jobs.restore(restored, self.models.clusters.values())
+        self.nodes = NodeStates(
+            lambda: self.models.declared, lambda: self.models.node_names, self.models.rules
+        )
+        self.nodes.restore(restored)
+        self.plans = Plans()
+        self.plans.restore(restored)
+        self.guarantees = SlowdownGuarantees(restored, self.jobs)
+        self._facts = facts = JobFacts(self.jobs)
+        requests = JobRequests(self.jobs)
+        self.folds: Folds = {
+            **dict.fromkeys(_PUBLISHED, self._publish),
+            ClusterDeclared: self._declare,
+            ClusterUndeclared: self._undeclare,
+            PolicyDeclared: self._declare_policy,
+            NodesDrained: self.nodes.drain,
+            NodesResumed: self.nodes.resume,
+            PlanProposed: self.plans.propose,
+            ShuttersMeasured: self.guarantees.measure,
+            PairsAllowed: self.guarantees.allow,
+            JobSubmitted: facts.submit,
+            JobRequeued: self._requeue,
+            JobStarted: self._start,
+            JobDeclined: facts.decline,
+            JobFinished: self._finish,
+            JobActionDone: facts.action_done,
+            JobActionRefused: facts.action_refused,
+            RunningPowerMeasured: self._correct_draw,
+            JobCancelled: requests.cancel,
+            JobHeld: requests.hold,
+            JobReleased: requests.release,
+            JobPrioritized: requests.prioritize,
+            JobSeized: requests.seize,
+            JobRequeueAsked: requests.requeue,
+            JobSuspended: requests.suspend,
+            JobResumed: requests.resume,
+        }
+
+    def begin_round(self, now_s: float) -> None:
+        """Forget what is too old, and number anew what has become much."""
+        self.jobs.forget(now_s)
+        self.models.forget(self.jobs.apps)
+        self.jobs.allocations.forget_groups()
+
+    def forget_undeclared(self) -> None:
+        """Forget clusters that were undeclared and that no job has anything to do with."""
+        for name in list(self.models.undeclared):
+            if not self.jobs.needs(name):
+                self.models.forget_cluster(name)
+                self.jobs.allocations.forget(name)
+
+    def due_s(self) -> Iterator[float]:
+        """Return when a plan lets something start or ends, and when drained nodes are back."""
+        yield from self.plans.due_s()
+        yield from self.nodes.due_s()
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """Return the records that changed since the last call."""
+        return {
+            **self.models.changes(),
+            **self.nodes.changes(),
+            **self.jobs.changes(),
+            **self.plans.changes(),
+            **self.guarantees.changes(),
+        }
+
+    def _publish(self, event: Event, _message: Message) -> None:
+        self.models.fold(event)
+
+    def _declare(self, event: Event, message: ClusterDeclared) -> None:
+        self.models.fold(event)
+        self.jobs.allocations.declare(self.models.clusters[message.cluster])
+        self.nodes.touch(message.cluster)
+
+    def _undeclare(self, event: Event, message: ClusterUndeclared) -> None:
+        self.models.fold(event)
+        if message.cluster in self.models.undeclared:
+            self.nodes.forget(message.cluster)
+            self.jobs.allocations.close(message.cluster, {})
+
+    def _declare_policy(self, event: Event, _message: PolicyDeclared) -> None:
+        self.models.fold(event)
+        self.nodes.touch_all()
+
+    def _start(self, event: Event, message: JobStarted) -> None:
+        self._facts.start(event, message, self.models.node_names)
+
+    def _correct_draw(self, event: Event, message: RunningPowerMeasured) -> None:
+        self._facts.correct_draw(event, message, self.models.clusters)
+
+    # Nodes that failed under a job are noted also where the fact is late for the job.
+
+    def _requeue(self, event: Event, message: JobRequeued) -> None:
+        if message.failed_nodes:
+            failure = Failure(message.requeued_at_us, message.job_id, message.attempt - 1)
+            self.nodes.fail(message.cluster, message.failed_nodes, failure)
+        self._facts.requeue(event, message)
+
+    def _finish(self, event: Event, message: JobFinished) -> None:
+        if message.failed_nodes:
+            failure = Failure(message.ended_at_us, message.job_id, message.attempt)
+            self.nodes.fail(message.cluster, message.failed_nodes, failure)
+        self._facts.finish(event, message)

@@ -1,0 +1,37 @@
+"""Why a cluster can never run a job."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coplace.v1.placement_pb2 import Misfit as MisfitMessage
+from coplace.v1.placement_pb2 import MisfitKind
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """What a cluster lacks, by kind and in words; `resource` names it where the kind does not.
+    `needed` and `available` are 0 where nothing is counted."""
+
+    cluster: str
+    kind: MisfitKind.ValueType
+    reason: str
+    needed: float = 0.0
+    available: float = 0.0
+    resource: str = ""
+
+    @classmethod
+    def restored(cls, fields: Mapping[str, Any]) -> "Misfit":
+        """The one whose fields went through JSON."""
+        return cls(**fields)
+
+    def message(self) -> MisfitMessage:
+        """As decisions and answers carry it."""
+        return MisfitMessage(
+            cluster=self.cluster,
+            kind=self.kind,
+            resource=self.resource,
+            needed=self.needed,
+            available=self.available,
+            reason=self.reason,
+        )

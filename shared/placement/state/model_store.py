@@ -1,0 +1,426 @@
+"""What placement knows beside jobs: clusters, limits, signatures and models, each as last told."""
+
+from collections.abc import Callable, Mapping, Set
+from typing import Final
+
+from coplace.v1.accounts_pb2 import STANDING_REFUSED, AccountStanding
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    ClusterUndeclared,
+    LimitsDeclared,
+    PolicyDeclared,
+    PowerCapDeclared,
+)
+from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PairTreesChosen,
+    PowerHistoryUpdated,
+    PowerModelPublished,
+    PowerTreesChosen,
+)
+from google.protobuf.message import Message
+
+from coplace_client.checks import require_not_negative
+from coplace_client.errors import RejectedError
+from coplace_client.signature import Signature
+from shared.catalogue.digest import Model, require_sha256
+from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import cluster_of, coefficients_of, signatures_of
+from shared.catalogue.payloads.pair_trees import chosen_pair_trees
+from shared.catalogue.payloads.power_history import kind_of, update_of
+from shared.catalogue.payloads.power_trees import chosen_trees
+from shared.catalogue.policy_settings import PolicySettings
+from shared.domain.cluster import Cluster, require_few_clusters
+from shared.domain.coefficients import Coefficients
+from shared.domain.node import NodeNames
+from shared.models.pair_trees import PAIRS_ORIGIN, PairTrees
+from shared.placement.state import caps as power_caps
+from shared.placement.state import payloads
+from shared.placement.state.closure import Closure
+from shared.placement.state.event_bytes import from_bytes, to_bytes
+from shared.placement.state.limits import Limit, Subject, limit_of
+from shared.placement.state.model_updates import ModelUpdates
+from shared.placement.state.policy_in_force import PolicyInForce, ranking_by
+from shared.power_prediction.kinds import KindOfJob
+from shared.power_prediction.power_model import PowerModel
+from shared.power_prediction.similar_jobs import ORIGIN
+from shared.power_prediction.trees import TREES_ORIGIN
+from shared.streams.stages.stage import AlreadyAppliedError
+
+_PREFIX: Final = "known/"
+
+
+class ModelStore:
+    """Folds publications; the newest of each subject replaces the one before."""
+
+    def __init__(self, rules: PolicySettings) -> None:
+        self.rules = PolicyInForce(rules)
+        self.power_model = PowerModel()
+        self.node_factors: Mapping[str, Mapping[int, float]] = {}
+        self.degradation: payloads.Degradation | None = None
+        self.pair_trees: PairTrees | None = None
+        self._most_applications = rules.most_applications
+        self._caps: dict[power_caps.Covered, power_caps.Declared] = {}
+        self._clusters: dict[str, Cluster] = {}
+        self._coefficients: dict[str, Coefficients] = {}
+        self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
+        # Counts what was folded that rules for neighbours may follow from, and what made room.
+        self.revision = 0
+        self.evictions = 0
+        self._names: dict[str, NodeNames] = {}
+        self._lost: dict[str, Closure] = {}
+        self._undeclared: dict[str, Closure] = {}
+        self.updates = ModelUpdates()
+        self._limits: dict[Subject, Limit] = {}
+        self._refused: dict[str, str] = {}
+        self._newest: dict[str, Event] = {}
+        self._changed: set[str] = set()
+
+    def restore(self, state: Mapping[str, bytes]) -> None:
+        """Fold what `changes` returned in earlier lives."""
+        for key, value in sorted(state.items()):
+            if key.startswith(_PREFIX):
+                self._restore_word(key, from_bytes(value))
+        self._changed -= self._newest.keys()
+        self.rules.restore(state)
+        self.updates = ModelUpdates.restored(state)
+
+    def _restore_word(self, key: str, event: Event) -> None:
+        """What is known of power by the tables or trees of another version is forgotten."""
+        if _is_foreign(event.payload):
+            self._changed.add(key)
+        else:
+            self._fold(event)
+
+    def changes(self) -> dict[str, bytes | None]:
+        """What was published anew since the last call; None for what was forgotten."""
+        changed, self._changed = self._changed, set()
+        found = ((key, self._newest.get(key)) for key in sorted(changed))
+        kept = {key: to_bytes(event) if event else None for key, event in found}
+        return {**kept, **self.rules.changes(), **self.updates.changes()}
+
+    def forget(self, in_use: Callable[[], Set[str]]) -> None:
+        """Keep no more applications a node model than are allowed: those whose signatures are
+        oldest go, unless they are in use."""
+        for node_model, rows in self._signatures.items():
+            if len(rows) > self._most_applications:
+                self._forget_oldest(node_model, rows, in_use())
+
+    def fold(self, event: Event) -> None:
+        """Take a publication in.
+
+        Raises RejectedError for one that cannot be used, AlreadyAppliedError for one that is not
+        newer than what is known of its subject.
+        """
+        if isinstance(event.payload, PolicyDeclared):
+            self._declare_rules(event, event.payload)
+            return
+        if isinstance(event.payload, PowerCapDeclared):
+            # Not where it is restored: nodes may have come since.
+            covered = power_caps.Covered(power_caps.SCOPES[event.payload.scope], event.payload.name)
+            power_caps.require_possible(event.payload, self._clusters, self.idle_mw(covered))
+        self._require_declared_since(event)
+        before = self._known_of(event.payload)
+        self._fold(event)
+        self._note_update(event.payload, before)
+
+    def _declare_rules(self, event: Event, message: PolicyDeclared) -> None:
+        before = ranking_by(self.rules.now)
+        if self.rules.declare(event, message):
+            self.updates.of_all()
+            self.rules.rank_earlier(self.updates.number, before)
+        self.revision += 1
+
+    def _require_declared_since(self, event: Event) -> None:
+        """Raise RejectedError for the undeclaration of what is not declared, AlreadyAppliedError
+        for what was said of a cluster before it was undeclared."""
+        message = event.payload
+        if isinstance(message, ClusterUndeclared) and message.cluster not in self.declared:
+            raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
+        if isinstance(message, ClusterDeclared | ClusterLost | ClusterReturned):
+            undeclared = self._newest.get(_undeclaration(message.cluster))
+            if undeclared and (event.time_us, event.id) <= (undeclared.time_us, undeclared.id):
+                raise AlreadyAppliedError(event.id)
+
+    def _known_of(self, message: Message) -> object:
+        """What is known now of the subject of a message by which jobs are weighed."""
+        match message:
+            case ClusterDeclared():
+                there = message.cluster not in self._undeclared
+                return self._clusters.get(message.cluster) if there else None
+            case CoefficientsPublished():
+                return self._coefficients.get(message.node_model)
+            case SignatureUpdated():
+                return self._signatures.get(message.node_model, {}).get(message.app_id)
+        return None
+
+    def _note_update(self, message: Message, before: object) -> None:
+        """Number what was folded where jobs that wait were weighed by what it replaces."""
+        match message:
+            case ClusterDeclared() if self._known_of(message) == before:
+                return
+            case ClusterDeclared() | ClusterUndeclared() | CoefficientsPublished():
+                self.updates.of_all()
+            case SignatureUpdated() if not before:
+                self.updates.of_app(message.app_id)
+
+    def _fold(self, event: Event) -> None:
+        key = f"{_PREFIX}{_subject(event.payload)}"
+        newest = self._newest.get(key)
+        if newest is not None and _order(event) <= _order(newest):
+            raise AlreadyAppliedError(event.id)
+        self._take(event)
+        self._newest[key] = event
+        self._changed.add(key)
+        if not isinstance(event.payload, PowerHistoryUpdated | PowerTreesChosen):
+            self.revision += 1
+
+    @property
+    def clusters(self) -> Mapping[str, Cluster]:
+        """The declared clusters by name, in the order of their names."""
+        return self._clusters
+
+    @property
+    def node_names(self) -> Mapping[str, NodeNames]:
+        """The nodes of each declared cluster."""
+        return self._names
+
+    @property
+    def declared(self) -> Mapping[str, Cluster]:
+        """Those of them that were not undeclared since."""
+        if not self._undeclared:
+            return self._clusters
+        return {name: c for name, c in self._clusters.items() if name not in self._undeclared}
+
+    @property
+    def undeclared(self) -> Mapping[str, Closure]:
+        """Return the clusters that were undeclared and that jobs still refer to."""
+        return self._undeclared
+
+    @property
+    def lost(self) -> Mapping[str, Closure]:
+        """Return the clusters that are out of reach."""
+        return self._lost
+
+    @property
+    def closed(self) -> Mapping[str, Closure]:
+        """Return the clusters on which nothing starts: lost or undeclared."""
+        return {**self._lost, **self._undeclared} if self._undeclared else self._lost
+
+    def forget_cluster(self, name: str) -> None:
+        """A cluster that was undeclared is gone; that it was is remembered, for copies of what was
+        said of it before."""
+        del self._clusters[name], self._names[name], self._undeclared[name]
+        self.revision += 1
+        self.node_factors = self._node_factors()
+        self._forget_word(ClusterDeclared, name)
+
+    def _forget_word(self, kind: type[Message], cluster: str) -> None:
+        key = f"{_PREFIX}{kind.DESCRIPTOR.full_name}/{cluster}"
+        if self._newest.pop(key, None) is not None:
+            self._changed.add(key)
+
+    @property
+    def limits(self) -> Mapping[Subject, Limit]:
+        """What was declared for users and accounts."""
+        return self._limits
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """Return the accounts that have nothing left, with what was allocated to them, SU."""
+        return self._refused
+
+    @property
+    def caps(self) -> Mapping[power_caps.Covered, power_caps.Declared]:
+        """What clusters, sites and the region may draw."""
+        return self._caps
+
+    def idle_mw(self, covered: power_caps.Covered) -> int:
+        """What idles there and counts against its cap."""
+        return (
+            power_caps.idle_mw(covered, self._clusters.values())
+            if self.rules.now.cap_counts_idle
+            else 0
+        )
+
+    @property
+    def coefficients(self) -> Mapping[str, Coefficients]:
+        """The published coefficients by node model."""
+        return self._coefficients
+
+    def signatures(self, node_model: str) -> Mapping[str, tuple[Signature, ...]]:
+        """The signatures on a node model by application."""
+        return self._signatures.get(node_model, {})
+
+    @property
+    def degradation_version(self) -> str:
+        """Return the version of the model that says who slows down whom."""
+        in_force = self.pair_trees or self.degradation
+        return in_force.version if in_force else ""
+
+    def _take(self, event: Event) -> None:
+        message = event.payload
+        match message:
+            case ClusterDeclared():
+                require_few_clusters(self._clusters, message.cluster)
+                cluster = cluster_of(message)
+                self._clusters[cluster.name], self._names[cluster.name] = cluster, cluster.names()
+                self._clusters = dict(sorted(self._clusters.items()))
+                self._undeclared.pop(cluster.name, None)
+                self.node_factors = self._node_factors()
+            case ClusterLost() | ClusterReturned():
+                self._reach(message)
+            case ClusterUndeclared():
+                self._undeclare(event, message)
+            case LimitsDeclared() | AccountStanding():
+                self._restrict(message)
+            case PowerCapDeclared():
+                declared = power_caps.declared_cap(event, message)
+                self._caps[power_caps.Covered(declared.cap.scope, declared.cap.name)] = declared
+                self._caps = power_caps.in_order(self._caps)
+            case SignatureUpdated():
+                on_model = self._signatures.setdefault(message.node_model, {})
+                on_model[message.app_id] = signatures_of(message)
+            case _ if isinstance(message, Model):
+                require_sha256(message)
+                self._take_model(message)
+
+    def _restrict(self, message: LimitsDeclared | AccountStanding) -> None:
+        """What users and accounts may have at once, and whether an account may have anything."""
+        if isinstance(message, LimitsDeclared):
+            subject, limit = limit_of(message)
+            self._limits[subject] = limit
+        elif message.standing == STANDING_REFUSED:
+            self._refused[message.account] = message.allocated_su
+        else:
+            self._refused.pop(message.account, None)
+
+    def _take_model(self, message: Model) -> None:
+        match message:
+            case CoefficientsPublished():
+                self._coefficients[message.node_model] = coefficients_of(message)
+            case PowerModelPublished():
+                self._take_fallback(message)
+            case PowerHistoryUpdated():
+                self._take_power(message)
+            case PowerTreesChosen():
+                self.power_model.tables.take_trees(chosen_trees(message))
+            case DegradationModelPublished():
+                self.degradation = payloads.degradation(message)
+            case PairTreesChosen():
+                self.pair_trees = chosen_pair_trees(message)
+            case NodePowerPublished():
+                self.node_factors = payloads.node_factors(message, self._names)
+
+    def _take_fallback(self, message: PowerModelPublished) -> None:
+        self.power_model.fallback_version = message.version
+        self.power_model.fallback_power_w = dict(message.fallback_power_w)
+
+    def _take_power(self, message: PowerHistoryUpdated) -> None:
+        """With kinds of jobs that made room go their publications."""
+        for kind in self.power_model.tables.fold(update_of(message)):
+            key = f"{_PREFIX}{_power(kind)}"
+            del self._newest[key]
+            self._changed.add(key)
+
+    def _node_factors(self) -> Mapping[str, Mapping[int, float]]:
+        """Those told last, of the nodes as they are called now."""
+        newest = self._newest.get(f"{_PREFIX}{NodePowerPublished.DESCRIPTOR.full_name}/")
+        if newest is None or not isinstance(newest.payload, NodePowerPublished):
+            return {}
+        return payloads.node_factors(newest.payload, self._names)
+
+    def _forget_oldest(
+        self, node_model: str, rows: dict[str, tuple[Signature, ...]], in_use: Set[str]
+    ) -> None:
+        """A tenth more than must go, so that this is rare."""
+        keys = {app: f"{_PREFIX}{_signature(app, node_model)}" for app in rows.keys() - in_use}
+        oldest = sorted(keys, key=lambda app: (self._newest[keys[app]].time_us, app))
+        for app in oldest[: len(rows) - self._most_applications * 9 // 10]:
+            del rows[app], self._newest[keys[app]]
+            self._changed.add(keys[app])
+        self.evictions += 1
+        self.revision += 1
+
+    def _undeclare(self, event: Event, message: ClusterUndeclared) -> None:
+        """Unless it was declared since: where this is restored, both are known."""
+        name = message.cluster
+        declared = self._newest.get(f"{_PREFIX}{ClusterDeclared.DESCRIPTOR.full_name}/{name}")
+        if declared and (declared.time_us, declared.id) < (event.time_us, event.id):
+            since_s = message.undeclared_at_us / 1e6
+            self._undeclared[name] = Closure(since_s, message.reason[:256], event.source[:256])
+            self._lost.pop(name, None)
+            self._forget_word(ClusterLost, name)
+
+    def _reach(self, message: ClusterLost | ClusterReturned) -> None:
+        if message.cluster not in self.declared:
+            raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
+        if isinstance(message, ClusterReturned):
+            self._lost.pop(message.cluster, None)
+            return
+        since_s = message.lost_at_us / 1e6
+        require_not_negative("lost_at_us", since_s)
+        self._lost[message.cluster] = Closure(since_s, message.reason[:256])
+
+
+def _subject(message: Message) -> str:
+    """What a message tells of: the newest that does replaces the one before."""
+    kind = message.DESCRIPTOR.full_name
+    match message:
+        case ClusterDeclared() | ClusterUndeclared():
+            return f"{kind}/{message.cluster}"
+        case ClusterLost() | ClusterReturned():
+            return f"{ClusterLost.DESCRIPTOR.full_name}/{message.cluster}"
+        case LimitsDeclared() | PowerCapDeclared() | AccountStanding():
+            return f"{kind}/{_whose(message)}"
+        case SignatureUpdated():
+            return _signature(message.app_id, message.node_model)
+        case CoefficientsPublished():
+            return f"{kind}/{message.node_model}"
+        case PowerHistoryUpdated():
+            return _power(kind_of(message))
+        case _:
+            return f"{kind}/"
+
+
+def _order(event: Event) -> tuple[int, str]:
+    """What tells the newest word on a subject: its number where pricing or prediction gave it one,
+    which grows whatever clocks show, else its time."""
+    if isinstance(event.payload, AccountStanding | PowerHistoryUpdated):
+        return event.payload.number, event.id
+    return event.time_us, event.id
+
+
+def _is_foreign(message: Message) -> bool:
+    match message:
+        case PowerHistoryUpdated():
+            return message.origin != ORIGIN
+        case PowerTreesChosen():
+            return message.HasField("trees") and message.trees.origin != TREES_ORIGIN
+        case PairTreesChosen():
+            return message.HasField("trees") and message.trees.origin != PAIRS_ORIGIN
+        case _:
+            return False
+
+
+def _whose(message: LimitsDeclared | PowerCapDeclared | AccountStanding) -> str:
+    if isinstance(message, AccountStanding):
+        return message.account
+    of = message.subject if isinstance(message, LimitsDeclared) else message.scope
+    return f"{of}|{message.name}"
+
+
+def _undeclaration(cluster: str) -> str:
+    return f"{_PREFIX}{ClusterUndeclared.DESCRIPTOR.full_name}/{cluster}"
+
+
+def _power(kind: KindOfJob) -> str:
+    return f"{PowerHistoryUpdated.DESCRIPTOR.full_name}/{kind.name}"
+
+
+def _signature(app_id: str, node_model: str) -> str:
+    return f"{SignatureUpdated.DESCRIPTOR.full_name}/{app_id}|{node_model}"

@@ -1,0 +1,288 @@
+"""What the jobs of one cluster hold of its nodes."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.domain.cluster import Cluster
+from shared.domain.job import Job
+from shared.placement.state.job_allocation import JobAllocation
+from shared.placement.state.job_record import JobRecord
+from shared.scheduling.capacity import Capacity, Held, without
+from shared.scheduling.easy import holder_of
+from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.node_states import KnownStates
+from shared.scheduling.problem import (
+    Allocation,
+    Kind,
+    NodeTable,
+    counts_nodes,
+    kind_on,
+    nodes_worth,
+    whole_node,
+)
+from shared.scheduling.sharing import Neighbours
+
+_MOST_GROUPS: Final = 10_000
+
+
+class Occupancy:
+    """Who holds what. A resource manager may give out what we gave away: a node is free again when
+    all its holders have left."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._stays: dict[int, JobRecord] = {}
+        self._held: dict[int, Held] = {}
+        self._in_parts: set[int] = set()
+        self._told_factors: Mapping[int, float] = {}
+        self.unavailable: Mapping[int, float] = {}
+        self.declare(cluster)
+
+    def declare(self, cluster: Cluster) -> None:
+        """The cluster was declared, or declared anew: its jobs hold what is left of their nodes."""
+        self._cluster = cluster
+        there = {n: back_s for n, back_s in self.unavailable.items() if n < cluster.nodes}
+        self.close(there)
+        self.capacity = Capacity(NodeTable.of(cluster))
+        self._states: KnownStates | None = None
+        stays, self._stays, self._held = self._stays, {}, {}
+        self._in_parts.clear()
+        for job in stays.values():
+            self.hold(job)
+        self.prefer(self._told_factors)
+
+    def forget_groups(self) -> None:
+        """Number anew who runs together, where there are many more numbers than can be in use."""
+        if len(self.capacity.groups) > _MOST_GROUPS + 2 * self.nodes:
+            self.declare(self._cluster)
+
+    def prefer(self, factors: Mapping[int, float]) -> None:
+        """What nodes draw against the mean node: those that draw less are given away first."""
+        self._told_factors = factors
+        self.factors: NDArray[np.float64] = np.ones(self.nodes)
+        known = [node for node in factors if node < self.nodes]
+        self.factors[known] = [factors[node] for node in known]
+        self._is_even = not len(self.factors) or bool((self.factors == self.factors[0]).all())
+
+    def close(self, unavailable: Mapping[int, float]) -> None:
+        """Nodes take no jobs until these times, by index; infinite: until somebody resumes them.
+        What runs there goes on."""
+        self.unavailable = unavailable
+        self._most: dict[Kind, int] = {}
+        self._is_open = [node not in unavailable for node in range(self.nodes)]
+        self.never = sorted(node for node, back_s in unavailable.items() if back_s == inf)
+
+    def most_units(self, job: Job) -> int:
+        """How many units of a job fit when nothing runs, but on nodes that are never back."""
+        kind = kind_on(job, self._cluster, self.names)
+        if kind is None:
+            return 0
+        if kind not in self._most:
+            fitting = self.capacity.table.fitting(kind.shape)
+            fitting[self.never] = 0
+            self._most[kind] = int(fitting.sum())
+        return self._most[kind]
+
+    def available(self, number: int, *, apart: bool) -> tuple[Capacity, list[Held]]:
+        """What is free for a pass, and what is held of it: by jobs, and by drains that end. The
+        cluster is the pass's `number`; see Capacity for who is `apart`."""
+        capacity, held = self.capacity.copy(apart=apart), self.held
+        if not self.unavailable:
+            return capacity, held
+        capacity.lack(self.never)
+        kind = whole_node(self._cluster.cores_per_node, len(self.names))
+        for place, (back_s, nodes) in enumerate(self.coming_back()):
+            allocation = Allocation(tuple(nodes), (1,) * len(nodes))
+            held.append(Held(back_s, holder_of(number, place), kind, allocation))
+            capacity.take(kind, allocation)
+        return capacity, held
+
+    def states(self, neighbours: Neighbours) -> KnownStates:
+        """What fits on nodes in which states: kept from pass to pass while the same may be beside
+        each other."""
+        known = self._states
+        if known is None or known.neighbours is not neighbours or known.is_full:
+            known = self._states = KnownStates(neighbours, self.capacity.groups)
+        return known
+
+    def coming_back(self) -> list[tuple[float, list[int]]]:
+        """When drains end, with their nodes, ascending."""
+        found: dict[float, list[int]] = defaultdict(list)
+        for node, back_s in sorted(self.unavailable.items()):
+            if back_s < inf:
+                found[back_s].append(node)
+        return sorted(found.items())
+
+    def hold(self, job: JobRecord) -> None:
+        """A job has the nodes that it was placed on."""
+        assert job.run.allocation is not None
+        placed = job.run.allocation
+        held = Held(
+            job.run.releases_s,
+            job.arrival,
+            self._kind(job),
+            self._allocation(placed),
+            job.run.drawn_mw,
+        )
+        self._stays[job.arrival], self._held[job.arrival] = job, held
+        self.capacity.take(held.kind, held.allocation)
+        if not counts_nodes(job.job, self._cluster):
+            self._in_parts.add(job.arrival)
+
+    def prolong(self, job: JobRecord) -> None:
+        """A job has its nodes until another time: it counts as the last that got any."""
+        self._held[job.arrival] = self._held.pop(job.arrival)
+        self.refresh(job)
+
+    def refresh(self, job: JobRecord) -> None:
+        """What a job draws, or until when it has its nodes, is known better."""
+        held = self._held[job.arrival]
+        held = held._replace(draw_mw=job.run.drawn_mw, release_s=job.run.releases_s)
+        self._held[job.arrival] = held
+
+    def expect(self, job: JobRecord, release_s: float) -> None:
+        """A job that is suspended is expected to give its nodes back then; infinite: never."""
+        self._held[job.arrival] = self._held[job.arrival]._replace(release_s=release_s)
+
+    def release(self, job: JobRecord) -> None:
+        """A job has left."""
+        held = self._held.pop(job.arrival)
+        del self._stays[job.arrival]
+        self.capacity.give(held.kind, held.allocation)
+        self._in_parts.discard(job.arrival)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes the cluster has."""
+        return self._cluster.nodes
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The resources of a node."""
+        return self.capacity.table.names
+
+    @property
+    def free(self) -> int:
+        """How many nodes take jobs and nobody holds anything of."""
+        return len(self._free_nodes())
+
+    def _free_nodes(self) -> list[int]:
+        holders, is_open = self.capacity.holders, self._is_open
+        return [node for node in range(len(holders)) if not holders[node] and is_open[node]]
+
+    @property
+    def is_in_parts(self) -> bool:
+        """True while a job runs to which nodes are not all alike, or that has only part of them."""
+        return bool(self._in_parts)
+
+    @property
+    def held(self) -> list[Held]:
+        """What each job holds."""
+        return list(self._held.values())
+
+    @property
+    def load(self) -> Load:
+        """The same in whole nodes; drains that end hold nodes too, and the others are not there."""
+        held = self._held.values()
+        if not self.unavailable:
+            sets = [NodeSet(len(h.allocation.nodes), h.release_s, draw_mw=h.draw_mw) for h in held]
+            return Load(self.nodes, self.free, sets)
+        sets = [node_set for each in held for node_set in self._sets_of(each)]
+        for back_s, nodes in self.coming_back():
+            sets.append(NodeSet(self.idle(nodes), back_s))
+        return Load(self.nodes - len(self.never), self.free, sets)
+
+    def holders(self, number: int) -> Iterator[tuple[int, int]]:
+        """What the scheduler of this number calls the nodes of each job in `load`, and the arrival
+        number of that job."""
+        place = 0
+        for each in self._held.values():
+            yield holder_of(number, place), each.holder
+            place += len(list(self._sets_of(each))) if self.unavailable else 1
+
+    def _sets_of(self, held: Held) -> Iterator[NodeSet]:
+        """The nodes of a job by when others may have them."""
+        backs_s = [self.unavailable.get(node, -inf) for node in held.allocation.nodes]
+        counts = Counter(max(back_s, held.release_s) for back_s in backs_s if back_s < inf)
+        yield NodeSet(counts.pop(held.release_s, 0), held.release_s, draw_mw=held.draw_mw)
+        yield from (NodeSet(count, back_s) for back_s, count in sorted(counts.items()))
+
+    @property
+    def drawn_mw(self) -> int:
+        """What the jobs draw beyond idle, as predicted."""
+        return sum(held.draw_mw for held in self._held.values())
+
+    def best_free(self, count: int) -> tuple[int, ...]:
+        """The `count` free nodes that draw least, ties by index, ascending by index; fewer when
+        there are not as many."""
+        free = self._free_nodes()
+        if not self._is_even:
+            free = np.array(free)[self.factors[free].argsort(kind="stable")].tolist()
+        return tuple(sorted(free[:count]))
+
+    def idle(self, nodes: Iterable[int]) -> int:
+        """How many of these nodes nobody holds anything of."""
+        return sum([not self.capacity.holders[node] for node in nodes])
+
+    def worth(self, job: JobRecord) -> int:
+        """How many nodes a job's are worth by its cores, rounded up: what limits count."""
+        assert job.run.allocation is not None
+        return nodes_worth(job.job, self._cluster, sum(self._units(job.run.allocation)))
+
+    def job_ids_by_node(self) -> dict[int, tuple[str, ...]]:
+        """The jobs that have something of each node, by arrival; of nodes that are idle nothing."""
+        found: dict[int, list[str]] = defaultdict(list)
+        for arrival, held in sorted(self._held.items()):
+            for node in held.allocation.nodes:
+                found[node].append(self._stays[arrival].job.job_id)
+        return {node: tuple(job_ids) for node, job_ids in found.items()}
+
+    def others(self, job: JobRecord) -> list[JobRecord]:
+        """The jobs that have part of its nodes too, by arrival."""
+        nodes = self._held[job.arrival].allocation.nodes
+        if not self.capacity.is_shared(nodes):
+            return []
+        mine, first, last = set(nodes), nodes[0], nodes[-1]
+        found: list[int] = []
+        for arrival, held in self._held.items():
+            theirs = held.allocation.nodes
+            is_near = theirs and theirs[0] <= last and first <= theirs[-1]
+            if is_near and not mine.isdisjoint(theirs):
+                found.append(arrival)
+        return [self._stays[arrival] for arrival in sorted(found) if arrival != job.arrival]
+
+    def slowdown(self, job: JobRecord, neighbours: Neighbours) -> float:
+        """Predicted T_co / T_solo of a job: the largest of its nodes."""
+        held = self._held[job.arrival]
+        cores, found = held.kind.shape.needs[0], {1.0}
+        groups = [self.capacity.group[node] for node in held.allocation.nodes]
+        for number, units in set(zip(groups, held.allocation.units, strict=True)):
+            me, group = (held.kind.app, units * cores), self.capacity.groups.of[number]
+            if me in group:
+                found.add(neighbours.slowdown(me, without(group, me)))
+        return max(found)
+
+    def has_too_much(self, job: JobRecord) -> bool:
+        """True where more was given out on one of its nodes than there is, or somebody is beside
+        one who is to be alone."""
+        return self.capacity.is_overcommitted(self._held[job.arrival].allocation.nodes)
+
+    def _kind(self, job: JobRecord) -> Kind:
+        """Where the cluster has no more what the job needs, it has all of its nodes."""
+        kind = kind_on(job.job, self._cluster, self.names)
+        return kind or whole_node(self._cluster.cores_per_node, len(self.names))
+
+    def _units(self, placed: JobAllocation) -> tuple[int, ...]:
+        return placed.units or (1,) * len(placed.nodes)
+
+    def _allocation(self, placed: JobAllocation) -> Allocation:
+        """Its nodes that the cluster still has."""
+        if not placed.nodes or placed.nodes[-1] < self.nodes:
+            return Allocation(placed.nodes, self._units(placed))
+        held = zip(placed.nodes, self._units(placed), strict=True)
+        there = [(node, count) for node, count in held if node < self.nodes]
+        return Allocation(tuple(node for node, _ in there), tuple(count for _, count in there))

@@ -1,0 +1,216 @@
+"""The plan that a planner proposed, as long as it holds: a fold, and what it says of each job.
+
+The newest that was proposed waits until the round that brought it ends, when all jobs are weighed.
+Then each of its items is reckoned anew with what is known here: nothing that a plan says of limits
+and draws is believed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Final, NamedTuple
+
+import orjson
+from coplace.v1.plans_pb2 import PlanItem, PlanProposed
+
+from shared.catalogue.event import Event
+from shared.domain.pstates import same_ghz
+from shared.placement.state.candidate import Candidate, Modes, candidate_of, row_of
+from shared.placement.state.job_record import JobRecord
+from shared.scheduling.power import milliwatts
+from shared.streams.stages.stage import AlreadyAppliedError, Round
+
+_PROPOSED: Final = "plan/proposed"
+_STANDING: Final = "plan/standing"
+_ITEM: Final = "planned/"
+# How much more a mode may take than the plan was reckoned with: signatures move between rounds.
+_STILL_FITS: Final = 1.1
+
+
+class PlannedMode(NamedTuple):
+    """How a job would run on a cluster: its place among the items of its tier, and from when on."""
+
+    place: int
+    tier: int
+    not_before_s: float
+    candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """What the plan says of one attempt of a job, by cluster."""
+
+    attempt: int
+    modes: Mapping[str, PlannedMode]
+
+    def to_bytes(self) -> bytes:
+        """JSON, in which an infinite number is null."""
+        modes = [(*mode[:-1], row_of(mode.candidate)) for mode in self.modes.values()]
+        return orjson.dumps({"attempt": self.attempt, "modes": modes})
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> "PlannedJob":
+        """What `to_bytes` wrote."""
+        state: dict[str, Any] = orjson.loads(value)
+        modes = [
+            PlannedMode(place, tier, not_before_s, candidate_of(on))
+            for place, tier, not_before_s, on in state["modes"]
+        ]
+        return cls(state["attempt"], {mode.candidate.cluster: mode for mode in modes})
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInForce:
+    """The plan that counts: of which round, until when. What came later replaces it."""
+
+    round: int = -1
+    based_at_us: int = -1
+    valid_until_s: float = -inf
+
+    def to_bytes(self) -> bytes:
+        """Its round, what it is based on in us and its end in s, as a JSON array."""
+        return orjson.dumps([self.round, self.based_at_us, self.valid_until_s])
+
+
+@dataclass(slots=True)
+class Plans:
+    """Folds plans, newest first: see the module. `now_s` is the end of the round in hand."""
+
+    in_force: PlanInForce = PlanInForce()
+    now_s: float = -inf
+    _jobs: dict[str, PlannedJob] = field(default_factory=dict)
+    _proposed: PlanProposed | None = None
+    _changed: dict[str, bytes | None] = field(default_factory=dict)
+
+    def restore(self, state: Mapping[str, bytes]) -> None:
+        """Follow the plan that `changes` wrote in earlier lives."""
+        if proposed := state.get(_PROPOSED):
+            self._proposed = PlanProposed.FromString(proposed)
+        if kept := state.get(_STANDING):
+            self.in_force = PlanInForce(*orjson.loads(kept))
+        for key, value in state.items():
+            if key.startswith(_ITEM):
+                self._jobs[key.removeprefix(_ITEM)] = PlannedJob.from_bytes(value)
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """What changed since the last call."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def propose(self, event: Event, message: PlanProposed) -> None:
+        """Keep a plan until the round ends. Raises AlreadyAppliedError for one that is not made
+        after the newest that is known."""
+        newest_us = self._proposed.based_at_us if self._proposed else -1
+        if message.based_at_us <= max(newest_us, self.in_force.based_at_us):
+            raise AlreadyAppliedError(event.id)
+        self._proposed = message
+        self._changed[_PROPOSED] = message.SerializeToString(deterministic=True)
+
+    def take_proposed(self, ended: Round) -> PlanProposed | None:
+        """What was proposed, if it may replace what stands: a plan is made after a round that has
+        ended, and of now."""
+        proposed, self._proposed = self._proposed, None
+        if proposed is None:
+            return None
+        self._changed[_PROPOSED] = None
+        is_past = proposed.round < ended.number and proposed.based_at_us < ended.ended_at_us
+        return proposed if is_past and proposed.valid_until_us > ended.ended_at_us else None
+
+    def follow(
+        self, proposed: PlanProposed, jobs: Mapping[str, JobRecord], modes: Modes
+    ) -> set[str]:
+        """Let a plan stand, by these modes of its jobs; ids of those whose entries may change."""
+        planned = _planned(proposed, jobs, modes)
+        changed = self._jobs.keys() | planned.keys()
+        self._put_in_force(
+            PlanInForce(proposed.round, proposed.based_at_us, proposed.valid_until_us / 1e6),
+            planned,
+        )
+        return changed
+
+    def pass_time(self, now_s: float) -> set[str]:
+        """A round ends then; ids of the jobs whose entries this changes: the plan does not hold any
+        more, or a time has come that it names."""
+        before_s, self.now_s = self.now_s, now_s
+        if self._jobs and self.in_force.valid_until_s <= now_s:
+            changed = set(self._jobs)
+            self._put_in_force(self.in_force, {})
+            return changed
+        return {
+            job_id
+            for job_id, planned in self._jobs.items()
+            if any(before_s < mode.not_before_s <= now_s for mode in planned.modes.values())
+        }
+
+    def of(self, job: JobRecord) -> Mapping[str, PlannedMode]:
+        """What the plan says of a job, by cluster; nothing where it has none."""
+        planned = self._jobs.get(job.job.job_id)
+        return planned.modes if planned and planned.attempt == job.job.attempt else {}
+
+    def due_s(self) -> Iterator[float]:
+        """When the plan lets something start that it holds back, and when it ends."""
+        for planned in self._jobs.values():
+            for mode in planned.modes.values():
+                if mode.not_before_s > self.now_s:
+                    yield mode.not_before_s
+        if self._jobs:
+            yield self.in_force.valid_until_s
+
+    def _put_in_force(self, plan: PlanInForce, jobs: dict[str, PlannedJob]) -> None:
+        if plan != self.in_force:
+            self._changed[_STANDING] = plan.to_bytes()
+        for job_id in self._jobs.keys() | jobs.keys():
+            if self._jobs.get(job_id) != jobs.get(job_id):
+                found = jobs.get(job_id)
+                self._changed[_ITEM + job_id] = found.to_bytes() if found else None
+        self.in_force, self._jobs = plan, jobs
+
+
+def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
+    """A plan that a wrong clock made in the future is forgotten: none of now would replace it."""
+    plans = Plans()
+    plans.restore(restored)
+    proposed_us = plans._proposed.based_at_us if plans._proposed else 0
+    if max(plans.in_force.based_at_us, proposed_us) <= now_us:
+        return {}
+    return {key: None for key in restored if key in (_PROPOSED, _STANDING) or key.startswith(_ITEM)}
+
+
+def jobs_of(proposed: PlanProposed) -> Sequence[str]:
+    """The ids of the jobs that a plan names, each once."""
+    return list(dict.fromkeys(item.job_id for item in proposed.items))
+
+
+def wanted_ghz(proposed: PlanProposed) -> dict[tuple[str, str], list[float]]:
+    """The P-states that a plan names, by job id and cluster."""
+    wanted: dict[tuple[str, str], list[float]] = {}
+    for item in proposed.items:
+        wanted.setdefault((item.job_id, item.cluster), []).append(item.freq_ghz)
+    return wanted
+
+
+def _planned(
+    proposed: PlanProposed, jobs: Mapping[str, JobRecord], modes: Modes
+) -> dict[str, PlannedJob]:
+    """The items that can be followed, by job; of two for one cluster the first."""
+    found: dict[str, dict[str, PlannedMode]] = {}
+    for place, item in enumerate(proposed.items):
+        job_id, cluster = item.job_id, item.cluster
+        job = jobs.get(job_id)
+        if job is None or job.job.attempt != item.attempt:
+            continue
+        mode = _mode(item, modes.get((job_id, cluster), ()))
+        if mode is not None:
+            planned = PlannedMode(place, item.tier, item.not_before_us / 1e6, mode)
+            found.setdefault(job_id, {}).setdefault(cluster, planned)
+    return {job_id: PlannedJob(jobs[job_id].job.attempt, on) for job_id, on in found.items()}
+
+
+def _mode(item: PlanItem, modes: Iterable[Candidate]) -> Candidate | None:
+    """The mode that an item means, unless it takes more now than the plan was reckoned with."""
+    for mode in modes:
+        if same_ghz(mode.freq_ghz, item.freq_ghz):
+            fits = mode.walltime_s <= item.walltime_s * _STILL_FITS
+            most_mw = milliwatts(item.draw_w * _STILL_FITS)
+            return mode if fits and (mode.draw_mw or 0) <= most_mw else None
+    return None

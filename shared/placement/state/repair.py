@@ -1,0 +1,46 @@
+"""Jobs whose times a wrong clock told."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from shared.placement.state.job_record import JobRecord
+from shared.placement.state.job_table import PREFIX
+
+
+def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
+    """The jobs that a wrong clock placed, ended or told of in the future, as of now."""
+    changes: dict[str, bytes | None] = {}
+    for key, value in restored.items():
+        if key.startswith(PREFIX):
+            job = JobRecord.from_bytes(value)
+            if _bring_back(job, now_us / 1e6):
+                changes[key] = job.to_bytes()
+    return changes
+
+
+def _bring_back(job: JobRecord, now_s: float) -> bool:
+    """Whether anything of the job lay in the future."""
+    before = (
+        job.run.allocation,
+        job.life.ended_s,
+        job.notice.settles_s,
+        job.run.actions,
+        job.run.refusals,
+    )
+    if job.run.allocation is not None and job.run.allocation.since_s > now_s:
+        job.run.allocation = replace(job.run.allocation, ends_s=now_s + job.run.allocation.limit_s)
+    if job.run.allocation is not None and (job.run.allocation.suspended_s or 0.0) > now_s:
+        job.run.allocation = replace(job.run.allocation, suspended_s=now_s)
+    job.run.actions = tuple(replace(a, asked_s=min(a.asked_s, now_s)) for a in job.run.actions)
+    job.run.refusals = tuple(
+        replace(each, since_s=min(each.since_s, now_s)) for each in job.run.refusals
+    )
+    job.life.ended_s = None if job.life.ended_s is None else min(job.life.ended_s, now_s)
+    job.notice.settles_s = min(job.notice.settles_s, now_s)
+    return before != (
+        job.run.allocation,
+        job.life.ended_s,
+        job.notice.settles_s,
+        job.run.actions,
+        job.run.refusals,
+    )
