@@ -11,10 +11,10 @@ from shared.domain.cap_measures import Measure
 _TYPES: Final = {bool: "boolean", int: "integer", float: "number"}
 _HEAD: Final = """# Settings of the policy
 
-By what placement decides, and within which bounds. A process is started with variables that are
-called `COPLACE_PLACEMENT_` and the name in capitals; a planner reads the same. All but those marked
-*at the start* can be declared while placement runs, by `coplace policy set`. Generated from
-`shared/catalogue/policy_settings.py` by `make settings`.
+Placement decides by these settings, each within its bounds. A process is started with variables
+that are called `COPLACE_PLACEMENT_` and the name in capitals; a planner reads the same. Placement
+takes all but those marked *at the start* from `coplace policy set` while it runs. This page is
+generated from `shared/catalogue/policy_settings.py` by `make settings`.
 
 | setting | default | from | to | unit | what it is | why these bounds |
 |---|---|---|---|---|---|---|"""

@@ -119,7 +119,7 @@ class PolicySettings:
     )
     start_timeout_s: float = setting(
         300.0,
-        "A start that is not confirmed within this is asked back; 0: never is, since some resource "
+        "A start that is not confirmed within this is revoked; 0: never is, since some resource "
         "managers do not report starts",
         _TIMEOUT_S,
     )
@@ -129,7 +129,7 @@ class PolicySettings:
         "0: none is",
         _TRIES,
     )
-    most_requeues: int = setting(5, "A job that was put back so often is held; 0: none is", _TRIES)
+    most_requeues: int = setting(5, "A job that was requeued so often is held; 0: none is", _TRIES)
     most_node_failures: int = setting(
         3,
         "A node that failed so often is drained; 0: none is",
