@@ -28,7 +28,7 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ActionAsked:
     """Something is asked of the resource manager that runs a job."""
 
     job: JobRecord

@@ -19,7 +19,7 @@ class RunsUndeclared:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldJob:
     """Somebody holds the job."""
 
     reason: str
@@ -129,7 +129,7 @@ class NodesDrained:
 
 PendingReason = (
     RunsUndeclared
-    | Held
+    | HeldJob
     | RequeuedTooOften
     | StartsFailed
     | NoCluster
@@ -144,7 +144,14 @@ PendingReason = (
     | NodesDrained
 )
 
-_LASTING: Final = (RunsUndeclared, Held, RequeuedTooOften, StartsFailed, FitsNoMore, WaitsInCircle)
+_LASTING: Final = (
+    RunsUndeclared,
+    HeldJob,
+    RequeuedTooOften,
+    StartsFailed,
+    FitsNoMore,
+    WaitsInCircle,
+)
 _PASSING: Final = (JobLimitReached, NodeLimitReached)
 
 

@@ -8,7 +8,7 @@ from shared.placement.decide.pending_reason import (
     AwaitsLostCluster,
     ClusterClosed,
     FitsNoMore,
-    Held,
+    HeldJob,
     JobLimitReached,
     NoCluster,
     NodeLimitReached,
@@ -80,7 +80,7 @@ class PendingReasons:
     def _hold(self, job: JobRecord) -> PendingReason | None:
         policy, life = self.models.rules.now, job.life
         if job.requests.held is not None:
-            return Held(job.requests.held)
+            return HeldJob(job.requests.held)
         if 0 < policy.most_requeues <= life.requeues:
             return RequeuedTooOften(life.requeues, life.requeued_because)
         if 0 < policy.most_missed_starts <= job.grants.missed_starts:

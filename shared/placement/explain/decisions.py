@@ -13,7 +13,7 @@ from coplace.v1.placement_pb2 import (
 )
 
 from shared.catalogue.event import Event, Publish
-from shared.placement.decide.outcomes import Asked, Cancelled, Withdrawn
+from shared.placement.decide.outcomes import ActionAsked, Cancelled, Withdrawn
 from shared.placement.explain.constraints import MOST_CANDIDATES
 from shared.placement.explain.pending_words import misfit_words
 from shared.placement.explain.power_words import action_words, write_shortage
@@ -35,14 +35,14 @@ class Decisions:
     rules: PolicyInForce
     degradation_version: str
 
-    def of(self, outcome: Withdrawn | Cancelled | Asked) -> Publish:
+    def of(self, outcome: Withdrawn | Cancelled | ActionAsked) -> Publish:
         """Return what was decided beside a pass, as an event."""
         match outcome:
             case Withdrawn():
                 return self._withdrawn(outcome)
             case Cancelled(job):
                 return self.cancelled(job)
-            case Asked():
+            case ActionAsked():
                 return self._asked(outcome)
 
     def cancelled(self, job: JobRecord) -> Publish:
@@ -93,7 +93,7 @@ class Decisions:
         decided.reason = withdrawal_words(start.reason)
         return self.publish(job, decided, f"/withdrawn/{start.grant}/{start.cluster}")
 
-    def _asked(self, outcome: Asked) -> Publish:
+    def _asked(self, outcome: ActionAsked) -> Publish:
         job, on, action = outcome.job, outcome.allocation, outcome.action
         decided = self._blank(job, VERDICT_ACTION)
         decided.cluster, decided.grant = on.cluster, on.grant

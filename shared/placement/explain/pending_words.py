@@ -21,7 +21,7 @@ from shared.placement.decide.pending_reason import (
     AwaitsLostCluster,
     ClusterClosed,
     FitsNoMore,
-    Held,
+    HeldJob,
     JobLimitReached,
     NoCluster,
     NodeLimitReached,
@@ -76,7 +76,7 @@ class PendingReasonWords:
 
     def _constraint(self, reason: PendingReason) -> Constraint:
         match reason:
-            case Held() | RequeuedTooOften() | StartsFailed():
+            case HeldJob() | RequeuedTooOften() | StartsFailed():
                 return Constraint(CONSTRAINT_KIND_HOLD, _hold_words(reason))
             case RunsUndeclared() | NoCluster() | FitsNoMore() | AwaitsLostCluster():
                 return _fit(reason)
@@ -125,9 +125,9 @@ def misfit_words(found: Sequence[Misfit]) -> str:
     return f"fits on no cluster: {'; '.join(named)}{f'; and {left} more' if left else ''}"
 
 
-def _hold_words(reason: Held | RequeuedTooOften | StartsFailed) -> str:
+def _hold_words(reason: HeldJob | RequeuedTooOften | StartsFailed) -> str:
     match reason:
-        case Held(text):
+        case HeldJob(text):
             return f"held: {text}" if text else "held"
         case RequeuedTooOften(times, last):
             why = f", last: {last}" if last else ""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from shared.placement.decide.outcomes import Asked
+from shared.placement.decide.outcomes import ActionAsked
 from shared.placement.evaluate.known_clusters import KnownClusters
 from shared.placement.evaluate.modes import modes_of
 from shared.placement.measures.clock_steps import Pace
@@ -74,10 +74,10 @@ class Asking:
         job: JobRecord,
         placed: JobAllocation,
         action: Action,
-    ) -> Asked:
+    ) -> ActionAsked:
         """Ask a resource manager for an action."""
         self._job_table.ask(job, action)
-        return Asked(job, placed, action)
+        return ActionAsked(job, placed, action)
 
     def modes(self, job: JobRecord, placed: JobAllocation) -> Sequence[Candidate]:
         """In which a job that runs could run there."""

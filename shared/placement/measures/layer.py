@@ -15,7 +15,7 @@ from typing import Final
 from shared.domain.cap_measures import Measure
 from shared.placement.budgets.layer import BudgetLayer
 from shared.placement.budgets.reserved import KeptWatts
-from shared.placement.decide.outcomes import Asked
+from shared.placement.decide.outcomes import ActionAsked
 from shared.placement.decide.refusals import Refusals
 from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.measures.asking import WORTH_IT, Asking
@@ -97,7 +97,7 @@ class MeasureLayer:
         yield from self._sharing.due_s()
         yield from (k.start_s for k in self._reserved.of_suspended if k.start_s > self._now_s)
 
-    def before_pass(self, now_s: float) -> Iterator[Asked]:
+    def before_pass(self, now_s: float) -> Iterator[ActionAsked]:
         """What operators ask, what caps ask, and who runs on."""
         self._asking.now_s = now_s
         self._reserved.of_suspended.clear()
@@ -114,7 +114,7 @@ class MeasureLayer:
         if to_run_on:
             yield from self._run_on(sorted(to_run_on, key=_last_to_suffer))
 
-    def after_pass(self, refusals: Refusals) -> Iterator[Asked]:
+    def after_pass(self, refusals: Refusals) -> Iterator[ActionAsked]:
         """Who is to free watts for whom watts alone refuse; else who may be clocked up by what is
         left. What the pass reserved is noted."""
         plan = refusals.plan
@@ -157,7 +157,7 @@ class MeasureLayer:
                 silent_nodes, _ = self._meters.under(covered)
                 yield _Excess(covered, declared, committed_mw, cap_mw, silent_nodes)
 
-    def _reduce(self, excess: _Excess) -> Iterator[Asked]:
+    def _reduce(self, excess: _Excess) -> Iterator[ActionAsked]:
         """Take measures until what was asked is enough."""
         running = [
             (job, placed)
@@ -281,7 +281,7 @@ class MeasureLayer:
 
     # Watts that came back -------------------------------------------------------------------------
 
-    def _run_on(self, stopped: Iterable[tuple[JobRecord, JobAllocation]]) -> Iterator[Asked]:
+    def _run_on(self, stopped: Iterable[tuple[JobRecord, JobAllocation]]) -> Iterator[ActionAsked]:
         """Let suspended jobs run on that fit beside what runs and is promised; the others are kept
         watts from when these will be there, so that nobody who comes later takes them. Where they
         never are its nodes are expected back by nobody."""
@@ -309,7 +309,9 @@ class MeasureLayer:
             if start_s < inf or not job.run.drawn_mw:  # who draws may run until it answers
                 self._job_table.allocations.expect(job, start_s + left_s)
 
-    def _clock_up(self, job: JobRecord, placed: JobAllocation, budgets: Budgets) -> Iterator[Asked]:
+    def _clock_up(
+        self, job: JobRecord, placed: JobAllocation, budgets: Budgets
+    ) -> Iterator[ActionAsked]:
         """Ask for the highest P-state up to the one that is wanted whose watts are there."""
         drawn_mw = job.run.drawn_mw
         if budgets.any and budgets.undrawn_mw <= 0:
@@ -338,7 +340,7 @@ class MeasureLayer:
 
     def _requeue_for_operators(
         self, running: Iterable[tuple[JobRecord, JobAllocation]]
-    ) -> Iterator[Asked]:
+    ) -> Iterator[ActionAsked]:
         for job, placed in running:
             if job.requests.requeue is not None and self._asking.may_ask(
                 job, placed, ActionKind.REQUEUE
@@ -350,7 +352,7 @@ class MeasureLayer:
 
     def _suspend_for_operators(
         self, running: Iterable[tuple[JobRecord, JobAllocation]]
-    ) -> Iterator[Asked]:
+    ) -> Iterator[ActionAsked]:
         for job, placed in running:
             if job.requests.suspend is None or job.run.will_be_suspended:
                 continue

@@ -15,7 +15,7 @@ import orjson
 
 from shared.placement.budgets.layer import BudgetLayer
 from shared.placement.budgets.reserved import KeptWatts, freed_holder, holder_id
-from shared.placement.decide.outcomes import Asked
+from shared.placement.decide.outcomes import ActionAsked
 from shared.placement.decide.refusals import Refusals
 from shared.placement.measures.asking import Asking
 from shared.placement.measures.givers import Givers, JobOnNodes
@@ -76,7 +76,7 @@ class Sharing:
         """A round ends: watts are kept for those for whom answers are out."""
         self._set([each for each in self._freed if self._stands(each)])
 
-    def free_watts(self, refusals: Refusals) -> Iterator[Asked]:
+    def free_watts(self, refusals: Refusals) -> Iterator[ActionAsked]:
         """Ask for what those lack whom watts alone refuse, in the order of the queue."""
         if not (self._models.rules.now.cap_sharing and self._models.caps):
             return
@@ -126,7 +126,7 @@ class Sharing:
 
     # What is asked --------------------------------------------------------------------------------
 
-    def _ask(self, wanting: Wanting, lowered: Lowered) -> Iterator[Asked]:
+    def _ask(self, wanting: Wanting, lowered: Lowered) -> Iterator[ActionAsked]:
         """Ask each to run at its P-state, and keep what comes of it."""
         entry, cluster = wanting.entry, wanting.cluster
         caps = tuple(CapShortage.of(s, self._holder(s)) for s in wanting.shortages)
