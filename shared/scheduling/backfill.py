@@ -111,9 +111,10 @@ def one_pass(schedulers: Sequence[Scheduler], now_s: float) -> list[Served]:
             orders[number] = schedulers[number].next_order
             continue
         started.append(served)
+        _, entry, _, _ = served
         for other, scheduler in enumerate(schedulers):
             if other != number:
-                scheduler.drop(served[1].arrival)
+                scheduler.drop(entry.arrival)
         schedulers[number].turn()
         orders = [scheduler.next_order for scheduler in schedulers]
     for scheduler in schedulers:

@@ -139,12 +139,13 @@ class Capacity:
         nodes, units = allocation
         group, after = self.group, dict[tuple[int, int], int]()
         for place in range(len(nodes)):
-            key = group[nodes[place]], units[place]
-            number = after.get(key)
+            node, count = nodes[place], units[place]
+            before = group[node]
+            number = after.get((before, count))
             if number is None:
-                member = kind.app, units[place] * kind.shape.needs[0]
-                number = after[key] = change(key[0], member)
-            group[nodes[place]] = number
+                member = kind.app, count * kind.shape.cores
+                number = after[before, count] = change(before, member)
+            group[node] = number
 
 
 def _copy(rows: list[list[int]]) -> list[list[int]]:

@@ -57,25 +57,29 @@ class Engine:
         dispatcher, ends, now_s = self._dispatcher, self._ends, self.next_s
         if self.ended:
             self.ended = []
-        while ends[0][0] <= now_s:
-            _, number, holder = heappop(ends)
+        end_s, number, holder = ends[0]
+        while end_s <= now_s:
+            heappop(ends)
             dispatcher.end(number, holder)
             self.ended.append(holder)
             if self._slowed:
                 self._slowed.pop(holder, None)
+            end_s, number, holder = ends[0]
         while self._arrive_s[self._arrived] <= now_s:
             dispatcher.arrive()
             self._arrived += 1
         started = dispatcher.decide(now_s)
         for served in started:
-            heappush(ends, (now_s + self._runs_s(served), served[0], served[1][1]))
+            number, entry, _, _ = served
+            heappush(ends, (now_s + self._runs_s(served), number, entry.arrival))
         if slowdowns := dispatcher.slowdowns():
             self._change(now_s, started, slowdowns)
         self.now_s = now_s
-        next_s, arrive_s = ends[0][0], self._arrive_s[self._arrived]
-        if arrive_s < next_s:
-            next_s = arrive_s
-        self.next_s = min(next_s, dispatcher.wake_s(now_s))
+        end_s, _, _ = ends[0]
+        arrive_s = self._arrive_s[self._arrived]
+        if arrive_s < end_s:
+            end_s = arrive_s
+        self.next_s = min(end_s, dispatcher.wake_s(now_s))
         return started
 
     def _change(
@@ -83,8 +87,9 @@ class Engine:
     ) -> None:
         """What a job has left of its run time takes as long as its slowdown says."""
         for served in started:
-            if served[1][1] in slowdowns:
-                self._slowed[served[1][1]] = Progress(self._runs_s(served)), now_s
+            _, entry, _, _ = served
+            if entry.arrival in slowdowns:
+                self._slowed[entry.arrival] = Progress(self._runs_s(served)), now_s
         for place, (end_s, number, holder) in enumerate(self._ends):
             if holder in slowdowns:
                 progress, as_of_s = self._slowed.get(holder) or (Progress(end_s - now_s), now_s)

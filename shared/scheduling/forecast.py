@@ -41,7 +41,8 @@ def forecast(
     ]
 
     def runs_s(served: Served) -> float:
-        return share * served[1].limit_s
+        _, entry, _, _ = served
+        return share * entry.limit_s
 
     engine = Engine(Backfill(played, iter(())), (), runs_s, now_s, ends)
     while not engine.is_over:

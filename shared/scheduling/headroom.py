@@ -47,7 +47,8 @@ class LeastHeadroom:
         """`points` are what each budget has now, the first, and wherever it may have less."""
         self.kept_for = frozenset(kept_for)
         ordered = sorted(points)
-        times_s, least_mw = [ordered[0][0] if ordered else -inf], [maxsize]
+        times_s = [first_s for first_s, _ in ordered[:1]] or [-inf]
+        least_mw = [maxsize]
         for time_s, room_mw in ordered:
             if room_mw < least_mw[-1]:
                 if time_s > times_s[-1]:

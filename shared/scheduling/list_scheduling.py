@@ -315,21 +315,28 @@ class _Playing:
         """When something ends or the cap changes; infinite where nothing does."""
         next_s = inf
         if self._ended < len(self._ends):
-            next_s = max(self._now_s, self._ends[self._ended][0])
+            end_s, _, _ = self._ends[self._ended]
+            next_s = max(self._now_s, end_s)
         if self._passed < len(self._steps):
-            next_s = min(next_s, self._steps[self._passed][0])
+            step_s, _ = self._steps[self._passed]
+            next_s = min(next_s, step_s)
         return next_s
 
     def end(self, now_s: float) -> None:
         """What has ended by then gives back what it held; the cap is that of then."""
         self._now_s = now_s
-        while self._passed < len(self._steps) and self._steps[self._passed][0] <= now_s:
-            cap_mw = self._steps[self._passed][1]
+        while self._passed < len(self._steps):
+            from_s, cap_mw = self._steps[self._passed]
+            if from_s > now_s:
+                break
             self._room_mw += cap_mw - self._cap_mw
             self._cap_mw = cap_mw
             self._passed += 1
-        while self._ended < len(self._ends) and self._ends[self._ended][0] <= now_s:
-            self._give_back(self._ends[self._ended][2])
+        while self._ended < len(self._ends):
+            end_s, _, place = self._ends[self._ended]
+            if end_s > now_s:
+                break
+            self._give_back(place)
             self._ended += 1
 
     def least_cost(self, now_s: float) -> float:
@@ -354,7 +361,8 @@ class _Playing:
         """True when it may draw what it does at each step of the cap before its limit."""
         draw_mw, release_s = self._of.draws_mw[place], self._now_s + self._of.limits_s[place]
         for ahead in range(self._passed, len(self._steps)):
-            if self._steps[ahead][0] >= release_s:
+            from_s, _ = self._steps[ahead]
+            if from_s >= release_s:
                 return True
             if draw_mw > self._rooms_mw[ahead]:
                 return False
@@ -369,7 +377,8 @@ class _Playing:
         self._cost += weight * (self._now_s - self._from_s)
         release_s = self._now_s + of.limits_s[place]
         for ahead in range(self._passed, len(self._steps)):
-            if self._steps[ahead][0] >= release_s:
+            from_s, _ = self._steps[ahead]
+            if from_s >= release_s:
                 break
             self._rooms_mw[ahead] -= draw_mw
         self._held[place] = allocation

@@ -137,7 +137,8 @@ class LookAhead:
         place, gain = found
         self.counts.taken += 1
         self.counts.forecast_gain += gain
-        return new[place][1]
+        _, starts = new[place]
+        return starts
 
     def plan(
         self, situation: Situation, waiting: Mapping[int, Waiting], share: float
@@ -160,11 +161,12 @@ class LookAhead:
     def _choose(self, situation: Situation, waiting: Mapping[int, Waiting], share: float) -> None:
         """Choose for each job once an hour: prices change by the hour."""
         hour = int(situation.now_s // _HOUR_S)
-        kept = {a: made for a, made in self._choices.items() if made[0] == hour and a in waiting}
+        chosen: dict[int, tuple[int, list[PlannedEntry]]] = {}
         for arrival, job in waiting.items():
-            if arrival not in kept:
-                kept[arrival] = hour, self._cheapest(job, situation, share)
-        self._choices = kept
+            chosen_in, choice = self._choices.get(arrival, (None, []))
+            is_kept = chosen_in == hour
+            chosen[arrival] = hour, choice if is_kept else self._cheapest(job, situation, share)
+        self._choices = chosen
 
     def _cheapest(self, job: Waiting, situation: Situation, share: float) -> list[PlannedEntry]:
         """Where a job may run, the cheapest first, each at its cheapest P-state."""
@@ -173,7 +175,8 @@ class LookAhead:
             for cluster, modes in enumerate(job.modes)
             if modes
         )
-        most = (1 + self.bounds.dear) * found[0][0]
+        least, _ = found[0]
+        most = (1 + self.bounds.dear) * least
         return [planned for cost, planned in found if cost <= most]
 
     def _costs(

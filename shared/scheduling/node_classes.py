@@ -149,8 +149,10 @@ class NodeClasses:
         then, total = [each.now for each in self.all], self.total(kind)
         releases, place, time_s = self._in_order(), 0, from_s
         while True:
-            while place < len(releases) and releases[place][0] <= time_s:
-                _, number, at = releases[place]
+            while place < len(releases):
+                release_s, number, at = releases[place]
+                if release_s > time_s:
+                    break
                 each, before = self.all[number], then[number]
                 part = each.parts[at]
                 after = then[number] = states.left(before, part.kind, part.units)
@@ -160,7 +162,7 @@ class NodeClasses:
                 place += 1
             if total >= count or place == len(releases):
                 return Soonest(time_s, then, total)
-            time_s = releases[place][0]
+            time_s, _, _ = releases[place]
 
     def _in_order(self) -> list[tuple[float, int, int]]:
         if self._releases is None:

@@ -241,19 +241,24 @@ class NodeSelection:
         if len(options) > 1:
             nodes.sort(key=itemgetter(0))
         if not self._is_even:
-            factors = self._factors
-            nodes.sort(key=lambda each: factors[each[0]])
+            nodes.sort(key=self._factor)
         return nodes
+
+    def _factor(self, each: tuple[int, _Option]) -> float:
+        """Return what a node draws in proportion to others."""
+        node, _ = each
+        return self._factors[node]
 
     def _choice(self, number: int, shadow: Shadow | None) -> list[list[_Option]]:
         """The classes on which a kind fits, best first, those that are as good together: that cost
         the reservation least, that have least of what the kind does not need, with the neighbours
         that suit it best."""
         key = number, shadow is not None
-        known = self._choices.get(key)
-        if known is None or known[0] != self.changes:
-            self._choices[key] = known = self.changes, self._ordered(self._kinds[number], shadow)
-        return known[1]
+        changes, choice = self._choices.get(key, (-1, []))
+        if changes != self.changes:
+            choice = self._ordered(self._kinds[number], shadow)
+            self._choices[key] = self.changes, choice
+        return choice
 
     def _ordered(self, kind: Kind, shadow: Shadow | None) -> list[list[_Option]]:
         found: dict[_Preference, list[_Option]] = {}

@@ -87,12 +87,12 @@ class KnownStates:
 
     def _changed(self, state: NodeState, kind: Kind, units: int, sign: int) -> NodeState:
         free, amounts, holders, closed, group = state
-        needs, is_exclusive, _ = kind.shape
+        shape = kind.shape
         more = sign * units
-        free = tuple([amount - more * need for amount, need in zip(free, needs, strict=True)])
-        if is_exclusive:
+        free = tuple([amount - more * need for amount, need in zip(free, shape.needs, strict=True)])
+        if shape.exclusive:
             return NodeState(free, amounts, holders + sign, closed + sign, group)
-        member = kind.app, units * needs[0]
+        member = kind.app, units * shape.cores
         change = self.groups.joined if sign > 0 else self.groups.left
         return NodeState(free, amounts, holders + sign, closed, change(group, member))
 
@@ -138,6 +138,6 @@ class KnownStates:
         key = kind, units, group
         found = self._costs.get(key)
         if found is None:
-            newcomer = kind.app, units * kind.shape.needs[0]
+            newcomer = kind.app, units * kind.shape.cores
             found = self._costs[key] = self.neighbours.cost(newcomer, self.groups.of[group])
         return found

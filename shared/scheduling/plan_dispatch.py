@@ -103,7 +103,8 @@ class PlanDispatcher(Dispatcher):
 
     def runs_s(self, served: Served) -> float:
         """How long a job that was started really runs."""
-        return self.begun[served[1].arrival].run_s
+        _, entry, _, _ = served
+        return self.begun[entry.arrival].run_s
 
     def result(self) -> LookAheadSchedule:
         """What was decided."""

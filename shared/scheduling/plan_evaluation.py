@@ -141,14 +141,16 @@ class _Evaluation:
         backfill = Backfill(self._schedulers, map(self._arrival, coming))
 
         def runs_s(served: Served) -> float:
-            return share * served[1].limit_s
+            _, entry, _, _ = served
+            return share * entry.limit_s
 
         engine = Engine(backfill, arrive_s, runs_s, self._situation.now_s, self._ends())
         starts: list[PlannedStart] = []
         while not engine.is_over:
             for served in engine.step():
-                starts.append(self._start(engine.now_s, served))
-                self._started.add(served[1].arrival)
+                start = self._start(engine.now_s, served)
+                starts.append(start)
+                self._started.add(start.planned.arrival)
         return starts
 
     def _arrival(self, coming: tuple[float, int, Entry]) -> Arrival:

@@ -6,7 +6,7 @@ headroom of an interval is at its start, at a step of the cap or where a reserva
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from math import inf
@@ -25,6 +25,9 @@ _MOST_SHORTAGES: Final = 1024
 Step = tuple[float, int]
 # What a job draws until it is expected to end: (release_s, holder, draw_mw).
 _Held = tuple[float, int, int]
+# What stands for those where there are none.
+_NO_STEP: Final[Step] = (inf, 0)
+_NOTHING: Final[_Held] = (inf, -1, 0)
 
 
 def milliwatts(watts: float) -> int:
@@ -65,18 +68,22 @@ class Cap(NamedTuple):
     def at(self, time_s: float) -> int:
         """The cap at a time."""
         place = bisect_right(self.steps, (time_s, maxsize))
-        return self.steps[place - 1][1] if place else NO_CAP_MW
+        if not place:
+            return NO_CAP_MW
+        _, cap_mw = self.steps[place - 1]
+        return cap_mw
 
     @property
     def changes(self) -> list[Step]:
         """What each of its steps brings against what is before it."""
         caps_mw = [self.at(-inf), *[cap_mw for _, cap_mw in self.steps]]
         differences = [after - before for before, after in pairwise(caps_mw)]
-        return [(step[0], more_mw) for step, more_mw in zip(self.steps, differences, strict=True)]
+        steps = zip(self.steps, differences, strict=True)
+        return [(from_s, more_mw) for (from_s, _), more_mw in steps]
 
     def steps_after(self, time_s: float) -> list[Step]:
         """How it changes from a time on."""
-        return [step for step in self.steps if step[0] > time_s]
+        return [(from_s, cap_mw) for from_s, cap_mw in self.steps if from_s > time_s]
 
     def next_step_s(self, time_s: float) -> float:
         """When it changes next; infinite if it does not."""
@@ -262,11 +269,12 @@ class PowerBudget:
         held, place = self._held, self._place_after(from_s)
         others, other = self._other_changes(from_s, arrival), 0
         while place < len(held) or other < len(others):
-            if other == len(others) or (place < len(held) and held[place][0] <= others[other][0]):
-                time_s, _, more_mw = held[place]
+            release_s, _, more_mw = held[place] if place < len(held) else _NOTHING
+            time_s, less_mw = others[other] if other < len(others) else _NO_STEP
+            if other == len(others) or (place < len(held) and release_s <= time_s):
+                time_s = release_s
                 place += 1
             else:
-                time_s, less_mw = others[other]
                 more_mw = -less_mw
                 other += 1
             if start_s + duration_s <= time_s:
@@ -298,6 +306,7 @@ class PowerBudget:
     def _shortage(self, draw_mw: int, until_s: float, arrival: int) -> Shortage | None:
         own = self._reserved.get(arrival)
         held = self._by_holder.get(arrival)  # it runs elsewhere by now
+        release_s, _, drawn_mw = held or _NOTHING
         self._look()
         last = bisect_left(self._times_s, until_s, 1)
         if own is None and held is None and self._least_mw[last - 1] >= draw_mw:
@@ -305,7 +314,7 @@ class PowerBudget:
         for place in range(last):
             time_s, room_mw = self._times_s[place], self._room_mw[place]
             own_mw = own.draw_mw if own and own.draws_at(time_s) else 0
-            own_mw += held[2] if held and (not place or time_s < held[0]) else 0
+            own_mw += drawn_mw if not place or time_s < release_s else 0
             if room_mw + own_mw < draw_mw:
                 earliest_s = self._earliest_now(draw_mw, until_s - self.now_s, arrival)
                 rival = self._rival(arrival, time_s, draw_mw - room_mw - own_mw)
@@ -358,13 +367,12 @@ class PowerBudget:
         """The headroom at ascending times."""
         found: list[int] = []
         drawn_mw, place = self.drawn_mw, self._place_after(self.now_s)
-        steps, step = self.cap.steps, 0
-        for time_s in times_s:
-            while step < len(steps) and steps[step][0] <= time_s:
-                step += 1
-            cap_mw = steps[step - 1][1] if step else NO_CAP_MW
-            while place < len(self._held) and self._held[place][0] <= time_s:
-                drawn_mw -= self._held[place][2]
+        for time_s, cap_mw in zip(times_s, _caps_at(self.cap.steps, times_s), strict=True):
+            while place < len(self._held):
+                release_s, _, released_mw = self._held[place]
+                if release_s > time_s:
+                    break
+                drawn_mw -= released_mw
                 place += 1
             found.append(cap_mw - self.base_mw - drawn_mw)
         for start_s, end_s, draw_mw in self._reserved.values():
@@ -427,6 +435,20 @@ class PowerBudget:
                     found.append((end_s, -draw_mw))
         found.sort()
         return found
+
+
+def _caps_at(steps: Sequence[Step], times_s: Iterable[float]) -> list[int]:
+    """Return a cap at ascending times."""
+    found: list[int] = []
+    step, cap_mw = 0, NO_CAP_MW
+    for time_s in times_s:
+        while step < len(steps):
+            from_s, step_mw = steps[step]
+            if from_s > time_s:
+                break
+            step, cap_mw = step + 1, step_mw
+        found.append(cap_mw)
+    return found
 
 
 class Budgets:

@@ -123,7 +123,8 @@ class PowerSharing(Dispatcher):
         if self._scheduler is None:
             given = self._shares(self._sharers, self._cap.at(now_s))
         else:
-            given = self._what_is_left(self._scheduler, [s[1] for s in started], now_s)
+            entries = [entry for _, entry, _, _ in started]
+            given = self._what_is_left(self._scheduler, entries, now_s)
         self._changed = self._new_slowdowns(given)
         self._slowdowns.update(self._changed)
         self.given_mw = given

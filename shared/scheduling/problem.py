@@ -35,6 +35,11 @@ class Shape(NamedTuple):
     exclusive: bool
     most_per_node: int
 
+    @property
+    def cores(self) -> int:
+        """Return its cores, the first of what it needs."""
+        return self.needs[0]
+
 
 class Kind(NamedTuple):
     """What jobs that are alike to a cluster share: the application, which neighbours ask for, and
@@ -166,7 +171,7 @@ def counts_nodes(job: Job, cluster: Cluster) -> bool:
 
 def takes_nodes(table: NodeTable, shape: Shape) -> bool:
     """True where a unit is a node, of which nobody else has anything."""
-    return shape.exclusive and shape.most_per_node == 1 and shape.needs[0] == _most_cores(table)
+    return shape.exclusive and shape.most_per_node == 1 and shape.cores == _most_cores(table)
 
 
 @lru_cache(maxsize=64)  # there are few tables, and each entry that waits is asked about
@@ -193,7 +198,8 @@ def most_units(job: Job, cluster: Cluster) -> int:
     """How many units of the job the cluster takes when nothing runs."""
     if job.is_of_nodes and not job.memory_gib:
         return cluster.nodes
-    shape = shape_on(job, cluster, _classes(cluster)[0])
+    names, _, _ = _classes(cluster)
+    shape = shape_on(job, cluster, names)
     return _most_of_shape(shape, cluster) if shape is not None else 0
 
 

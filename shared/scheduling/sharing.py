@@ -248,7 +248,8 @@ class Contention:
         """The sum of all slowdowns on the node, infinite where the rule refuses one of them."""
         if not group:
             return 0.0
-        if not self.accepts_anyone(newcomer[0]):
+        app, _ = newcomer
+        if not self.accepts_anyone(app):
             return inf
         if self.pairs is not None:
             # What costs each other is kept by pairs: as much a group as looking it up.
@@ -286,7 +287,8 @@ class Contention:
     def _are_apart(self, newcomer: Member, group: Group) -> bool:
         if not self.apart:
             return False
-        return any(pair_of_apps(newcomer[0], app) in self.apart for app, _ in group)
+        its_app, _ = newcomer
+        return any(pair_of_apps(its_app, app) in self.apart for app, _ in group)
 
     def _share(self, member: Member) -> float:
         """Of the peak bandwidth of a node."""

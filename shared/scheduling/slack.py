@@ -194,7 +194,7 @@ class SlackScheduler(Dispatcher):
         started: list[Served] = []
         if not self._slowdowns:
             started = self._start(now_s)
-            touched |= {self._node_of[served[1].arrival] for served in started}
+            touched |= {self._node_of[entry.arrival] for _, entry, _, _ in started}
         for index in touched:
             node = self._nodes[index]
             for each in node.running:
@@ -205,9 +205,12 @@ class SlackScheduler(Dispatcher):
     def wake_s(self, now_s: float) -> float:
         """The next deadline of what runs."""
         deadlines = self._deadlines
-        while deadlines and deadlines[0][1] not in self._node_of:
+        while deadlines:
+            deadline_s, number = deadlines[0]
+            if number in self._node_of:
+                return deadline_s
             heappop(deadlines)
-        return deadlines[0][0] if deadlines else inf
+        return inf
 
     def slowdowns(self) -> Mapping[int, float]:
         """What neighbours cost in truth; what is removed ends."""
@@ -231,8 +234,11 @@ class SlackScheduler(Dispatcher):
     def _overdue(self, now_s: float) -> list[int]:
         """What runs at its deadline."""
         overdue, deadlines = list[int](), self._deadlines
-        while deadlines and deadlines[0][0] <= now_s:
-            _, holder = heappop(deadlines)
+        while deadlines:
+            deadline_s, holder = deadlines[0]
+            if deadline_s > now_s:
+                break
+            heappop(deadlines)
             if holder in self._node_of:
                 overdue.append(holder)
         self.missed.update(overdue)

@@ -81,7 +81,10 @@ class SlurmScheduler(ProfileScheduler):
 
     def turn(self) -> None:
         """Show the next entry that starts: see `next_order`."""
-        self.next_order = self._due[0][0].order if self._due else DONE
+        self.next_order = DONE
+        if self._due:
+            first, _ = self._due[0]
+            self.next_order = first.order
 
     def serve(self) -> Served:
         """Start the next entry."""
@@ -100,7 +103,7 @@ class SlurmScheduler(ProfileScheduler):
     def drop(self, arrival: int) -> None:
         """Take out the entry of a job that started elsewhere."""
         self.queue.remove(arrival)
-        self._due = [due for due in self._due if due[0].arrival != arrival]
+        self._due = [(each, passes) for each, passes in self._due if each.arrival != arrival]
         self.turn()
 
     def release(self, holder: int) -> None:

@@ -40,17 +40,18 @@ def play(
         if engine.is_over:
             raise ValueError("jobs wait for ever: no cap lets them start")
         for number, entry, _, backfilled in engine.step():
-            job = entry[1]
+            job = entry.arrival
             cluster[job], start_s[job], passed[job] = number, engine.now_s, backfilled
-            draw_mw[job] = entry[6]
+            draw_mw[job] = entry.draw_mw
             started += 1
-    ran = np.arange(count), np.array(cluster)
+    clusters = np.array(cluster)
+    ran = np.arange(count), clusters
     mode, run_s = None, workload.run_s[ran]
     if workload.others is not None:
         mode = _modes_of(workload.others, ran, np.array(draw_mw))
         run_s = np.where(mode > 0, workload.others.run_s[(*ran, mode - 1)], run_s)
     return Schedule(
-        cluster=ran[1],
+        cluster=clusters,
         start_s=np.array(start_s),
         end_s=np.array(start_s) + run_s,
         backfilled=np.array(passed),
@@ -63,20 +64,22 @@ def _run_times(workload: Workload) -> Callable[[Served], float]:
     own_s: list[list[float]] = workload.run_s.T.tolist()
 
     def runs_s(served: Served) -> float:
-        return own_s[served[0]][served[1][1]]
+        number, entry, _, _ = served
+        return own_s[number][entry.arrival]
 
     others = workload.others
     if others is None:
         return runs_s
-    known = zip(*np.nonzero(~np.isnan(others.run_s)), strict=True)
-    draws_mw = _milliwatts(others.power_w)
+    runs_in_s, draws_mw = others.run_s, _milliwatts(others.power_w)
+    known: list[list[int]] = np.argwhere(~np.isnan(runs_in_s)).tolist()
     slower_s: dict[tuple[int, int, int], float] = {
-        (int(at[1]), int(at[0]), int(draws_mw[at])): float(others.run_s[at]) for at in known
+        (number, job, int(draws_mw[job, number, mode])): float(runs_in_s[job, number, mode])
+        for job, number, mode in known
     }
 
     def slower_runs_s(served: Served) -> float:
-        entry = served[1]
-        found = slower_s.get((served[0], entry[1], entry[6]))
+        number, entry, _, _ = served
+        found = slower_s.get((number, entry.arrival, entry.draw_mw))
         return runs_s(served) if found is None else found
 
     return slower_runs_s
@@ -115,7 +118,7 @@ def _arrivals(workload: Workload) -> Iterator[Arrival]:
 
 
 def _known(entries: tuple[Entry, ...]) -> Arrival:
-    return tuple([(n, entry) for n, entry in enumerate(entries) if entry[0] != NO_ENTRY])
+    return tuple([(n, entry) for n, entry in enumerate(entries) if entry.order != NO_ENTRY])
 
 
 def _entries(workload: Workload, column: int) -> Iterator[Entry]:

@@ -71,11 +71,15 @@ def bound(least: LeastByKind, kind: int, nodes: int, limit_s: float) -> None:
 
 def lower(front: list[tuple[float, int]], point: tuple[float, int]) -> None:
     """Let a Pareto front, ascending in the first and descending in the second, know of a point."""
-    place = bisect_left(front, point)
-    if place and front[place - 1][1] <= point[1]:
-        return
-    end = place
-    while end < len(front) and front[end][1] >= point[1]:
+    place = end = bisect_left(front, point)
+    _, draw_mw = point
+    if place:
+        _, before_mw = front[place - 1]
+        if before_mw <= draw_mw:
+            return
+    for _, later_mw in front[place:]:
+        if later_mw < draw_mw:
+            break
         end += 1
     front[place:end] = [point]
 
@@ -112,7 +116,7 @@ class Block:
 
     def bound(self) -> None:
         """Set the bounds to what the entries ask for."""
-        self.first_order, self.last_order = self.entries[0][0], self.entries[-1][0]
+        self.first_order, self.last_order = self.entries[0].order, self.entries[-1].order
         self.least_nodes = min(e.nodes for e in self.entries)
         self.least_limit_s = min(e.limit_s for e in self.entries)
         self._least_by_kind = self._least_draws = None
@@ -130,8 +134,10 @@ class Block:
         than in one of these (a Pareto front)."""
         if self._least_draws is None:
             self._least_draws, self._is_loose = [], False
+            least_mw = maxsize
             for limit_s, draw_mw in self._modes():
-                if not self._least_draws or draw_mw < self._least_draws[-1][1]:
+                if draw_mw < least_mw:
+                    least_mw = draw_mw
                     self._least_draws.append((limit_s, draw_mw))
         return self._least_draws
 
@@ -144,8 +150,8 @@ class Block:
 
     def _modes(self) -> list[tuple[float, int]]:
         """Limits, ascending, with draws, of each entry in each of its modes."""
-        modes = [(entry[3], entry[6]) for entry in self.entries]
-        modes += [mode for entry in self.entries if entry[7] for mode in entry[7]]
+        modes = [(entry.limit_s, entry.draw_mw) for entry in self.entries]
+        modes += [mode for entry in self.entries if entry.others for mode in entry.others]
         modes.sort()
         return modes
 
@@ -157,18 +163,18 @@ class Block:
         """An entry was taken out."""
         least = self._least_draws
         if least is not None and not self._is_loose:
-            self._is_loose = (entry[3], entry[6]) in least
-            for mode in entry[7]:
-                self._is_loose |= (mode[0], mode[1]) in least
+            self._is_loose = (entry.limit_s, entry.draw_mw) in least
+            for mode in entry.others:
+                self._is_loose |= mode in least
 
     def came(self, entry: Entry) -> None:
         """An entry was put in."""
-        self.first_order = min(self.first_order, entry[0])
-        self.last_order = max(self.last_order, entry[0])
-        if entry[2] < self.least_nodes:
-            self.least_nodes = entry[2]
-        if entry[3] < self.least_limit_s:
-            self.least_limit_s = entry[3]
+        self.first_order = min(self.first_order, entry.order)
+        self.last_order = max(self.last_order, entry.order)
+        if entry.nodes < self.least_nodes:
+            self.least_nodes = entry.nodes
+        if entry.limit_s < self.least_limit_s:
+            self.least_limit_s = entry.limit_s
         if self._least_by_kind is not None:
             bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
         if self._least_draws is not None:
@@ -189,11 +195,11 @@ class Block:
         compares tuples."""
         entries = self.entries
         low, high = 0, len(entries)
-        if not high or entries[0][0] >= order:
+        if not high or entries[0].order >= order:
             return 0
         while low < high:
             middle = (low + high) >> 1
-            if entries[middle][0] < order:
+            if entries[middle].order < order:
                 low = middle + 1
             else:
                 high = middle
@@ -202,7 +208,7 @@ class Block:
     def entry_of(self, order: int) -> Entry | None:
         """The entry of this order; None where there is none."""
         place = self.place_of(order)
-        if place == len(self.entries) or self.entries[place][0] != order:
+        if place == len(self.entries) or self.entries[place].order != order:
             return None
         return self.entries[place]
 
@@ -267,7 +273,7 @@ class WaitQueue:
     def last_order(self) -> int:
         """The order of the last entry; below 0 where there is none."""
         entries = self.blocks[-1].entries
-        return entries[-1][0] if entries else -1
+        return entries[-1].order if entries else -1
 
     def before(self, order: int) -> int:
         """How many entries stand before an order."""
@@ -279,7 +285,7 @@ class WaitQueue:
         """The first entry, from an order on, that asks for so many nodes at most."""
         for block in self.blocks_from(order) if order else self.blocks:
             for entry in block.entries:
-                if entry[2] <= most_nodes and entry[0] >= order:
+                if entry.nodes <= most_nodes and entry.order >= order:
                     return entry
         return None
 
@@ -293,17 +299,17 @@ class WaitQueue:
 
     def add(self, entry: Entry) -> None:
         """Put an entry into its place."""
-        order = entry[0]
-        self._orders[entry[1]] = order
+        order = entry.order
+        self._orders[entry.arrival] = order
         number = self.block_of(order)
         block = self.blocks[number]
         entries = block.entries
-        if not entries or order > entries[-1][0]:
+        if not entries or order > entries[-1].order:
             entries.append(entry)
         else:
             entries.insert(block.place_of(order), entry)
         block.came(entry)
-        if entry[4]:
+        if entry.in_parts:
             self.in_parts += 1
         if self._least_by_kind is not None:
             bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
@@ -333,7 +339,7 @@ class WaitQueue:
         removed = entries.pop(block.place_of(order))
         block.left(removed)
         self._left += 1
-        if removed[4]:
+        if removed.in_parts:
             self.in_parts -= 1
         if not entries:
             self._close(number)
