@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import inf
 
 from shared.scheduling.consumable import ConsumableScheduler
-from shared.scheduling.dispatch import Dispatcher, Scheduler, Served
-from shared.scheduling.easy import DONE, EasyScheduler
+from shared.scheduling.dispatch import DONE, Dispatcher, Scheduler, Served
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Reservation
 from shared.scheduling.problem import Allocation
 from shared.scheduling.slurm import SlurmScheduler
@@ -50,7 +50,7 @@ class Dispatch:
 
     @property
     def is_relieved(self) -> bool:
-        """True when another pass may start more: see EasyScheduler."""
+        """True when another pass may start more: see Budgets."""
         return any(scheduler.is_relieved for scheduler in self.schedulers.values())
 
     def reservations(self) -> dict[str, Reservation]:

@@ -10,8 +10,7 @@ then all reservations are made anew.
 from collections.abc import Sequence
 from math import inf
 
-from shared.scheduling.dispatch import Served
-from shared.scheduling.easy import DONE
+from shared.scheduling.dispatch import DONE, Served
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.profile import Profile
 from shared.scheduling.profile_scheduler import ProfileScheduler
@@ -94,12 +93,13 @@ class ConservativeScheduler(ProfileScheduler):
 
     def _is_late(self) -> bool:
         """True when a job ran past its limit, or did so and kept another from its reservation."""
-        return self._is_overdue() or min(self._reserved_s.values(), default=inf) < self._now_s
+        is_overdue = self._overdue() is not None
+        return is_overdue or min(self._reserved_s.values(), default=inf) < self._now_s
 
-    def _is_overdue(self) -> bool:
-        """True when a job runs past its limit."""
-        held = self._releases.in_order
-        return bool(held) and held[0][0] <= self._now_s
+    def _overdue(self) -> int | None:
+        """Return a job that runs past its limit; None where none does."""
+        release_s, holder, _ = self._releases.first or (inf, -1, 0)
+        return holder if release_s <= self._now_s else None
 
     def _compress(self) -> None:
         """Move reservations forward until none can be."""
@@ -118,8 +118,8 @@ class ConservativeScheduler(ProfileScheduler):
     def _start_over(self) -> None:
         """Make the reservations anew: running jobs are overdue."""
         self._has_room = False
-        while self._is_overdue():
-            _, holder, nodes = self._releases.let_go(self._releases.in_order[0][1])
+        while (holder := self._overdue()) is not None:
+            _, _, nodes = self._releases.let_go(holder)
             limit_s = self._started[holder].limit_s
             self._releases.hold((self._now_s + limit_s, holder, nodes))
         self._profile = Profile(self._now_s, self._nodes, self._cap)

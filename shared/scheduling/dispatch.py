@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from sys import maxsize
 from typing import Final, TypeVar
 
 from shared.scheduling.power import Budgets
@@ -22,6 +23,8 @@ except ImportError:  # what the compiler alone reads: it need not be there where
 # What starts now: the number of its cluster, the entry, its nodes where they were chosen and not
 # only counted, and if it passes a blocked one.
 Served = tuple[int, Entry, Allocation | None, bool]
+# The next order of a scheduler in which no entry will act before something changes.
+DONE: Final = maxsize
 # Nobody runs otherwise than before.
 _AS_BEFORE: Final[Mapping[int, float]] = {}
 

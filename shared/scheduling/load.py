@@ -1,5 +1,6 @@
 """The state of a cluster during a scheduling pass: who holds nodes, what is free and reserved."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,6 +31,14 @@ class Reservation(NamedTuple):
     arrival: int
     nodes: int
     start_s: float
+
+
+class Soonest:
+    """When an entry fits, how many units fit then, and the state of each class of nodes then where
+    nodes differ."""
+
+    def __init__(self, start_s: float, units: int, states: Sequence[int] = ()) -> None:
+        self.start_s, self.units, self.states = start_s, units, states
 
 
 class ClusterState(NamedTuple):

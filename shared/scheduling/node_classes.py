@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from shared.scheduling.capacity import Capacity, Held
+from shared.scheduling.load import Soonest
 from shared.scheduling.node_states import KnownStates, NodeState
 from shared.scheduling.problem import Allocation, Kind, NodeTable
 
@@ -20,14 +21,6 @@ class Part(NamedTuple):
 
     release_s: float
     kind: Kind
-    units: int
-
-
-class Soonest(NamedTuple):
-    """When units fit, the state of each class then, and how many fit."""
-
-    start_s: float
-    states: list[int]
     units: int
 
 
@@ -161,7 +154,7 @@ class NodeClasses:
                 total += len(each.nodes) * (known[after] - known[before])
                 place += 1
             if total >= count or place == len(releases):
-                return Soonest(time_s, then, total)
+                return Soonest(time_s, total, then)
             time_s, _, _ = releases[place]
 
     def _in_order(self) -> list[tuple[float, int, int]]:

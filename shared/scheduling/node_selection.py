@@ -11,7 +11,6 @@ from sys import maxsize
 from typing import NamedTuple
 
 from shared.scheduling.capacity import NOBODY, Capacity, Group, Held
-from shared.scheduling.load import Reservation
 from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses
 from shared.scheduling.node_states import KnownStates, surplus, units_of
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
@@ -29,9 +28,9 @@ class CountedUnits:
 
 @dataclass(slots=True)
 class Shadow:
-    """The reservation, for units of a kind; so many more fit at its time than it needs."""
+    """What is reserved at a time, in units of a kind; so many more fit then than it needs."""
 
-    reservation: Reservation
+    start_s: float
     kind: Kind
     extra: int
 

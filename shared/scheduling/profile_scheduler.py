@@ -3,8 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from shared.scheduling.dispatch import Scheduler, Served
-from shared.scheduling.easy import DONE
+from shared.scheduling.dispatch import DONE, Scheduler, Served
 from shared.scheduling.power import NO_CAP, Budgets, PowerBudget
 from shared.scheduling.releases import Releases
 from shared.scheduling.wait_queue import WaitQueue

@@ -1,6 +1,7 @@
 """What running jobs hold of a cluster, in the order in which it is expected back."""
 
 from bisect import bisect_left, insort
+from math import inf
 
 # Nodes that are expected back: (release_s, holder, nodes).
 HeldNodes = tuple[float, int, int]
@@ -17,8 +18,22 @@ class Releases:
 
     def hold(self, held: HeldNodes) -> None:
         """A job holds this until it lets go."""
+        _, holder, _ = held
         insort(self.in_order, held)
-        self._by_holder[held[1]] = held
+        self._by_holder[holder] = held
+
+    @property
+    def first(self) -> HeldNodes | None:
+        """Return what is expected back first; None where nothing is allocated."""
+        return self.in_order[0] if self.in_order else None
+
+    @property
+    def last_s(self) -> float:
+        """Return when all is expected back."""
+        if not self.in_order:
+            return -inf
+        release_s, _, _ = self.in_order[-1]
+        return release_s
 
     def let_go(self, holder: int) -> HeldNodes:
         """What the job `holder` held, which is nobody's now."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from shared.scheduling.dispatch import Served
-from shared.scheduling.easy import DONE
+from shared.scheduling.dispatch import DONE, Served
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.profile import Profile
 from shared.scheduling.profile_scheduler import ProfileScheduler

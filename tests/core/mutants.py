@@ -69,7 +69,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "who stood behind a reservation that is gone gets no turn",
-        "scheduling/easy.py",
+        "scheduling/backfill_scheduler.py",
         "        self._turns = self._acting(order)\n        self.turn()\n",
         "        self.turn()\n",
         soonest=7,
