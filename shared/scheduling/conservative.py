@@ -54,7 +54,8 @@ class ConservativeScheduler(ProfileScheduler):
         return self.number, entry, None, waits_before
 
     def add(self, entry: Entry) -> None:
-        """An entry arrived. One that belongs before others gets what these leave."""
+        """Put an entry that arrived into the queue. One that belongs before others gets what these
+        leave."""
         self.queue.add(entry)
         self._new.append(entry)
 
@@ -68,7 +69,7 @@ class ConservativeScheduler(ProfileScheduler):
             self.turn()
 
     def release(self, holder: int) -> None:
-        """What the job `holder` holds is free again."""
+        """Free the nodes of the job `holder`."""
         release_s, _, nodes = self._releases.let_go(holder)
         entry = self._started.pop(holder)
         if release_s > self._now_s:
@@ -92,7 +93,8 @@ class ConservativeScheduler(ProfileScheduler):
             self._profile.take(start_s, start_s + entry.limit_s, -entry.nodes, -entry.draw_mw)
 
     def _is_late(self) -> bool:
-        """True when a job ran past its limit, or did so and kept another from its reservation."""
+        """Return True when a job ran past its limit, or did so and kept another from its
+        reservation."""
         is_overdue = self._overdue() is not None
         return is_overdue or min(self._reserved_s.values(), default=inf) < self._now_s
 
@@ -109,7 +111,7 @@ class ConservativeScheduler(ProfileScheduler):
             pass
 
     def _moved(self, entry: Entry) -> bool:
-        """Whether the reservation to an entry could be moved forward."""
+        """Move the reservation of an entry forward: return True where that was possible."""
         before_s = self._reserved_s[entry.arrival]
         self._give_back(entry, before_s)
         self._reserve(entry)

@@ -1,13 +1,13 @@
-"""One cluster whose nodes are given out in parts, under EASY backfill.
+"""One cluster whose nodes are allocated in parts, under EASY backfill.
 
-What Slurm calls consumable resources (select/cons_tres): cores, memory and named resources of each
-node, jobs of equal units, neighbours by a policy. The rules are those of `easy.py`: an entry starts
-when it delays no reservation. Here it delays one when it lasts beyond the shadow time and leaves
-fewer units of the reserved shape at that time than were reserved.
+Slurm calls this consumable resources (select/cons_tres): cores, memory and named resources of each
+node, jobs of equal units, neighbours by a policy. The rules are those of `backfill_scheduler.py`:
+an entry starts when it delays no reservation. Here it delays one when it lasts beyond the shadow
+time and leaves fewer units of the reserved shape at that time than were reserved.
 
 "How many units fit" is exact for equal units: the least over the resources of free by needed, node
-by node. A job that is beside others is taken to need what it holds until its own limit, so that a
-neighbour who comes moves nobody's release.
+by node. A job with neighbours is taken to need its units until its own limit, so that a new
+neighbour moves no release.
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ class ConsumableScheduler(BackfillScheduler):
         return super()._open_pass(now_s, pauses=pauses)
 
     def release(self, holder: int) -> None:
-        """What the job `holder` holds is free again."""
+        """Free the units of the job `holder`."""
         held = self.held.pop(holder)
         self.capacity.give(held.kind, held.allocation)
         self.budgets.let_go(holder)
@@ -82,7 +82,7 @@ class ConsumableScheduler(BackfillScheduler):
         self._unsettle()
 
     def redraw(self, holder: int, release_s: float, draw_mw: int) -> None:
-        """What a job draws, and when it is expected to end, is otherwise from now on."""
+        """Change the draw of a running job, and when it is expected to end."""
         self.held[holder] = self.held[holder]._replace(release_s=release_s, draw_mw=draw_mw)
         self.budgets.let_go(holder)
         self.budgets.hold(holder, release_s, draw_mw)
@@ -95,18 +95,18 @@ class ConsumableScheduler(BackfillScheduler):
 
     @property
     def capacity(self) -> Capacity:
-        """What is free now."""
+        """Return what is free now."""
         return self._nodes.capacity
 
     @property
     def table(self) -> NodeTable:
-        """What its nodes have."""
+        """Return the resources of its nodes."""
         return self._nodes.table
 
     @property
     def shadow(self) -> Shadow | None:
-        """The reservation with what is free at its time. It is worked out when first asked for,
-        since most reservations never are: what runs stays the same until then."""
+        """Return the reservation with what is free at its time. It is worked out when first asked
+        for, since most reservations never are: running jobs stay the same until then."""
         if self._shadow is None and self._blocked is not None:
             soonest = self._earliest(self._blocked, self._blocked_s)
             self._shadow = self._shadow_of(self._blocked, soonest)
@@ -119,22 +119,22 @@ class ConsumableScheduler(BackfillScheduler):
         return shadow.start_s if shadow is not None else inf
 
     def expected_ends(self) -> list[tuple[float, int]]:
-        """When the holders of nodes are expected to end."""
+        """Return when the holders of nodes are expected to end."""
         return [(held.release_s, held.holder) for held in self.held.values()]
 
     def most_units(self, entry: Entry) -> int:
-        """How many units of an entry's kind the cluster takes when nothing runs."""
+        """Return how many units of an entry's kind the cluster takes when nothing runs."""
         number = entry.kind
         if number not in self._most:
             self._most[number] = self._nodes.most_units(self.kinds[number].shape)
         return self._most[number]
 
     def units_now(self, entry: Entry) -> int:
-        """How many units of its kind fit now, beside the neighbours that it may have."""
+        """Return how many units of its kind fit now, beside the neighbours that it may have."""
         return self._nodes.counted(entry.kind).total
 
     def units_beside_anyone(self, entry: Entry) -> int:
-        """How many would fit if everybody accepted everybody."""
+        """Return how many units would fit if every job accepted every neighbour."""
         shape, changes = self.kinds[entry.kind].shape, self._nodes.changes
         as_of, units = self._beside_anyone.get(shape, (-1, 0))
         if as_of != changes:
@@ -143,14 +143,14 @@ class ConsumableScheduler(BackfillScheduler):
         return units
 
     def why_no_neighbour(self, entry: Entry) -> str:
-        """Why it may not join those beside whom a unit of it would fit."""
+        """Return why it may not join the jobs beside which a unit of it would fit."""
         kind = self.kinds[entry.kind]
         newcomer = kind.app, kind.shape.cores
         return self.neighbours.refusal(newcomer, self._nodes.groups_beside(kind.shape))
 
     @property
     def is_any_held_for_ever(self) -> bool:
-        """True where nobody expects some nodes back."""
+        """Return True where some nodes are never expected back."""
         if not self._may_hold_for_ever:
             return False
         return any(held.release_s == inf for held in self.held.values())
@@ -172,7 +172,7 @@ class ConsumableScheduler(BackfillScheduler):
         return None
 
     def leaves_reservation(self, entry: Entry) -> bool:
-        """True when it ends before anything is reserved, or leaves enough for it."""
+        """Return True when it ends before anything is reserved, or leaves enough for it."""
         beyond = self._beyond(entry.limit_s)
         return beyond is None or self._nodes.fits_beyond(entry.kind, entry.nodes, beyond)
 
@@ -234,7 +234,7 @@ class ConsumableScheduler(BackfillScheduler):
         return not self._has_room_for_any(block)
 
     def _has_room_for_any(self, block: Block) -> bool:
-        """False when there are units for no entry of a block."""
+        """Return False when there are units for no entry of a block."""
         for number, (units, limit_s) in block.least_by_kind().items():
             if not self._was_refused(number, units, limit_s):
                 return True
@@ -278,8 +278,8 @@ class ConsumableScheduler(BackfillScheduler):
         return False
 
     def _was_refused(self, number: int, units: int, limit_s: float) -> bool:
-        """True when there was no room for so many units of a kind, or none beside the reservation:
-        since then there is only less."""
+        """Return True when there was no room for so many units of a kind, or none beside the
+        reservation: since then there is only less."""
         if not self._nodes.may_fit(number, units):
             return True
         return self._beyond(limit_s) is not None and not self._nodes.may_fit_beyond(number, units)

@@ -1,7 +1,7 @@
-"""The one event loop: jobs arrive, start when the dispatcher says so, and end.
+"""The one event loop: jobs arrive, start when the dispatcher decides so, and end.
 
 Simulations of logs and of deadlines, forecasts, quotes, evaluations of plans and what-if questions
-on a record differ in who decides, in when jobs come and in how long they run; not in this.
+on a record differ in their dispatcher, in when jobs arrive and in how long they run; not in this.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,10 +19,11 @@ class Engine:
     """Moves a dispatcher from instant to instant: all ends come first, then all arrivals, then one
     decision.
 
-    `arrive_s` are the times of arrivals, ascending; `runs_s` says of what starts for how long it
-    will run undisturbed; `ends` are those of what runs already. Where `ticks_per_s` are given all
-    times are whole ticks: the ends of what is slowed down are rounded, and at least a tick ahead.
-    `now_s` is the instant of the last `step`, `ended` are the holders of what ended then.
+    `arrive_s` are the times of arrivals, ascending; `runs_s` returns for how long an entry that
+    starts will run undisturbed; `ends` are those of the running jobs at the begin. Where
+    `ticks_per_s` are given all times are whole ticks: the ends of jobs that are slowed down are
+    rounded, and at least a tick ahead. `now_s` is the instant of the last `step`, `ended` are the
+    holders whose jobs ended then.
     """
 
     def __init__(
@@ -47,13 +48,13 @@ class Engine:
 
     @property
     def is_over(self) -> bool:
-        """True when nothing will start any more."""
+        """Return True when nothing will start any more."""
         if self.next_s == inf:
             return True
         return self._arrive_s[self._arrived] == inf and not self._dispatcher.waits
 
     def step(self) -> list[Served]:
-        """What starts at the next instant."""
+        """Go to the next instant: return the entries that start."""
         dispatcher, ends, now_s = self._dispatcher, self._ends, self.next_s
         if self.ended:
             self.ended = []
@@ -85,7 +86,7 @@ class Engine:
     def _change(
         self, now_s: float, started: Iterable[Served], slowdowns: Mapping[int, float]
     ) -> None:
-        """What a job has left of its run time takes as long as its slowdown says."""
+        """Make what a job has left of its run time take as long as its slowdown demands."""
         for served in started:
             _, entry, _, _ = served
             if entry.arrival in slowdowns:
@@ -100,13 +101,13 @@ class Engine:
         heapify(self._ends)
 
     def _end_s(self, now_s: float, progress: Progress) -> float:
-        """When it ends: what was ended at once, whatever ticks there are."""
+        """Return when a job ends: at once where it was ended, whatever ticks there are."""
         left_s, ticks = progress.remaining_s, self._ticks_per_s
         if not ticks or left_s == inf or progress.slowdown_ratio == ENDED:
             return now_s + left_s
         return self._rounded_s(now_s + max(self._rounded_s(left_s), 1 / ticks))
 
     def _rounded_s(self, seconds: float) -> float:
-        """The nearest time in whole ticks."""
+        """Return the nearest time in whole ticks."""
         ticks = self._ticks_per_s
         return round(seconds * ticks) / ticks if ticks else seconds

@@ -1,4 +1,4 @@
-"""The nodes of a cluster in classes: on those of one the same jobs hold as many units each, so that
+"""The nodes of a cluster in classes: on those of one the same jobs have as many units each, so that
 they are alike now and at any time.
 
 Five to fifty classes stand for hundreds of nodes, since most jobs have many.
@@ -25,8 +25,8 @@ class Part(NamedTuple):
 
 
 class EqualNodes:
-    """Nodes, ascending, with those who hold units of each of them; the numbers of their state now
-    and at the shadow time."""
+    """Nodes, ascending, with the jobs that have units of each of them; the numbers of their state
+    now and at the shadow time."""
 
     def __init__(self, nodes: list[int], parts: list[Part], now: int, then: int) -> None:
         self.nodes, self.parts = nodes, parts
@@ -34,7 +34,7 @@ class EqualNodes:
 
 
 class NodeClasses:
-    """The classes of a cluster, split where somebody takes some nodes of one."""
+    """The classes of a cluster, split where a job takes some nodes of one."""
 
     def __init__(self, capacity: Capacity, held: Iterable[Held], states: KnownStates) -> None:
         self._states = states
@@ -85,7 +85,7 @@ class NodeClasses:
             each.now = self._states.number(NodeState(*state, *who))
 
     def take(self, kind: Kind, allocation: Allocation, release_s: float) -> list[tuple[int, int]]:
-        """A job takes units: its classes with the units on each of their nodes."""
+        """Allocate units to a job: return its classes with the units on each of their nodes."""
         self._releases = None
         found: list[tuple[int, int]] = []
         for (number, units), nodes in self._by_class(allocation).items():
@@ -109,7 +109,7 @@ class NodeClasses:
         return found
 
     def _split(self, number: int, nodes: list[int]) -> int:
-        """The number of the class that these nodes of one are from now on."""
+        """Return the number of the class that these nodes of one are from now on."""
         before = self.all[number]
         if len(nodes) == len(before.nodes):
             return number
@@ -121,7 +121,7 @@ class NodeClasses:
         return len(self.all) - 1
 
     def total(self, kind: Kind) -> int:
-        """How many units of a kind fit now, beside the neighbours that it may have."""
+        """Return how many units of a kind fit now, beside the neighbours that it may have."""
         known, total = self._states.units(kind), 0
         for each in self.all:
             units = known.get(each.now, -1)
@@ -131,13 +131,13 @@ class NodeClasses:
         return total
 
     def units(self, kind: Kind, state: int) -> int:
-        """How many units of a kind fit on a node in a state."""
+        """Return how many units of a kind fit on a node in a state."""
         units = self._states.units(kind).get(state, -1)
         return units if units >= 0 else self._states.find_units(kind, state)
 
     def earliest(self, kind: Kind, count: int, from_s: float) -> Soonest:
-        """When, from a time on, so many units of a kind will fit, or all have left: what is overdue
-        is expected back at any moment."""
+        """Return when, from a time on, so many units of a kind will fit, or all jobs have left:
+        what is overdue is expected back at any moment."""
         states, known = self._states, self._states.units(kind)
         then, total = [each.now for each in self.all], self.total(kind)
         releases, place, time_s = self._in_order(), 0, from_s
@@ -170,7 +170,7 @@ class NodeClasses:
 
 
 def _alike(table: NodeTable) -> list[int]:
-    """The same number for nodes that have as much of everything."""
+    """Return the same number for nodes that have as much of everything."""
     amounts = table.amounts
     if not (amounts != amounts[:, :1]).any():
         return [0] * table.nodes

@@ -1,5 +1,5 @@
-"""Which nodes the units of a job take, and whether that leaves what is reserved: what Slurm calls
-the selection of nodes.
+"""Selection of nodes, as Slurm calls it: which nodes the units of a job take, and whether that
+leaves what is reserved.
 
 Units are counted a class of equal nodes at a time, and anew where something was taken since.
 """
@@ -20,7 +20,7 @@ from shared.scheduling.workload import Floats
 
 @dataclass(slots=True)
 class CountedUnits:
-    """How many units of a kind fit in all, as of a number of changes."""
+    """Count of the units of a kind that fit in all, as of a number of changes."""
 
     changes: int
     total: int
@@ -28,7 +28,7 @@ class CountedUnits:
 
 @dataclass(slots=True)
 class Shadow:
-    """What is reserved at a time, in units of a kind; so many more fit then than it needs."""
+    """Units of a kind reserved at a time; `extra` more fit then than are reserved."""
 
     start_s: float
     kind: Kind
@@ -49,10 +49,10 @@ class _Option(NamedTuple):
 
 
 class NodeSelection:
-    """The nodes of one cluster by what kinds of jobs fit on them.
+    """The nodes of one cluster by the kinds of jobs that fit on them.
 
-    `known` is what was counted of each kind, as of some change; what it had no room for before
-    changes that only took there is no room for now.
+    `known` has the count of each kind, as of some change. A kind that had no room before changes
+    that only took has none now.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class NodeSelection:
 
     @property
     def capacity(self) -> Capacity:
-        """What is free now. A pass asks its classes, so that what it takes is told when somebody
-        asks here."""
+        """Return what is free now. A pass asks its classes; what it took is put into the capacity
+        when somebody asks here."""
         for held in self._taken:
             self._capacity.take(held.kind, held.allocation)
         self._taken.clear()
@@ -89,18 +89,19 @@ class NodeSelection:
 
     @property
     def table(self) -> NodeTable:
-        """What the nodes have."""
+        """Return the resources of the nodes."""
         return self._capacity.table
 
     @property
     def classes(self) -> NodeClasses:
-        """The nodes by who holds them, as of now."""
+        """Return the nodes by the jobs on them, as of now."""
         if self._classes is None:
             self._classes = NodeClasses(self.capacity, self._held.values(), self._states)
         return self._classes
 
     def take(self, held: Held, shadow: Shadow | None) -> None:
-        """A job takes units; where it lasts beyond the shadow time, of what is there then too."""
+        """Allocate units to a job; where it lasts beyond the shadow time, they are taken of what is
+        free then too."""
         self.changes += 1
         _, _, kind, allocation, _ = held
         classes, taken = self.classes, self.classes.take(kind, allocation, held.release_s)
@@ -114,36 +115,36 @@ class NodeSelection:
             shadow.extra -= len(each.nodes) * (before - after)
 
     def count_anew(self) -> None:
-        """Something came back: what was counted of each kind may be too little."""
+        """Forget the counts of all kinds: units came back."""
         self.known.clear()
         self.regroup()
 
     def regroup(self) -> None:
-        """Who holds what is expected to leave at another time."""
+        """Forget the classes: a job is expected to leave at another time."""
         self._classes = None
 
     def forget_choices(self) -> None:
-        """There is another reservation or none, or time has passed."""
+        """Forget choices of nodes: there is another reservation or none, or time has passed."""
         self._choices.clear()
         self._refused.clear()
         self._allowed.clear()
 
     def reserve(self, then: Sequence[int]) -> None:
-        """There is a reservation, at whose time the classes are in these states."""
+        """Note a reservation, at whose time the classes are in these states."""
         for each, state in zip(self.classes.all, then, strict=True):
             each.then = state
 
     def may_fit(self, number: int, units: int) -> bool:
-        """False when even before the last changes, which only took, there was no room."""
+        """Return False when even before the last changes, which only took, there was no room."""
         counted = self.known.get(number)
         return counted is None or units <= counted.total
 
     def may_fit_beyond(self, number: int, units: int) -> bool:
-        """False when the standing reservation has refused as many: see `fits_beyond`."""
+        """Return False when the present reservation has refused as many: see `fits_beyond`."""
         return units < self._refused.get(number, maxsize)
 
     def counted(self, number: int) -> CountedUnits:
-        """How many units of a kind fit now: counted anew where something changed since."""
+        """Return how many units of a kind fit now: counted anew where something changed since."""
         counted = self.known.get(number)
         if counted is None or counted.changes != self.changes:
             total = self.classes.total(self._kinds[number])
@@ -151,31 +152,31 @@ class NodeSelection:
         return counted
 
     def most_units(self, shape: Shape) -> int:
-        """How many units of a shape fit when nothing runs."""
+        """Return how many units of a shape fit when nothing runs."""
         states, total = self._states, 0
         for each in self.classes.all:
             total += len(each.nodes) * units_of(states.of[each.now].amounts, shape)
         return total
 
     def units_beside_anyone(self, shape: Shape) -> int:
-        """How many units of a shape would fit if everybody accepted everybody."""
+        """Return how many units of a shape would fit if every job accepted every neighbour."""
         states, total = self._states, 0
         for each in self.classes.all:
             total += len(each.nodes) * states.units_beside_anyone(shape, states.of[each.now])
         return total
 
     def groups_beside(self, shape: Shape) -> list[Group]:
-        """Who runs together where a unit of a shape would fit beside them."""
+        """Return the groups of jobs beside which a unit of a shape would fit."""
         states = self._states
         there = [states.of[each.now] for each in self.classes.all]
         numbers = sorted({s.group for s in there if states.units_beside_anyone(shape, s)})
         return [states.groups.of[number] for number in numbers if number != NOBODY]
 
     def fits_beyond(self, number: int, count: int, shadow: Shadow) -> bool:
-        """True when so many units that last beyond the shadow time leave what is reserved.
+        """Return True when so many units that last beyond the shadow time leave what is reserved.
 
-        Whoever was refused stays refused while the reservation stands: what a start takes from the
-        reservation is more than what others then need take less.
+        A refused count stays refused while the reservation lasts: a start takes more from the
+        reservation than it lets others take less.
         """
         if count >= self._refused.get(number, maxsize):
             return False
@@ -190,7 +191,7 @@ class NodeSelection:
         return fits
 
     def _least_lost(self, number: int, count: int, shadow: Shadow) -> int:
-        """How many reserved units go where a kind takes the nodes that cost fewest."""
+        """Return how many reserved units are lost where a kind takes the nodes that cost fewest."""
         lost = 0
         for options in self._choice(number, shadow):
             fitting = sum([len(each.of.nodes) * each.units for each in options])
@@ -203,7 +204,8 @@ class NodeSelection:
     def _least_lost_of(
         self, options: list[_Option], number: int, count: int, shadow: Shadow
     ) -> int:
-        """The same where all of them are as good, so that the order of nodes matters."""
+        """Return how many reserved units are lost where all options are as good, so that the order
+        of nodes matters."""
         kind, lost = self._kinds[number], 0
         if len(options) == 1:
             option = options[0]
@@ -218,7 +220,7 @@ class NodeSelection:
         return maxsize
 
     def allocation(self, number: int, count: int, shadow: Shadow | None) -> Allocation:
-        """The nodes that so many units of a kind take; where they last beyond the shadow time,
+        """Return the nodes for so many units of a kind; where they last beyond the shadow time,
         those that cost its reservation least."""
         taken: list[tuple[int, int]] = []
         for options in self._choice(number, shadow):
@@ -231,8 +233,8 @@ class NodeSelection:
         raise ValueError("so many units do not fit")
 
     def _in_order(self, options: list[_Option], count: int) -> list[tuple[int, _Option]]:
-        """Nodes that are as good for a kind, enough for so many units: those that draw least first,
-        by index."""
+        """Return nodes that are as good for a kind, enough for so many units: those that draw least
+        first, by index."""
         if len(options) == 1 and self._is_even:
             option = options[0]
             return [(node, option) for node in option.of.nodes[: -(-count // option.units)]]
@@ -249,9 +251,9 @@ class NodeSelection:
         return self._factors[node]
 
     def _choice(self, number: int, shadow: Shadow | None) -> list[list[_Option]]:
-        """The classes on which a kind fits, best first, those that are as good together: that cost
-        the reservation least, that have least of what the kind does not need, with the neighbours
-        that suit it best."""
+        """Return the classes on which a kind fits, best first, those together that are as good:
+        that cost the reservation least, that have least of what the kind does not need, with the
+        neighbours that suit it best."""
         key = number, shadow is not None
         changes, choice = self._choices.get(key, (-1, []))
         if changes != self.changes:
@@ -272,7 +274,8 @@ class NodeSelection:
         return [found[preference] for preference in sorted(found)]
 
     def _lost(self, kind: Kind, on: EqualNodes, units: int, shadow: Shadow) -> int:
-        """Units of the reserved shape that are gone at its time where these are taken beyond it."""
+        """Return the units of the reserved shape that are lost at its time where these are taken
+        beyond it."""
         assert on.then != NO_STATE
         before = self.classes.units(shadow.kind, on.then)
         if not before:

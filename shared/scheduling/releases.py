@@ -1,4 +1,5 @@
-"""What running jobs hold of a cluster, in the order in which it is expected back."""
+"""Nodes of a cluster that are allocated to running jobs, in the order in which they are expected
+back."""
 
 from bisect import bisect_left, insort
 from math import inf
@@ -8,7 +9,7 @@ HeldNodes = tuple[float, int, int]
 
 
 class Releases:
-    """What is held; `in_order` is the soonest first."""
+    """Allocated nodes; `in_order` is the soonest first."""
 
     __slots__ = ("_by_holder", "in_order")
 
@@ -17,7 +18,7 @@ class Releases:
         self._by_holder: dict[int, HeldNodes] = {}
 
     def hold(self, held: HeldNodes) -> None:
-        """A job holds this until it lets go."""
+        """Allocate nodes to a job until it is released."""
         _, holder, _ = held
         insort(self.in_order, held)
         self._by_holder[holder] = held
@@ -36,7 +37,7 @@ class Releases:
         return release_s
 
     def let_go(self, holder: int) -> HeldNodes:
-        """What the job `holder` held, which is nobody's now."""
+        """Free the nodes of the job `holder`, and return what it had."""
         held = self._by_holder.pop(holder)
         del self.in_order[bisect_left(self.in_order, held)]
         return held

@@ -18,9 +18,10 @@ from shared.scheduling.workload import NO_ENTRY, Floats, Ints, OtherModes, Sched
 def play(
     pools: Sequence[Pool], workload: Workload, discipline: Discipline, over: Sequence[Over] = ()
 ) -> Schedule:
-    """The schedule of a workload on pools, one a column of it, under the caps `over` several.
+    """Return the schedule of a workload on pools, one a column of it, under the caps `over`
+    several.
 
-    Jobs run as long as `run_s` says, past their limits too: see Workload.killed_at_limit. Raises
+    Jobs run as long as `run_s` states, past their limits too: see Workload.killed_at_limit. Raises
     ValueError for an entry that asks for more than its pool has, and where caps let jobs wait for
     ever.
     """
@@ -60,7 +61,8 @@ def play(
 
 
 def _run_times(workload: Workload) -> Callable[[Served], float]:
-    """How long what starts runs, in the mode in which it starts: no two of an entry draw alike."""
+    """Return how long an entry that starts runs, in the mode in which it starts: no two modes of an
+    entry draw alike."""
     own_s: list[list[float]] = workload.run_s.T.tolist()
 
     def runs_s(served: Served) -> float:
@@ -86,13 +88,13 @@ def _run_times(workload: Workload) -> Callable[[Served], float]:
 
 
 def _modes_of(others: OtherModes, ran: tuple[Ints, Ints], draw_mw: Ints) -> Ints:
-    """The mode in which each job started, by what it draws; 0 is the entry's own."""
+    """Return the mode in which each job started, by its draw; 0 is the entry's own."""
     is_it = _milliwatts(others.power_w[ran]) == draw_mw[:, np.newaxis]
     return np.where(is_it.any(axis=1), 1 + is_it.argmax(axis=1), 0)
 
 
 def _milliwatts(power_w: Floats) -> Ints:
-    """Integers; -1 where there is no mode."""
+    """Return integers; -1 where there is no mode."""
     return np.rint(np.nan_to_num(power_w * 1000, nan=-1.0)).astype(np.int64)
 
 
@@ -110,7 +112,7 @@ def _require_room(pools: Sequence[Pool], workload: Workload) -> None:
 
 
 def _arrivals(workload: Workload) -> Iterator[Arrival]:
-    """Each job's entries with the numbers of their clusters."""
+    """Return each job's entries with the numbers of their clusters."""
     columns = [_entries(workload, column) for column in range(workload.order.shape[1])]
     if len(columns) == 1:
         return zip(zip(repeat(0), columns[0], strict=False), strict=True)
@@ -122,7 +124,7 @@ def _known(entries: tuple[Entry, ...]) -> Arrival:
 
 
 def _entries(workload: Workload, column: int) -> Iterator[Entry]:
-    """Each job's entry in one column, made when it is asked for: most are gone by then."""
+    """Yield each job's entry in one column, made when it is asked for: most have left by then."""
     draw_mw = _milliwatts(workload.power_w)
     order, units, limit_s, draws_mw = (
         values[:, column].tolist()
@@ -137,7 +139,7 @@ def _entries(workload: Workload, column: int) -> Iterator[Entry]:
 
 
 def _others(others: OtherModes, column: int) -> Iterator[tuple[OtherMode, ...]]:
-    """Each job's other modes in one column."""
+    """Yield each job's other modes in one column."""
     limit_s = others.limit_s[:, column].tolist()
     draws_mw = _milliwatts(others.power_w[:, column]).tolist()
     for limits_s, draws in zip(limit_s, draws_mw, strict=True):
