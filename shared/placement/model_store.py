@@ -267,7 +267,7 @@ class ModelStore:
 
     def allowed_mw(self, cap: Cap, at_s: float) -> int:
         """What a cap allows at a time, less the share that is kept free."""
-        return power_caps.lowered(cap, self.rules.now.cap_margin).at(at_s)
+        return power_caps.lowered(cap, self.rules.now.cap_margin).limit_mw(at_s)
 
     def next_cap_step_s(self, now_s: float) -> float:
         """When a cap changes next."""
@@ -306,7 +306,7 @@ class ModelStore:
 
     def _newest_rule(self, cluster: Cluster) -> Contention:
         rule, before = self._rule(cluster), self._neighbours.get(cluster.name)
-        return before if before is not None and rule.says_as(before) else rule
+        return before if before is not None and rule.equals(before) else rule
 
     def _rule(self, cluster: Cluster) -> Contention:
         signatures = self._signatures.get(cluster.node_model, {})

@@ -3,7 +3,7 @@
 Lifka (1995) for one cluster; D'Amico and Corbalan (2021), section 4.2.1, for job-cluster entries:
 entries are served in order, each cluster keeps one reservation, for its first blocked entry, and
 the holes that it reserves are that cluster's alone. Starting a job removes all its entries at
-once; where one of them held a reservation, the entries behind it get their turn again.
+once; where one of them had a reservation, the entries behind it get their turn again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -173,7 +173,7 @@ class BackfillScheduler(Scheduler):
 
     @property
     @abstractmethod
-    def is_any_held_for_ever(self) -> bool:
+    def is_any_allocated_for_ever(self) -> bool:
         """Return True where some nodes are never expected back."""
 
     def expects_nodes(self, entry: Entry) -> bool:

@@ -11,7 +11,7 @@ Group = tuple[tuple[str, int], ...]
 NOBODY = 0
 
 
-def without(group: Group, member: tuple[str, int]) -> Group:
+def remove_member(group: Group, member: tuple[str, int]) -> Group:
     """Return the group without one of its members."""
     place = group.index(member)
     return group[:place] + group[place + 1 :]
@@ -21,35 +21,35 @@ class Groups:
     """Numbers of groups of jobs on a node: nodes with the same number have the same group."""
 
     def __init__(self) -> None:
-        self.of: list[Group] = [()]
+        self.by_number: list[Group] = [()]
         self._numbers: dict[Group, int] = {(): NOBODY}
 
     def __len__(self) -> int:
-        return len(self.of)
+        return len(self.by_number)
 
     def copy(self) -> "Groups":
         """Return a copy with the same numbers, which is added to by itself."""
         other = Groups()
-        other.of, other._numbers = self.of.copy(), self._numbers.copy()
+        other.by_number, other._numbers = self.by_number.copy(), self._numbers.copy()
         return other
 
     def number(self, group: Group) -> int:
         """Return the number of a group, a new one where it was not seen before."""
-        number = self._numbers.setdefault(group, len(self.of))
-        if number == len(self.of):
-            self.of.append(group)
+        number = self._numbers.setdefault(group, len(self.by_number))
+        if number == len(self.by_number):
+            self.by_number.append(group)
         return number
 
-    def joined(self, number: int, member: tuple[str, int]) -> int:
+    def add_member(self, number: int, member: tuple[str, int]) -> int:
         """Return the number of the group with one more member."""
-        return self.number(tuple(sorted((*self.of[number], member))))
+        return self.number(tuple(sorted((*self.by_number[number], member))))
 
-    def left(self, number: int, member: tuple[str, int]) -> int:
+    def remove_member(self, number: int, member: tuple[str, int]) -> int:
         """Return the number of the group without one of its members."""
-        return self.number(without(self.of[number], member))
+        return self.number(remove_member(self.by_number[number], member))
 
 
-class Held(NamedTuple):
+class AllocatedUnits(NamedTuple):
     """Units allocated to a job until `release_s` at the latest, infinite where they are never
     expected back; `holder` is its arrival number."""
 
@@ -80,10 +80,10 @@ class Capacity:
         self.closed: list[int] = none.copy() if like is None else like.closed.copy()
         self.group: list[int] = none.copy() if like is None else like.group.copy()
 
-    def copy(self, *, apart: bool = False) -> "Capacity":
+    def copy(self, *, is_separate: bool = False) -> "Capacity":
         """Return a copy, which is changed by itself. A separate one numbers groups by itself too:
         it may be used in another thread."""
-        return Capacity(self.table, self.groups.copy() if apart else self.groups, self)
+        return Capacity(self.table, self.groups.copy() if is_separate else self.groups, self)
 
     def lack(self, nodes: Iterable[int]) -> None:
         """Take all resources off such nodes, which get no more jobs from now on."""
@@ -136,7 +136,7 @@ class Capacity:
     def _regroup(self, kind: Kind, allocation: Allocation, sign: int) -> None:
         """Renumber groups: nodes with the same group that get as many units have the same one
         afterwards."""
-        change = self.groups.joined if sign > 0 else self.groups.left
+        change = self.groups.add_member if sign > 0 else self.groups.remove_member
         nodes, units = allocation
         group, after = self.group, dict[tuple[int, int], int]()
         for place in range(len(nodes)):

@@ -70,7 +70,7 @@ class ConservativeScheduler(ProfileScheduler):
 
     def release(self, holder: int) -> None:
         """Free the nodes of the job `holder`."""
-        release_s, _, nodes = self._releases.let_go(holder)
+        release_s, _, nodes = self._releases.release(holder)
         entry = self._started.pop(holder)
         if release_s > self._now_s:
             self._profile.take(self._now_s, release_s, -nodes, -entry.draw_mw)
@@ -121,7 +121,7 @@ class ConservativeScheduler(ProfileScheduler):
         """Make the reservations anew: running jobs are overdue."""
         self._has_room = False
         while (holder := self._overdue()) is not None:
-            _, _, nodes = self._releases.let_go(holder)
+            _, _, nodes = self._releases.release(holder)
             limit_s = self._started[holder].limit_s
             self._releases.hold((self._now_s + limit_s, holder, nodes))
         self._profile = Profile(self._now_s, self._nodes, self._cap)

@@ -16,7 +16,7 @@ from math import inf
 import numpy as np
 
 from shared.scheduling.backfill_scheduler import BackfillScheduler
-from shared.scheduling.capacity import Capacity, Held
+from shared.scheduling.capacity import AllocatedUnits, Capacity
 from shared.scheduling.dispatch import Served
 from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.load import Soonest
@@ -40,7 +40,7 @@ class ConsumableScheduler(BackfillScheduler):
     def __init__(
         self,
         capacity: Capacity,
-        held: Sequence[Held],
+        allocated: Sequence[AllocatedUnits],
         queue: WaitQueue,
         kinds: Sequence[Kind],
         neighbours: Neighbours,
@@ -53,17 +53,17 @@ class ConsumableScheduler(BackfillScheduler):
     ) -> None:
         super().__init__(queue, number, budgets, backfills=backfills)
         self.kinds, self.neighbours = kinds, neighbours
-        self.held = {each.holder: each for each in held}
-        # The reservation once somebody asked for it, and as of when.
+        self.allocated = {each.holder: each for each in allocated}
+        # The reservation once it was asked for, and as of when.
         self._shadow: Shadow | None = None
         self._blocked_s = 0.0
         factors = np.ones(capacity.table.nodes) if factors is None else factors
-        self._nodes = NodeSelection(capacity, self.held, kinds, neighbours, factors, states)
+        self._nodes = NodeSelection(capacity, self.allocated, kinds, neighbours, factors, states)
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[Shape, tuple[int, int]] = {}
-        self._may_hold_for_ever = False
-        for each in held:
-            self._may_hold_for_ever |= each.release_s == inf
+        self._may_allocate_for_ever = False
+        for each in allocated:
+            self._may_allocate_for_ever |= each.release_s == inf
             self.budgets.hold(each.holder, each.release_s, each.draw_mw)
 
     # A pass, and between passes -------------------------------------------------------------------
@@ -74,20 +74,22 @@ class ConsumableScheduler(BackfillScheduler):
 
     def release(self, holder: int) -> None:
         """Free the units of the job `holder`."""
-        held = self.held.pop(holder)
-        self.capacity.give(held.kind, held.allocation)
-        self.budgets.let_go(holder)
+        allocated = self.allocated.pop(holder)
+        self.capacity.give(allocated.kind, allocated.allocation)
+        self.budgets.release(holder)
         self._nodes.count_anew()
         self._beside_anyone.clear()
         self._unsettle()
 
     def redraw(self, holder: int, release_s: float, draw_mw: int) -> None:
         """Change the draw of a running job, and when it is expected to end."""
-        self.held[holder] = self.held[holder]._replace(release_s=release_s, draw_mw=draw_mw)
-        self.budgets.let_go(holder)
+        self.allocated[holder] = self.allocated[holder]._replace(
+            release_s=release_s, draw_mw=draw_mw
+        )
+        self.budgets.release(holder)
         self.budgets.hold(holder, release_s, draw_mw)
         if release_s == inf:
-            self._may_hold_for_ever = True
+            self._may_allocate_for_ever = True
         self._nodes.regroup()
         self._unsettle()
 
@@ -120,7 +122,7 @@ class ConsumableScheduler(BackfillScheduler):
 
     def expected_ends(self) -> list[tuple[float, int]]:
         """Return when the holders of nodes are expected to end."""
-        return [(held.release_s, held.holder) for held in self.held.values()]
+        return [(allocated.release_s, allocated.holder) for allocated in self.allocated.values()]
 
     def most_units(self, entry: Entry) -> int:
         """Return how many units of an entry's kind the cluster takes when nothing runs."""
@@ -149,11 +151,11 @@ class ConsumableScheduler(BackfillScheduler):
         return self.neighbours.refusal(newcomer, self._nodes.groups_beside(kind.shape))
 
     @property
-    def is_any_held_for_ever(self) -> bool:
+    def is_any_allocated_for_ever(self) -> bool:
         """Return True where some nodes are never expected back."""
-        if not self._may_hold_for_ever:
+        if not self._may_allocate_for_ever:
             return False
-        return any(held.release_s == inf for held in self.held.values())
+        return any(allocated.release_s == inf for allocated in self.allocated.values())
 
     def _starting(self, entry: Entry) -> Entry | None:
         if not self._nodes.may_fit(entry.kind, entry.nodes):
@@ -189,15 +191,17 @@ class ConsumableScheduler(BackfillScheduler):
         allocation = self._nodes.allocation(entry.kind, entry.nodes, beyond)
         self.queue.remove(entry.arrival)
         end_s, draw_mw = self.end_s(entry), entry.draw_mw
-        held = Held(end_s, entry.arrival, self.kinds[entry.kind], allocation, draw_mw)
-        self._nodes.take(held, beyond)
-        self.held[entry.arrival] = held
+        allocated = AllocatedUnits(
+            end_s, entry.arrival, self.kinds[entry.kind], allocation, draw_mw
+        )
+        self._nodes.take(allocated, beyond)
+        self.allocated[entry.arrival] = allocated
         self.budgets.hold(entry.arrival, end_s, draw_mw)
         return self.number, entry, allocation, self._blocked is not None
 
     def _block(self, entry: Entry) -> None:
         self._blocked_s = self._now_s
-        if self._is_capped or self._may_hold_for_ever:
+        if self._is_capped or self._may_allocate_for_ever:
             super()._block(entry)
         else:
             self._blocked = entry  # its reservation is worked out when first asked for
@@ -246,7 +250,7 @@ class ConsumableScheduler(BackfillScheduler):
     def _first_to_start(self, block: Block, order: int) -> Entry | None:
         least = self.budgets.least_headroom
         if least is not None and not self._powered.has_for_any(block, least):
-            kept = self._powered.with_reservation(block, order, least)
+            kept = self._powered.reserved_entries(block, order, least)
             return next((entry for entry in kept if self._starting(entry) is not None), None)
         entries, known, now_s = block.entries, self._nodes.known, self._now_s
         for place in range(block.place_of(order), len(entries)):

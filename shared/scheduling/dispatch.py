@@ -14,19 +14,19 @@ _Class = TypeVar("_Class")
 
 try:
     from mypy_extensions import mypyc_attr
-except ImportError:  # what the compiler alone reads: it need not be there where the project runs
+except ImportError:  # only the compiler needs it: it may be missing where the project runs
 
     def mypyc_attr(*_: str, **__: object) -> Callable[[_Class], _Class]:
         """Leave the class as it is."""
         return lambda a_class: a_class
 
 
-# What starts now: the number of its cluster, the entry, its nodes where they were chosen and not
-# only counted, and if it passes a blocked one.
+# A start: the number of its cluster, the entry, its nodes where they were chosen and not only
+# counted, and if it passes a blocked one.
 Served = tuple[int, Entry, Allocation | None, bool]
 # The next order of a scheduler in which no entry will act before something changes.
 DONE: Final = maxsize
-# Nobody runs otherwise than before.
+# No job runs otherwise than before.
 _AS_BEFORE: Final[Mapping[int, float]] = {}
 
 

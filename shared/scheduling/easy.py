@@ -100,8 +100,8 @@ class EasyScheduler(BackfillScheduler):
     def release(self, holder: int) -> None:
         """Free what the job `holder` had."""
         if self._is_capped:
-            self.budgets.let_go(holder)
-        _, _, nodes = self.releases.let_go(holder)
+            self.budgets.release(holder)
+        _, _, nodes = self.releases.release(holder)
         self.free += nodes
         self._unsettle()
 
@@ -142,7 +142,7 @@ class EasyScheduler(BackfillScheduler):
         return [(release_s, holder) for release_s, holder, _ in self.releases.in_order]
 
     @property
-    def is_any_held_for_ever(self) -> bool:
+    def is_any_allocated_for_ever(self) -> bool:
         """Return True where some nodes are never expected back."""
         return self.releases.last_s == inf
 

@@ -11,7 +11,7 @@ from math import inf
 from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.progress import ENDED, Progress
 
-# When what runs ends, the number of its cluster, and its holder.
+# The end of a running job: when, the number of its cluster, and its holder.
 End = tuple[float, int, int]
 
 
@@ -43,7 +43,7 @@ class Engine:
         self._arrived = 0
         self._ends = [*ends, (inf, -1, -1)]
         heapify(self._ends)
-        # Of what was said to be slowed down: its progress, and as of when.
+        # Progress of the jobs that are slowed down, and as of when.
         self._slowed: dict[int, tuple[Progress, float]] = {}
 
     @property

@@ -17,7 +17,7 @@ from shared.scheduling.power import PowerBudget, Step
 from shared.scheduling.problem import Allocation, Ints
 from shared.scheduling.wait_queue import Entry
 
-# What a node has free is compared as the sum of its shares of each resource, in such parts.
+# Free amounts of nodes are compared as the sum of its shares of each resource, in such parts.
 _PARTS: Final = 10_000
 # More units than any job has.
 _ANY_UNITS: Final = 2**60
@@ -62,7 +62,7 @@ class FreeNodes:
         self, free: list[list[int]], totals: list[int], left: list[int], parts: list[int]
     ) -> None:
         self._free, self._totals, self._left = free, totals, left
-        # What one of each resource is of a node that has most of it.
+        # The part that one of each resource is of a node that has most of it.
         self._parts = parts
         # By needs: what was known when it was copied, which nothing changes, and what it has
         # become; a node is looked at again once it has changed since, which most have not.
@@ -71,7 +71,7 @@ class FreeNodes:
         self._changed: list[int] = []
 
     @classmethod
-    def of(cls, amounts: Ints) -> "FreeNodes":
+    def build(cls, amounts: Ints) -> "FreeNodes":
         """Return nodes on which nothing runs, by what they have: (resources, nodes)."""
         parts = [_PARTS // max(1, most) for most in amounts.max(axis=1).tolist()]
         free: list[list[int]] = amounts.T.tolist()
@@ -203,7 +203,7 @@ def _parts_of(amounts: Sequence[int], parts: list[int]) -> int:
     return total
 
 
-# When a job starts, and its place among those that wait.
+# The start of a waiting job: when, and its place among them.
 Planned = tuple[float, int]
 
 
@@ -230,8 +230,8 @@ class ListSchedule(NamedTuple):
 def list_schedule(
     at: CappedSituation, order: Sequence[int], below: float = inf, until_s: float = inf
 ) -> ListSchedule | None:
-    """Return one list schedule of a situation: see `ListSchedules.schedule`."""
-    return ListSchedules(at).of(order, below, until_s)
+    """Return one list schedule of a situation: see `ListSchedules.play`."""
+    return ListSchedules(at).play(order, below, until_s)
 
 
 class ListSchedules:
@@ -249,11 +249,11 @@ class ListSchedules:
         self.needs = list(numbers)
         for needs in self.needs:
             at.free.units_of(needs)
-        # What runs, by its end, and its place, counted down from -1.
+        # Running jobs, by their ends, with their places, counted down from -1.
         ends = [(each.release_s, each.arrival, -1 - n) for n, each in enumerate(at.using)]
         self.ends = sorted(ends)
 
-    def of(
+    def play(
         self, order: Sequence[int], below: float = inf, until_s: float = inf
     ) -> ListSchedule | None:
         """Return the list schedule of jobs in an order of their places among the waiting; None
@@ -266,7 +266,7 @@ class ListSchedules:
         while True:
             playing.start()
             if not playing.pending:
-                return playing.found(below)
+                return playing.result(below)
             now_s = playing.next_s()
             if now_s == inf or now_s > until_s:
                 return ListSchedule(playing.starts, inf) if below == inf else None
@@ -284,12 +284,12 @@ class _Playing:
         self._of, self._free = of, at.free.copy()
         self._fits = [self._free.fits(needs) for needs in of.needs]
         self._cap_mw, self._steps, self._passed = at.cap_mw, list(at.steps), 0
-        # What nobody draws now, and what nobody will at each step ahead.
+        # Watts left now, and at each step ahead.
         self._room_mw = at.cap_mw - sum([each.draw_mw for each in at.using])
         self._rooms_mw = [cap_mw - _drawn_mw(at.using, from_s) for from_s, cap_mw in at.steps]
-        # What runs, by its end; so many of these have ended. What started holds its nodes.
+        # Running jobs, by their ends; so many of these have ended. Started jobs have their nodes.
         self._ends, self._ended = of.ends.copy(), 0
-        self._held: dict[int, Allocation] = {}
+        self._allocated: dict[int, Allocation] = {}
         self._from_s = self._now_s = at.now_s
         self._cost, self._weight = 0.0, sum([of.weights[p] for p in self.pending])
 
@@ -347,7 +347,7 @@ class _Playing:
         """Return the cost if all that still waits starts then."""
         return self._cost + self._weight * (now_s - self._from_s)
 
-    def found(self, below: float) -> ListSchedule | None:
+    def result(self, below: float) -> ListSchedule | None:
         """Return the schedule; None where it is not cheap enough."""
         return ListSchedule(self.starts, self._cost) if self._cost < below else None
 
@@ -358,7 +358,7 @@ class _Playing:
             self._free.give(using.needs, using.allocation)
             self._room_mw += using.draw_mw
         else:
-            self._free.give(of.needs[of.kinds[place]], self._held[place])
+            self._free.give(of.needs[of.kinds[place]], self._allocated[place])
             self._room_mw += of.draws_mw[place]
 
     def _has_power_later(self, place: int) -> bool:
@@ -385,7 +385,7 @@ class _Playing:
             if from_s >= release_s:
                 break
             self._rooms_mw[ahead] -= draw_mw
-        self._held[place] = allocation
+        self._allocated[place] = allocation
         end = release_s, of.at.waiting[place].arrival, place
         insort(self._ends, end, lo=self._ended)
 
@@ -441,7 +441,7 @@ class PlannedStarts(Dispatcher):
         arrivals: Iterator[tuple[Entry, Wanted]],
         planner: StartPlanner,
     ) -> None:
-        self._free, self._budget, self._planner = FreeNodes.of(amounts), budget, planner
+        self._free, self._budget, self._planner = FreeNodes.build(amounts), budget, planner
         self._arrivals = arrivals
         self._waiting: dict[int, tuple[Entry, Wanted]] = {}
         self._using: dict[int, Using] = {}
@@ -466,7 +466,7 @@ class PlannedStarts(Dispatcher):
         """Free the nodes of a job."""
         using = self._using.pop(holder)
         self._free.give(using.needs, using.allocation)
-        self._budget.let_go(holder)
+        self._budget.release(holder)
 
     def decide(self, now_s: float) -> list[Served]:
         """Return what the plan starts now."""
@@ -481,7 +481,7 @@ class PlannedStarts(Dispatcher):
         started: list[Served] = []
         for start_s, place in self._planner.plan(at):
             if start_s > now_s:
-                # Who is overdue ends at some moment, which is when all is planned anew.
+                # An overdue job ends at some moment, which is when all is planned anew.
                 is_overdue = any(each.release_s <= now_s for each in using)
                 self._next_s = inf if is_overdue else start_s
                 break

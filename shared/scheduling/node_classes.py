@@ -7,7 +7,7 @@ Five to fifty classes stand for hundreds of nodes, since most jobs have many.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from shared.scheduling.capacity import Capacity, Held
+from shared.scheduling.capacity import AllocatedUnits, Capacity
 from shared.scheduling.load import Soonest
 from shared.scheduling.node_states import KnownStates, NodeState
 from shared.scheduling.problem import Allocation, Kind, NodeTable
@@ -36,19 +36,21 @@ class EqualNodes:
 class NodeClasses:
     """The classes of a cluster, split where a job takes some nodes of one."""
 
-    def __init__(self, capacity: Capacity, held: Iterable[Held], states: KnownStates) -> None:
+    def __init__(
+        self, capacity: Capacity, allocated: Iterable[AllocatedUnits], states: KnownStates
+    ) -> None:
         self._states = states
-        self._of = _alike(capacity.table)  # the number of the class of each node
+        self._class_of = _alike(capacity.table)  # the number of the class of each node
         self.all: list[EqualNodes] = []
-        self._build(held)
+        self._build(allocated)
         self._set_states(capacity)
-        # When who leaves which class, by time: (release_s, class, place among its parts).
+        # When jobs leave their classes, by time: (release_s, class, place among its parts).
         self._releases: list[tuple[float, int, int]] | None = None
 
-    def _build(self, held: Iterable[Held]) -> None:
-        of = self._of
+    def _build(self, allocated: Iterable[AllocatedUnits]) -> None:
+        of = self._class_of
         parts: list[list[Part]] = [[] for _ in range(max(of, default=0) + 1)]
-        for each in held:
+        for each in allocated:
             numbers: dict[tuple[int, int], int] = {}
             nodes, counts = each.allocation
             before, units, number = -1, 0, -1  # of the node before: most are as it is
@@ -66,14 +68,14 @@ class NodeClasses:
         """Number those classes anew that still have nodes."""
         numbers: dict[int, int] = {}
         before, number, nodes = -1, -1, list[int]()
-        for node, of in enumerate(self._of):
+        for node, of in enumerate(self._class_of):
             if of != before:
                 before, number = of, numbers.setdefault(of, len(self.all))
                 if number == len(self.all):
                     self.all.append(EqualNodes([], parts[of], NO_STATE, NO_STATE))
                 nodes = self.all[number].nodes
             nodes.append(node)
-            self._of[node] = number
+            self._class_of[node] = number
 
     def _set_states(self, capacity: Capacity) -> None:
         first = [each.nodes[0] for each in self.all]
@@ -81,8 +83,8 @@ class NodeClasses:
         for place, each in enumerate(self.all):
             node = first[place]
             state = tuple([row[node] for row in capacity.free]), tuple(amounts[place])
-            who = capacity.holders[node], capacity.closed[node], capacity.group[node]
-            each.now = self._states.number(NodeState(*state, *who))
+            jobs = capacity.holders[node], capacity.closed[node], capacity.group[node]
+            each.now = self._states.number(NodeState(*state, *jobs))
 
     def take(self, kind: Kind, allocation: Allocation, release_s: float) -> list[tuple[int, int]]:
         """Allocate units to a job: return its classes with the units on each of their nodes."""
@@ -92,7 +94,7 @@ class NodeClasses:
             of = self._split(number, nodes)
             each = self.all[of]
             each.parts = [*each.parts, Part(release_s, kind, units)]
-            each.now = self._states.joined(each.now, kind, units)
+            each.now = self._states.add_units(each.now, kind, units)
             found.append((of, units))
         return found
 
@@ -102,8 +104,8 @@ class NodeClasses:
         of, units, same = -1, 0, list[int]()
         for place in range(len(nodes)):
             node = nodes[place]
-            if self._of[node] != of or counts[place] != units:
-                of, units = self._of[node], counts[place]
+            if self._class_of[node] != of or counts[place] != units:
+                of, units = self._class_of[node], counts[place]
                 same = found.setdefault((of, units), [])
             same.append(node)
         return found
@@ -116,7 +118,7 @@ class NodeClasses:
         leaving = set(nodes)
         before.nodes = [node for node in before.nodes if node not in leaving]
         for node in nodes:
-            self._of[node] = len(self.all)
+            self._class_of[node] = len(self.all)
         self.all.append(EqualNodes(nodes, before.parts, before.now, before.then))
         return len(self.all) - 1
 
@@ -148,7 +150,7 @@ class NodeClasses:
                     break
                 each, before = self.all[number], then[number]
                 part = each.parts[at]
-                after = then[number] = states.left(before, part.kind, part.units)
+                after = then[number] = states.remove_units(before, part.kind, part.units)
                 if after not in known:
                     states.find_units(kind, after)
                 total += len(each.nodes) * (known[after] - known[before])

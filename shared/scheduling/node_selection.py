@@ -10,7 +10,7 @@ from operator import itemgetter
 from sys import maxsize
 from typing import NamedTuple
 
-from shared.scheduling.capacity import NOBODY, Capacity, Group, Held
+from shared.scheduling.capacity import NOBODY, AllocatedUnits, Capacity, Group
 from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses
 from shared.scheduling.node_states import KnownStates, surplus, units_of
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
@@ -35,15 +35,15 @@ class Shadow:
     extra: int
 
 
-# What makes a kind take one node sooner than another: reserved units that go for each of its own,
-# what it does not need there, what it costs the neighbours.
+# The order in which a kind takes nodes: reserved units that are lost for each of its own, amounts
+# that it does not need there, the cost to the neighbours.
 _Preference = tuple[float, int, float]
 
 
 class _Option(NamedTuple):
     """A class of nodes with the units that fit on each, and the reserved units that these cost."""
 
-    of: EqualNodes
+    node_class: EqualNodes
     units: int
     lost: int
 
@@ -58,14 +58,14 @@ class NodeSelection:
     def __init__(
         self,
         capacity: Capacity,
-        held: Mapping[int, Held],
+        allocated: Mapping[int, AllocatedUnits],
         kinds: Sequence[Kind],
         neighbours: Neighbours,
         factors: Floats,
         states: KnownStates | None = None,
     ) -> None:
-        self._capacity, self._held, self._kinds = capacity, held, kinds
-        self._taken: list[Held] = []  # of what it does not know yet
+        self._capacity, self._allocated, self._kinds = capacity, allocated, kinds
+        self._taken: list[AllocatedUnits] = []  # what the capacity does not have yet
         self._states = states or KnownStates(neighbours, capacity.groups)
         self._is_even = not len(factors) or bool((factors == factors[0]).all())
         self._factors: list[float] = [] if self._is_even else factors.tolist()
@@ -73,7 +73,7 @@ class NodeSelection:
         self.changes = 0  # how often something was taken
         self.known: dict[int, CountedUnits] = {}
         self._choices: dict[tuple[int, bool], tuple[int, list[list[_Option]]]] = {}
-        # The fewest units of a kind that the standing reservation refused, and the most that it
+        # The fewest units of a kind that the present reservation refused, and the most that it
         # allows since a number of changes.
         self._refused: dict[int, int] = {}
         self._allowed: dict[int, tuple[int, int]] = {}
@@ -82,8 +82,8 @@ class NodeSelection:
     def capacity(self) -> Capacity:
         """Return what is free now. A pass asks its classes; what it took is put into the capacity
         when somebody asks here."""
-        for held in self._taken:
-            self._capacity.take(held.kind, held.allocation)
+        for allocated in self._taken:
+            self._capacity.take(allocated.kind, allocated.allocation)
         self._taken.clear()
         return self._capacity
 
@@ -96,21 +96,21 @@ class NodeSelection:
     def classes(self) -> NodeClasses:
         """Return the nodes by the jobs on them, as of now."""
         if self._classes is None:
-            self._classes = NodeClasses(self.capacity, self._held.values(), self._states)
+            self._classes = NodeClasses(self.capacity, self._allocated.values(), self._states)
         return self._classes
 
-    def take(self, held: Held, shadow: Shadow | None) -> None:
+    def take(self, allocated: AllocatedUnits, shadow: Shadow | None) -> None:
         """Allocate units to a job; where it lasts beyond the shadow time, they are taken of what is
         free then too."""
         self.changes += 1
-        _, _, kind, allocation, _ = held
-        classes, taken = self.classes, self.classes.take(kind, allocation, held.release_s)
-        self._taken.append(held)
+        _, _, kind, allocation, _ = allocated
+        classes, taken = self.classes, self.classes.take(kind, allocation, allocated.release_s)
+        self._taken.append(allocated)
         for number, units in taken if shadow is not None else ():
             assert shadow is not None
             each = classes.all[number]
             before = classes.units(shadow.kind, each.then)
-            each.then = self._states.joined(each.then, kind, units)
+            each.then = self._states.add_units(each.then, kind, units)
             after = classes.units(shadow.kind, each.then)
             shadow.extra -= len(each.nodes) * (before - after)
 
@@ -155,22 +155,22 @@ class NodeSelection:
         """Return how many units of a shape fit when nothing runs."""
         states, total = self._states, 0
         for each in self.classes.all:
-            total += len(each.nodes) * units_of(states.of[each.now].amounts, shape)
+            total += len(each.nodes) * units_of(states.by_number[each.now].amounts, shape)
         return total
 
     def units_beside_anyone(self, shape: Shape) -> int:
         """Return how many units of a shape would fit if every job accepted every neighbour."""
         states, total = self._states, 0
         for each in self.classes.all:
-            total += len(each.nodes) * states.units_beside_anyone(shape, states.of[each.now])
+            total += len(each.nodes) * states.units_beside_anyone(shape, states.by_number[each.now])
         return total
 
     def groups_beside(self, shape: Shape) -> list[Group]:
         """Return the groups of jobs beside which a unit of a shape would fit."""
         states = self._states
-        there = [states.of[each.now] for each in self.classes.all]
+        there = [states.by_number[each.now] for each in self.classes.all]
         numbers = sorted({s.group for s in there if states.units_beside_anyone(shape, s)})
-        return [states.groups.of[number] for number in numbers if number != NOBODY]
+        return [states.groups.by_number[number] for number in numbers if number != NOBODY]
 
     def fits_beyond(self, number: int, count: int, shadow: Shadow) -> bool:
         """Return True when so many units that last beyond the shadow time leave what is reserved.
@@ -194,10 +194,10 @@ class NodeSelection:
         """Return how many reserved units are lost where a kind takes the nodes that cost fewest."""
         lost = 0
         for options in self._choice(number, shadow):
-            fitting = sum([len(each.of.nodes) * each.units for each in options])
+            fitting = sum([len(each.node_class.nodes) * each.units for each in options])
             if fitting >= count:
                 return lost + self._least_lost_of(options, number, count, shadow)
-            lost += sum([len(each.of.nodes) * each.lost for each in options])
+            lost += sum([len(each.node_class.nodes) * each.lost for each in options])
             count -= fitting
         return maxsize
 
@@ -211,10 +211,10 @@ class NodeSelection:
             option = options[0]
             full = (count - 1) // option.units
             rest = count - full * option.units
-            return full * option.lost + self._lost(kind, option.of, rest, shadow)
+            return full * option.lost + self._lost(kind, option.node_class, rest, shadow)
         for _, option in self._in_order(options, count):
             if option.units >= count:
-                return lost + self._lost(kind, option.of, count, shadow)
+                return lost + self._lost(kind, option.node_class, count, shadow)
             lost += option.lost
             count -= option.units
         return maxsize
@@ -237,8 +237,8 @@ class NodeSelection:
         first, by index."""
         if len(options) == 1 and self._is_even:
             option = options[0]
-            return [(node, option) for node in option.of.nodes[: -(-count // option.units)]]
-        nodes = [(node, option) for option in options for node in option.of.nodes]
+            return [(node, option) for node in option.node_class.nodes[: -(-count // option.units)]]
+        nodes = [(node, option) for option in options for node in option.node_class.nodes]
         if len(options) > 1:
             nodes.sort(key=itemgetter(0))
         if not self._is_even:
@@ -267,7 +267,7 @@ class NodeSelection:
             units = self.classes.units(kind, each.now)
             if units:
                 lost = 0 if shadow is None else self._lost(kind, each, units, shadow)
-                state = self._states.of[each.now]
+                state = self._states.by_number[each.now]
                 cost = self._states.cost(kind, units, state.group)
                 preference = lost / units, surplus(state, kind.shape), cost
                 found.setdefault(preference, []).append(_Option(each, units, lost))
@@ -280,5 +280,5 @@ class NodeSelection:
         before = self.classes.units(shadow.kind, on.then)
         if not before:
             return 0
-        after = self.classes.units(shadow.kind, self._states.joined(on.then, kind, units))
+        after = self.classes.units(shadow.kind, self._states.add_units(on.then, kind, units))
         return max(0, before - after)

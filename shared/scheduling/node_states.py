@@ -47,42 +47,46 @@ class KnownStates:
     is the same as long as the policy of neighbours is, from pass to pass."""
 
     def __init__(self, neighbours: Neighbours, groups: Groups) -> None:
-        self.of: list[NodeState] = []
+        self.by_number: list[NodeState] = []
         self.groups, self.neighbours = groups, neighbours
         self._found = 0
         self._numbers: dict[NodeState, int] = {}
         self._units: dict[Kind, dict[int, int]] = {}
         self._costs: dict[tuple[Kind, int, int], float] = {}
-        self._joined: dict[tuple[int, Kind, int], int] = {}
-        self._left: dict[tuple[int, Kind, int], int] = {}
+        self._added: dict[tuple[int, Kind, int], int] = {}
+        self._removed: dict[tuple[int, Kind, int], int] = {}
 
     @property
     def is_full(self) -> bool:
         """Return True when more is kept than it is worth: begin anew."""
-        changes = len(self._joined) + len(self._left)
+        changes = len(self._added) + len(self._removed)
         return self._found + changes + len(self._costs) > MOST_KEPT
 
     def number(self, state: NodeState) -> int:
         """Return the number of a state, a new one where it was not seen before."""
-        number = self._numbers.setdefault(state, len(self.of))
-        if number == len(self.of):
-            self.of.append(state)
+        number = self._numbers.setdefault(state, len(self.by_number))
+        if number == len(self.by_number):
+            self.by_number.append(state)
         return number
 
-    def joined(self, number: int, kind: Kind, units: int) -> int:
+    def add_units(self, number: int, kind: Kind, units: int) -> int:
         """Return the state with so many more units of a kind, of one job."""
         key = number, kind, units
-        found = self._joined.get(key)
+        found = self._added.get(key)
         if found is None:
-            found = self._joined[key] = self.number(self._changed(self.of[number], kind, units, 1))
+            found = self._added[key] = self.number(
+                self._changed(self.by_number[number], kind, units, 1)
+            )
         return found
 
-    def left(self, number: int, kind: Kind, units: int) -> int:
+    def remove_units(self, number: int, kind: Kind, units: int) -> int:
         """Return the state without so many units of a kind, of one job."""
         key = number, kind, units
-        found = self._left.get(key)
+        found = self._removed.get(key)
         if found is None:
-            found = self._left[key] = self.number(self._changed(self.of[number], kind, units, -1))
+            found = self._removed[key] = self.number(
+                self._changed(self.by_number[number], kind, units, -1)
+            )
         return found
 
     def _changed(self, state: NodeState, kind: Kind, units: int, sign: int) -> NodeState:
@@ -93,7 +97,7 @@ class KnownStates:
         if shape.exclusive:
             return NodeState(free, amounts, holders + sign, closed + sign, group)
         member = kind.app, units * shape.cores
-        change = self.groups.joined if sign > 0 else self.groups.left
+        change = self.groups.add_member if sign > 0 else self.groups.remove_member
         return NodeState(free, amounts, holders + sign, closed, change(group, member))
 
     def units(self, kind: Kind) -> dict[int, int]:
@@ -107,7 +111,7 @@ class KnownStates:
     def find_units(self, kind: Kind, number: int) -> int:
         """Return how many units of a kind fit on a node in a state, as many as its neighbours
         allow."""
-        state = self.of[number]
+        state = self.by_number[number]
         units = self.units_beside_anyone(kind.shape, state)
         if units and state.group != NOBODY and not kind.shape.exclusive:
             units = self._accepted(kind, units, state.group)
@@ -141,5 +145,5 @@ class KnownStates:
         found = self._costs.get(key)
         if found is None:
             newcomer = kind.app, units * kind.shape.cores
-            found = self._costs[key] = self.neighbours.cost(newcomer, self.groups.of[group])
+            found = self._costs[key] = self.neighbours.cost(newcomer, self.groups.by_number[group])
         return found

@@ -93,14 +93,14 @@ class Situation:
     def free_units(self) -> list[int]:
         """Return the free units of each cluster."""
         free = [pool.units for pool in self.pools]
-        for held in self.running.values():
-            free[held.cluster] -= held.units
+        for running in self.running.values():
+            free[running.cluster] -= running.units
         return free
 
     @property
     def last_release_s(self) -> float:
         """Return when all running jobs have ended, by limits, but those that never do."""
-        ends_s = (held.release_s for held in self.running.values() if held.release_s < inf)
+        ends_s = (running.release_s for running in self.running.values() if running.release_s < inf)
         return max(ends_s, default=self.now_s)
 
     def starts_now(self, plan: Iterable[PlannedEntry]) -> list[PlannedStart]:
@@ -160,9 +160,9 @@ class _Evaluation:
 
     def _ends(self) -> list[End]:
         return [
-            (held.expected_s, cluster, holder_of(cluster, place))
+            (running.expected_s, cluster, holder_of(cluster, place))
             for cluster in range(len(self._schedulers))
-            for place, held in enumerate(_on(self._situation, cluster))
+            for place, running in enumerate(_running_on(self._situation, cluster))
         ]
 
     def _start(self, start_s: float, served: Served) -> PlannedStart:
@@ -170,8 +170,8 @@ class _Evaluation:
         return PlannedStart(self._planned[entry.arrival, number], start_s, backfilled)
 
 
-def _on(situation: Situation, cluster: int) -> list[Running]:
-    return [held for held in situation.running.values() if held.cluster == cluster]
+def _running_on(situation: Situation, cluster: int) -> list[Running]:
+    return [running for running in situation.running.values() if running.cluster == cluster]
 
 
 def _schedulers(situation: Situation) -> list[EasyScheduler]:
@@ -179,8 +179,8 @@ def _schedulers(situation: Situation) -> list[EasyScheduler]:
     budgets = situation.budgets()
     for cluster, pool in enumerate(situation.pools):
         sets = [
-            NodeSet(held.units, held.release_s, draw_mw=milliwatts(held.power_w))
-            for held in _on(situation, cluster)
+            NodeSet(running.units, running.release_s, draw_mw=milliwatts(running.power_w))
+            for running in _running_on(situation, cluster)
         ]
         free = pool.units - sum(node_set.nodes for node_set in sets)
         load = Load(pool.units, free, sets)

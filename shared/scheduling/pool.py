@@ -21,9 +21,9 @@ class Discipline(StrEnum):
     workload's."""
 
     FCFS = "fcfs"  # nothing
-    EASY = "easy"  # what does not delay the first entry that waits
-    CONSERVATIVE = "conservative"  # what delays no entry that waits
-    SLURM = "slurm"  # what delays none of many reservations, every so often
+    EASY = "easy"  # an entry that does not delay the first entry that waits
+    CONSERVATIVE = "conservative"  # an entry that delays no other that waits
+    SLURM = "slurm"  # an entry that delays none of many reservations, every so often
 
 
 @dataclass(frozen=True, slots=True)

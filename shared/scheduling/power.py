@@ -16,19 +16,19 @@ from typing import Final, NamedTuple
 
 from shared.scheduling.headroom import Headroom, LeastHeadroom
 
-# A cap that nobody reaches: below it sums of draws stay small integers.
+# A cap that is never reached: below it sums of draws stay small integers.
 NO_CAP_MW: Final = 1 << 58
 
-# What a budget keeps of who asked it.
+# Shortages that a budget keeps.
 _MOST_SHORTAGES: Final = 1024
 
 # A cap from a time on: (from_s, cap_mw). Before the first one there is none.
 Step = tuple[float, int]
 # What a job draws until it is expected to end: (release_s, holder, draw_mw).
-_Held = tuple[float, int, int]
-# What stands for those where there are none.
+_Draw = tuple[float, int, int]
+# A step and a draw where there are none.
 _NO_STEP: Final[Step] = (inf, 0)
-_NOTHING: Final[_Held] = (inf, -1, 0)
+_NOTHING: Final[_Draw] = (inf, -1, 0)
 
 
 def milliwatts(watts: float) -> int:
@@ -66,7 +66,7 @@ class Cap(NamedTuple):
         """Return True when one of its steps is lower than what is before it."""
         return any(more_mw < 0 for _, more_mw in self.changes)
 
-    def at(self, time_s: float) -> int:
+    def limit_mw(self, time_s: float) -> int:
         """Return the cap at a time."""
         place = bisect_right(self.steps, (time_s, maxsize))
         if not place:
@@ -77,7 +77,7 @@ class Cap(NamedTuple):
     @property
     def changes(self) -> list[Step]:
         """Return what each of its steps adds to what is before it."""
-        caps_mw = [self.at(-inf), *[cap_mw for _, cap_mw in self.steps]]
+        caps_mw = [self.limit_mw(-inf), *[cap_mw for _, cap_mw in self.steps]]
         differences = [after - before for before, after in pairwise(caps_mw)]
         steps = zip(self.steps, differences, strict=True)
         return [(from_s, more_mw) for (from_s, _), more_mw in steps]
@@ -142,13 +142,13 @@ class PowerBudget:
 
     def __init__(self, cap: Cap, base_mw: int = 0, *, is_shared: bool = False) -> None:
         self.cap, self.base_mw, self.is_shared = cap, base_mw, is_shared
-        self.now_s, self.drawn_mw, self._cap_mw = -inf, 0, cap.at(-inf)
+        self.now_s, self.drawn_mw, self._cap_mw = -inf, 0, cap.limit_mw(-inf)
         self.relieved = self.changes = self.withdrawn = 0
         self._cap_changes = cap.changes
-        self._held: list[_Held] = []
-        self._by_holder: dict[int, _Held] = {}
+        self._draws: list[_Draw] = []
+        self._by_holder: dict[int, _Draw] = {}
         self._reserved: dict[int, PowerReservation] = {}
-        # From now on: where the headroom may fall, what it is there, and the least until there.
+        # From now on: where the headroom may fall, how much it is there, the least until there.
         self._times_s: list[float] = []
         self._room_mw: list[int] = []
         self._least_mw: list[int] = []
@@ -164,24 +164,24 @@ class PowerBudget:
         """Go on to a time: a step that has come may be a relief, an overdue job draws on."""
         if now_s == self.now_s:
             return
-        before_mw, self._cap_mw = self._cap_mw, self.cap.at(now_s)
+        before_mw, self._cap_mw = self._cap_mw, self.cap.limit_mw(now_s)
         self.relieved += self._cap_mw > before_mw
         self.now_s = now_s
         self._forget()
 
     def hold(self, holder: int, release_s: float, draw_mw: int) -> None:
         """Commit the draw of a job until a time."""
-        held = release_s, holder, draw_mw
-        insort(self._held, held)
-        self._by_holder[holder] = held
+        draw = release_s, holder, draw_mw
+        insort(self._draws, draw)
+        self._by_holder[holder] = draw
         self.drawn_mw += draw_mw
         self._take(-inf, release_s if release_s > self.now_s else inf, draw_mw)
 
-    def let_go(self, holder: int) -> None:
+    def release(self, holder: int) -> None:
         """Release the draw of a job."""
-        held = self._by_holder.pop(holder)
-        del self._held[bisect_left(self._held, held)]
-        release_s, _, draw_mw = held
+        draw = self._by_holder.pop(holder)
+        del self._draws[bisect_left(self._draws, draw)]
+        release_s, _, draw_mw = draw
         self.drawn_mw -= draw_mw
         self._take(-inf, release_s if release_s > self.now_s else inf, -draw_mw)
         self.relieved += 1
@@ -189,7 +189,7 @@ class PowerBudget:
     def prolong(self, holder: int, release_s: float) -> None:
         """Expect a job to draw until another time."""
         _, _, draw_mw = self._by_holder[holder]
-        self.let_go(holder)
+        self.release(holder)
         self.hold(holder, release_s, draw_mw)
 
     def reserve(self, arrival: int, start_s: float, duration_s: float, draw_mw: int) -> None:
@@ -267,12 +267,12 @@ class PowerBudget:
         hold; infinite if there is none. The job's own reservation does not count against it."""
         room_mw = self._room_without(from_s, arrival)
         start_s = from_s if room_mw >= draw_mw else inf
-        held, place = self._held, self._place_after(from_s)
+        draws, place = self._draws, self._place_after(from_s)
         others, other = self._other_changes(from_s, arrival), 0
-        while place < len(held) or other < len(others):
-            release_s, _, more_mw = held[place] if place < len(held) else _NOTHING
+        while place < len(draws) or other < len(others):
+            release_s, _, more_mw = draws[place] if place < len(draws) else _NOTHING
             time_s, less_mw = others[other] if other < len(others) else _NO_STEP
-            if other == len(others) or (place < len(held) and release_s <= time_s):
+            if other == len(others) or (place < len(draws) and release_s <= time_s):
                 time_s = release_s
                 place += 1
             else:
@@ -306,11 +306,11 @@ class PowerBudget:
 
     def _shortage(self, draw_mw: int, until_s: float, arrival: int) -> Shortage | None:
         own = self._reserved.get(arrival)
-        held = self._by_holder.get(arrival)  # it runs elsewhere by now
-        release_s, _, drawn_mw = held or _NOTHING
+        draw = self._by_holder.get(arrival)  # it runs elsewhere by now
+        release_s, _, drawn_mw = draw or _NOTHING
         self._look()
         last = bisect_left(self._times_s, until_s, 1)
-        if own is None and held is None and self._least_mw[last - 1] >= draw_mw:
+        if own is None and draw is None and self._least_mw[last - 1] >= draw_mw:
             return None
         for place in range(last):
             time_s, room_mw = self._times_s[place], self._room_mw[place]
@@ -340,7 +340,7 @@ class PowerBudget:
         if self._ahead is None:
             now_s = self.now_s
             changes = [(s, -less_mw) for s, less_mw in self._other_changes(now_s, arrival)]
-            changes += [(s, mw) for s, _, mw in self._held[self._place_after(now_s) :]]
+            changes += [(s, mw) for s, _, mw in self._draws[self._place_after(now_s) :]]
             self._ahead = Headroom(now_s, self._room_without(now_s, arrival), changes)
         return self._ahead.earliest(draw_mw, duration_s)
 
@@ -370,8 +370,8 @@ class PowerBudget:
         found: list[int] = []
         drawn_mw, place = self.drawn_mw, self._place_after(self.now_s)
         for time_s, cap_mw in zip(times_s, _caps_at(self.cap.steps, times_s), strict=True):
-            while place < len(self._held):
-                release_s, _, released_mw = self._held[place]
+            while place < len(self._draws):
+                release_s, _, released_mw = self._draws[place]
                 if release_s > time_s:
                     break
                 drawn_mw -= released_mw
@@ -413,8 +413,8 @@ class PowerBudget:
 
     def _room_without(self, from_s: float, arrival: int) -> int:
         """Return the headroom at a time if a job's own reservation were not."""
-        room_mw = self.cap.at(from_s) - self.base_mw - self.drawn_mw
-        for _, _, draw_mw in self._held[: self._place_after(from_s)]:
+        room_mw = self.cap.limit_mw(from_s) - self.base_mw - self.drawn_mw
+        for _, _, draw_mw in self._draws[: self._place_after(from_s)]:
             room_mw += draw_mw
         for other, kept in self._reserved.items():
             if other != arrival and kept.draws_at(from_s):
@@ -423,7 +423,7 @@ class PowerBudget:
 
     def _place_after(self, time_s: float) -> int:
         """Return how many of the jobs that draw watts are expected to end by then."""
-        return bisect_right(self._held, (time_s, maxsize, 0))
+        return bisect_right(self._draws, (time_s, maxsize, 0))
 
     def _other_changes(self, from_s: float, arrival: int) -> list[Step]:
         """Return what headroom loses after a time by steps of the cap and by reservations, in the
@@ -537,10 +537,10 @@ class Budgets:
         for budget in self._each:
             budget.hold(holder, release_s, draw_mw)
 
-    def let_go(self, holder: int) -> None:
+    def release(self, holder: int) -> None:
         """Release the draw of a job."""
         for budget in self._each:
-            budget.let_go(holder)
+            budget.release(holder)
 
     def prolong(self, holder: int, release_s: float) -> None:
         """Expect a job to draw until another time."""

@@ -56,7 +56,7 @@ def level_shares(sharers: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]:
     units_left = 0
     for sharer in sharers.values():
         units_left += sharer.units
-    # Those who want least of a unit first: what they leave raises the level of all behind them.
+    # Jobs that want least of a unit first: their rest raises the level of all behind them.
     order = sorted(sharers, key=lambda h: (sharers[h].wanted_mw / sharers[h].units, h))
     floors_mw = LEAST_MW * len(order)
     for holder in order:
@@ -69,7 +69,7 @@ def level_shares(sharers: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]:
     return given
 
 
-# What each job gets, by holder, of so many mW.
+# Each job's watts, by holder, of so many mW.
 Shares = Callable[[Mapping[int, Sharer], int], dict[int, int]]
 
 
@@ -95,7 +95,7 @@ class PowerSharing(Dispatcher):
         self._admitting, self._scheduler = admitting, scheduler
         self._sharer, self._cap, self._shares = sharer, cap, shares
         self._late_s = LATE_S if cap.falls else 0.0
-        # When what keeps its share ends at the latest.
+        # When jobs that keep their shares end at the latest.
         self._until_s: dict[int, float] = {}
         self._sharers: dict[int, Sharer] = {}
         self._slowdowns: dict[int, float] = {}
@@ -122,10 +122,10 @@ class PowerSharing(Dispatcher):
         for _, entry, _, _ in started:
             self._sharers[entry.arrival] = self._sharer(entry.arrival)
         if self._scheduler is None:
-            given = self._shares(self._sharers, self._cap.at(now_s))
+            given = self._shares(self._sharers, self._cap.limit_mw(now_s))
         else:
             entries = [entry for _, entry, _, _ in started]
-            given = self._what_is_left(self._scheduler, entries, now_s)
+            given = self._shares_at_start(self._scheduler, entries, now_s)
         self._changed = self._new_slowdowns(given)
         self._slowdowns.update(self._changed)
         self.given_mw = given
@@ -151,7 +151,7 @@ class PowerSharing(Dispatcher):
                     found[holder] = slowdown_ratio
         return found
 
-    def _what_is_left(
+    def _shares_at_start(
         self, scheduler: ConsumableScheduler, started: list[Entry], now_s: float
     ) -> dict[int, int]:
         """Return the shares of before, and for each job that starts, in order, what it wants of
@@ -170,7 +170,7 @@ class PowerSharing(Dispatcher):
     ) -> int:
         """Return what a job that starts wants of what is left, now and while it runs: less makes it
         last longer, so that more steps of the cap are ahead."""
-        mw = min(sharer.wanted_mw, self._cap.at(now_s) - sum(given.values()) - behind_mw)
+        mw = min(sharer.wanted_mw, self._cap.limit_mw(now_s) - sum(given.values()) - behind_mw)
         while self._cap.falls:
             until_s = now_s + sharer.lasts_s(mw) + self._late_s
             left_mw = self._least_left_mw(given, now_s, until_s) - behind_mw

@@ -16,7 +16,7 @@ class PoweredEntries:
 
     def __init__(self, queue: WaitQueue) -> None:
         self._queue, self._now_s = queue, 0.0
-        # The orders of those who have a reservation of watts, as of some headroom of this pass.
+        # Orders of the jobs with a reservation of watts, as of some headroom of this pass.
         self._kept: list[int] = []
         self._least: LeastHeadroom | None = None
 
@@ -26,7 +26,7 @@ class PoweredEntries:
 
     def has_any(self, block: Block, order: int, least: LeastHeadroom) -> bool:
         """Return False where there is power for no entry of a block, from an order on."""
-        return self.has_for_any(block, least) or bool(self.with_reservation(block, order, least))
+        return self.has_for_any(block, least) or bool(self.reserved_entries(block, order, least))
 
     def has_for_any(self, block: Block, least: LeastHeadroom) -> bool:
         """Return False when no entry may draw what it does for as long as it does. Of jobs with a
@@ -36,7 +36,7 @@ class PoweredEntries:
         anew = block.least_draws_now()
         return anew is None or least.has_any(anew, self._now_s)
 
-    def with_reservation(self, block: Block, order: int, least: LeastHeadroom) -> list[Entry]:
+    def reserved_entries(self, block: Block, order: int, least: LeastHeadroom) -> list[Entry]:
         """Return the entries of a block, from an order on, of jobs that have a reservation of
         watts."""
         kept, last = self._orders_kept(least), block.last_order

@@ -65,7 +65,7 @@ class NodeTable:
     amounts: Ints
 
     @classmethod
-    def of(cls, cluster: Cluster) -> "NodeTable":
+    def build(cls, cluster: Cluster) -> "NodeTable":
         """Return the nodes as declared."""
         names, amounts, nodes = _classes(cluster)
         return cls(names, np.ascontiguousarray(np.repeat(amounts, nodes, axis=1)))

@@ -12,7 +12,7 @@ class Profile:
     def __init__(self, now_s: float, nodes: int, cap: Cap) -> None:
         self._times_s = [now_s, *(from_s for from_s, _ in cap.steps if from_s > now_s)]
         self._nodes = [nodes for _ in self._times_s]
-        self._power_mw = [cap.at(time_s) for time_s in self._times_s]
+        self._power_mw = [cap.limit_mw(time_s) for time_s in self._times_s]
 
     def forget_before(self, now_s: float) -> None:
         """Drop what lies behind."""

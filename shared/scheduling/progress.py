@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-# Slowdowns of what stands still, and of what does no more of its work: it ends at once.
+# Slowdowns of a suspended job, and of one that does no more of its work: it ends at once.
 SUSPENDED: Final = inf
 ENDED: Final = 0.0
 

@@ -5,7 +5,7 @@ from bisect import bisect_left, insort
 from math import inf
 
 # Nodes that are expected back: (release_s, holder, nodes).
-HeldNodes = tuple[float, int, int]
+AllocatedNodes = tuple[float, int, int]
 
 
 class Releases:
@@ -14,17 +14,17 @@ class Releases:
     __slots__ = ("_by_holder", "in_order")
 
     def __init__(self) -> None:
-        self.in_order: list[HeldNodes] = []
-        self._by_holder: dict[int, HeldNodes] = {}
+        self.in_order: list[AllocatedNodes] = []
+        self._by_holder: dict[int, AllocatedNodes] = {}
 
-    def hold(self, held: HeldNodes) -> None:
+    def hold(self, allocated: AllocatedNodes) -> None:
         """Allocate nodes to a job until it is released."""
-        _, holder, _ = held
-        insort(self.in_order, held)
-        self._by_holder[holder] = held
+        _, holder, _ = allocated
+        insort(self.in_order, allocated)
+        self._by_holder[holder] = allocated
 
     @property
-    def first(self) -> HeldNodes | None:
+    def first(self) -> AllocatedNodes | None:
         """Return what is expected back first; None where nothing is allocated."""
         return self.in_order[0] if self.in_order else None
 
@@ -36,8 +36,8 @@ class Releases:
         release_s, _, _ = self.in_order[-1]
         return release_s
 
-    def let_go(self, holder: int) -> HeldNodes:
+    def release(self, holder: int) -> AllocatedNodes:
         """Free the nodes of the job `holder`, and return what it had."""
-        held = self._by_holder.pop(holder)
-        del self.in_order[bisect_left(self.in_order, held)]
-        return held
+        allocated = self._by_holder.pop(holder)
+        del self.in_order[bisect_left(self.in_order, allocated)]
+        return allocated

@@ -5,7 +5,7 @@ from typing import Final
 
 # Jobs whose share of their limits counts as 1 before any has ended.
 _UNKNOWN_JOBS: Final = 5
-# A job that outlives what was expected of it is expected to take half as long again.
+# A job that outlives its expectation is expected to take half as long again.
 _AGAIN: Final = 1.5
 _SOON_S: Final = 1.0
 

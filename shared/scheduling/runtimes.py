@@ -39,7 +39,7 @@ class UserRuntimes:
         self._user, self._requested_s, self._run_s = user, requested_s, run_s
         self._last_s: dict[int, list[float]] = defaultdict(list)
 
-    def at_submission(self, job: int) -> float:
+    def predict_s(self, job: int) -> float:
         """Return the mean of the user's last two run times, the request where fewer have ended."""
         last_s = self._last_s[self._user[job]]
         requested_s = self._requested_s[job]
@@ -76,7 +76,7 @@ class PredictedScheduler(EasyScheduler):
     def add(self, entry: Entry) -> None:
         """Put an entry that arrived into the queue: while it waits its limit is the predicted run
         time."""
-        super().add(entry._replace(limit_s=self._runtimes.at_submission(entry.arrival)))
+        super().add(entry._replace(limit_s=self._runtimes.predict_s(entry.arrival)))
 
     def release(self, holder: int) -> None:
         """Free the nodes of a job, and learn for how long it ran."""
@@ -86,7 +86,7 @@ class PredictedScheduler(EasyScheduler):
     def _act(self, entry: Entry) -> Served | None:
         served = super()._act(entry)
         if served is not None:
-            _, holder, nodes = self.releases.let_go(entry.arrival)
+            _, holder, nodes = self.releases.release(entry.arrival)
             release_s = self._now_s + self._runtimes.requested_s(holder)
             self.releases.hold((release_s, holder, nodes))
             self.budgets.prolong(holder, release_s)

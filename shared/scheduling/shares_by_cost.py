@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from shared.models.bounded_slowdown import bounded_length_s
 from shared.scheduling.power_sharing import LEAST_MW, Sharer
 
-# F of a job of which nobody knows more: the paper sees 0.5 to 0.6 in the mean (section 5.2).
+# F of a job of which no more is known: the paper sees 0.5 to 0.6 in the mean (section 5.2).
 _FACTOR: Final = 0.5
 
 
@@ -58,15 +58,15 @@ def shares_by_cost(
     floors_mw = sum(taker.least_mw for taker in takers.values())
     for holder, taker in takers.items():
         floors_mw -= taker.least_mw
-        # What is left decides where digits alone made the sum greater.
+        # The rest decides where digits alone made the sum greater.
         given[holder] = mw = min(taker.drawn_mw(level), max(taker.least_mw, left_mw - floors_mw))
         left_mw -= mw
     return given
 
 
 def _taker(sharer: Sharer, prices: Mapping[int, float]) -> _Taker:
-    held = [part * prices.get(resource, 0.0) for resource, part in enumerate(sharer.parts)]
-    worth = _FACTOR * (_a_second_of(sharer) + max(held, default=0.0))
+    priced = [part * prices.get(resource, 0.0) for resource, part in enumerate(sharer.parts)]
+    worth = _FACTOR * (_a_second_of(sharer) + max(priced, default=0.0))
     least_mw = min(sharer.wanted_mw, LEAST_MW)
     return _Taker(sharer.wanted_mw, least_mw, sqrt(worth / sharer.wanted_mw))
 

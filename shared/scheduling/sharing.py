@@ -17,9 +17,9 @@ Member = tuple[str, int]
 # Two applications, which may be one, in the order of their names.
 Pair = tuple[str, str]
 
-# Groups of which is kept what they draw, or cost themselves.
+# Groups whose draws, or costs to themselves, are kept.
 _MOST_GROUPS: Final = 50_000
-# Pairs of jobs of which is kept what they cost each other, 16 bytes each.
+# Pairs of jobs whose costs to each other are kept, 16 bytes each.
 _MOST_PAIRS: Final = 1_000_000
 
 
@@ -72,7 +72,7 @@ class PairCosts:
         self._cores_per_node, self._peak_gbps = cores_per_node, peak_gbps
         self._forget()
 
-    def says_as(self, other: "PairCosts | None") -> bool:
+    def equals(self, other: "PairCosts | None") -> bool:
         """Return True where all costs are the same on equal nodes: those of one version of trees
         and of equal signatures."""
         if other is None or self._trees is not other._trees:
@@ -223,7 +223,7 @@ class Contention:
     cores_per_node: int
     weights: tuple[float, ...] | None
     max_slowdown: float
-    apart: Set[Pair] = frozenset()
+    isolated: Set[Pair] = frozenset()
     pairs: PairCosts | None = None
     _drawn_by: dict[Group, "_Drawn"] = field(default_factory=dict, init=False)
 
@@ -232,16 +232,16 @@ class Contention:
         known."""
         return (self.weights is not None or self.pairs is not None) and app in self.gbps
 
-    def says_as(self, other: "Contention") -> bool:
+    def equals(self, other: "Contention") -> bool:
         """Return True where all answers are the same, since they follow from equal things."""
-        pairs = self.pairs is None if other.pairs is None else other.pairs.says_as(self.pairs)
+        pairs = self.pairs is None if other.pairs is None else other.pairs.equals(self.pairs)
         return pairs and self._follows_from() == other._follows_from()
 
     def _follows_from(self) -> tuple[object, ...]:
         node = self.peak_gbps, self.cores_per_node
-        return node, self.weights, self.max_slowdown, self.apart, self.gbps
+        return node, self.weights, self.max_slowdown, self.isolated, self.gbps
 
-    def told_by(self, app: str) -> str:
+    def predictor(self, app: str) -> str:
         """Return the predictor of an application's slowdowns: trees of pairs, the weights while
         none are in force, or nothing without a signature."""
         if not self.accepts_anyone(app):
@@ -258,9 +258,9 @@ class Contention:
             return inf
         if self.pairs is not None:
             # What costs each other is kept by pairs: as much a group as looking it up.
-            is_apart = self._are_apart(newcomer, group)
-            return inf if is_apart else self.pairs.cost(group, newcomer, self.max_slowdown)
-        if self.weights is None or self._are_apart(newcomer, group):
+            is_isolated = self._are_isolated(newcomer, group)
+            return inf if is_isolated else self.pairs.cost(group, newcomer, self.max_slowdown)
+        if self.weights is None or self._are_isolated(newcomer, group):
             return inf
         return self._cost(self.weights, self._share(newcomer), self._drawn(group))
 
@@ -278,7 +278,7 @@ class Contention:
     def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
         """Return the mildest of the slowdowns that the rule refuses."""
         asked = list(groups)
-        together = [group for group in asked if not self._are_apart(newcomer, group)]
+        together = [group for group in asked if not self._are_isolated(newcomer, group)]
         if asked and not together:
             return "beside each of those who run there a promised slowdown was exceeded"
         worst = [self._worst((*group, newcomer)) for group in together]
@@ -289,11 +289,11 @@ class Contention:
             f"neighbours would slow down {mildest:.2f} times or more, {self.max_slowdown} is most"
         )
 
-    def _are_apart(self, newcomer: Member, group: Group) -> bool:
-        if not self.apart:
+    def _are_isolated(self, newcomer: Member, group: Group) -> bool:
+        if not self.isolated:
             return False
         its_app, _ = newcomer
-        return any(pair_of_apps(its_app, app) in self.apart for app, _ in group)
+        return any(pair_of_apps(its_app, app) in self.isolated for app, _ in group)
 
     def _share(self, member: Member) -> float:
         """Return a job's share of the peak bandwidth of a node."""

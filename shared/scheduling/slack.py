@@ -50,17 +50,17 @@ class UnitInterference:
         self.weights = [1]
         while len(self.weights) < len(self.alone_s):
             self.weights.append(self.weights[-1] * (cores + 1))
-        self._of: list[dict[int, float]] = [{0: 0.0} for _ in self.weights]
+        self._ratios: list[dict[int, float]] = [{0: 0.0} for _ in self.weights]
 
     def set(self, app: int, others: Sequence[int], ratio: float) -> None:
         """Set the ratio beside others. It counts at least 0: no task runs faster for having
         neighbours."""
-        self._of[app][sum([self.weights[other] for other in others])] = max(ratio, 0.0)
+        self._ratios[app][sum([self.weights[other] for other in others])] = max(ratio, 0.0)
 
-    def of(self, app: int, group: int) -> float:
+    def ratio(self, app: int, group: int) -> float:
         """Return the ratio of one in a group that it is in itself. Raises KeyError for a group
         never set."""
-        return self._of[app][group - self.weights[app]]
+        return self._ratios[app][group - self.weights[app]]
 
 
 def unaware(alone_s: Sequence[float], cores: int) -> UnitInterference:
@@ -69,7 +69,7 @@ def unaware(alone_s: Sequence[float], cores: int) -> UnitInterference:
 
 
 class _Unaware(UnitInterference):
-    def of(self, app: int, group: int) -> float:
+    def ratio(self, app: int, group: int) -> float:
         return 0.0
 
 
@@ -83,7 +83,7 @@ def completions_s(now_s: float, works: Sequence[Work], slowed: UnitInterference)
     ends, active = [now_s] * len(left), list(range(len(left)))
     while active:
         group = sum([slowed.weights[works[place].app] for place in active])
-        ratios = [1.0 + slowed.of(works[place].app, group) for place in active]
+        ratios = [1.0 + slowed.ratio(works[place].app, group) for place in active]
         takes = [left[place] * ratio for place, ratio in zip(active, ratios, strict=True)]
         step_s = min(takes)
         now_s += step_s
@@ -122,7 +122,7 @@ class _Node:
         """Let the tasks go on to a time beside their neighbours."""
         elapsed_s, self._as_of_s = now_s - self._as_of_s, now_s
         for each in self.running:
-            ratio = 1.0 + slowed.of(each.task.app, self.group)
+            ratio = 1.0 + slowed.ratio(each.task.app, self.group)
             each.left_s = max(each.left_s - elapsed_s / ratio, 0.0)
 
     def is_kept(self, ends_s: Sequence[float]) -> bool:
@@ -192,7 +192,7 @@ class SlackScheduler(Dispatcher):
     def decide(self, now_s: float) -> list[Served]:
         """Return what starts now. At an instant at which something is removed it is asked once
         more."""
-        touched = self._let_go(now_s)
+        touched = self._remove_ended(now_s)
         self._slowdowns = dict.fromkeys(self._overdue(now_s), ENDED)
         started: list[Served] = []
         if not self._slowdowns:
@@ -201,7 +201,7 @@ class SlackScheduler(Dispatcher):
         for index in touched:
             node = self._nodes[index]
             for each in node.running:
-                slowdown_ratio = 1.0 + self._actual.of(each.task.app, node.group)
+                slowdown_ratio = 1.0 + self._actual.ratio(each.task.app, node.group)
                 self._slowdowns.setdefault(each.holder, slowdown_ratio)
         return started
 
@@ -219,17 +219,17 @@ class SlackScheduler(Dispatcher):
         """Return what neighbours cost in truth; a removed task ends."""
         return self._slowdowns
 
-    def _let_go(self, now_s: float) -> set[int]:
+    def _remove_ended(self, now_s: float) -> set[int]:
         """Take off tasks that have ended: return the nodes that they were on."""
         touched = set[int]()
         for holder in self._ended:
             index = self._node_of.pop(holder)
             node = self._nodes[index]
             node.advance(now_s, self._believed)
-            gone = next(each for each in node.running if each.holder == holder)
+            ended = next(each for each in node.running if each.holder == holder)
             self._move(index, 1)
-            node.running.remove(gone)
-            node.group -= self._believed.weights[gone.task.app]
+            node.running.remove(ended)
+            node.group -= self._believed.weights[ended.task.app]
             touched.add(index)
         self._ended = []
         return touched

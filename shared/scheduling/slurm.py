@@ -108,7 +108,7 @@ class SlurmScheduler(ProfileScheduler):
 
     def release(self, holder: int) -> None:
         """Free the nodes of the job `holder`."""
-        _, _, nodes = self._releases.let_go(holder)
+        _, _, nodes = self._releases.release(holder)
         self._free += nodes
         self._is_changed = True
         del self._draws_mw[holder]

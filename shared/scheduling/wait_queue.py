@@ -111,8 +111,8 @@ class Block:
         self.least_nodes, self.least_limit_s = maxsize, inf
         self._least_by_kind: LeastByKind | None = None
         self._least_draws: list[tuple[float, int]] | None = None
-        self._is_loose = False  # where these are of one that has left
-        # No entry stands before or behind these.
+        self._is_loose = False  # these are of an entry that was taken out
+        # No entry is before or behind these.
         self.first_order, self.last_order = maxsize, -1
 
     def bound(self) -> None:
@@ -161,7 +161,7 @@ class Block:
         """Forget the bounds by kind: kinds of entries that have left mean nothing any more."""
         self._least_by_kind = None
 
-    def left(self, entry: Entry) -> None:
+    def on_remove(self, entry: Entry) -> None:
         """Note that an entry was taken out."""
         least = self._least_draws
         if least is not None and not self._is_loose:
@@ -169,7 +169,7 @@ class Block:
             for mode in entry.others:
                 self._is_loose |= mode in least
 
-    def came(self, entry: Entry) -> None:
+    def on_insert(self, entry: Entry) -> None:
         """Note that an entry was put in."""
         self.first_order = min(self.first_order, entry.order)
         self.last_order = max(self.last_order, entry.order)
@@ -277,7 +277,7 @@ class WaitQueue:
         entries = self.blocks[-1].entries
         return entries[-1].order if entries else -1
 
-    def before(self, order: int) -> int:
+    def position(self, order: int) -> int:
         """Return how many entries are before an order."""
         number = self.block_of(order)
         within = self.blocks[number].place_of(order)
@@ -311,7 +311,7 @@ class WaitQueue:
             entries.append(entry)
         else:
             entries.insert(block.place_of(order), entry)
-        block.came(entry)
+        block.on_insert(entry)
         if entry.in_parts:
             self.in_parts += 1
         if self._least_by_kind is not None:
@@ -340,7 +340,7 @@ class WaitQueue:
         block = blocks[number]
         entries = block.entries
         removed = entries.pop(block.place_of(order))
-        block.left(removed)
+        block.on_remove(removed)
         self._left += 1
         if removed.in_parts:
             self.in_parts -= 1
@@ -360,13 +360,13 @@ class WaitQueues:
     def __init__(self) -> None:
         self._queues: dict[str, WaitQueue] = {}
 
-    def of(self, cluster: str) -> WaitQueue:
+    def queue(self, cluster: str) -> WaitQueue:
         """Return the cluster's queue."""
         return self._queues.setdefault(cluster, WaitQueue())
 
     def add(self, cluster: str, entries: Iterable[Entry]) -> None:
         """Put entries into the cluster's queue."""
-        queue = self.of(cluster)
+        queue = self.queue(cluster)
         for entry in entries:
             queue.add(entry)
 

@@ -97,7 +97,7 @@ class SlowdownGuarantees:
         """A job starts: one that accepts neighbours is promised that they keep to the limit."""
         job.promised = rule.max_slowdown if job.job.shareable else 0.0
         if job.job.shareable:
-            self.told_by[rule.told_by(job.job.app_id)] += 1
+            self.told_by[rule.predictor(job.job.app_id)] += 1
         job.promise = GuaranteeState.UNMEASURED
         self._job_table.save(job)
 

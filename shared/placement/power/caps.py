@@ -127,7 +127,7 @@ def budgets(
 def holds(cap: Cap, now_s: float) -> bool:
     """False where there is no cap now or later."""
     later = (cap_mw for from_s, cap_mw in cap.steps if from_s > now_s)
-    return any(cap_mw < NO_CAP_MW for cap_mw in [cap.at(now_s), *later])
+    return any(cap_mw < NO_CAP_MW for cap_mw in [cap.limit_mw(now_s), *later])
 
 
 def next_step_s(caps: Iterable[Cap], now_s: float) -> float:

@@ -291,7 +291,7 @@ class Measures:
                 and self._margin.allows(job, placed, draw_mw, self._now_s + left_s, self._now_s)
             ):
                 action = self._asking.action(job, placed, ActionKind.RESUME, stops=False)
-                under.let_go(job.arrival)
+                under.release(job.arrival)
                 action = replace(action, reason=_WATTS_ARE_BACK)
                 yield self._asking.ask(job, placed, action, decisions)
                 under.hold(job.arrival, job.releases_s, draw_mw)

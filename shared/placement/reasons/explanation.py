@@ -155,7 +155,7 @@ class Refusals:
 
     def _why_never(self, scheduler: ClusterScheduler, entry: Entry) -> Constraint | None:
         """That nodes which an entry needs are held for ever; None where they are expected back."""
-        if not scheduler.is_any_held_for_ever or scheduler.expects_nodes(entry):
+        if not scheduler.is_any_allocated_for_ever or scheduler.expects_nodes(entry):
             return None
         held = "jobs that are suspended, and that no"
         words = f"{held} {POWER} lets run on, hold nodes that it needs"

@@ -248,7 +248,7 @@ class Queries:
             return self._job_table.all()
         if request.cluster not in self._models.clusters:
             return []
-        queue = self._waiting_jobs.queues.of(request.cluster)
+        queue = self._waiting_jobs.queues.queue(request.cluster)
         return [self._job_table.of_arrival(entry.arrival) for entry in queue]
 
     def _is_wanted(self, job: Tracked, request: ListJobsRequest) -> bool:
@@ -267,7 +267,7 @@ class Queries:
 
     def _listed(self, job: Tracked, cluster: str) -> ListedJob:
         entry = self._waiting_jobs.entry(job, cluster)
-        queue = self._waiting_jobs.queues.of(cluster) if entry else None
+        queue = self._waiting_jobs.queues.queue(cluster) if entry else None
         reservation = self._reservation(job) if job.waits else None
         return ListedJob(
             job_id=job.job.job_id,
@@ -281,7 +281,7 @@ class Queries:
             submitted_at_us=round(job.job.submit_s * 1e6),
             allocation=self._allocation(job, job.placed) if job.placed is not None else None,
             reservation=reservation,
-            place=queue.before(entry.order) + 1 if queue and entry else 0,
+            place=queue.position(entry.order) + 1 if queue and entry else 0,
         )
 
     def clusters(self) -> ListClustersResponse:
@@ -295,7 +295,7 @@ class Queries:
                 nodes=cluster.nodes,
                 free_nodes=self.occupancy()[name].free,
                 running=len(self.occupancy()[name].held),
-                waiting=len(self._waiting_jobs.queues.of(name)),
+                waiting=len(self._waiting_jobs.queues.queue(name)),
                 lost=lost.get(name, ""),
                 drained_nodes=len(self._nodes.drained(name)),
                 drained=self._nodes.told(name),
@@ -377,7 +377,7 @@ class Queries:
         )
         idle_mw = self._models.idle_mw(covered)
         capped = self._models.caps.get(covered)
-        cap_mw = capped.cap.at(now_s) if capped else NO_CAP_MW
+        cap_mw = capped.cap.limit_mw(now_s) if capped else NO_CAP_MW
         is_capped = cap_mw < NO_CAP_MW
         margin_mw = 0
         if capped and is_capped:
@@ -484,12 +484,12 @@ class Queries:
 
     def _of_clusters(self, job: Tracked, reasons: Mapping[str, WhyNot]) -> Iterator[ClusterOutlook]:
         for choice in self._waiting_jobs.choices(job):
-            queue = self._waiting_jobs.queues.of(choice.cluster)
+            queue = self._waiting_jobs.queues.queue(choice.cluster)
             held = self._job_table.holdings.occupancy[choice.cluster]
             entry = self._waiting_jobs.entry(job, choice.cluster)
             yield ClusterOutlook(
                 candidate=self._told(job, choice, reasons[choice.cluster]),
-                place=queue.before(entry.order) + 1 if entry else 0,
+                place=queue.position(entry.order) + 1 if entry else 0,
                 waiting=len(queue),
                 free_nodes=held.free,
                 nodes=held.nodes,
