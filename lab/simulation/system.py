@@ -156,7 +156,7 @@ class System:
         pools = self.pools
         left_mw = [pool.left_mw for pool in pools]
         for cap, numbers in self.over:
-            shared_mw = cap.at(0.0) - sum(pools[number].base_mw for number in numbers)
+            shared_mw = cap.limit_mw(0.0) - sum(pools[number].base_mw for number in numbers)
             for number in numbers:
                 left_mw[number] = min(left_mw[number], shared_mw)
         return left_mw
@@ -194,7 +194,7 @@ class System:
         pools = self.pools
         for cap, numbers in self.over:
             idle_w = sum(pools[number].units * pools[number].idle_w for number in numbers)
-            cap_w = cap.at(0.0) / 1000 + (0.0 if self.cap_counts_idle else idle_w)
+            cap_w = cap.limit_mw(0.0) / 1000 + (0.0 if self.cap_counts_idle else idle_w)
             yield SharedCap(cap.subject, tuple(numbers), cap_w)
 
 

@@ -265,7 +265,8 @@ class PricingProcessor:
     def _announce(self, key: AttemptKey) -> None:
         """What was submitted is put back as it was."""
         attempt = self._advance(key, JobFact.SUBMITTED)
-        for earlier in self._attempts.of_job(key[0]):
+        job_id, _ = key
+        for earlier in self._attempts.of_job(job_id):
             if earlier.facts.HasField("submitted"):
                 attempt.facts.submitted.CopyFrom(earlier.facts.submitted)
         self._save(attempt)
@@ -426,7 +427,8 @@ def _told(standing: AccountStanding) -> Publish:
 
 
 def _subject(key: AttemptKey) -> str:
-    return f"{key[0]}/{key[1]}"
+    job_id, attempt = key
+    return f"{job_id}/{attempt}"
 
 
 def _key(job_id: str, attempt: int) -> AttemptKey:

@@ -205,11 +205,13 @@ def _is_nameless(interval: CoRunInterval) -> bool:
 
 
 def _facts_key(key: AttemptKey) -> str:
-    return "\n".join(("attempt", key[0], str(key[1])))
+    job_id, attempt = key
+    return "\n".join(("attempt", job_id, str(attempt)))
 
 
 def _interval_key(key: AttemptKey, event_id: str) -> str:
-    return "\n".join(("interval", key[0], str(key[1]), event_id))
+    job_id, attempt = key
+    return "\n".join(("interval", job_id, str(attempt), event_id))
 
 
 class Agenda:

@@ -75,14 +75,14 @@ class OrderSearch:
             # More often to the front, where jobs start soon.
             share = self._random.random()
             moved.insert(int(jobs * share * sqrt(share)), job)
-            found = schedules.of(moved, below=schedule.cost)
+            found = schedules.play(moved, below=schedule.cost)
             if found is not None:
                 order, schedule = moved, found
         return order, schedule
 
 
 def _listed(schedules: ListSchedules, order: Sequence[int]) -> ListSchedule:
-    found = schedules.of(order)
+    found = schedules.play(order)
     assert found is not None
     return found
 

@@ -95,7 +95,7 @@ def _situation(
         on = Allocation((held.cluster,), (1,))
         using.append(Using(held.release_s, arrival, needs, on, draw_mw))
     together = PowerBudget(budgets.together, lasting_mw)
-    free = FreeNodes.of(amounts)
+    free = FreeNodes.build(amounts)
     most = [int(left) for left in free.totals]
     for each in using:
         most = [left + need for left, need in zip(most, each.needs, strict=True)]
@@ -129,7 +129,7 @@ def _budgets(situation: Situation) -> _Budgets:
             if covered == len(by_cluster):
                 together.append(budget)
             elif covered == 1:
-                left_mw = budget.cap.at(situation.now_s) - budget.base_mw
+                left_mw = budget.cap.limit_mw(situation.now_s) - budget.base_mw
                 each_mw[number] = min(each_mw[number], left_mw)
     return _Budgets(_lowest(together, situation.now_s), each_mw)
 
@@ -138,7 +138,10 @@ def _lowest(budgets: Sequence[PowerBudget], now_s: float) -> Cap:
     """What the tightest of them leaves beyond idle nodes, from now on."""
     ahead = {from_s for each in budgets for from_s, _ in each.cap.steps_after(now_s)}
     steps = [
-        (from_s, min([each.cap.at(from_s) - each.base_mw for each in budgets], default=NO_CAP_MW))
+        (
+            from_s,
+            min([each.cap.limit_mw(from_s) - each.base_mw for each in budgets], default=NO_CAP_MW),
+        )
         for from_s in [now_s, *sorted(ahead)]
     ]
     return Cap(Scope.REGION, "", tuple(steps))

@@ -255,10 +255,11 @@ class Truth:
             for each, time_s in _stretches(run.finished):
                 drawn[job_id, run.allotment.cluster, each.freq_ghz].append((each.energy_j, time_s))
         found_w: dict[tuple[str, str, float], float] = {}
-        for key, stretches in drawn.items():
+        for (job_id, cluster, freq_ghz), stretches in drawn.items():
             energy_j, time_s = (sum(column) for column in zip(*stretches, strict=True))
             if time_s:
-                found_w[key] = energy_j / time_s / self.runs[key[0]].allotment.all_cores
+                core_w = energy_j / time_s / self.runs[job_id].allotment.all_cores
+                found_w[job_id, cluster, freq_ghz] = core_w
         return found_w
 
     def _predicted_w(self, job: Job, on: Allotment) -> float:

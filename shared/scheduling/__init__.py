@@ -1,1 +1,2 @@
-"""Who runs when: the queue of job-cluster entries, the schedulers that serve it, look-ahead."""
+"""Scheduling of jobs: the queue of job-cluster entries, the schedulers that serve it,
+look-ahead."""

@@ -3,7 +3,7 @@
 Lifka (1995) for one cluster; D'Amico and Corbalan (2021), section 4.2.1, for job-cluster entries:
 entries are served in order, each cluster keeps one reservation, for its first blocked entry, and
 the holes that it reserves are that cluster's alone. Starting a job removes all its entries at
-once; where one of them held a reservation, the entries behind it get their turn again.
+once; where one of them had a reservation, the entries behind it get their turn again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import inf
 
 from shared.scheduling.consumable import ConsumableScheduler
-from shared.scheduling.dispatch import Dispatcher, Scheduler, Served
-from shared.scheduling.easy import DONE, EasyScheduler
+from shared.scheduling.dispatch import DONE, Dispatcher, Scheduler, Served
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Reservation
 from shared.scheduling.problem import Allocation
 from shared.scheduling.slurm import SlurmScheduler
@@ -39,7 +39,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """The outcome of a pass: starts in the order of the queue, neighbours in that of their coming.
+    """The outcome of a pass: starts in the order of the queue, neighbours in the order of their
+    starts.
 
     `schedulers` answer why other entries did not start.
     """
@@ -50,11 +51,11 @@ class Dispatch:
 
     @property
     def is_relieved(self) -> bool:
-        """True when another pass may start more: see EasyScheduler."""
+        """Return True when another pass may start more: see Budgets."""
         return any(scheduler.is_relieved for scheduler in self.schedulers.values())
 
     def reservations(self) -> dict[str, Reservation]:
-        """What is reserved, by cluster."""
+        """Return the reservations, by cluster."""
         reservations = {name: scheduler.reservation for name, scheduler in self.schedulers.items()}
         return {
             name: reservation
@@ -63,7 +64,7 @@ class Dispatch:
         }
 
     def reservations_of(self, arrival: int) -> dict[str, Reservation]:
-        """What is reserved for one job, by cluster."""
+        """Return the reservations of one job, by cluster."""
         found: dict[str, Reservation] = {}
         for name, scheduler in self.schedulers.items():
             if scheduler.reserved_for == arrival and (reservation := scheduler.reservation):
@@ -72,7 +73,8 @@ class Dispatch:
 
 
 def schedule(now_s: float, schedulers: Mapping[str, ClusterScheduler]) -> Dispatch:
-    """One pass over the queue, which what starts leaves; schedulers are numbered by their place."""
+    """Make one pass over the queue, which the entries that start leave; schedulers are numbered by
+    their place."""
     names = list(schedulers)
     starts = tuple(
         Start(names[number], entry, allocation, backfilled)
@@ -82,7 +84,8 @@ def schedule(now_s: float, schedulers: Mapping[str, ClusterScheduler]) -> Dispat
 
 
 def serve(schedulers: Sequence[Scheduler], now_s: float) -> list[Served]:
-    """Passes over several schedulers until no more starts: what starts leaves all queues."""
+    """Make passes over several schedulers until no more starts; entries that start leave all
+    queues."""
     if len(schedulers) == 1:
         return schedulers[0].pass_alone(now_s)
     started = one_pass(schedulers, now_s)
@@ -92,10 +95,10 @@ def serve(schedulers: Sequence[Scheduler], now_s: float) -> list[Served]:
 
 
 def one_pass(schedulers: Sequence[Scheduler], now_s: float) -> list[Served]:
-    """One pass over several schedulers as one queue.
+    """Make one pass over several schedulers as one queue.
 
-    Who has served looks for its next entry once what starts has left all queues: what was reserved
-    for it elsewhere may be the watts that the next one needs.
+    A scheduler that has served looks for its next entry once a job that starts has left all queues:
+    the watts reserved for it elsewhere may be those that the next entry needs.
     """
     for scheduler in schedulers:
         scheduler.begin(now_s)
@@ -111,9 +114,10 @@ def one_pass(schedulers: Sequence[Scheduler], now_s: float) -> list[Served]:
             orders[number] = schedulers[number].next_order
             continue
         started.append(served)
+        _, entry, _, _ = served
         for other, scheduler in enumerate(schedulers):
             if other != number:
-                scheduler.drop(served[1].arrival)
+                scheduler.drop(entry.arrival)
         schedulers[number].turn()
         orders = [scheduler.next_order for scheduler in schedulers]
     for scheduler in schedulers:
@@ -142,24 +146,24 @@ class Backfill(Dispatcher):
 
     @property
     def waits(self) -> bool:
-        """True while anything waits."""
+        """Return True while anything waits."""
         return any(len(scheduler.queue) for scheduler in self._schedulers)
 
     def arrive(self) -> None:
-        """The entries of the next arrival are in the queue."""
+        """Put the entries of the next arrival into the queues."""
         for number, entry in next(self._arrivals):
             self._schedulers[number].add(entry)
 
     def end(self, number: int, holder: int) -> None:
-        """What the job holds is free again."""
+        """Free the nodes of a job."""
         self._schedulers[number].release(holder)
 
     def decide(self, now_s: float) -> list[Served]:
-        """What starts now."""
+        """Return the entries that start now."""
         return serve(self._schedulers, now_s)
 
     def wake_s(self, now_s: float) -> float:
-        """When a cap changes next, or a scheduler looks again."""
+        """Return when a cap changes next, or a scheduler looks again."""
         steps_s = self._steps_s
         if not (steps_s or self._periodic):
             return inf

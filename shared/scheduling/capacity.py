@@ -1,4 +1,4 @@
-"""What is free on which nodes of a cluster, and who is on them."""
+"""Free amounts on the nodes of a cluster, and the jobs on each node."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -11,47 +11,47 @@ Group = tuple[tuple[str, int], ...]
 NOBODY = 0
 
 
-def without(group: Group, member: tuple[str, int]) -> Group:
-    """The group without one of its members."""
+def remove_member(group: Group, member: tuple[str, int]) -> Group:
+    """Return the group without one of its members."""
     place = group.index(member)
     return group[:place] + group[place + 1 :]
 
 
 class Groups:
-    """Numbers for what runs together on a node: nodes with the same number have the same group."""
+    """Numbers of groups of jobs on a node: nodes with the same number have the same group."""
 
     def __init__(self) -> None:
-        self.of: list[Group] = [()]
+        self.by_number: list[Group] = [()]
         self._numbers: dict[Group, int] = {(): NOBODY}
 
     def __len__(self) -> int:
-        return len(self.of)
+        return len(self.by_number)
 
     def copy(self) -> "Groups":
-        """The same numbers, to be added to by itself."""
+        """Return a copy with the same numbers, which is added to by itself."""
         other = Groups()
-        other.of, other._numbers = self.of.copy(), self._numbers.copy()
+        other.by_number, other._numbers = self.by_number.copy(), self._numbers.copy()
         return other
 
     def number(self, group: Group) -> int:
-        """The number of a group, a new one where it was not seen before."""
-        number = self._numbers.setdefault(group, len(self.of))
-        if number == len(self.of):
-            self.of.append(group)
+        """Return the number of a group, a new one where it was not seen before."""
+        number = self._numbers.setdefault(group, len(self.by_number))
+        if number == len(self.by_number):
+            self.by_number.append(group)
         return number
 
-    def joined(self, number: int, member: tuple[str, int]) -> int:
-        """The group with one more member."""
-        return self.number(tuple(sorted((*self.of[number], member))))
+    def add_member(self, number: int, member: tuple[str, int]) -> int:
+        """Return the number of the group with one more member."""
+        return self.number(tuple(sorted((*self.by_number[number], member))))
 
-    def left(self, number: int, member: tuple[str, int]) -> int:
-        """The group without one of its members."""
-        return self.number(without(self.of[number], member))
+    def remove_member(self, number: int, member: tuple[str, int]) -> int:
+        """Return the number of the group without one of its members."""
+        return self.number(remove_member(self.by_number[number], member))
 
 
-class Held(NamedTuple):
-    """What a job holds until `release_s` at the latest, infinite where nobody expects it back;
-    `holder` is its arrival number."""
+class AllocatedUnits(NamedTuple):
+    """Units allocated to a job until `release_s` at the latest, infinite where they are never
+    expected back; `holder` is its arrival number."""
 
     release_s: float
     holder: int
@@ -61,18 +61,18 @@ class Held(NamedTuple):
 
 
 class Capacity:
-    """What is free of each resource on each node, `free[resource][node]`, and how many jobs hold
-    units there: `holders`, and of them those that accept nobody beside them, `closed`, by node. So
-    is `group`, the number of the group that is there.
+    """Free amounts of each resource on each node, `free[resource][node]`.
 
-    What a resource manager gave out beyond what there is leaves less than nothing. Most jobs
-    have few nodes, for which lists, compiled, take less time than arrays.
+    `holders` counts the jobs with units on each node, and `closed` those of them that accept no
+    neighbour; `group` is the number of the group on each node. An amount below 0 is free where a
+    resource manager overcommitted. Most jobs have few nodes, for which lists, compiled, take less
+    time than arrays.
     """
 
     def __init__(
         self, table: NodeTable, groups: Groups | None = None, like: "Capacity | None" = None
     ) -> None:
-        """Nothing is held, or all that is with another one that it is `like`."""
+        """Allocate nothing, or all that is allocated in another one that it is `like`."""
         self.table, self.groups = table, groups or Groups()
         none = [0] * table.nodes
         self.free: list[list[int]] = table.amounts.tolist() if like is None else _copy(like.free)
@@ -80,13 +80,13 @@ class Capacity:
         self.closed: list[int] = none.copy() if like is None else like.closed.copy()
         self.group: list[int] = none.copy() if like is None else like.group.copy()
 
-    def copy(self, *, apart: bool = False) -> "Capacity":
-        """The same, to be changed by itself; numbers of groups are shared, but with who is `apart`:
-        in another thread."""
-        return Capacity(self.table, self.groups.copy() if apart else self.groups, self)
+    def copy(self, *, is_separate: bool = False) -> "Capacity":
+        """Return a copy, which is changed by itself. A separate one numbers groups by itself too:
+        it may be used in another thread."""
+        return Capacity(self.table, self.groups.copy() if is_separate else self.groups, self)
 
     def lack(self, nodes: Iterable[int]) -> None:
-        """Such nodes, to which nobody adds from now on, have nothing."""
+        """Take all resources off such nodes, which get no more jobs from now on."""
         amounts = self.table.amounts.copy()
         for node in nodes:
             for row, free in enumerate(self.free):
@@ -95,21 +95,21 @@ class Capacity:
         self.table = NodeTable(self.table.names, amounts)
 
     def take(self, kind: Kind, allocation: Allocation) -> None:
-        """A job has units on these nodes from now on."""
+        """Allocate units to a job on these nodes."""
         self._change(kind, allocation, 1)
 
     def give(self, kind: Kind, allocation: Allocation) -> None:
-        """A job has left."""
+        """Free the units of a job."""
         self._change(kind, allocation, -1)
 
     def is_shared(self, nodes: tuple[int, ...]) -> bool:
-        """Whether more than one job has units on one of these nodes."""
+        """Return True where more than one job has units on one of these nodes."""
         holders = self.holders
         return any(holders[node] > 1 for node in nodes)
 
     def is_overcommitted(self, nodes: Iterable[int]) -> bool:
-        """Whether more was given out on one of these nodes than there is, or somebody is beside one
-        who is to be alone."""
+        """Return True where more is allocated on one of these nodes than there is, or a job has a
+        neighbour there that is to be alone."""
         return any(
             (self.closed[node] and self.holders[node] > 1)
             or min(row[node] for row in self.free) < 0
@@ -134,17 +134,19 @@ class Capacity:
             closed[nodes[place]] += sign
 
     def _regroup(self, kind: Kind, allocation: Allocation, sign: int) -> None:
-        """Nodes that had the same group and get as many units have the same one after it."""
-        change = self.groups.joined if sign > 0 else self.groups.left
+        """Renumber groups: nodes with the same group that get as many units have the same one
+        afterwards."""
+        change = self.groups.add_member if sign > 0 else self.groups.remove_member
         nodes, units = allocation
         group, after = self.group, dict[tuple[int, int], int]()
         for place in range(len(nodes)):
-            key = group[nodes[place]], units[place]
-            number = after.get(key)
+            node, count = nodes[place], units[place]
+            before = group[node]
+            number = after.get((before, count))
             if number is None:
-                member = kind.app, units[place] * kind.shape.needs[0]
-                number = after[key] = change(key[0], member)
-            group[nodes[place]] = number
+                member = kind.app, count * kind.shape.cores
+                number = after[before, count] = change(before, member)
+            group[node] = number
 
 
 def _copy(rows: list[list[int]]) -> list[list[int]]:

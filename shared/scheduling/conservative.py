@@ -10,8 +10,7 @@ then all reservations are made anew.
 from collections.abc import Sequence
 from math import inf
 
-from shared.scheduling.dispatch import Served
-from shared.scheduling.easy import DONE
+from shared.scheduling.dispatch import DONE, Served
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.profile import Profile
 from shared.scheduling.profile_scheduler import ProfileScheduler
@@ -55,7 +54,8 @@ class ConservativeScheduler(ProfileScheduler):
         return self.number, entry, None, waits_before
 
     def add(self, entry: Entry) -> None:
-        """An entry arrived. One that belongs before others gets what these leave."""
+        """Put an entry that arrived into the queue. One that belongs before others gets what these
+        leave."""
         self.queue.add(entry)
         self._new.append(entry)
 
@@ -69,8 +69,8 @@ class ConservativeScheduler(ProfileScheduler):
             self.turn()
 
     def release(self, holder: int) -> None:
-        """What the job `holder` holds is free again."""
-        release_s, _, nodes = self._releases.let_go(holder)
+        """Free the nodes of the job `holder`."""
+        release_s, _, nodes = self._releases.release(holder)
         entry = self._started.pop(holder)
         if release_s > self._now_s:
             self._profile.take(self._now_s, release_s, -nodes, -entry.draw_mw)
@@ -93,13 +93,15 @@ class ConservativeScheduler(ProfileScheduler):
             self._profile.take(start_s, start_s + entry.limit_s, -entry.nodes, -entry.draw_mw)
 
     def _is_late(self) -> bool:
-        """True when a job ran past its limit, or did so and kept another from its reservation."""
-        return self._is_overdue() or min(self._reserved_s.values(), default=inf) < self._now_s
+        """Return True when a job ran past its limit, or did so and kept another from its
+        reservation."""
+        is_overdue = self._overdue() is not None
+        return is_overdue or min(self._reserved_s.values(), default=inf) < self._now_s
 
-    def _is_overdue(self) -> bool:
-        """True when a job runs past its limit."""
-        held = self._releases.in_order
-        return bool(held) and held[0][0] <= self._now_s
+    def _overdue(self) -> int | None:
+        """Return a job that runs past its limit; None where none does."""
+        release_s, holder, _ = self._releases.first or (inf, -1, 0)
+        return holder if release_s <= self._now_s else None
 
     def _compress(self) -> None:
         """Move reservations forward until none can be."""
@@ -109,7 +111,7 @@ class ConservativeScheduler(ProfileScheduler):
             pass
 
     def _moved(self, entry: Entry) -> bool:
-        """Whether the reservation to an entry could be moved forward."""
+        """Move the reservation of an entry forward: return True where that was possible."""
         before_s = self._reserved_s[entry.arrival]
         self._give_back(entry, before_s)
         self._reserve(entry)
@@ -118,8 +120,8 @@ class ConservativeScheduler(ProfileScheduler):
     def _start_over(self) -> None:
         """Make the reservations anew: running jobs are overdue."""
         self._has_room = False
-        while self._is_overdue():
-            _, holder, nodes = self._releases.let_go(self._releases.in_order[0][1])
+        while (holder := self._overdue()) is not None:
+            _, _, nodes = self._releases.release(holder)
             limit_s = self._started[holder].limit_s
             self._releases.hold((self._now_s + limit_s, holder, nodes))
         self._profile = Profile(self._now_s, self._nodes, self._cap)

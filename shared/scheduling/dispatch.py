@@ -1,7 +1,9 @@
-"""What an engine asks of whatever decides, and a pass of the scheduler of each cluster."""
+"""The dispatcher that an engine asks, and the scheduler of each cluster that takes turns in a
+pass."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from sys import maxsize
 from typing import Final, TypeVar
 
 from shared.scheduling.power import Budgets
@@ -12,61 +14,64 @@ _Class = TypeVar("_Class")
 
 try:
     from mypy_extensions import mypyc_attr
-except ImportError:  # what the compiler alone reads: it need not be there where the project runs
+except ImportError:  # only the compiler needs it: it may be missing where the project runs
 
     def mypyc_attr(*_: str, **__: object) -> Callable[[_Class], _Class]:
-        """The class as it is."""
+        """Leave the class as it is."""
         return lambda a_class: a_class
 
 
-# What starts now: the number of its cluster, the entry, its nodes where they were chosen and not
-# only counted, and if it passes a blocked one.
+# A start: the number of its cluster, the entry, its nodes where they were chosen and not only
+# counted, and if it passes a blocked one.
 Served = tuple[int, Entry, Allocation | None, bool]
-# Nobody runs otherwise than before.
+# The next order of a scheduler in which no entry will act before something changes.
+DONE: Final = maxsize
+# No job runs otherwise than before.
 _AS_BEFORE: Final[Mapping[int, float]] = {}
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Dispatcher(ABC):
-    """Observes what happens and decides what starts, and what is done to what runs. It knows no run
-    time before a job has ended.
+    """Observes what happens and decides what starts, and what is done to running jobs. It knows no
+    run time before a job has ended.
 
-    At each instant it is told of all ends, then of all arrivals, then asked once. A class and no
-    protocol: compiled code calls its methods without looking them up by name. One that is tried
+    At each instant it is notified of all ends, then of all arrivals, then asked once. A class and
+    no protocol: compiled code calls its methods without looking them up by name. One that is tried
     need not be compiled.
     """
 
     @property
     @abstractmethod
     def waits(self) -> bool:
-        """True while anything waits."""
+        """Return True while anything waits."""
 
     @abstractmethod
     def arrive(self) -> None:
-        """The next of the arrivals is here."""
+        """Take the next of the arrivals."""
 
     @abstractmethod
     def end(self, number: int, holder: int) -> None:
-        """The job `holder` has left the cluster of this number."""
+        """Note that the job `holder` has left the cluster of this number."""
 
     @abstractmethod
     def decide(self, now_s: float) -> list[Served]:
-        """What starts now; it has left the queue."""
+        """Return the entries that start now; they have left the queue."""
 
     @abstractmethod
     def wake_s(self, now_s: float) -> float:
-        """When it is to be asked again even if nothing happens; infinite if it need not be."""
+        """Return when it is to be asked again even if nothing happens; infinite if it need not
+        be."""
 
     def slowdowns(self) -> Mapping[int, float]:
-        """What the last decision did to what runs, by holder: how many seconds a second of its run
-        time takes from now on, beside its neighbours and at its P-state; 1 until it is said
-        otherwise, SUSPENDED while it stands still, ENDED where it ends at once."""
+        """Return what the last decision did to running jobs, by holder: how many seconds a second
+        of its run time takes from now on, beside its neighbours and at its P-state. It is 1 until
+        another is returned, SUSPENDED while the job is suspended, ENDED where it ends at once."""
         return _AS_BEFORE
 
 
 class Scheduler(ABC):
-    """One cluster under some discipline, that takes turns with others in a pass: see EasyScheduler.
-    A class, as Dispatcher is."""
+    """One cluster under some discipline, that takes turns with others in a pass: see
+    BackfillScheduler. A class, as Dispatcher is."""
 
     next_order: int
     queue: WaitQueue
@@ -75,11 +80,11 @@ class Scheduler(ABC):
     @property
     @abstractmethod
     def is_relieved(self) -> bool:
-        """True when another pass may start more."""
+        """Return True when another pass may start more."""
 
     @abstractmethod
     def add(self, entry: Entry) -> None:
-        """An entry arrived."""
+        """Put an entry that arrived into the queue."""
 
     @abstractmethod
     def drop(self, arrival: int) -> None:
@@ -87,7 +92,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def release(self, holder: int) -> None:
-        """What the job `holder` holds is free again."""
+        """Free the nodes of the job `holder`."""
 
     @abstractmethod
     def begin(self, now_s: float) -> None:
@@ -99,12 +104,12 @@ class Scheduler(ABC):
 
     @abstractmethod
     def serve(self) -> Served | None:
-        """Let the entry of the present turn act: what starts, if any."""
+        """Let the entry of the present turn act: return what starts, if any."""
 
     @abstractmethod
     def finish(self) -> None:
-        """The pass is over."""
+        """End the pass."""
 
     @abstractmethod
     def pass_alone(self, now_s: float) -> list[Served]:
-        """A pass that this scheduler is alone in: what starts."""
+        """Make a pass that this scheduler is alone in: return what starts."""

@@ -1,4 +1,5 @@
-"""When jobs that wait would start, and where, if nothing else arrived and every limit held."""
+"""Forecasts of starts: when and where waiting jobs would start if nothing else arrived and every
+limit was used up."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,13 +26,13 @@ def forecast(
     share: float = 1.0,
     expected_s: Mapping[int, float] = _NOT_KNOWN,
 ) -> Iterator[tuple[int, Expected]]:
-    """The arrival numbers of the jobs in the queue with their expected starts, soonest first:
+    """Yield the arrival numbers of the jobs in the queue with their expected starts, soonest first:
     as far as it is asked for. The schedulers, numbered by their place, are used up.
 
-    What starts takes a `share` of its limit, what runs ends when it is expected to, by its holder,
-    or else at its limit. By the whole limits, jobs end before them and others arrive: most starts
-    come earlier, and where better tiers or priorities arrive some come later. Left out are jobs
-    that fit nowhere as the clusters are, or under no cap.
+    An entry that starts takes a `share` of its limit; a running job ends when it is expected to, by
+    its holder, or else at its limit. By the whole limits, jobs end before them and others arrive:
+    most starts come earlier, and where better tiers or priorities arrive some come later. Jobs are
+    left out that fit nowhere as the clusters are, or under no cap.
     """
     names, played = list(schedulers), list(schedulers.values())
     ends = [
@@ -41,7 +42,8 @@ def forecast(
     ]
 
     def runs_s(served: Served) -> float:
-        return share * served[1].limit_s
+        _, entry, _, _ = served
+        return share * entry.limit_s
 
     engine = Engine(Backfill(played, iter(())), (), runs_s, now_s, ends)
     while not engine.is_over:

@@ -1,4 +1,4 @@
-"""What a budget of power has left over time, for whoever asks often while nothing changes."""
+"""The headroom of a budget of power over time, for callers that ask often while nothing changes."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -7,14 +7,15 @@ from sys import maxsize
 
 
 class Headroom:
-    """What nobody draws and nobody reserved from a time on, if limits hold: an amount from each of
-    the ascending times until the next.
+    """Watts that are neither drawn nor reserved from a time on, if limits hold: an amount from each
+    of the ascending times until the next.
 
-    From one fall to the next there is ever more, so that what is enough at some time stays so.
+    From one fall to the next there is ever more, so that an amount that is enough at some time
+    stays so.
     """
 
     def __init__(self, from_s: float, room_mw: int, changes: Iterable[tuple[float, int]]) -> None:
-        """`changes` are what comes (or goes, below 0) at which time after `from_s`."""
+        """Take as `changes` the amounts that come (or go, below 0) at times after `from_s`."""
         times_s, rooms_mw = [from_s], [room_mw]
         for time_s, more_mw in sorted(changes):
             if time_s > times_s[-1]:
@@ -26,7 +27,7 @@ class Headroom:
         self._falls = [place for place in places if rooms_mw[place] < rooms_mw[place - 1]]
 
     def earliest(self, draw_mw: int, duration_s: float) -> float:
-        """The first time with so much for so long; infinite if there is none."""
+        """Return the first time with so much for so long; infinite if there is none."""
         times_s, room_mw, place, start_s = self._times_s, self._room_mw, 0, inf
         for end in [*self._falls, len(times_s)]:
             if start_s + duration_s <= times_s[place]:
@@ -39,15 +40,17 @@ class Headroom:
 
 
 class LeastHeadroom:
-    """The least that several budgets have from now until some time, for whoever asks thousands of
-    times while nothing changes. It is not for those who have a reservation there, `kept_for`:
-    theirs does not stand against them."""
+    """The least that several budgets have from now until some time, for callers that ask thousands
+    of times while nothing changes. It is not for the jobs with a reservation there, `kept_for`,
+    whose own watts it counts as taken."""
 
     def __init__(self, points: Iterable[tuple[float, int]], kept_for: Iterable[int]) -> None:
-        """`points` are what each budget has now, the first, and wherever it may have less."""
+        """Take as `points` the headroom of each budget now, the first, and wherever it may have
+        less."""
         self.kept_for = frozenset(kept_for)
         ordered = sorted(points)
-        times_s, least_mw = [ordered[0][0] if ordered else -inf], [maxsize]
+        times_s = [first_s for first_s, _ in ordered[:1]] or [-inf]
+        least_mw = [maxsize]
         for time_s, room_mw in ordered:
             if room_mw < least_mw[-1]:
                 if time_s > times_s[-1]:
@@ -57,14 +60,14 @@ class LeastHeadroom:
         self._times_s, self._least_mw = times_s, least_mw
 
     def has(self, draw_mw: int, until_s: float) -> bool:
-        """Whether so much may be drawn from now until then."""
+        """Return True where so much may be drawn from now until then."""
         if draw_mw > self._least_mw[0]:
             return False
         return draw_mw <= self._least_mw[bisect_left(self._times_s, until_s, 1) - 1]
 
     def has_any(self, draws: list[tuple[float, int]], from_s: float) -> bool:
-        """Whether one of these may be drawn from then on, each for so long: durations, with draws
-        that descend."""
+        """Return True where one of these may be drawn from then on, each for so long: durations,
+        with draws that descend."""
         times_s, least_mw = self._times_s, self._least_mw
         until, now_mw = len(times_s) - 1, least_mw[0]
         for place in range(len(draws) - 1, -1, -1):

@@ -1,10 +1,10 @@
 """List schedules: jobs in an order, each started as soon as it fits beside those before it.
 
-Serial in time: at each instant at which something ends, the jobs that wait are looked at in their
-order and each that fits starts; nobody has a reservation. Priority-rule-based scheduling of Haupt
+Serial in time: at each instant at which something ends, the waiting jobs are looked at in their
+order and each that fits starts; no job has a reservation. Priority-rule-based scheduling of Haupt
 (1989), as Borghesi and others, "Scheduling-based power capping in high performance computing
-systems" (2018), section 4.2, use it. A search plays thousands of orders a second, so that what is
-free is plain integers here, and not the arrays of `capacity.py`.
+systems" (2018), section 4.2, use it. A search plays thousands of orders a second, so that free
+amounts are plain integers here, and not the arrays of `capacity.py`.
 """
 
 from bisect import insort
@@ -17,16 +17,16 @@ from shared.scheduling.power import PowerBudget, Step
 from shared.scheduling.problem import Allocation, Ints
 from shared.scheduling.wait_queue import Entry
 
-# What a node has free is compared as the sum of its shares of each resource, in such parts.
+# Free amounts of nodes are compared as the sum of its shares of each resource, in such parts.
 _PARTS: Final = 10_000
 # More units than any job has.
 _ANY_UNITS: Final = 2**60
 
 
 class Wanted(NamedTuple):
-    """What a job that waits asks for: `units` of `needs` each, `draw_mw` in all, for `limit_s`.
+    """The request of a waiting job: `units` of `needs` each, `draw_mw` in all, for `limit_s`.
 
-    A second that it waits costs `weight`.
+    A second of waiting costs `weight`.
     """
 
     arrival: int
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
 
 
 class Using(NamedTuple):
-    """What a job that runs holds until `release_s` at the latest."""
+    """Units allocated to a running job until `release_s` at the latest."""
 
     release_s: float
     arrival: int
@@ -48,21 +48,21 @@ class Using(NamedTuple):
 
 
 class Fits:
-    """How many units of certain needs each node takes, and all nodes together, as of so many of the
-    changes of nodes."""
+    """Counts of units of certain needs that fit on each node, and on all nodes together, as of so
+    many of the changes of nodes."""
 
     def __init__(self, needs: tuple[int, ...], counts: list[int], total: int, seen: int) -> None:
         self.needs, self.counts, self.total, self.seen = needs, counts, total, seen
 
 
 class FreeNodes:
-    """What is free of each resource on each node."""
+    """Free amounts of each resource on each node."""
 
     def __init__(
         self, free: list[list[int]], totals: list[int], left: list[int], parts: list[int]
     ) -> None:
         self._free, self._totals, self._left = free, totals, left
-        # What one of each resource is of a node that has most of it.
+        # The part that one of each resource is of a node that has most of it.
         self._parts = parts
         # By needs: what was known when it was copied, which nothing changes, and what it has
         # become; a node is looked at again once it has changed since, which most have not.
@@ -71,15 +71,15 @@ class FreeNodes:
         self._changed: list[int] = []
 
     @classmethod
-    def of(cls, amounts: Ints) -> "FreeNodes":
-        """Nodes on which nothing runs, by what they have: (resources, nodes)."""
+    def build(cls, amounts: Ints) -> "FreeNodes":
+        """Return nodes on which nothing runs, by what they have: (resources, nodes)."""
         parts = [_PARTS // max(1, most) for most in amounts.max(axis=1).tolist()]
         free: list[list[int]] = amounts.T.tolist()
         left = [_parts_of(node, parts) for node in free]
         return cls(free, amounts.sum(axis=1).tolist(), left, parts)
 
     def copy(self) -> "FreeNodes":
-        """The same, to be changed by itself."""
+        """Return a copy, which is changed by itself."""
         if self._changed or self._fits:
             for needs in {**self._known, **self._fits}:
                 self._known[needs] = fits = self.fits(needs)
@@ -91,18 +91,19 @@ class FreeNodes:
         return copied
 
     def units_of(self, needs: tuple[int, ...]) -> int:
-        """How many units of such needs all nodes take now. It is known to copies from then on."""
+        """Return how many units of such needs all nodes take now. It is known to copies from then
+        on."""
         fits = self.fits(needs)
         self._refresh(fits)
         return fits.total
 
     @property
     def totals(self) -> Sequence[int]:
-        """What is free of each resource on all nodes together."""
+        """Return what is free of each resource on all nodes together."""
         return self._totals
 
     def fits(self, needs: tuple[int, ...]) -> Fits:
-        """What `take_as` is told of such needs."""
+        """Return the counts of such needs, for `take_as`."""
         fits = self._fits.get(needs)
         if fits is None:
             known = self._known.get(needs)
@@ -115,14 +116,15 @@ class FreeNodes:
         return fits
 
     def take(self, needs: tuple[int, ...], units: int) -> Allocation | None:
-        """Nodes for a job, which it has from now on; None where its units do not fit.
+        """Allocate nodes to a job; return None where its units do not fit.
 
         Nodes with less free are taken first, so that what is free stays together.
         """
         return self.take_as(self.fits(needs), units)
 
     def take_as(self, fits: Fits, units: int) -> Allocation | None:
-        """The same for a job whose needs were looked up."""
+        """Allocate nodes to a job whose counts were looked up; return None where its units do not
+        fit."""
         totals = self._totals
         for resource, need in enumerate(fits.needs):
             if need * units > totals[resource]:
@@ -151,11 +153,11 @@ class FreeNodes:
         return allocation
 
     def give(self, needs: tuple[int, ...], allocation: Allocation) -> None:
-        """A job has left."""
+        """Free the units of a job."""
         self._change(needs, allocation, -1)
 
     def _refresh(self, fits: Fits) -> None:
-        """Look again at the nodes that changed since."""
+        """Count anew on the nodes that changed since."""
         changed, seen, needs = self._changed, fits.seen, fits.needs
         counts, free, total = fits.counts, self._free, fits.total
         fits.seen = len(changed)
@@ -183,7 +185,7 @@ class FreeNodes:
 
 
 def _units_on(free: list[int], needs: tuple[int, ...]) -> int:
-    """How many units of such needs what is free on a node holds."""
+    """Return how many units of such needs fit into what is free on a node."""
     count = _PARTS
     for resource, need in enumerate(needs):
         if need:
@@ -194,20 +196,20 @@ def _units_on(free: list[int], needs: tuple[int, ...]) -> int:
 
 
 def _parts_of(amounts: Sequence[int], parts: list[int]) -> int:
-    """Amounts of resources as one number."""
+    """Return amounts of resources as one number."""
     total = 0
     for resource, amount in enumerate(amounts):
         total += amount * parts[resource]
     return total
 
 
-# When a job starts, and its place among those that wait.
+# The start of a waiting job: when, and its place among them.
 Planned = tuple[float, int]
 
 
 class CappedSituation(NamedTuple):
-    """What a plan starts from: what is free now, what runs and what waits under one cap, which has
-    `steps` ahead, ascending."""
+    """The start of a plan: free nodes, running and waiting jobs under one cap, which has `steps`
+    ahead, ascending."""
 
     now_s: float
     cap_mw: int
@@ -218,8 +220,8 @@ class CappedSituation(NamedTuple):
 
 
 class ListSchedule(NamedTuple):
-    """When which of the jobs that wait start, by their places there, in the order in which they
-    take their nodes, and what all their waits cost."""
+    """Starts of waiting jobs, by their places there, in the order in which they take their nodes,
+    and the cost of all waits."""
 
     starts: list[Planned]
     cost: float
@@ -228,12 +230,12 @@ class ListSchedule(NamedTuple):
 def list_schedule(
     at: CappedSituation, order: Sequence[int], below: float = inf, until_s: float = inf
 ) -> ListSchedule | None:
-    """One list schedule of a situation: see `ListSchedules.of`."""
-    return ListSchedules(at).of(order, below, until_s)
+    """Return one list schedule of a situation: see `ListSchedules.play`."""
+    return ListSchedules(at).play(order, below, until_s)
 
 
 class ListSchedules:
-    """The list schedules of one situation; what each of them looks up is looked up once."""
+    """List schedules of one situation; each look-up is made once for all of them."""
 
     def __init__(self, at: CappedSituation) -> None:
         self.at = at
@@ -247,22 +249,24 @@ class ListSchedules:
         self.needs = list(numbers)
         for needs in self.needs:
             at.free.units_of(needs)
-        # What runs, by its end, and its place, counted down from -1.
+        # Running jobs, by their ends, with their places, counted down from -1.
         ends = [(each.release_s, each.arrival, -1 - n) for n, each in enumerate(at.using)]
         self.ends = sorted(ends)
 
-    def of(
+    def play(
         self, order: Sequence[int], below: float = inf, until_s: float = inf
     ) -> ListSchedule | None:
-        """The list schedule of jobs in an order of their places in what waits; None where it costs
-        no less than `below`. Overdue jobs are expected to end at once. What never fits, or only
-        after `until_s`, does not start, and what that costs is infinite.
+        """Return the list schedule of jobs in an order of their places among the waiting; None
+        where it costs no less than `below`.
+
+        Overdue jobs are expected to end at once. A job that never fits, or only after `until_s`,
+        does not start, and the cost of that is infinite.
         """
         playing = _Playing(self, order)
         while True:
             playing.start()
             if not playing.pending:
-                return playing.found(below)
+                return playing.result(below)
             now_s = playing.next_s()
             if now_s == inf or now_s > until_s:
                 return ListSchedule(playing.starts, inf) if below == inf else None
@@ -280,17 +284,17 @@ class _Playing:
         self._of, self._free = of, at.free.copy()
         self._fits = [self._free.fits(needs) for needs in of.needs]
         self._cap_mw, self._steps, self._passed = at.cap_mw, list(at.steps), 0
-        # What nobody draws now, and what nobody will at each step ahead.
+        # Watts left now, and at each step ahead.
         self._room_mw = at.cap_mw - sum([each.draw_mw for each in at.using])
         self._rooms_mw = [cap_mw - _drawn_mw(at.using, from_s) for from_s, cap_mw in at.steps]
-        # What runs, by its end; so many of these have ended. What started holds its nodes.
+        # Running jobs, by their ends; so many of these have ended. Started jobs have their nodes.
         self._ends, self._ended = of.ends.copy(), 0
-        self._held: dict[int, Allocation] = {}
+        self._allocated: dict[int, Allocation] = {}
         self._from_s = self._now_s = at.now_s
         self._cost, self._weight = 0.0, sum([of.weights[p] for p in self.pending])
 
     def start(self) -> None:
-        """All that fits now, in the order."""
+        """Start all that fits now, in the order."""
         of, left = self._of, list[int]()
         all_kinds, all_units, draws_mw, fits = of.kinds, of.units, of.draws_mw, self._fits
         # From how many units on each kind is refused: what is free only gets less.
@@ -312,32 +316,39 @@ class _Playing:
         self.pending = left
 
     def next_s(self) -> float:
-        """When something ends or the cap changes; infinite where nothing does."""
+        """Return when something ends or the cap changes; infinite where nothing does."""
         next_s = inf
         if self._ended < len(self._ends):
-            next_s = max(self._now_s, self._ends[self._ended][0])
+            end_s, _, _ = self._ends[self._ended]
+            next_s = max(self._now_s, end_s)
         if self._passed < len(self._steps):
-            next_s = min(next_s, self._steps[self._passed][0])
+            step_s, _ = self._steps[self._passed]
+            next_s = min(next_s, step_s)
         return next_s
 
     def end(self, now_s: float) -> None:
-        """What has ended by then gives back what it held; the cap is that of then."""
+        """Free the nodes of the jobs that have ended by then, and take over the cap of then."""
         self._now_s = now_s
-        while self._passed < len(self._steps) and self._steps[self._passed][0] <= now_s:
-            cap_mw = self._steps[self._passed][1]
+        while self._passed < len(self._steps):
+            from_s, cap_mw = self._steps[self._passed]
+            if from_s > now_s:
+                break
             self._room_mw += cap_mw - self._cap_mw
             self._cap_mw = cap_mw
             self._passed += 1
-        while self._ended < len(self._ends) and self._ends[self._ended][0] <= now_s:
-            self._give_back(self._ends[self._ended][2])
+        while self._ended < len(self._ends):
+            end_s, _, place = self._ends[self._ended]
+            if end_s > now_s:
+                break
+            self._give_back(place)
             self._ended += 1
 
     def least_cost(self, now_s: float) -> float:
-        """What it costs if all that still waits starts then."""
+        """Return the cost if all that still waits starts then."""
         return self._cost + self._weight * (now_s - self._from_s)
 
-    def found(self, below: float) -> ListSchedule | None:
-        """The schedule, where it is cheap enough."""
+    def result(self, below: float) -> ListSchedule | None:
+        """Return the schedule; None where it is not cheap enough."""
         return ListSchedule(self.starts, self._cost) if self._cost < below else None
 
     def _give_back(self, place: int) -> None:
@@ -347,14 +358,15 @@ class _Playing:
             self._free.give(using.needs, using.allocation)
             self._room_mw += using.draw_mw
         else:
-            self._free.give(of.needs[of.kinds[place]], self._held[place])
+            self._free.give(of.needs[of.kinds[place]], self._allocated[place])
             self._room_mw += of.draws_mw[place]
 
     def _has_power_later(self, place: int) -> bool:
-        """True when it may draw what it does at each step of the cap before its limit."""
+        """Return True when it may draw what it does at each step of the cap before its limit."""
         draw_mw, release_s = self._of.draws_mw[place], self._now_s + self._of.limits_s[place]
         for ahead in range(self._passed, len(self._steps)):
-            if self._steps[ahead][0] >= release_s:
+            from_s, _ = self._steps[ahead]
+            if from_s >= release_s:
                 return True
             if draw_mw > self._rooms_mw[ahead]:
                 return False
@@ -369,22 +381,23 @@ class _Playing:
         self._cost += weight * (self._now_s - self._from_s)
         release_s = self._now_s + of.limits_s[place]
         for ahead in range(self._passed, len(self._steps)):
-            if self._steps[ahead][0] >= release_s:
+            from_s, _ = self._steps[ahead]
+            if from_s >= release_s:
                 break
             self._rooms_mw[ahead] -= draw_mw
-        self._held[place] = allocation
+        self._allocated[place] = allocation
         end = release_s, of.at.waiting[place].arrival, place
         insort(self._ends, end, lo=self._ended)
 
 
 def _drawn_mw(using: Sequence[Using], time_s: float) -> int:
-    """What runs beyond a time draws then."""
+    """Return the draw, at a time, of the jobs that run beyond it."""
     return sum([each.draw_mw for each in using if each.release_s > time_s])
 
 
 class StartPlanner(Protocol):
-    """Says when jobs of a situation start, in the order of their starts, and of those who start at
-    once in that of taking their nodes. Who is left out starts in a later plan."""
+    """Plans when jobs of a situation start, in the order of their starts, and of those that start
+    at once in the order of taking their nodes. A job that is left out starts in a later plan."""
 
     def plan(self, at: CappedSituation) -> Sequence[Planned]: ...
 
@@ -396,18 +409,18 @@ class PriorityRule:
         self._ranks = ranks
 
     def order(self, at: CappedSituation) -> list[int]:
-        """The places of what waits, best first."""
+        """Return the places of the waiting jobs, best first."""
         keyed = [(self._ranks[job.arrival], place) for place, job in enumerate(at.waiting)]
         return [place for _, place in sorted(keyed)]
 
     def plan(self, at: CappedSituation) -> Sequence[Planned]:
-        """What starts now; all else is planned anew when something happens."""
+        """Return what starts now; all else is planned anew when something happens."""
         found = list_schedule(at, self.order(at), until_s=at.now_s)
         assert found is not None
         return found.starts
 
     def schedule(self, at: CappedSituation) -> ListSchedule:
-        """All of the list schedule."""
+        """Return the whole list schedule."""
         found = list_schedule(at, self.order(at))
         assert found is not None
         return found
@@ -417,8 +430,8 @@ class PlannedStarts(Dispatcher):
     """One cluster under one cap, planned anew whenever anything happened: see Dispatcher.
 
     Of a plan only what starts at once is started, on nodes with little left, as Borghesi and others
-    (2018) do. The cap holds whatever the planner says: what does not fit under it over its whole
-    limit, or on the nodes, waits for the next plan. `arrivals` are the jobs by arrival number.
+    (2018) do. The cap holds for every plan: a job that does not fit under it over its whole limit,
+    or on the nodes, waits for the next plan. `arrivals` are the jobs by arrival number.
     """
 
     def __init__(
@@ -428,7 +441,7 @@ class PlannedStarts(Dispatcher):
         arrivals: Iterator[tuple[Entry, Wanted]],
         planner: StartPlanner,
     ) -> None:
-        self._free, self._budget, self._planner = FreeNodes.of(amounts), budget, planner
+        self._free, self._budget, self._planner = FreeNodes.build(amounts), budget, planner
         self._arrivals = arrivals
         self._waiting: dict[int, tuple[Entry, Wanted]] = {}
         self._using: dict[int, Using] = {}
@@ -436,27 +449,27 @@ class PlannedStarts(Dispatcher):
 
     @property
     def waits(self) -> bool:
-        """True while anything waits."""
+        """Return True while anything waits."""
         return bool(self._waiting)
 
     @property
     def waiting(self) -> Collection[int]:
-        """The arrival numbers of what waits, in the order of their coming."""
+        """Return the arrival numbers of the waiting jobs, in the order of their arrival."""
         return self._waiting.keys()
 
     def arrive(self) -> None:
-        """The next of the arrivals is here."""
+        """Take the next of the arrivals."""
         entry, wanted = next(self._arrivals)
         self._waiting[entry.arrival] = entry, wanted
 
     def end(self, number: int, holder: int) -> None:
-        """The job has left."""
+        """Free the nodes of a job."""
         using = self._using.pop(holder)
         self._free.give(using.needs, using.allocation)
-        self._budget.let_go(holder)
+        self._budget.release(holder)
 
     def decide(self, now_s: float) -> list[Served]:
-        """What the plan starts now."""
+        """Return what the plan starts now."""
         self._budget.advance(now_s)
         self._next_s = inf
         if not self._waiting:
@@ -468,7 +481,7 @@ class PlannedStarts(Dispatcher):
         started: list[Served] = []
         for start_s, place in self._planner.plan(at):
             if start_s > now_s:
-                # Who is overdue ends at some moment, which is when all is planned anew.
+                # An overdue job ends at some moment, which is when all is planned anew.
                 is_overdue = any(each.release_s <= now_s for each in using)
                 self._next_s = inf if is_overdue else start_s
                 break
@@ -477,7 +490,7 @@ class PlannedStarts(Dispatcher):
         return started
 
     def wake_s(self, now_s: float) -> float:
-        """When the plan starts something next, or the cap changes."""
+        """Return when the plan starts something next, or the cap changes."""
         return min(self._next_s, self._budget.next_step_s()) if self._waiting else inf
 
     def _started(self, arrival: int, now_s: float) -> Served | None:

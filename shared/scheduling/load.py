@@ -1,12 +1,13 @@
-"""The state of a cluster during a scheduling pass: who holds nodes, what is free and reserved."""
+"""The state of a cluster during a scheduling pass: allocated, free and reserved nodes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
 @dataclass(slots=True)
 class NodeSet:
-    """Nodes that one job holds until `release_s`; infinite: for ever. `holder` is its arrival
+    """Nodes allocated to one job until `release_s`; infinite: for ever. `holder` is its arrival
     number, or what a scheduler calls it; `draw_mw` counts where there is a cap."""
 
     nodes: int
@@ -17,7 +18,7 @@ class NodeSet:
 
 @dataclass(slots=True)
 class Load:
-    """What a cluster has and who holds it when a pass begins."""
+    """The nodes of a cluster and their holders when a pass begins."""
 
     nodes: int
     free: int
@@ -32,6 +33,14 @@ class Reservation(NamedTuple):
     start_s: float
 
 
+class Soonest:
+    """When an entry fits, how many units fit then, and the state of each class of nodes then where
+    nodes differ."""
+
+    def __init__(self, start_s: float, units: int, states: Sequence[int] = ()) -> None:
+        self.start_s, self.units, self.states = start_s, units, states
+
+
 class ClusterState(NamedTuple):
     """A cluster after the entry `order` was served.
 
@@ -44,5 +53,5 @@ class ClusterState(NamedTuple):
     reservation: Reservation | None = None
 
     def in_time(self, end_s: float) -> bool:
-        """True when what ends then gives its nodes back before they are reserved."""
+        """Return True when a job that ends then frees its nodes before they are reserved."""
         return self.reservation is None or end_s <= self.reservation.start_s

@@ -1,10 +1,11 @@
-"""The look-ahead policy: EAMC's plan of what waits, and a better one where one is found.
+"""The look-ahead policy: EAMC's plan of the waiting jobs, or a better one where the search finds
+it.
 
 At each instant proposals are made: the jobs in another order, each at the P-state that costs least
-and not where it costs much more than elsewhere, held back where energy will be cheaper. The head
-of the queue is played forward by the schedulers that decide, under EAMC's plan and under each
-proposal that would start something else. A proposal is taken where its forecast costs less, and
-keeps the bound on waiting; otherwise EAMC's plan planned_entries unchanged.
+and not where it costs much more than elsewhere, held back where energy will be cheaper. The head of
+the queue is played forward by the schedulers that decide, under EAMC's plan and under each proposal
+that would start something else. A proposal is taken where its forecast costs less, and keeps the
+bound on waiting; otherwise EAMC's plan stays unchanged.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,11 +26,11 @@ _GAIN: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What time is worth to the operator, in the tariffs' unit.
+    """Prices of time to the operator, in the tariffs' unit.
 
     `response_per_h` for each hour of each job from submission to end, `unit_per_h` for each hour of
-    a node (or core) that a job holds, which those who come next would have, and `makespan_per_h`
-    for each hour until the last limit. At 1 per kWh a response of 1.5 says that an hour of a job's
+    a node (or core) that is allocated to a job, which later jobs would have, and `makespan_per_h`
+    for each hour until the last limit. At 1 per kWh a response of 1.5 means that an hour of a job's
     response is worth 1.5 kWh.
     """
 
@@ -40,13 +41,13 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What the operator pays: energy at the tariffs, one of each cluster, and for time."""
+    """The operator's cost: energy at the tariffs, one of each cluster, and time."""
 
     tariffs: tuple[Tariff, ...]
     prices: Prices
 
     def run_cost(self, planned: PlannedEntry, start_s: float, share: float) -> float:
-        """Of a job that runs for a share of its limit."""
+        """Return the cost of a job that runs for a share of its limit."""
         run_s = share * planned.mode.limit_s
         tariff = self.tariffs[planned.cluster]
         energy = tariff.cost(planned.mode.power_w, start_s, start_s + run_s)
@@ -54,26 +55,26 @@ class Objective:
         return energy + per_h * run_s / _HOUR_S
 
     def cost(self, planned: PlannedEntry, start_s: float, submit_s: float, share: float) -> float:
-        """The same with the time that it waits."""
+        """Return the cost of a run and of the time that the job waits."""
         waited_h = (start_s - submit_s) / _HOUR_S
         return self.prices.response_per_h * waited_h + self.run_cost(planned, start_s, share)
 
     def lateness_cost(self, planned: PlannedEntry, start_s: float, last_s: float) -> float:
-        """Of the time by which all is done later than `last_s`, by limits."""
+        """Return the cost of the time by which all is done later than `last_s`, by limits."""
         late_s = max(0.0, start_s + planned.mode.limit_s - last_s)
         return self.prices.makespan_per_h * late_s / _HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far the search goes: `head` jobs are played forward, `budget` proposals at one instant.
+    """Bounds of the search: `head` jobs are played forward, `budget` proposals at one instant.
 
     No proposal offers a job to a cluster where it costs more by a share of `dear` than elsewhere.
     Small jobs go first, by what they take: units x root of h. From `large` on all count alike, so
-    that of two large jobs the one that came first goes first: kept for the last, they would run on
-    alone when all else is done, and the makespan is theirs. `aging_s` is the time in which waiting
-    halves what a job counts as. The first choice of who has waited `patience_s` planned_entries
-    before those of all who came later, and no proposal is taken by whose forecast such a job starts
+    that of two large jobs the one that arrived first goes first: kept for the last, they would run
+    on alone when all else is done, and the makespan is theirs. `aging_s` is the time in which
+    waiting halves what a job counts as. The first choice of a job that has waited `patience_s` goes
+    before those of all later jobs, and no proposal is taken by whose forecast such a job starts
     later than by EAMC's plan.
     """
 
@@ -102,7 +103,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class Counts:
-    """What the search did: proposals taken, and what they save by their own forecasts."""
+    """Counts of the search: proposals taken, and what they save by their own forecasts."""
 
     taken: int = 0
     forecast_gain: float = 0.0
@@ -121,7 +122,7 @@ class LookAhead:
     def decide(
         self, situation: Situation, waiting: Mapping[int, Waiting], share: float
     ) -> list[PlannedStart]:
-        """What starts now of the jobs that wait, by arrival number, in the order of arrival.
+        """Return what starts now of the waiting jobs, by arrival number, in the order of arrival.
 
         `share` is the part of their limits that jobs are expected to run for.
         """
@@ -137,13 +138,14 @@ class LookAhead:
         place, gain = found
         self.counts.taken += 1
         self.counts.forecast_gain += gain
-        return new[place][1]
+        _, starts = new[place]
+        return starts
 
     def plan(
         self, situation: Situation, waiting: Mapping[int, Waiting], share: float
     ) -> list[PlannedEntry] | None:
-        """The plan for what starts from now on, for schedulers that follow it as time passes; None
-        where EAMC's own has no better one. Arguments as of `decide`."""
+        """Return the plan for all starts from now on, for schedulers that follow it as time passes;
+        None where EAMC's own has no better one. Arguments as of `decide`."""
         if not waiting:
             return None
         self._choose(situation, waiting, share)
@@ -160,26 +162,28 @@ class LookAhead:
     def _choose(self, situation: Situation, waiting: Mapping[int, Waiting], share: float) -> None:
         """Choose for each job once an hour: prices change by the hour."""
         hour = int(situation.now_s // _HOUR_S)
-        kept = {a: made for a, made in self._choices.items() if made[0] == hour and a in waiting}
+        chosen: dict[int, tuple[int, list[PlannedEntry]]] = {}
         for arrival, job in waiting.items():
-            if arrival not in kept:
-                kept[arrival] = hour, self._cheapest(job, situation, share)
-        self._choices = kept
+            chosen_in, choice = self._choices.get(arrival, (None, []))
+            is_kept = chosen_in == hour
+            chosen[arrival] = hour, choice if is_kept else self._cheapest(job, situation, share)
+        self._choices = chosen
 
     def _cheapest(self, job: Waiting, situation: Situation, share: float) -> list[PlannedEntry]:
-        """Where a job may run, the cheapest first, each at its cheapest P-state."""
+        """Return where a job may run, the cheapest first, each at its cheapest P-state."""
         found = sorted(
             min(self._costs(job, cluster, situation, share))
             for cluster, modes in enumerate(job.modes)
             if modes
         )
-        most = (1 + self.bounds.dear) * found[0][0]
+        least, _ = found[0]
+        most = (1 + self.bounds.dear) * least
         return [planned for cost, planned in found if cost <= most]
 
     def _costs(
         self, job: Waiting, cluster: int, situation: Situation, share: float
     ) -> Iterator[tuple[float, PlannedEntry]]:
-        """What running costs at each P-state, from now on or from when energy is cheaper."""
+        """Yield the cost of a run at each P-state, from now on or from when energy is cheaper."""
         now_s, last_s = situation.now_s, situation.last_release_s
         drop_s = self.objective.tariffs[cluster].next_drop_s(now_s)
         in_time = drop_s <= job.submit_s + self.bounds.patience_s
@@ -191,7 +195,7 @@ class LookAhead:
 
 
 def _has_room(situation: Situation, waiting: Iterable[Waiting]) -> bool:
-    """Whether a job that waits may find the units that it needs now."""
+    """Return True where a waiting job may have the units that it needs now."""
     free = situation.free_units
     return any(planned.units <= free[planned.cluster] for job in waiting for planned in job.usual)
 
@@ -222,7 +226,7 @@ class _Search:
     def new(
         self, fallback: Iterable[PlannedStart]
     ) -> list[tuple[list[PlannedEntry], list[PlannedStart]]]:
-        """Proposals with what each starts now, where that is something else: others change
+        """Return proposals with what each starts now, where that is something else: others change
         nothing."""
         seen, new = {_begun(fallback)}, []
         for plan in self.proposals():
@@ -233,7 +237,8 @@ class _Search:
         return new
 
     def best(self, plans: Sequence[list[PlannedEntry]]) -> tuple[int, float] | None:
-        """The number of the plan whose forecast costs least, and by how much less than EAMC's.
+        """Return the number of the plan whose forecast costs least, and by how much less than
+        EAMC's.
 
         None where EAMC's costs no more, or the bound on waiting rules the others out.
         """
@@ -253,11 +258,11 @@ class _Search:
     # Proposals ----------------------------------------------------------------------------------
 
     def proposals(self) -> list[list[PlannedEntry]]:
-        """As many as the budget allows."""
+        """Return as many proposals as the budget allows."""
         return list(islice(self._proposals(), self._bounds.budget))
 
     def _proposals(self) -> Iterator[list[PlannedEntry]]:
-        """Plans, each of another order of the jobs that have not waited too long."""
+        """Yield plans, each of another order of the jobs that have not waited too long."""
         orders: list[Callable[[Waiting], float]] = [self._aged_burden, _submit_s, _burden]
         for order in orders:
             yield self._plan(order)
@@ -265,7 +270,8 @@ class _Search:
             yield self._plan(self._promoting(arrival))
 
     def _aged_burden(self, job: Waiting) -> float:
-        """Small and short first, less so the longer others have waited."""
+        """Return the rank of a job: small and short first, less so the longer others have
+        waited."""
         bounds, waited_s = self._bounds, self._now_s - job.submit_s
         return min(_burden(job), bounds.large) / (1 + waited_s / bounds.aging_s)
 
@@ -273,8 +279,8 @@ class _Search:
         return lambda job: -1.0 if job.arrival == arrival else self._aged_burden(job)
 
     def _plan(self, order: Callable[[Waiting], float]) -> list[PlannedEntry]:
-        """First choices in the first tier, others behind it; who has waited too long before who has
-        not."""
+        """Return the first choices in the first tier, others behind them; jobs that have waited too
+        long before all others."""
         aged = dict.fromkeys(self._aged, (False, 0.0))
         ordered = sorted(
             self._waiting.values(),
@@ -297,7 +303,7 @@ class _Search:
         return self._situation.evaluate(head, self._share)
 
     def _cost(self, starts: Iterable[PlannedStart]) -> float:
-        """The objective of a forecast."""
+        """Return the objective of a forecast."""
         last_s, cost = self._now_s, 0.0
         for planned, start_s, _ in starts:
             submit_s = self._waiting[planned.arrival].submit_s
@@ -306,7 +312,7 @@ class _Search:
         return cost + self._objective.prices.makespan_per_h * (last_s - self._now_s) / _HOUR_S
 
     def _is_patient(self, starts: Iterable[PlannedStart], latest_s: Mapping[int, float]) -> bool:
-        """Whether nobody who has waited too long waits longer than by EAMC's plan."""
+        """Return True where no job that has waited too long waits longer than by EAMC's plan."""
         return all(
             start_s <= latest_s.get(planned.arrival, inf)
             for planned, start_s, _ in starts
@@ -317,8 +323,8 @@ class _Search:
 def _head(
     waiting: Mapping[int, Waiting], usual: Iterable[PlannedEntry], count: int
 ) -> frozenset[int]:
-    """Half of it the first jobs by EAMC's order, and of the others those that take least: where
-    the queue is long, they gain most."""
+    """Return the head of the queue: half of it the first jobs by EAMC's order, and of the others
+    those that take least. Where the queue is long, they gain most."""
     first = list(dict.fromkeys(planned.arrival for planned in usual))
     half = count // 2
     behind = nsmallest(count - half, first[half:], key=lambda arrival: _burden(waiting[arrival]))
@@ -326,7 +332,7 @@ def _head(
 
 
 def _burden(job: Waiting) -> float:
-    """What it takes of the clusters: the least units x root of h of its usual entries.
+    """Return what a job takes of the clusters: the least units x root of h of its usual entries.
 
     By units x time long jobs would come last, and end last.
     """
@@ -338,7 +344,7 @@ def _submit_s(job: Waiting) -> float:
 
 
 def _begun(starts: Iterable[PlannedStart]) -> frozenset[tuple[int, int, int]]:
-    """What starts, as (job, cluster, P-state)."""
+    """Return the starts, as (job, cluster, P-state)."""
     return frozenset(
         (planned.arrival, planned.cluster, planned.mode.pstate) for planned, _, _ in starts
     )

@@ -1,4 +1,4 @@
-"""The nodes of a cluster in classes: on those of one the same jobs hold as many units each, so that
+"""The nodes of a cluster in classes: on those of one the same jobs have as many units each, so that
 they are alike now and at any time.
 
 Five to fifty classes stand for hundreds of nodes, since most jobs have many.
@@ -7,7 +7,8 @@ Five to fifty classes stand for hundreds of nodes, since most jobs have many.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from shared.scheduling.capacity import Capacity, Held
+from shared.scheduling.capacity import AllocatedUnits, Capacity
+from shared.scheduling.load import Soonest
 from shared.scheduling.node_states import KnownStates, NodeState
 from shared.scheduling.problem import Allocation, Kind, NodeTable
 
@@ -23,17 +24,9 @@ class Part(NamedTuple):
     units: int
 
 
-class Soonest(NamedTuple):
-    """When units fit, the state of each class then, and how many fit."""
-
-    start_s: float
-    states: list[int]
-    units: int
-
-
 class EqualNodes:
-    """Nodes, ascending, with those who hold units of each of them; the numbers of their state now
-    and at the shadow time."""
+    """Nodes, ascending, with the jobs that have units of each of them; the numbers of their state
+    now and at the shadow time."""
 
     def __init__(self, nodes: list[int], parts: list[Part], now: int, then: int) -> None:
         self.nodes, self.parts = nodes, parts
@@ -41,21 +34,23 @@ class EqualNodes:
 
 
 class NodeClasses:
-    """The classes of a cluster, split where somebody takes some nodes of one."""
+    """The classes of a cluster, split where a job takes some nodes of one."""
 
-    def __init__(self, capacity: Capacity, held: Iterable[Held], states: KnownStates) -> None:
+    def __init__(
+        self, capacity: Capacity, allocated: Iterable[AllocatedUnits], states: KnownStates
+    ) -> None:
         self._states = states
-        self._of = _alike(capacity.table)  # the number of the class of each node
+        self._class_of = _alike(capacity.table)  # the number of the class of each node
         self.all: list[EqualNodes] = []
-        self._build(held)
+        self._build(allocated)
         self._set_states(capacity)
-        # When who leaves which class, by time: (release_s, class, place among its parts).
+        # When jobs leave their classes, by time: (release_s, class, place among its parts).
         self._releases: list[tuple[float, int, int]] | None = None
 
-    def _build(self, held: Iterable[Held]) -> None:
-        of = self._of
+    def _build(self, allocated: Iterable[AllocatedUnits]) -> None:
+        of = self._class_of
         parts: list[list[Part]] = [[] for _ in range(max(of, default=0) + 1)]
-        for each in held:
+        for each in allocated:
             numbers: dict[tuple[int, int], int] = {}
             nodes, counts = each.allocation
             before, units, number = -1, 0, -1  # of the node before: most are as it is
@@ -73,14 +68,14 @@ class NodeClasses:
         """Number those classes anew that still have nodes."""
         numbers: dict[int, int] = {}
         before, number, nodes = -1, -1, list[int]()
-        for node, of in enumerate(self._of):
+        for node, of in enumerate(self._class_of):
             if of != before:
                 before, number = of, numbers.setdefault(of, len(self.all))
                 if number == len(self.all):
                     self.all.append(EqualNodes([], parts[of], NO_STATE, NO_STATE))
                 nodes = self.all[number].nodes
             nodes.append(node)
-            self._of[node] = number
+            self._class_of[node] = number
 
     def _set_states(self, capacity: Capacity) -> None:
         first = [each.nodes[0] for each in self.all]
@@ -88,18 +83,18 @@ class NodeClasses:
         for place, each in enumerate(self.all):
             node = first[place]
             state = tuple([row[node] for row in capacity.free]), tuple(amounts[place])
-            who = capacity.holders[node], capacity.closed[node], capacity.group[node]
-            each.now = self._states.number(NodeState(*state, *who))
+            jobs = capacity.holders[node], capacity.closed[node], capacity.group[node]
+            each.now = self._states.number(NodeState(*state, *jobs))
 
     def take(self, kind: Kind, allocation: Allocation, release_s: float) -> list[tuple[int, int]]:
-        """A job takes units: its classes with the units on each of their nodes."""
+        """Allocate units to a job: return its classes with the units on each of their nodes."""
         self._releases = None
         found: list[tuple[int, int]] = []
         for (number, units), nodes in self._by_class(allocation).items():
             of = self._split(number, nodes)
             each = self.all[of]
             each.parts = [*each.parts, Part(release_s, kind, units)]
-            each.now = self._states.joined(each.now, kind, units)
+            each.now = self._states.add_units(each.now, kind, units)
             found.append((of, units))
         return found
 
@@ -109,26 +104,26 @@ class NodeClasses:
         of, units, same = -1, 0, list[int]()
         for place in range(len(nodes)):
             node = nodes[place]
-            if self._of[node] != of or counts[place] != units:
-                of, units = self._of[node], counts[place]
+            if self._class_of[node] != of or counts[place] != units:
+                of, units = self._class_of[node], counts[place]
                 same = found.setdefault((of, units), [])
             same.append(node)
         return found
 
     def _split(self, number: int, nodes: list[int]) -> int:
-        """The number of the class that these nodes of one are from now on."""
+        """Return the number of the class that these nodes of one are from now on."""
         before = self.all[number]
         if len(nodes) == len(before.nodes):
             return number
         leaving = set(nodes)
         before.nodes = [node for node in before.nodes if node not in leaving]
         for node in nodes:
-            self._of[node] = len(self.all)
+            self._class_of[node] = len(self.all)
         self.all.append(EqualNodes(nodes, before.parts, before.now, before.then))
         return len(self.all) - 1
 
     def total(self, kind: Kind) -> int:
-        """How many units of a kind fit now, beside the neighbours that it may have."""
+        """Return how many units of a kind fit now, beside the neighbours that it may have."""
         known, total = self._states.units(kind), 0
         for each in self.all:
             units = known.get(each.now, -1)
@@ -138,29 +133,31 @@ class NodeClasses:
         return total
 
     def units(self, kind: Kind, state: int) -> int:
-        """How many units of a kind fit on a node in a state."""
+        """Return how many units of a kind fit on a node in a state."""
         units = self._states.units(kind).get(state, -1)
         return units if units >= 0 else self._states.find_units(kind, state)
 
     def earliest(self, kind: Kind, count: int, from_s: float) -> Soonest:
-        """When, from a time on, so many units of a kind will fit, or all have left: what is overdue
-        is expected back at any moment."""
+        """Return when, from a time on, so many units of a kind will fit, or all jobs have left:
+        what is overdue is expected back at any moment."""
         states, known = self._states, self._states.units(kind)
         then, total = [each.now for each in self.all], self.total(kind)
         releases, place, time_s = self._in_order(), 0, from_s
         while True:
-            while place < len(releases) and releases[place][0] <= time_s:
-                _, number, at = releases[place]
+            while place < len(releases):
+                release_s, number, at = releases[place]
+                if release_s > time_s:
+                    break
                 each, before = self.all[number], then[number]
                 part = each.parts[at]
-                after = then[number] = states.left(before, part.kind, part.units)
+                after = then[number] = states.remove_units(before, part.kind, part.units)
                 if after not in known:
                     states.find_units(kind, after)
                 total += len(each.nodes) * (known[after] - known[before])
                 place += 1
             if total >= count or place == len(releases):
-                return Soonest(time_s, then, total)
-            time_s = releases[place][0]
+                return Soonest(time_s, total, then)
+            time_s, _, _ = releases[place]
 
     def _in_order(self) -> list[tuple[float, int, int]]:
         if self._releases is None:
@@ -175,7 +172,7 @@ class NodeClasses:
 
 
 def _alike(table: NodeTable) -> list[int]:
-    """The same number for nodes that have as much of everything."""
+    """Return the same number for nodes that have as much of everything."""
     amounts = table.amounts
     if not (amounts != amounts[:, :1]).any():
         return [0] * table.nodes

@@ -1,5 +1,5 @@
-"""Which nodes the units of a job take, and whether that leaves what is reserved: what Slurm calls
-the selection of nodes.
+"""Selection of nodes, as Slurm calls it: which nodes the units of a job take, and whether that
+leaves what is reserved.
 
 Units are counted a class of equal nodes at a time, and anew where something was taken since.
 """
@@ -10,8 +10,7 @@ from operator import itemgetter
 from sys import maxsize
 from typing import NamedTuple
 
-from shared.scheduling.capacity import NOBODY, Capacity, Group, Held
-from shared.scheduling.load import Reservation
+from shared.scheduling.capacity import NOBODY, AllocatedUnits, Capacity, Group
 from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses
 from shared.scheduling.node_states import KnownStates, surplus, units_of
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
@@ -21,7 +20,7 @@ from shared.scheduling.workload import Floats
 
 @dataclass(slots=True)
 class CountedUnits:
-    """How many units of a kind fit in all, as of a number of changes."""
+    """Count of the units of a kind that fit in all, as of a number of changes."""
 
     changes: int
     total: int
@@ -29,44 +28,44 @@ class CountedUnits:
 
 @dataclass(slots=True)
 class Shadow:
-    """The reservation, for units of a kind; so many more fit at its time than it needs."""
+    """Units of a kind reserved at a time; `extra` more fit then than are reserved."""
 
-    reservation: Reservation
+    start_s: float
     kind: Kind
     extra: int
 
 
-# What makes a kind take one node sooner than another: reserved units that go for each of its own,
-# what it does not need there, what it costs the neighbours.
+# The order in which a kind takes nodes: reserved units that are lost for each of its own, amounts
+# that it does not need there, the cost to the neighbours.
 _Preference = tuple[float, int, float]
 
 
 class _Option(NamedTuple):
     """A class of nodes with the units that fit on each, and the reserved units that these cost."""
 
-    of: EqualNodes
+    node_class: EqualNodes
     units: int
     lost: int
 
 
 class NodeSelection:
-    """The nodes of one cluster by what kinds of jobs fit on them.
+    """The nodes of one cluster by the kinds of jobs that fit on them.
 
-    `known` is what was counted of each kind, as of some change; what it had no room for before
-    changes that only took there is no room for now.
+    `known` has the count of each kind, as of some change. A kind that had no room before changes
+    that only took has none now.
     """
 
     def __init__(
         self,
         capacity: Capacity,
-        held: Mapping[int, Held],
+        allocated: Mapping[int, AllocatedUnits],
         kinds: Sequence[Kind],
         neighbours: Neighbours,
         factors: Floats,
         states: KnownStates | None = None,
     ) -> None:
-        self._capacity, self._held, self._kinds = capacity, held, kinds
-        self._taken: list[Held] = []  # of what it does not know yet
+        self._capacity, self._allocated, self._kinds = capacity, allocated, kinds
+        self._taken: list[AllocatedUnits] = []  # what the capacity does not have yet
         self._states = states or KnownStates(neighbours, capacity.groups)
         self._is_even = not len(factors) or bool((factors == factors[0]).all())
         self._factors: list[float] = [] if self._is_even else factors.tolist()
@@ -74,77 +73,78 @@ class NodeSelection:
         self.changes = 0  # how often something was taken
         self.known: dict[int, CountedUnits] = {}
         self._choices: dict[tuple[int, bool], tuple[int, list[list[_Option]]]] = {}
-        # The fewest units of a kind that the standing reservation refused, and the most that it
+        # The fewest units of a kind that the present reservation refused, and the most that it
         # allows since a number of changes.
         self._refused: dict[int, int] = {}
         self._allowed: dict[int, tuple[int, int]] = {}
 
     @property
     def capacity(self) -> Capacity:
-        """What is free now. A pass asks its classes, so that what it takes is told when somebody
-        asks here."""
-        for held in self._taken:
-            self._capacity.take(held.kind, held.allocation)
+        """Return what is free now. A pass asks its classes; what it took is put into the capacity
+        when somebody asks here."""
+        for allocated in self._taken:
+            self._capacity.take(allocated.kind, allocated.allocation)
         self._taken.clear()
         return self._capacity
 
     @property
     def table(self) -> NodeTable:
-        """What the nodes have."""
+        """Return the resources of the nodes."""
         return self._capacity.table
 
     @property
     def classes(self) -> NodeClasses:
-        """The nodes by who holds them, as of now."""
+        """Return the nodes by the jobs on them, as of now."""
         if self._classes is None:
-            self._classes = NodeClasses(self.capacity, self._held.values(), self._states)
+            self._classes = NodeClasses(self.capacity, self._allocated.values(), self._states)
         return self._classes
 
-    def take(self, held: Held, shadow: Shadow | None) -> None:
-        """A job takes units; where it lasts beyond the shadow time, of what is there then too."""
+    def take(self, allocated: AllocatedUnits, shadow: Shadow | None) -> None:
+        """Allocate units to a job; where it lasts beyond the shadow time, they are taken of what is
+        free then too."""
         self.changes += 1
-        _, _, kind, allocation, _ = held
-        classes, taken = self.classes, self.classes.take(kind, allocation, held.release_s)
-        self._taken.append(held)
+        _, _, kind, allocation, _ = allocated
+        classes, taken = self.classes, self.classes.take(kind, allocation, allocated.release_s)
+        self._taken.append(allocated)
         for number, units in taken if shadow is not None else ():
             assert shadow is not None
             each = classes.all[number]
             before = classes.units(shadow.kind, each.then)
-            each.then = self._states.joined(each.then, kind, units)
+            each.then = self._states.add_units(each.then, kind, units)
             after = classes.units(shadow.kind, each.then)
             shadow.extra -= len(each.nodes) * (before - after)
 
     def count_anew(self) -> None:
-        """Something came back: what was counted of each kind may be too little."""
+        """Forget the counts of all kinds: units came back."""
         self.known.clear()
         self.regroup()
 
     def regroup(self) -> None:
-        """Who holds what is expected to leave at another time."""
+        """Forget the classes: a job is expected to leave at another time."""
         self._classes = None
 
     def forget_choices(self) -> None:
-        """There is another reservation or none, or time has passed."""
+        """Forget choices of nodes: there is another reservation or none, or time has passed."""
         self._choices.clear()
         self._refused.clear()
         self._allowed.clear()
 
     def reserve(self, then: Sequence[int]) -> None:
-        """There is a reservation, at whose time the classes are in these states."""
+        """Note a reservation, at whose time the classes are in these states."""
         for each, state in zip(self.classes.all, then, strict=True):
             each.then = state
 
     def may_fit(self, number: int, units: int) -> bool:
-        """False when even before the last changes, which only took, there was no room."""
+        """Return False when even before the last changes, which only took, there was no room."""
         counted = self.known.get(number)
         return counted is None or units <= counted.total
 
     def may_fit_beyond(self, number: int, units: int) -> bool:
-        """False when the standing reservation has refused as many: see `fits_beyond`."""
+        """Return False when the present reservation has refused as many: see `fits_beyond`."""
         return units < self._refused.get(number, maxsize)
 
     def counted(self, number: int) -> CountedUnits:
-        """How many units of a kind fit now: counted anew where something changed since."""
+        """Return how many units of a kind fit now: counted anew where something changed since."""
         counted = self.known.get(number)
         if counted is None or counted.changes != self.changes:
             total = self.classes.total(self._kinds[number])
@@ -152,31 +152,31 @@ class NodeSelection:
         return counted
 
     def most_units(self, shape: Shape) -> int:
-        """How many units of a shape fit when nothing runs."""
+        """Return how many units of a shape fit when nothing runs."""
         states, total = self._states, 0
         for each in self.classes.all:
-            total += len(each.nodes) * units_of(states.of[each.now].amounts, shape)
+            total += len(each.nodes) * units_of(states.by_number[each.now].amounts, shape)
         return total
 
     def units_beside_anyone(self, shape: Shape) -> int:
-        """How many units of a shape would fit if everybody accepted everybody."""
+        """Return how many units of a shape would fit if every job accepted every neighbour."""
         states, total = self._states, 0
         for each in self.classes.all:
-            total += len(each.nodes) * states.units_beside_anyone(shape, states.of[each.now])
+            total += len(each.nodes) * states.units_beside_anyone(shape, states.by_number[each.now])
         return total
 
     def groups_beside(self, shape: Shape) -> list[Group]:
-        """Who runs together where a unit of a shape would fit beside them."""
+        """Return the groups of jobs beside which a unit of a shape would fit."""
         states = self._states
-        there = [states.of[each.now] for each in self.classes.all]
+        there = [states.by_number[each.now] for each in self.classes.all]
         numbers = sorted({s.group for s in there if states.units_beside_anyone(shape, s)})
-        return [states.groups.of[number] for number in numbers if number != NOBODY]
+        return [states.groups.by_number[number] for number in numbers if number != NOBODY]
 
     def fits_beyond(self, number: int, count: int, shadow: Shadow) -> bool:
-        """True when so many units that last beyond the shadow time leave what is reserved.
+        """Return True when so many units that last beyond the shadow time leave what is reserved.
 
-        Whoever was refused stays refused while the reservation stands: what a start takes from the
-        reservation is more than what others then need take less.
+        A refused count stays refused while the reservation lasts: a start takes more from the
+        reservation than it lets others take less.
         """
         if count >= self._refused.get(number, maxsize):
             return False
@@ -191,35 +191,36 @@ class NodeSelection:
         return fits
 
     def _least_lost(self, number: int, count: int, shadow: Shadow) -> int:
-        """How many reserved units go where a kind takes the nodes that cost fewest."""
+        """Return how many reserved units are lost where a kind takes the nodes that cost fewest."""
         lost = 0
         for options in self._choice(number, shadow):
-            fitting = sum([len(each.of.nodes) * each.units for each in options])
+            fitting = sum([len(each.node_class.nodes) * each.units for each in options])
             if fitting >= count:
                 return lost + self._least_lost_of(options, number, count, shadow)
-            lost += sum([len(each.of.nodes) * each.lost for each in options])
+            lost += sum([len(each.node_class.nodes) * each.lost for each in options])
             count -= fitting
         return maxsize
 
     def _least_lost_of(
         self, options: list[_Option], number: int, count: int, shadow: Shadow
     ) -> int:
-        """The same where all of them are as good, so that the order of nodes matters."""
+        """Return how many reserved units are lost where all options are as good, so that the order
+        of nodes matters."""
         kind, lost = self._kinds[number], 0
         if len(options) == 1:
             option = options[0]
             full = (count - 1) // option.units
             rest = count - full * option.units
-            return full * option.lost + self._lost(kind, option.of, rest, shadow)
+            return full * option.lost + self._lost(kind, option.node_class, rest, shadow)
         for _, option in self._in_order(options, count):
             if option.units >= count:
-                return lost + self._lost(kind, option.of, count, shadow)
+                return lost + self._lost(kind, option.node_class, count, shadow)
             lost += option.lost
             count -= option.units
         return maxsize
 
     def allocation(self, number: int, count: int, shadow: Shadow | None) -> Allocation:
-        """The nodes that so many units of a kind take; where they last beyond the shadow time,
+        """Return the nodes for so many units of a kind; where they last beyond the shadow time,
         those that cost its reservation least."""
         taken: list[tuple[int, int]] = []
         for options in self._choice(number, shadow):
@@ -232,28 +233,33 @@ class NodeSelection:
         raise ValueError("so many units do not fit")
 
     def _in_order(self, options: list[_Option], count: int) -> list[tuple[int, _Option]]:
-        """Nodes that are as good for a kind, enough for so many units: those that draw least first,
-        by index."""
+        """Return nodes that are as good for a kind, enough for so many units: those that draw least
+        first, by index."""
         if len(options) == 1 and self._is_even:
             option = options[0]
-            return [(node, option) for node in option.of.nodes[: -(-count // option.units)]]
-        nodes = [(node, option) for option in options for node in option.of.nodes]
+            return [(node, option) for node in option.node_class.nodes[: -(-count // option.units)]]
+        nodes = [(node, option) for option in options for node in option.node_class.nodes]
         if len(options) > 1:
             nodes.sort(key=itemgetter(0))
         if not self._is_even:
-            factors = self._factors
-            nodes.sort(key=lambda each: factors[each[0]])
+            nodes.sort(key=self._factor)
         return nodes
 
+    def _factor(self, each: tuple[int, _Option]) -> float:
+        """Return what a node draws in proportion to others."""
+        node, _ = each
+        return self._factors[node]
+
     def _choice(self, number: int, shadow: Shadow | None) -> list[list[_Option]]:
-        """The classes on which a kind fits, best first, those that are as good together: that cost
-        the reservation least, that have least of what the kind does not need, with the neighbours
-        that suit it best."""
+        """Return the classes on which a kind fits, best first, those together that are as good:
+        that cost the reservation least, that have least of what the kind does not need, with the
+        neighbours that suit it best."""
         key = number, shadow is not None
-        known = self._choices.get(key)
-        if known is None or known[0] != self.changes:
-            self._choices[key] = known = self.changes, self._ordered(self._kinds[number], shadow)
-        return known[1]
+        changes, choice = self._choices.get(key, (-1, []))
+        if changes != self.changes:
+            choice = self._ordered(self._kinds[number], shadow)
+            self._choices[key] = self.changes, choice
+        return choice
 
     def _ordered(self, kind: Kind, shadow: Shadow | None) -> list[list[_Option]]:
         found: dict[_Preference, list[_Option]] = {}
@@ -261,17 +267,18 @@ class NodeSelection:
             units = self.classes.units(kind, each.now)
             if units:
                 lost = 0 if shadow is None else self._lost(kind, each, units, shadow)
-                state = self._states.of[each.now]
+                state = self._states.by_number[each.now]
                 cost = self._states.cost(kind, units, state.group)
                 preference = lost / units, surplus(state, kind.shape), cost
                 found.setdefault(preference, []).append(_Option(each, units, lost))
         return [found[preference] for preference in sorted(found)]
 
     def _lost(self, kind: Kind, on: EqualNodes, units: int, shadow: Shadow) -> int:
-        """Units of the reserved shape that are gone at its time where these are taken beyond it."""
+        """Return the units of the reserved shape that are lost at its time where these are taken
+        beyond it."""
         assert on.then != NO_STATE
         before = self.classes.units(shadow.kind, on.then)
         if not before:
             return 0
-        after = self.classes.units(shadow.kind, self._states.joined(on.then, kind, units))
+        after = self.classes.units(shadow.kind, self._states.add_units(on.then, kind, units))
         return max(0, before - after)

@@ -1,5 +1,5 @@
-"""The states that nodes are in, and what fits on a node of each: most nodes of a cluster are in the
-same few, so that it is worked out once for all of them."""
+"""States of nodes, and what fits on a node in each: most nodes of a cluster are in the same few, so
+that it is worked out once for all of them."""
 
 from bisect import bisect_left
 from math import inf
@@ -14,8 +14,8 @@ MOST_KEPT: Final = 20_000
 
 
 class NodeState(NamedTuple):
-    """What is free of each resource on a node and what there is in all, how many jobs hold units
-    there, how many of them accept nobody beside them, and the number of who runs together."""
+    """Free and total amounts of each resource of a node, how many jobs have units there, how many
+    of them accept no neighbour, and the number of the group that they are."""
 
     free: tuple[int, ...]
     amounts: tuple[int, ...]
@@ -25,7 +25,7 @@ class NodeState(NamedTuple):
 
 
 def units_of(free: tuple[int, ...], shape: Shape) -> int:
-    """How many units of a shape fit into what is free: as `units_in`, of one node."""
+    """Return how many units of a shape fit into what is free: as `units_in`, of one node."""
     needs, _, most = shape
     fitting = UNKNOWN
     for place in range(len(needs)):
@@ -36,77 +36,82 @@ def units_of(free: tuple[int, ...], shape: Shape) -> int:
 
 
 def surplus(state: NodeState, shape: Shape) -> int:
-    """What a node has of named resources that a shape does not need, so that those who need them
-    find them free."""
+    """Return what a node has of named resources that a shape does not need, so that jobs that need
+    them still have them."""
     idle = [state.amounts[row] for row in range(2, len(shape.needs)) if not shape.needs[row]]
     return sum(idle)
 
 
 class KnownStates:
-    """Numbers for states. What fits in each, and what it is after somebody came or left, is kept:
-    it is the same as long as the policy of neighbours is, from pass to pass."""
+    """Numbers of states. What fits in each, and the state after a job started or ended, is kept: it
+    is the same as long as the policy of neighbours is, from pass to pass."""
 
     def __init__(self, neighbours: Neighbours, groups: Groups) -> None:
-        self.of: list[NodeState] = []
+        self.by_number: list[NodeState] = []
         self.groups, self.neighbours = groups, neighbours
         self._found = 0
         self._numbers: dict[NodeState, int] = {}
         self._units: dict[Kind, dict[int, int]] = {}
         self._costs: dict[tuple[Kind, int, int], float] = {}
-        self._joined: dict[tuple[int, Kind, int], int] = {}
-        self._left: dict[tuple[int, Kind, int], int] = {}
+        self._added: dict[tuple[int, Kind, int], int] = {}
+        self._removed: dict[tuple[int, Kind, int], int] = {}
 
     @property
     def is_full(self) -> bool:
-        """True when more is kept than it is worth: begin anew."""
-        changes = len(self._joined) + len(self._left)
+        """Return True when more is kept than it is worth: begin anew."""
+        changes = len(self._added) + len(self._removed)
         return self._found + changes + len(self._costs) > MOST_KEPT
 
     def number(self, state: NodeState) -> int:
-        """The number of a state, a new one where it was not seen before."""
-        number = self._numbers.setdefault(state, len(self.of))
-        if number == len(self.of):
-            self.of.append(state)
+        """Return the number of a state, a new one where it was not seen before."""
+        number = self._numbers.setdefault(state, len(self.by_number))
+        if number == len(self.by_number):
+            self.by_number.append(state)
         return number
 
-    def joined(self, number: int, kind: Kind, units: int) -> int:
-        """The state with so many more units of a kind, of one job."""
+    def add_units(self, number: int, kind: Kind, units: int) -> int:
+        """Return the state with so many more units of a kind, of one job."""
         key = number, kind, units
-        found = self._joined.get(key)
+        found = self._added.get(key)
         if found is None:
-            found = self._joined[key] = self.number(self._changed(self.of[number], kind, units, 1))
+            found = self._added[key] = self.number(
+                self._changed(self.by_number[number], kind, units, 1)
+            )
         return found
 
-    def left(self, number: int, kind: Kind, units: int) -> int:
-        """The state without so many units of a kind, of one job."""
+    def remove_units(self, number: int, kind: Kind, units: int) -> int:
+        """Return the state without so many units of a kind, of one job."""
         key = number, kind, units
-        found = self._left.get(key)
+        found = self._removed.get(key)
         if found is None:
-            found = self._left[key] = self.number(self._changed(self.of[number], kind, units, -1))
+            found = self._removed[key] = self.number(
+                self._changed(self.by_number[number], kind, units, -1)
+            )
         return found
 
     def _changed(self, state: NodeState, kind: Kind, units: int, sign: int) -> NodeState:
         free, amounts, holders, closed, group = state
-        needs, is_exclusive, _ = kind.shape
+        shape = kind.shape
         more = sign * units
-        free = tuple([amount - more * need for amount, need in zip(free, needs, strict=True)])
-        if is_exclusive:
+        free = tuple([amount - more * need for amount, need in zip(free, shape.needs, strict=True)])
+        if shape.exclusive:
             return NodeState(free, amounts, holders + sign, closed + sign, group)
-        member = kind.app, units * needs[0]
-        change = self.groups.joined if sign > 0 else self.groups.left
+        member = kind.app, units * shape.cores
+        change = self.groups.add_member if sign > 0 else self.groups.remove_member
         return NodeState(free, amounts, holders + sign, closed, change(group, member))
 
     def units(self, kind: Kind) -> dict[int, int]:
-        """How many units of a kind fit on a node by the number of its state, as far as somebody
-        asked: see `find_units`."""
+        """Return how many units of a kind fit on a node by the number of its state, as far as
+        somebody asked: see `find_units`."""
         found = self._units.get(kind)
         if found is None:
             found = self._units[kind] = {}
         return found
 
     def find_units(self, kind: Kind, number: int) -> int:
-        """How many units of a kind fit on a node in a state, as many as its neighbours allow."""
-        state = self.of[number]
+        """Return how many units of a kind fit on a node in a state, as many as its neighbours
+        allow."""
+        state = self.by_number[number]
         units = self.units_beside_anyone(kind.shape, state)
         if units and state.group != NOBODY and not kind.shape.exclusive:
             units = self._accepted(kind, units, state.group)
@@ -115,13 +120,14 @@ class KnownStates:
         return units
 
     def units_beside_anyone(self, shape: Shape, state: NodeState) -> int:
-        """How many units of a shape fit if everybody accepts everybody but those who are alone."""
+        """Return how many units of a shape fit if all jobs accept all neighbours but those that are
+        to be alone."""
         if (state.holders if shape.exclusive else state.closed) > 0:
             return 0
         return units_of(state.free, shape)
 
     def _accepted(self, kind: Kind, units: int, group: int) -> int:
-        """The most of these units beside whom a group accepts its own slowdown."""
+        """Return the most of these units that a group accepts by its own slowdown."""
         if not self.neighbours.accepts_anyone(kind.app):
             return 0
         counts = range(1, units + 1)
@@ -131,13 +137,13 @@ class KnownStates:
         return self.cost(kind, units, group) == inf
 
     def cost(self, kind: Kind, units: int, group: int) -> float:
-        """What it costs all on a node if so many units of a kind come; infinite where they must
-        not, and on an empty node, which is the last choice."""
+        """Return the cost to all on a node if so many units of a kind join; infinite where they
+        must not, and on an empty node, which is the last choice."""
         if kind.shape.exclusive or group == NOBODY:
             return inf
         key = kind, units, group
         found = self._costs.get(key)
         if found is None:
-            newcomer = kind.app, units * kind.shape.needs[0]
-            found = self._costs[key] = self.neighbours.cost(newcomer, self.groups.of[group])
+            newcomer = kind.app, units * kind.shape.cores
+            found = self._costs[key] = self.neighbours.cost(newcomer, self.groups.by_number[group])
         return found

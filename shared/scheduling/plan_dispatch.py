@@ -42,11 +42,11 @@ def replan(
     policy: LookAhead,
     over: Sequence[Over] = (),
 ) -> LookAheadSchedule:
-    """The schedule of jobs, by submission and arrival number from 0, under look-ahead and the caps
-    `over` several pools.
+    """Return the schedule of jobs, by submission and arrival number from 0, under look-ahead and
+    the caps `over` several pools.
 
-    What a job really runs for is learned when it ends: expectations are the mean share of their
-    limits that jobs ran for so far.
+    The run time of a job is learned when it ends: expectations are the mean share of their limits
+    that jobs ran for so far.
     """
     dispatcher = PlanDispatcher(pools, jobs, run_s, policy, over)
     submit_s = [job.submit_s for job in jobs]
@@ -76,37 +76,38 @@ class PlanDispatcher(Dispatcher):
 
     @property
     def waits(self) -> bool:
-        """True while anything waits."""
+        """Return True while anything waits."""
         return bool(self._waiting)
 
     def arrive(self) -> None:
-        """The next job waits."""
+        """Put the next job among the waiting ones."""
         self._waiting[self._arrived] = self._jobs[self._arrived]
         self._arrived += 1
 
     def end(self, number: int, holder: int) -> None:
-        """A job has ended: what it ran for is known now."""
+        """Remove a job that has ended, and learn for how long it ran."""
         begun, start = self.begun[holder], self._running.pop(holder)
         self._share.add(min(begun.run_s / start.planned.mode.limit_s, 1.0))
 
     def decide(self, now_s: float) -> list[Served]:
-        """What look-ahead starts."""
+        """Return the starts of look-ahead."""
         if not self._waiting:
             return []
         starts = self._policy.decide(self._situation(now_s), self._waiting, self._share.mean)
         return [self._begin(start) for start in starts]
 
     def wake_s(self, now_s: float) -> float:
-        """When energy gets cheaper somewhere."""
+        """Return when energy gets cheaper somewhere."""
         tariffs = self._policy.objective.tariffs
         return min(tariff.next_drop_s(now_s) for tariff in tariffs) if self._waiting else inf
 
     def runs_s(self, served: Served) -> float:
-        """How long a job that was started really runs."""
-        return self.begun[served[1].arrival].run_s
+        """Return how long a job that was started really runs."""
+        _, entry, _, _ = served
+        return self.begun[entry.arrival].run_s
 
     def result(self) -> LookAheadSchedule:
-        """What was decided."""
+        """Return all decisions."""
         begun = [self.begun[job] for job in range(len(self._jobs))]
         start_s = np.array([each.start.start_s for each in begun])
         schedule = Schedule(

@@ -1,7 +1,7 @@
-"""How a plan of what waits would come out: the schedulers that decide, played forward.
+"""Evaluation of a plan of waiting jobs: the schedulers that decide, played forward.
 
-A plan is one queue of entries for the schedulers of `easy.py`. They reserve and backfill by
-limits; here running jobs and entries end when they are expected to, which is earlier.
+A plan is one queue of entries for the schedulers of `easy.py`. They reserve and backfill by limits;
+here running jobs and entries end when they are expected to, which is earlier.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ class ExecutionMode(NamedTuple):
 
     @property
     def draw_w(self) -> float:
-        """What counts under a budget of power."""
+        """Return what counts under a budget of power."""
         return self.power_w - self.idle_w
 
 
@@ -46,15 +46,14 @@ class PlannedEntry(NamedTuple):
 
     @property
     def entry(self) -> Entry:
-        """What a scheduler is told."""
+        """Return the entry for a scheduler."""
         draw_mw = milliwatts(self.mode.draw_w)
         return Entry(self.order, self.arrival, self.units, self.mode.limit_s, draw_mw=draw_mw)
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What a job holds and draws under budgets, until when at the latest, and when its end is
-    expected."""
+    """Units and draw of a running job, until when at the latest, and when its end is expected."""
 
     cluster: int
     units: int
@@ -73,7 +72,7 @@ class PlannedStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The clusters at an instant: what they have, and what runs by arrival number.
+    """The clusters at an instant, and the running jobs by arrival number.
 
     `shared_budgets` makes those of power anew, one list a cluster, where caps span several: without
     it each cluster has its own.
@@ -85,33 +84,33 @@ class Situation:
     shared_budgets: Callable[[], Sequence[list[PowerBudget]]] | None = None
 
     def budgets(self) -> Sequence[list[PowerBudget]]:
-        """Those of power of each cluster, with nothing committed yet."""
+        """Return the budgets of power of each cluster, with nothing committed yet."""
         if self.shared_budgets is not None:
             return self.shared_budgets()
         return budgets_of(self.pools)
 
     @property
     def free_units(self) -> list[int]:
-        """What each cluster has free."""
+        """Return the free units of each cluster."""
         free = [pool.units for pool in self.pools]
-        for held in self.running.values():
-            free[held.cluster] -= held.units
+        for running in self.running.values():
+            free[running.cluster] -= running.units
         return free
 
     @property
     def last_release_s(self) -> float:
-        """When all that runs has ended, by limits, but what never does."""
-        ends_s = (held.release_s for held in self.running.values() if held.release_s < inf)
+        """Return when all running jobs have ended, by limits, but those that never do."""
+        ends_s = (running.release_s for running in self.running.values() if running.release_s < inf)
         return max(ends_s, default=self.now_s)
 
     def starts_now(self, plan: Iterable[PlannedEntry]) -> list[PlannedStart]:
-        """What a scheduling pass over a plan starts."""
+        """Return what a scheduling pass over a plan starts."""
         return _Evaluation(self, plan).served()
 
     def evaluate(self, plan: Iterable[PlannedEntry], share: float) -> list[PlannedStart]:
-        """All starts of a plan if its entries run for a `share` of their limits.
+        """Return all starts of a plan if its entries run for a `share` of their limits.
 
-        Missing is what never fits.
+        Entries that never fit are missing.
         """
         return _Evaluation(self, plan).played(share)
 
@@ -130,37 +129,40 @@ class _Evaluation:
                 self._schedulers[planned.cluster].add(planned.entry)
 
     def served(self) -> list[PlannedStart]:
-        """What one pass starts at the instant of the situation."""
+        """Return what one pass starts at the instant of the situation."""
         now_s = self._situation.now_s
         return [self._start(now_s, served) for served in serve(self._schedulers, now_s)]
 
     def played(self, share: float) -> list[PlannedStart]:
-        """All starts until nothing is to come, if jobs run for this share of their limits."""
+        """Return all starts until nothing is to come, if jobs run for this share of their
+        limits."""
         coming = sorted(self._coming)
         arrive_s = [from_s for from_s, _, _ in coming]
         backfill = Backfill(self._schedulers, map(self._arrival, coming))
 
         def runs_s(served: Served) -> float:
-            return share * served[1].limit_s
+            _, entry, _, _ = served
+            return share * entry.limit_s
 
         engine = Engine(backfill, arrive_s, runs_s, self._situation.now_s, self._ends())
         starts: list[PlannedStart] = []
         while not engine.is_over:
             for served in engine.step():
-                starts.append(self._start(engine.now_s, served))
-                self._started.add(served[1].arrival)
+                start = self._start(engine.now_s, served)
+                starts.append(start)
+                self._started.add(start.planned.arrival)
         return starts
 
     def _arrival(self, coming: tuple[float, int, Entry]) -> Arrival:
-        """An entry whose time has come, unless its job runs elsewhere by then."""
+        """Return an entry whose time has come, unless its job runs elsewhere by then."""
         _, number, entry = coming
         return () if entry.arrival in self._started else ((number, entry),)
 
     def _ends(self) -> list[End]:
         return [
-            (held.expected_s, cluster, holder_of(cluster, place))
+            (running.expected_s, cluster, holder_of(cluster, place))
             for cluster in range(len(self._schedulers))
-            for place, held in enumerate(_on(self._situation, cluster))
+            for place, running in enumerate(_running_on(self._situation, cluster))
         ]
 
     def _start(self, start_s: float, served: Served) -> PlannedStart:
@@ -168,8 +170,8 @@ class _Evaluation:
         return PlannedStart(self._planned[entry.arrival, number], start_s, backfilled)
 
 
-def _on(situation: Situation, cluster: int) -> list[Running]:
-    return [held for held in situation.running.values() if held.cluster == cluster]
+def _running_on(situation: Situation, cluster: int) -> list[Running]:
+    return [running for running in situation.running.values() if running.cluster == cluster]
 
 
 def _schedulers(situation: Situation) -> list[EasyScheduler]:
@@ -177,8 +179,8 @@ def _schedulers(situation: Situation) -> list[EasyScheduler]:
     budgets = situation.budgets()
     for cluster, pool in enumerate(situation.pools):
         sets = [
-            NodeSet(held.units, held.release_s, draw_mw=milliwatts(held.power_w))
-            for held in _on(situation, cluster)
+            NodeSet(running.units, running.release_s, draw_mw=milliwatts(running.power_w))
+            for running in _running_on(situation, cluster)
         ]
         free = pool.units - sum(node_set.nodes for node_set in sets)
         load = Load(pool.units, free, sets)

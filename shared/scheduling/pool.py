@@ -17,17 +17,18 @@ Over = tuple[Cap, Sequence[int]]
 
 
 class Discipline(StrEnum):
-    """What may pass an entry that has to wait; the order of entries is the workload's."""
+    """Disciplines by what may pass an entry that has to wait; the order of entries is the
+    workload's."""
 
     FCFS = "fcfs"  # nothing
-    EASY = "easy"  # what does not delay the first entry that waits
-    CONSERVATIVE = "conservative"  # what delays no entry that waits
-    SLURM = "slurm"  # what delays none of many reservations, every so often
+    EASY = "easy"  # an entry that does not delay the first entry that waits
+    CONSERVATIVE = "conservative"  # an entry that delays no other that waits
+    SLURM = "slurm"  # an entry that delays none of many reservations, every so often
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What one cluster has to give: nodes, or cores where it gives out cores.
+    """The resources of one cluster: nodes, or cores where it gives out cores.
 
     All together draws `cap_w` at most: `idle_w` of each unit, whatever runs, and what jobs draw
     beyond that. Where idle power does not count the cap is one of dynamic power alone.
@@ -41,21 +42,21 @@ class Pool:
 
     @property
     def base_mw(self) -> int:
-        """What counts under a cap whatever runs."""
+        """Return what counts under a cap whatever runs."""
         return milliwatts(self.units * self.idle_w) if self.cap_counts_idle else 0
 
     @property
     def left_mw(self) -> int:
-        """What its jobs may draw beyond that, all together."""
+        """Return what its jobs may draw beyond that, all together."""
         return milliwatts(self.cap_w) - self.base_mw if self.cap_w < inf else NO_CAP_MW
 
     @property
     def most_w(self) -> float:
-        """What all may draw under the cap, idle power included whether it counts or not."""
+        """Return what all may draw under the cap, idle power included whether it counts or not."""
         return self.cap_w if self.cap_counts_idle else self.cap_w + self.units * self.idle_w
 
     def budgets(self, number: int) -> list[PowerBudget]:
-        """What may be drawn; none where there is no cap."""
+        """Return the budget of its cap; none where there is no cap."""
         if self.cap_w == inf:
             return []
         cap = Cap(Scope.CLUSTER, f"{number}", ((-inf, milliwatts(self.cap_w)),))
@@ -64,7 +65,8 @@ class Pool:
     def scheduler(
         self, discipline: Discipline, number: int, budgets: Sequence[PowerBudget] = ()
     ) -> EasyScheduler | ConservativeScheduler | SlurmScheduler:
-        """The pool with nothing running and nothing waiting, under these budgets."""
+        """Return a scheduler of the pool with nothing running and nothing waiting, under these
+        budgets."""
         if discipline is Discipline.CONSERVATIVE:
             return ConservativeScheduler(self.units, number, budgets)
         if discipline is Discipline.SLURM:
@@ -74,7 +76,8 @@ class Pool:
 
 
 def budgets_of(pools: Sequence[Pool], over: Sequence[Over] = ()) -> list[list[PowerBudget]]:
-    """Those of each pool with nothing committed yet: its own, and those that it shares."""
+    """Return the budgets of each pool with nothing committed yet: its own, and those that it
+    shares."""
     budgets = [pool.budgets(number) for number, pool in enumerate(pools)]
     for cap, numbers in over:
         base_mw = sum(pools[number].base_mw for number in numbers)

@@ -1,11 +1,11 @@
 """Clusters whose running jobs share the watts of a cap: power limits of nodes, as RAPL sets them.
 
-Jobs start by EASY, admitted on a part of what they draw at full power; what they get of the cap
-slows them down. Simple: Bodas and others, "Simple power-aware scheduler to limit power consumption
-by HPC system within a budget" (2014): a job is given what is left when it starts, and keeps it.
-DynShare: Ellsworth and others, "Dynamic power sharing for higher job throughput" (2015): what some
-nodes do not need the others have, at any moment. Both as Borghesi and others (2018), section 5, use
-them, with the power-based admission of section 5.2.2.
+Jobs start by EASY, admitted on a part of what they draw at full power; their share of the cap slows
+them down. Simple: Bodas and others, "Simple power-aware scheduler to limit power consumption by HPC
+system within a budget" (2014): a job is given what is left when it starts, and keeps it. DynShare:
+Ellsworth and others, "Dynamic power sharing for higher job throughput" (2015): what some nodes do
+not need the others have, at any moment. Both as Borghesi and others (2018), section 5, use them,
+with the power-based admission of section 5.2.2.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,8 +26,8 @@ LATE_S: Final = 0.001
 
 class Sharer(NamedTuple):
     """A job that shares: its units, what it draws at full power, how many times as long it takes
-    with a part of that, of (0, 1], how long it takes at full power at most, and the parts that it
-    holds of what all nodes have of each resource."""
+    with a part of that, of (0, 1], how long it takes at full power at most, and its parts of what
+    all nodes have of each resource."""
 
     units: int
     wanted_mw: int
@@ -36,26 +36,27 @@ class Sharer(NamedTuple):
     parts: tuple[float, ...] = ()
 
     def lasts_s(self, mw: int) -> float:
-        """How long it takes with so much at most."""
+        """Return how long it takes with so much at most."""
         return self.limit_s * self.duration_ratio(mw / self.wanted_mw)
 
 
 def admitted_to_share_mw(wanted_mw: int) -> int:
-    """What a job counts as under the cap when jobs that would draw three times it are admitted."""
+    """Return what a job counts as under the cap when jobs that would draw three times it are
+    admitted."""
     return max(LEAST_MW, wanted_mw // ADMITTED_TIMES)
 
 
 def level_shares(sharers: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]:
-    """What each job gets, by holder, where units draw what they want up to one level.
+    """Return each job's watts, by holder, where units draw what they want up to one level.
 
     The cap is divided evenly among all units; what those below the level leave the others share,
-    and nobody gets less than the least. Rounded down, so that the sum is never above the cap.
+    and no job gets less than the least. Rounded down, so that the sum is never above the cap.
     """
     left_mw, given = cap_mw, dict[int, int]()
     units_left = 0
     for sharer in sharers.values():
         units_left += sharer.units
-    # Those who want least of a unit first: what they leave raises the level of all behind them.
+    # Jobs that want least of a unit first: their rest raises the level of all behind them.
     order = sorted(sharers, key=lambda h: (sharers[h].wanted_mw / sharers[h].units, h))
     floors_mw = LEAST_MW * len(order)
     for holder in order:
@@ -68,18 +69,18 @@ def level_shares(sharers: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]:
     return given
 
 
-# What each job gets, by holder, of so many mW.
+# Each job's watts, by holder, of so many mW.
 Shares = Callable[[Mapping[int, Sharer], int], dict[int, int]]
 
 
 class PowerSharing(Dispatcher):
     """A dispatcher of one cluster, whose jobs share a cap: see Dispatcher.
 
-    Its entries draw what they are admitted on; under a cap that falls they have to be admitted for
+    Its entries draw what they are admitted on. Under a cap that falls they have to be admitted for
     as long as they may take with the least, since shares may fall to it and jobs cannot end sooner.
-    Shares follow what runs and the cap, as `shares` divides it; where `scheduler` is given, which
-    is told what each job draws, every job keeps the share that it starts with. `given_mw` is what
-    each running job gets.
+    Shares follow the running jobs and the cap, as `shares` divides it. Where `scheduler` is given,
+    which is notified of each job's draw, every job keeps the share that it starts with. `given_mw`
+    has the watts of each running job.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class PowerSharing(Dispatcher):
         self._admitting, self._scheduler = admitting, scheduler
         self._sharer, self._cap, self._shares = sharer, cap, shares
         self._late_s = LATE_S if cap.falls else 0.0
-        # When what keeps its share ends at the latest.
+        # When jobs that keep their shares end at the latest.
         self._until_s: dict[int, float] = {}
         self._sharers: dict[int, Sharer] = {}
         self._slowdowns: dict[int, float] = {}
@@ -102,40 +103,42 @@ class PowerSharing(Dispatcher):
 
     @property
     def waits(self) -> bool:
-        """True while anything waits."""
+        """Return True while anything waits."""
         return self._admitting.waits
 
     def arrive(self) -> None:
-        """The next of the arrivals is here."""
+        """Take the next of the arrivals."""
         self._admitting.arrive()
 
     def end(self, number: int, holder: int) -> None:
-        """What the job had others may have."""
+        """Free the job's nodes and watts for others."""
         self._admitting.end(number, holder)
         del self._sharers[holder], self.given_mw[holder], self._slowdowns[holder]
         self._until_s.pop(holder, None)
 
     def decide(self, now_s: float) -> list[Served]:
-        """What is admitted; then what runs gets its watts."""
+        """Return what is admitted; then give watts to the running jobs."""
         started = self._admitting.decide(now_s)
         for _, entry, _, _ in started:
             self._sharers[entry.arrival] = self._sharer(entry.arrival)
         if self._scheduler is None:
-            given = self._shares(self._sharers, self._cap.at(now_s))
+            given = self._shares(self._sharers, self._cap.limit_mw(now_s))
         else:
-            given = self._what_is_left(self._scheduler, [s[1] for s in started], now_s)
+            entries = [entry for _, entry, _, _ in started]
+            given = self._shares_at_start(self._scheduler, entries, now_s)
         self._changed = self._new_slowdowns(given)
         self._slowdowns.update(self._changed)
         self.given_mw = given
         return started
 
     def wake_s(self, now_s: float) -> float:
-        """When who admits wants to be asked again, or what runs has another cap to share."""
+        """Return when the admitting dispatcher is to be asked again, or running jobs have another
+        cap to share."""
         wake_s = self._admitting.wake_s(now_s)
         return min(wake_s, self._cap.next_step_s(now_s)) if self.given_mw else wake_s
 
     def slowdowns(self) -> Mapping[int, float]:
-        """Of those who get more or less than before."""
+        """Return the slowdowns of jobs that get more or less than before."""
         return self._changed
 
     def _new_slowdowns(self, given: Mapping[int, int]) -> dict[int, float]:
@@ -148,11 +151,11 @@ class PowerSharing(Dispatcher):
                     found[holder] = slowdown_ratio
         return found
 
-    def _what_is_left(
+    def _shares_at_start(
         self, scheduler: ConsumableScheduler, started: list[Entry], now_s: float
     ) -> dict[int, int]:
-        """The shares of before, and for each that starts, in order, what it wants of what nobody
-        has and those behind it need at least; that is what it draws from now on."""
+        """Return the shares of before, and for each job that starts, in order, what it wants of
+        what is left, but what those behind it need at least; that is its draw from now on."""
         given = self.given_mw.copy()
         for behind, entry in zip(range(len(started) - 1, -1, -1), started, strict=True):
             sharer = self._sharers[entry.arrival]
@@ -165,9 +168,9 @@ class PowerSharing(Dispatcher):
     def _kept_mw(
         self, given: Mapping[int, int], behind_mw: int, sharer: Sharer, now_s: float
     ) -> int:
-        """What one that starts wants of what nobody has, now and while it runs: less makes it last
-        longer, so that more steps of the cap are ahead."""
-        mw = min(sharer.wanted_mw, self._cap.at(now_s) - sum(given.values()) - behind_mw)
+        """Return what a job that starts wants of what is left, now and while it runs: less makes it
+        last longer, so that more steps of the cap are ahead."""
+        mw = min(sharer.wanted_mw, self._cap.limit_mw(now_s) - sum(given.values()) - behind_mw)
         while self._cap.falls:
             until_s = now_s + sharer.lasts_s(mw) + self._late_s
             left_mw = self._least_left_mw(given, now_s, until_s) - behind_mw
@@ -177,7 +180,7 @@ class PowerSharing(Dispatcher):
         return mw
 
     def _least_left_mw(self, given: Mapping[int, int], now_s: float, until_s: float) -> int:
-        """What nobody has at any step of the cap between two times."""
+        """Return what is left at any step of the cap between two times."""
         least_mw = NO_CAP_MW
         for from_s, cap_mw in self._cap.steps_after(now_s):
             if from_s < until_s:

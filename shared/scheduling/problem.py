@@ -1,4 +1,4 @@
-"""What is scheduled: units of jobs over the nodes of a cluster. Frozen, and solver-free.
+"""The problem of scheduling: units of jobs over the nodes of a cluster. Frozen, and solver-free.
 
 Amounts are whole numbers (cores, MiB, counts), so that no order of sums changes a decision.
 """
@@ -27,7 +27,7 @@ MEMORY: Final = "memory_mib"
 class Shape(NamedTuple):
     """One unit of a job on one cluster: what it needs of each of the cluster's resources.
 
-    Nobody else may be on the nodes of an `exclusive` one; `most_per_node` units of one job go onto
+    No other job may be on the nodes of an `exclusive` one; `most_per_node` units of one job go onto
     a node, 0 is as many as fit.
     """
 
@@ -35,10 +35,15 @@ class Shape(NamedTuple):
     exclusive: bool
     most_per_node: int
 
+    @property
+    def cores(self) -> int:
+        """Return its cores, the first of what it needs."""
+        return self.needs[0]
+
 
 class Kind(NamedTuple):
-    """What jobs that are alike to a cluster share: the application, which neighbours ask for, and
-    the shape of their units."""
+    """Jobs that are alike to a cluster: the application, which neighbours ask for, and the shape of
+    their units."""
 
     app: str
     shape: Shape
@@ -53,21 +58,21 @@ class Allocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeTable:
-    """What the nodes of a cluster have: `amounts` of the shape (resources, nodes), by `names`, the
-    first two of which are cores and memory."""
+    """Resources of the nodes of a cluster: `amounts` of the shape (resources, nodes), by `names`,
+    the first two of which are cores and memory."""
 
     names: tuple[str, ...]
     amounts: Ints
 
     @classmethod
-    def of(cls, cluster: Cluster) -> "NodeTable":
-        """The nodes as declared."""
+    def build(cls, cluster: Cluster) -> "NodeTable":
+        """Return the nodes as declared."""
         names, amounts, nodes = _classes(cluster)
         return cls(names, np.ascontiguousarray(np.repeat(amounts, nodes, axis=1)))
 
     @staticmethod
     def names_of(cluster: Cluster) -> tuple[str, ...]:
-        """The resources of its nodes."""
+        """Return the names of a cluster's resources."""
         if not cluster.declared_classes:
             return CORES, MEMORY
         named = {name for each in cluster.node_classes for name, _ in each.resources}
@@ -75,18 +80,18 @@ class NodeTable:
 
     @property
     def nodes(self) -> int:
-        """How many there are."""
+        """Return how many nodes there are."""
         return int(self.amounts.shape[1])
 
     def fitting(self, shape: Shape) -> Ints:
-        """How many units of a shape each node takes when it is empty, (nodes,)."""
+        """Return how many units of a shape each node takes when it is empty, (nodes,)."""
         return units_in(self.amounts, shape)
 
 
 @lru_cache(maxsize=1024)
 def _classes(cluster: Cluster) -> tuple[tuple[str, ...], Ints, Ints]:
-    """The names of the resources, what a node of each class has of them, (resources, classes), and
-    how many nodes each class is of, (classes,)."""
+    """Return the names of the resources, what a node of each class has of them, (resources,
+    classes), and how many nodes each class is of, (classes,)."""
     names = NodeTable.names_of(cluster)
     columns = [
         [
@@ -101,8 +106,9 @@ def _classes(cluster: Cluster) -> tuple[tuple[str, ...], Ints, Ints]:
 
 
 def units_in(free: Ints, shape: Shape) -> Ints:
-    """How many units of a shape fit into what is free, (nodes,) of (resources, nodes): the least
-    over the resources; a resource manager that overcommits leaves less than nothing, which is 0."""
+    """Return how many units of a shape fit into what is free, (nodes,) of (resources, nodes): the
+    least over the resources. A resource manager that overcommits leaves less than nothing, which is
+    0."""
     fitting: Ints | None = None
     for amount, need in zip(free, shape.needs, strict=True):
         if need:
@@ -115,7 +121,7 @@ def units_in(free: Ints, shape: Shape) -> Ints:
 
 
 def shape_on(job: Job, cluster: Cluster, names: Sequence[str]) -> Shape | None:
-    """A unit of the job on this cluster; None where no node has a resource that it needs."""
+    """Return a unit of the job on this cluster; None where no node has a resource that it needs."""
     wanted = dict(job.resources_per_unit)
     if not wanted.keys() <= set(names):
         return None
@@ -129,7 +135,8 @@ def shape_on(job: Job, cluster: Cluster, names: Sequence[str]) -> Shape | None:
 
 
 def _memory_mib(job: Job, cluster: Cluster) -> int:
-    """What a unit needs: as told, its part of what the job needs, or half of a node for half."""
+    """Return what a unit needs: as submitted, its part of what the job needs, or half of a node for
+    half."""
     if job.memory_gib_per_unit:
         return mib(job.memory_gib_per_unit)
     if job.memory_gib:
@@ -140,13 +147,13 @@ def _memory_mib(job: Job, cluster: Cluster) -> int:
 
 
 def mib(gib: float) -> int:
-    """Whole MiB, rounded up."""
+    """Return whole MiB, rounded up."""
     return ceil(gib * MIB_PER_GIB)
 
 
 def kind_on(job: Job, cluster: Cluster, names: Sequence[str]) -> Kind | None:
-    """The kind of a job on this cluster; None where no node has a resource that it needs. Nobody is
-    beside one that is alone, so that its application makes no difference."""
+    """Return the kind of a job on this cluster; None where no node has a resource that it needs. A
+    job that is alone has no neighbours, so that its application makes no difference."""
     if counts_nodes(job, cluster):
         return whole_node(cluster.cores_per_node, len(names))
     shape = shape_on(job, cluster, names)
@@ -155,18 +162,19 @@ def kind_on(job: Job, cluster: Cluster, names: Sequence[str]) -> Kind | None:
 
 @lru_cache(maxsize=1024)
 def whole_node(cores: int, resources: int) -> Kind:
-    """The kind of jobs that take nodes of so many cores, of any kind."""
+    """Return the kind of jobs that take nodes of so many cores, of any kind."""
     return Kind("", Shape((cores, *(0,) * (resources - 1)), exclusive=True, most_per_node=1))
 
 
 def counts_nodes(job: Job, cluster: Cluster) -> bool:
-    """True where the job takes whole nodes, any will do, and only how many are free counts."""
+    """Return True where the job takes whole nodes, any will do, and only how many are free
+    counts."""
     return job.is_of_nodes and not (job.memory_gib and cluster.declared_classes)
 
 
 def takes_nodes(table: NodeTable, shape: Shape) -> bool:
-    """True where a unit is a node, of which nobody else has anything."""
-    return shape.exclusive and shape.most_per_node == 1 and shape.needs[0] == _most_cores(table)
+    """Return True where a unit is a node, of which no other job has anything."""
+    return shape.exclusive and shape.most_per_node == 1 and shape.cores == _most_cores(table)
 
 
 @lru_cache(maxsize=64)  # there are few tables, and each entry that waits is asked about
@@ -175,30 +183,32 @@ def _most_cores(table: NodeTable) -> int:
 
 
 def nodes_worth(job: Job, cluster: Cluster, units: int) -> int:
-    """Nodes that so many of its units are worth there by their cores, rounded up."""
+    """Return the nodes that so many of its units are worth there by their cores, rounded up."""
     return -(-units * job.cores_per_unit // cluster.cores_per_node) if job.cores_per_unit else units
 
 
 def core_share(job: Job, cluster: Cluster) -> float:
-    """The part of a node that one unit of the job is, by its cores."""
+    """Return the part of a node that one unit of the job is, by its cores."""
     return unit_cores(job, cluster) / cluster.cores_per_node
 
 
 def unit_cores(job: Job, cluster: Cluster) -> int:
-    """Cores of one unit of the job."""
+    """Return the cores of one unit of the job."""
     return job.cores_per_unit or cluster.cores_for(shareable=job.shareable)
 
 
 def most_units(job: Job, cluster: Cluster) -> int:
-    """How many units of the job the cluster takes when nothing runs."""
+    """Return how many units of the job the cluster takes when nothing runs."""
     if job.is_of_nodes and not job.memory_gib:
         return cluster.nodes
-    shape = shape_on(job, cluster, _classes(cluster)[0])
+    names, _, _ = _classes(cluster)
+    shape = shape_on(job, cluster, names)
     return _most_of_shape(shape, cluster) if shape is not None else 0
 
 
 @lru_cache(maxsize=1024)
 def _most_of_shape(shape: Shape, cluster: Cluster) -> int:
-    """Jobs are weighed again and again, and there are few shapes."""
+    """Return how many units of a shape the cluster takes. Jobs are evaluated again and again, and
+    there are few shapes."""
     _, amounts, nodes = _classes(cluster)
     return int((units_in(amounts, shape) * nodes).sum())

@@ -1,4 +1,4 @@
-"""What a cluster has free from now on, as a step function of time: nodes and watts."""
+"""The profile of a cluster: free nodes and watts from now on, as a step function of time."""
 
 from bisect import bisect_left, bisect_right
 from math import inf
@@ -12,7 +12,7 @@ class Profile:
     def __init__(self, now_s: float, nodes: int, cap: Cap) -> None:
         self._times_s = [now_s, *(from_s for from_s, _ in cap.steps if from_s > now_s)]
         self._nodes = [nodes for _ in self._times_s]
-        self._power_mw = [cap.at(time_s) for time_s in self._times_s]
+        self._power_mw = [cap.limit_mw(time_s) for time_s in self._times_s]
 
     def forget_before(self, now_s: float) -> None:
         """Drop what lies behind."""
@@ -21,7 +21,7 @@ class Profile:
         self._times_s[0] = now_s
 
     def earliest(self, nodes: int, draw_mw: int, duration_s: float) -> float:
-        """The first time from which on so much is free for so long; infinite if none is."""
+        """Return the first time from which on so much is free for so long; infinite if none is."""
         start_s = inf
         ends_s = [*self._times_s[1:], inf]
         for begin_s, end_s, free, headroom_mw in zip(
@@ -45,7 +45,7 @@ class Profile:
         self._join_equal(first)
 
     def _cut(self, time_s: float) -> int:
-        """The step that begins at a time, made if there is none."""
+        """Return the step that begins at a time, made if there is none."""
         step = bisect_left(self._times_s, time_s)
         if step == len(self._times_s) or self._times_s[step] != time_s:
             self._times_s.insert(step, time_s)

@@ -1,10 +1,9 @@
-"""What schedulers have in common that plan on a profile of one cluster: see `profile.py`."""
+"""The base of schedulers that plan on a profile of one cluster: see `profile.py`."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from shared.scheduling.dispatch import Scheduler, Served
-from shared.scheduling.easy import DONE
+from shared.scheduling.dispatch import DONE, Scheduler, Served
 from shared.scheduling.power import NO_CAP, Budgets, PowerBudget
 from shared.scheduling.releases import Releases
 from shared.scheduling.wait_queue import WaitQueue
@@ -28,7 +27,7 @@ class ProfileScheduler(Scheduler):
 
     @property
     def is_relieved(self) -> bool:
-        """False: nobody else has its watts."""
+        """Return False: no other scheduler has its watts."""
         return False
 
     @abstractmethod
@@ -36,10 +35,10 @@ class ProfileScheduler(Scheduler):
         """Start the next entry."""
 
     def finish(self) -> None:
-        """The pass is over: whatever leaves the queue between passes is seen by the next one."""
+        """End the pass: an entry that leaves the queue between passes is seen by the next one."""
 
     def pass_alone(self, now_s: float) -> list[Served]:
-        """A pass that this scheduler is alone in: what starts."""
+        """Make a pass that this scheduler is alone in: return what starts."""
         self.begin(now_s)
         started = []
         while self.next_order != DONE:

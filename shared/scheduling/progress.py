@@ -1,11 +1,11 @@
-"""How far a job has come that runs at a speed which its neighbours change."""
+"""Progress of a job at a speed that its neighbours change."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-# Slowdowns of what stands still, and of what does no more of its work: it ends at once.
+# Slowdowns of a suspended job, and of one that does no more of its work: it ends at once.
 SUSPENDED: Final = inf
 ENDED: Final = 0.0
 
@@ -22,17 +22,18 @@ class Progress:
 
     @property
     def remaining_s(self) -> float:
-        """How long the rest takes if nothing changes; by rounding there may be less than none."""
+        """Return how long the rest takes if nothing changes; by rounding there may be less than
+        none."""
         if self.slowdown_ratio in (SUSPENDED, ENDED):
             return self.slowdown_ratio
         return max(self.solo_s_left, 0.0) * self.slowdown_ratio
 
     def advance(self, elapsed_s: float) -> None:
-        """Time went by at the slowdown so far."""
+        """Go on by a time at the slowdown so far."""
         self.solo_s_left -= elapsed_s / self.slowdown_ratio
 
 
 def slowest(slowdown_ratios: Iterable[float]) -> float:
-    """The slowdown of a job from those of its nodes: it advances at the pace of its slowest node,
-    and undisturbed where none has a neighbour."""
+    """Return the slowdown of a job from those of its nodes: it advances at the pace of its slowest
+    node, and undisturbed where none has a neighbour."""
     return max(slowdown_ratios, default=1.0)

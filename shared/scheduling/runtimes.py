@@ -1,9 +1,9 @@
-"""How long jobs are expected to run: as their users ask, or as their users' last jobs ran.
+"""Expected run times of jobs: as their users ask, or as their users' last jobs ran.
 
 D. Tsafrir, Y. Etsion, D. G. Feitelson, "Backfilling using system-generated predictions rather than
 user runtime estimates", IEEE TPDS 18(6), 2007: the mean of the last two run times of the same user,
-never above the request. They use it for running jobs too, and raise it when it is outlived; here
-what runs is expected to need all that it asked for (docs/lookahead.md).
+never above the request. They use it for running jobs too, and raise it when it is outlived; here a
+running job is expected to need all that it asked for (docs/lookahead.md).
 """
 
 from collections import defaultdict
@@ -24,14 +24,14 @@ _LEAST_S: Final = 1.0
 
 
 class Runtimes(StrEnum):
-    """What backfilling expects."""
+    """Expectations of backfilling."""
 
     REQUESTED = "requested"
     PREDICTED = "predicted"
 
 
 class UserRuntimes:
-    """Predictions from what has ended; all columns are by job."""
+    """Predictions from jobs that have ended; all columns are by job."""
 
     def __init__(
         self, user: Sequence[int], requested_s: Sequence[float], run_s: Sequence[float]
@@ -39,8 +39,8 @@ class UserRuntimes:
         self._user, self._requested_s, self._run_s = user, requested_s, run_s
         self._last_s: dict[int, list[float]] = defaultdict(list)
 
-    def at_submission(self, job: int) -> float:
-        """The mean of the user's last two run times, the request where fewer have ended."""
+    def predict_s(self, job: int) -> float:
+        """Return the mean of the user's last two run times, the request where fewer have ended."""
         last_s = self._last_s[self._user[job]]
         requested_s = self._requested_s[job]
         if len(last_s) < _LAST:
@@ -48,11 +48,11 @@ class UserRuntimes:
         return min(max(sum(last_s) / _LAST, _LEAST_S), requested_s)
 
     def requested_s(self, job: int) -> float:
-        """What the user asked for."""
+        """Return the user's request."""
         return self._requested_s[job]
 
     def ended(self, job: int) -> None:
-        """A job is over: what it ran for is known now."""
+        """Learn for how long a job ran."""
         last_s = self._last_s[self._user[job]]
         last_s.append(self._run_s[job])
         del last_s[:-_LAST]
@@ -74,18 +74,19 @@ class PredictedScheduler(EasyScheduler):
         self._runtimes = runtimes
 
     def add(self, entry: Entry) -> None:
-        """An entry arrived: while it waits its limit is what is predicted."""
-        super().add(entry._replace(limit_s=self._runtimes.at_submission(entry.arrival)))
+        """Put an entry that arrived into the queue: while it waits its limit is the predicted run
+        time."""
+        super().add(entry._replace(limit_s=self._runtimes.predict_s(entry.arrival)))
 
     def release(self, holder: int) -> None:
-        """A job is over, and known."""
+        """Free the nodes of a job, and learn for how long it ran."""
         super().release(holder)
         self._runtimes.ended(holder)
 
     def _act(self, entry: Entry) -> Served | None:
         served = super()._act(entry)
         if served is not None:
-            _, holder, nodes = self.releases.let_go(entry.arrival)
+            _, holder, nodes = self.releases.release(entry.arrival)
             release_s = self._now_s + self._runtimes.requested_s(holder)
             self.releases.hold((release_s, holder, nodes))
             self.budgets.prolong(holder, release_s)
@@ -101,7 +102,8 @@ class PredictingPool(Pool):
     def scheduler(
         self, discipline: Discipline, number: int, budgets: Sequence[PowerBudget] = ()
     ) -> EasyScheduler:
-        """The pool with nothing running and nothing waiting. Raises ValueError but for EASY."""
+        """Return a scheduler of the pool with nothing running and nothing waiting. Raises
+        ValueError but for EASY."""
         if discipline is not Discipline.EASY:
             raise ValueError(f"{discipline} does not backfill by predictions: take easy")
         return PredictedScheduler(Load(self.units, self.units), self.runtimes, number, budgets)

@@ -1,4 +1,4 @@
-"""Who may be whose neighbour on a node, and what it costs: a policy that the scheduler asks."""
+"""A policy of neighbours that the scheduler asks: which jobs may share a node, and at what cost."""
 
 from array import array
 from collections.abc import Iterable, Mapping, Set
@@ -17,45 +17,45 @@ Member = tuple[str, int]
 # Two applications, which may be one, in the order of their names.
 Pair = tuple[str, str]
 
-# Groups of which is kept what they draw, or cost themselves.
+# Groups whose draws, or costs to themselves, are kept.
 _MOST_GROUPS: Final = 50_000
-# Pairs of jobs of which is kept what they cost each other, 16 bytes each.
+# Pairs of jobs whose costs to each other are kept, 16 bytes each.
 _MOST_PAIRS: Final = 1_000_000
 
 
 def pair_of_apps(one: str, other: str) -> Pair:
-    """Both in the order of their names."""
+    """Return both in the order of their names."""
     return (one, other) if one <= other else (other, one)
 
 
 class Neighbours(Protocol):
-    """Which jobs may run beside each other. Whom a policy accepts beside some it accepts beside
-    fewer of them too."""
+    """Policy of the jobs that may run beside each other. A newcomer that it accepts beside some it
+    accepts beside fewer of them too."""
 
     def accepts_anyone(self, app: str) -> bool:
-        """False where jobs of an application may have nobody beside them, whoever it is: then no
-        group has to be asked about."""
+        """Return False where jobs of an application may have no neighbour at all: then no group has
+        to be asked about."""
         ...
 
     def cost(self, newcomer: Member, group: Group) -> float:
-        """What it costs all if a job comes to those on a node; infinite where it must not."""
+        """Return the cost to all if a job joins those on a node; infinite where it must not."""
         ...
 
     def slowdown(self, one: Member, others: Group) -> float:
-        """Predicted T_co / T_solo of one beside others; NaN without a prediction."""
+        """Return the predicted T_co / T_solo of one beside others; NaN without a prediction."""
         ...
 
     def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
-        """Why a newcomer may join none of these, in words."""
+        """Return why a newcomer may join none of these, in words."""
         ...
 
 
 class PairCosts:
-    """What jobs on nodes of one model cost each other, by trees of pairs; NaN beside an application
-    without a signature.
+    """Costs of jobs on nodes of one model to each other, by trees of pairs; NaN beside an
+    application without a signature.
 
-    Rows of a job beside all who were neighbours so far are kept, and what a group costs itself: the
-    same groups are asked about for each application that waits.
+    Rows of a job beside all neighbours so far are kept, and what a group costs itself: the same
+    groups are asked about for each application that waits.
     """
 
     _leaves: Reached
@@ -72,15 +72,15 @@ class PairCosts:
         self._cores_per_node, self._peak_gbps = cores_per_node, peak_gbps
         self._forget()
 
-    def says_as(self, other: "PairCosts | None") -> bool:
-        """True where all costs are the same on equal nodes: those of one version of trees and of
-        equal signatures."""
+    def equals(self, other: "PairCosts | None") -> bool:
+        """Return True where all costs are the same on equal nodes: those of one version of trees
+        and of equal signatures."""
         if other is None or self._trees is not other._trees:
             return False
         return self._signatures == other._signatures
 
     def slowdown(self, one: Member, others: Group) -> float:
-        """Predicted T_co / T_solo."""
+        """Return the predicted T_co / T_solo."""
         self._make_room()
         return self._slowdown(one, others)
 
@@ -91,7 +91,7 @@ class PairCosts:
         return 1.0 + sum(row.suffers[self._places[other]] for other in others)
 
     def slowdowns(self, group: Group, newcomer: Member) -> list[float]:
-        """Of those who run on a node, in their order, and of a newcomer."""
+        """Return the slowdowns of the jobs on a node, in their order, and of a newcomer."""
         self._make_room()
         together, row = self._together(group), self._row(newcomer, group)
         if row is None or together is None:
@@ -100,7 +100,7 @@ class PairCosts:
         return [*found, 1.0 + sum(row.suffers[at] for at, _ in together)]
 
     def cost(self, group: Group, newcomer: Member, most: float) -> float:
-        """The sum of them; infinite where one is not known or above `most`."""
+        """Return the sum of the slowdowns; infinite where one is not known or above `most`."""
         self._make_room()
         together, row = self._together(group), self._row(newcomer, group)
         if row is None or together is None:
@@ -115,7 +115,8 @@ class PairCosts:
         return inf if mine > most else total + mine
 
     def _together(self, group: Group) -> list[tuple[int, float]] | None:
-        """Places of those on a node, and their slowdowns as it is; None where one is not known."""
+        """Return the places of the jobs on a node, and their slowdowns as it is; None where one is
+        not known."""
         if group not in self._groups:
             if len(self._groups) == _MOST_GROUPS:
                 self._groups.clear()
@@ -129,7 +130,8 @@ class PairCosts:
         return self._groups[group]
 
     def _row(self, one: Member, others: Group) -> "_Row | None":
-        """Of one beside all neighbours so far, these among them; None where one is not known."""
+        """Return the row of one beside all neighbours so far, these among them; None where one is
+        not known."""
         if not self._groups.get(others) and not self._met(others):
             return None
         row = self._rows.get(one)
@@ -148,7 +150,7 @@ class PairCosts:
         return row
 
     def _reached(self) -> Reached:
-        """Leaves of all neighbours so far, by place."""
+        """Return the leaves of all neighbours so far, by place."""
         if len(self._leaves.own) < len(self._sides):
             self._leaves = self._trees.reached(self._sides)
         return self._leaves
@@ -187,7 +189,7 @@ class PairCosts:
 
 
 class _Row(NamedTuple):
-    """What one suffers from each neighbour by place, and what it costs them."""
+    """The slowdown of one beside each neighbour by place, and its cost to them."""
 
     side: Side
     suffers: "array[float]"
@@ -204,15 +206,16 @@ class _Drawn(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contention:
-    """Neighbours contend for memory bandwidth: those of one add up as far as its slowdown goes.
+    """Contention of neighbours for memory bandwidth: those of one add up as far as its slowdown
+    goes.
 
-    `gbps` holds the bandwidth of each application on a node used whole; a job draws the part of it
+    `gbps` has the bandwidth of each application on a node used whole; a job draws the part of it
     that its cores are of `cores_per_node`. All slowdowns on a node have to be predicted and none
-    may be above `max_slowdown`. `weights` is None while no degradation model is published: then
-    nobody shares. Applications that are kept `apart`, pairs in the order of their names, are not
-    each other's newcomers, whatever is predicted.
+    may be above `max_slowdown`. `weights` is None while no degradation model is published: then no
+    jobs share. Applications that are `isolated` from each other, pairs in the order of their names,
+    are not each other's newcomers, whatever is predicted.
 
-    Where `pairs` are known, they say what neighbours cost each other instead of the weights.
+    Where `pairs` are known, they give the costs of neighbours instead of the weights.
     """
 
     gbps: Mapping[str, float]
@@ -220,46 +223,49 @@ class Contention:
     cores_per_node: int
     weights: tuple[float, ...] | None
     max_slowdown: float
-    apart: Set[Pair] = frozenset()
+    isolated: Set[Pair] = frozenset()
     pairs: PairCosts | None = None
     _drawn_by: dict[Group, "_Drawn"] = field(default_factory=dict, init=False)
 
     def accepts_anyone(self, app: str) -> bool:
-        """True where a slowdown can be predicted: a model is published and its signature known."""
+        """Return True where a slowdown can be predicted: a model is published and its signature
+        known."""
         return (self.weights is not None or self.pairs is not None) and app in self.gbps
 
-    def says_as(self, other: "Contention") -> bool:
-        """True where all answers are the same, since they follow from equal things."""
-        pairs = self.pairs is None if other.pairs is None else other.pairs.says_as(self.pairs)
+    def equals(self, other: "Contention") -> bool:
+        """Return True where all answers are the same, since they follow from equal things."""
+        pairs = self.pairs is None if other.pairs is None else other.pairs.equals(self.pairs)
         return pairs and self._follows_from() == other._follows_from()
 
     def _follows_from(self) -> tuple[object, ...]:
         node = self.peak_gbps, self.cores_per_node
-        return node, self.weights, self.max_slowdown, self.apart, self.gbps
+        return node, self.weights, self.max_slowdown, self.isolated, self.gbps
 
-    def told_by(self, app: str) -> str:
-        """What says how an application gets on with others: trees of pairs, the weights while none
-        are in force, or nothing without a signature."""
+    def predictor(self, app: str) -> str:
+        """Return the predictor of an application's slowdowns: trees of pairs, the weights while
+        none are in force, or nothing without a signature."""
         if not self.accepts_anyone(app):
             return "nothing"
         return "weights" if self.pairs is None else "trees"
 
     def cost(self, newcomer: Member, group: Group) -> float:
-        """The sum of all slowdowns on the node, infinite where the rule refuses one of them."""
+        """Return the sum of all slowdowns on the node, infinite where the rule refuses one of
+        them."""
         if not group:
             return 0.0
-        if not self.accepts_anyone(newcomer[0]):
+        app, _ = newcomer
+        if not self.accepts_anyone(app):
             return inf
         if self.pairs is not None:
             # What costs each other is kept by pairs: as much a group as looking it up.
-            is_apart = self._are_apart(newcomer, group)
-            return inf if is_apart else self.pairs.cost(group, newcomer, self.max_slowdown)
-        if self.weights is None or self._are_apart(newcomer, group):
+            is_isolated = self._are_isolated(newcomer, group)
+            return inf if is_isolated else self.pairs.cost(group, newcomer, self.max_slowdown)
+        if self.weights is None or self._are_isolated(newcomer, group):
             return inf
         return self._cost(self.weights, self._share(newcomer), self._drawn(group))
 
     def slowdown(self, one: Member, others: Group) -> float:
-        """Predicted T_co / T_solo; NaN without a prediction."""
+        """Return the predicted T_co / T_solo; NaN without a prediction."""
         if not others:
             return 1.0
         if self.pairs is not None:
@@ -270,31 +276,33 @@ class Contention:
         return float(slowdown_of_shares(self.weights, self._share(one), beside))
 
     def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
-        """The mildest of the slowdowns that the rule refuses."""
+        """Return the mildest of the slowdowns that the rule refuses."""
         asked = list(groups)
-        together = [group for group in asked if not self._are_apart(newcomer, group)]
+        together = [group for group in asked if not self._are_isolated(newcomer, group)]
         if asked and not together:
-            return "beside each of those who run there a promised slowdown was exceeded"
+            return "a promised slowdown was exceeded beside each job that runs there"
         worst = [self._worst((*group, newcomer)) for group in together]
         mildest = min((slowdown for slowdown in worst if not isnan(slowdown)), default=None)
         if mildest is None:
-            return "no slowdown is predicted for it and those who run there"
+            return "no slowdown is predicted for it and the jobs that run there"
         return (
             f"neighbours would slow down {mildest:.2f} times or more, {self.max_slowdown} is most"
         )
 
-    def _are_apart(self, newcomer: Member, group: Group) -> bool:
-        if not self.apart:
+    def _are_isolated(self, newcomer: Member, group: Group) -> bool:
+        if not self.isolated:
             return False
-        return any(pair_of_apps(newcomer[0], app) in self.apart for app, _ in group)
+        its_app, _ = newcomer
+        return any(pair_of_apps(its_app, app) in self.isolated for app, _ in group)
 
     def _share(self, member: Member) -> float:
-        """Of the peak bandwidth of a node."""
+        """Return a job's share of the peak bandwidth of a node."""
         app, cores = member
         return self.gbps.get(app, nan) * cores / self.cores_per_node / self.peak_gbps
 
     def _drawn(self, group: Group) -> "_Drawn":
-        """Kept: the same groups are asked about for each application that waits."""
+        """Return the shares of a group, which are kept: the same groups are asked about for each
+        application that waits."""
         found = self._drawn_by.get(group)
         if found is None:
             if len(self._drawn_by) == _MOST_GROUPS:
@@ -306,7 +314,7 @@ class Contention:
         return found
 
     def _cost(self, weights: tuple[float, ...], share: float, drawn: "_Drawn") -> float:
-        """The sum of all slowdowns once a newcomer draws its share; NaN is no prediction."""
+        """Return the sum of all slowdowns once a newcomer draws its share; NaN is no prediction."""
         total = 0.0
         for own, beside in drawn.each:
             slowdown = slowdown_of_shares(weights, own, beside + share)

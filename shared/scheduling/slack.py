@@ -31,15 +31,15 @@ class Task(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a task on a node has left, in seconds of running alone."""
+    """The work that a task on a node has left, in seconds of running alone."""
 
     app: int
     left_s: float
 
 
 class UnitInterference:
-    """T_co / T_alone - 1 of an application beside others on the other cores (equation 12): what a
-    second of its own work takes longer.
+    """T_co / T_alone - 1 of an application beside others on the other cores (equation 12): the time
+    that a second of its own work takes longer.
 
     A group of applications is one number, the sum of the `weights` of its members, so that looking
     it up costs no sorting.
@@ -50,38 +50,40 @@ class UnitInterference:
         self.weights = [1]
         while len(self.weights) < len(self.alone_s):
             self.weights.append(self.weights[-1] * (cores + 1))
-        self._of: list[dict[int, float]] = [{0: 0.0} for _ in self.weights]
+        self._ratios: list[dict[int, float]] = [{0: 0.0} for _ in self.weights]
 
     def set(self, app: int, others: Sequence[int], ratio: float) -> None:
-        """It counts at least 0: nobody runs faster for having neighbours."""
-        self._of[app][sum([self.weights[other] for other in others])] = max(ratio, 0.0)
+        """Set the ratio beside others. It counts at least 0: no task runs faster for having
+        neighbours."""
+        self._ratios[app][sum([self.weights[other] for other in others])] = max(ratio, 0.0)
 
-    def of(self, app: int, group: int) -> float:
-        """Of one in a group that it is in itself. Raises KeyError for a group never set."""
-        return self._of[app][group - self.weights[app]]
+    def ratio(self, app: int, group: int) -> float:
+        """Return the ratio of one in a group that it is in itself. Raises KeyError for a group
+        never set."""
+        return self._ratios[app][group - self.weights[app]]
 
 
 def unaware(alone_s: Sequence[float], cores: int) -> UnitInterference:
-    """What a scheduler believes that knows of no co-location: nobody slows anybody down."""
+    """Return the belief of a scheduler that ignores co-location: no task slows another down."""
     return _Unaware(alone_s, cores)
 
 
 class _Unaware(UnitInterference):
-    def of(self, app: int, group: int) -> float:
+    def ratio(self, app: int, group: int) -> float:
         return 0.0
 
 
 def completions_s(now_s: float, works: Sequence[Work], slowed: UnitInterference) -> list[float]:
-    """When each of the tasks on a node is done if nobody joins them: Algorithm 3.
+    """Return when each of the tasks on a node is done if none joins them: Algorithm 3.
 
-    In an interval in which nobody leaves, work advances at 1 / (1 + unit interference); the first
-    to be done ends the interval, and those who stay have one neighbour fewer.
+    In an interval in which no task leaves, work advances at 1 / (1 + unit interference); the first
+    to be done ends the interval, and those that stay have one neighbour fewer.
     """
     left = [work.left_s for work in works]
     ends, active = [now_s] * len(left), list(range(len(left)))
     while active:
         group = sum([slowed.weights[works[place].app] for place in active])
-        ratios = [1.0 + slowed.of(works[place].app, group) for place in active]
+        ratios = [1.0 + slowed.ratio(works[place].app, group) for place in active]
         takes = [left[place] * ratio for place, ratio in zip(active, ratios, strict=True)]
         step_s = min(takes)
         now_s += step_s
@@ -97,14 +99,14 @@ def completions_s(now_s: float, works: Sequence[Work], slowed: UnitInterference)
 
 
 class _OnCore:
-    """A task that runs, and what of its work is believed to be left."""
+    """A running task, and the work that is believed to be left of it."""
 
     def __init__(self, holder: int, task: Task, left_s: float) -> None:
         self.holder, self.task, self.left_s = holder, task, left_s
 
 
 class _Node:
-    """The tasks of a node, and how far they are believed to be."""
+    """Tasks of a node, and how far they are believed to be."""
 
     def __init__(self) -> None:
         self.running: list[_OnCore] = []
@@ -112,19 +114,19 @@ class _Node:
         self._as_of_s = 0.0
 
     def works(self, now_s: float, slowed: UnitInterference) -> list[Work]:
-        """What each has left now, as believed."""
+        """Return what each has left now, as believed."""
         self.advance(now_s, slowed)
         return [Work(each.task.app, each.left_s) for each in self.running]
 
     def advance(self, now_s: float, slowed: UnitInterference) -> None:
-        """Time goes by beside those who are here."""
+        """Let the tasks go on to a time beside their neighbours."""
         elapsed_s, self._as_of_s = now_s - self._as_of_s, now_s
         for each in self.running:
-            ratio = 1.0 + slowed.of(each.task.app, self.group)
+            ratio = 1.0 + slowed.ratio(each.task.app, self.group)
             each.left_s = max(each.left_s - elapsed_s / ratio, 0.0)
 
     def is_kept(self, ends_s: Sequence[float]) -> bool:
-        """True where all who run meet their deadlines if they end then."""
+        """Return True where all running tasks meet their deadlines if they end then."""
         kept = zip(self.running, ends_s, strict=True)
         return all(each.task.deadline_s - end_s > _LEAST_SLACK_S for each, end_s in kept)
 
@@ -132,14 +134,14 @@ class _Node:
 class SlackScheduler(Dispatcher):
     """One cluster of nodes alike: see Dispatcher.
 
-    Whenever a task comes or a core gets free, the tasks that wait are looked at from least slack to
+    Whenever a task arrives or a core gets free, the waiting tasks are looked at from least slack to
     most; each goes onto the node with fewest free cores on which it is `believed` to meet its
-    deadline and to let all those who run there meet theirs. `actual` is what neighbours cost in
-    truth: it sets the slowdowns of what runs, and nothing is decided by it. With `unaware` as
-    belief it is the heuristic that knows of no co-location, with `actual` the one that predicts
+    deadline and to let all tasks that run there meet theirs. `actual` is what neighbours cost in
+    truth: it sets the slowdowns of running tasks, and nothing is decided by it. With `unaware` as
+    belief it is the heuristic that ignores co-location, with `actual` the one that predicts
     perfectly.
 
-    What runs at its deadline is removed: `missed` are its numbers, in the order of arrivals.
+    A task that runs at its deadline is removed: `missed` are its numbers, in the order of arrivals.
     """
 
     def __init__(
@@ -168,78 +170,85 @@ class SlackScheduler(Dispatcher):
 
     @property
     def waits(self) -> bool:
-        """True while anything waits."""
+        """Return True while anything waits."""
         return bool(self._waiting)
 
     @property
     def active(self) -> tuple[int, int]:
-        """Cores on which a task runs, and nodes with at least one such core."""
+        """Return the cores on which a task runs, and the nodes with at least one such core."""
         return len(self._node_of), len(self._nodes) - len(self._by_free[-1])
 
     def arrive(self) -> None:
-        """The next of the arrivals is here."""
+        """Take the next of the arrivals."""
         task = next(self._arrivals)
         latest_s = task.deadline_s - self._believed.alone_s[task.app]
         insort(self._waiting, (latest_s, self._arrived, task))
         self._arrived += 1
 
     def end(self, number: int, holder: int) -> None:
-        """The task has left; it is taken off its node at the next decision."""
+        """Note a task that ended; it is taken off its node at the next decision."""
         self._ended.append(holder)
 
     def decide(self, now_s: float) -> list[Served]:
-        """What starts now. At an instant at which something is removed it is asked once more."""
-        touched = self._let_go(now_s)
+        """Return what starts now. At an instant at which something is removed it is asked once
+        more."""
+        touched = self._remove_ended(now_s)
         self._slowdowns = dict.fromkeys(self._overdue(now_s), ENDED)
         started: list[Served] = []
         if not self._slowdowns:
             started = self._start(now_s)
-            touched |= {self._node_of[served[1].arrival] for served in started}
+            touched |= {self._node_of[entry.arrival] for _, entry, _, _ in started}
         for index in touched:
             node = self._nodes[index]
             for each in node.running:
-                slowdown_ratio = 1.0 + self._actual.of(each.task.app, node.group)
+                slowdown_ratio = 1.0 + self._actual.ratio(each.task.app, node.group)
                 self._slowdowns.setdefault(each.holder, slowdown_ratio)
         return started
 
     def wake_s(self, now_s: float) -> float:
-        """The next deadline of what runs."""
+        """Return the next deadline of a running task."""
         deadlines = self._deadlines
-        while deadlines and deadlines[0][1] not in self._node_of:
+        while deadlines:
+            deadline_s, number = deadlines[0]
+            if number in self._node_of:
+                return deadline_s
             heappop(deadlines)
-        return deadlines[0][0] if deadlines else inf
+        return inf
 
     def slowdowns(self) -> Mapping[int, float]:
-        """What neighbours cost in truth; what is removed ends."""
+        """Return what neighbours cost in truth; a removed task ends."""
         return self._slowdowns
 
-    def _let_go(self, now_s: float) -> set[int]:
-        """Take off what has ended; the nodes that it was on."""
+    def _remove_ended(self, now_s: float) -> set[int]:
+        """Take off tasks that have ended: return the nodes that they were on."""
         touched = set[int]()
         for holder in self._ended:
             index = self._node_of.pop(holder)
             node = self._nodes[index]
             node.advance(now_s, self._believed)
-            gone = next(each for each in node.running if each.holder == holder)
+            ended = next(each for each in node.running if each.holder == holder)
             self._move(index, 1)
-            node.running.remove(gone)
-            node.group -= self._believed.weights[gone.task.app]
+            node.running.remove(ended)
+            node.group -= self._believed.weights[ended.task.app]
             touched.add(index)
         self._ended = []
         return touched
 
     def _overdue(self, now_s: float) -> list[int]:
-        """What runs at its deadline."""
+        """Return the tasks that run at their deadlines."""
         overdue, deadlines = list[int](), self._deadlines
-        while deadlines and deadlines[0][0] <= now_s:
-            _, holder = heappop(deadlines)
+        while deadlines:
+            deadline_s, holder = deadlines[0]
+            if deadline_s > now_s:
+                break
+            heappop(deadlines)
             if holder in self._node_of:
                 overdue.append(holder)
         self.missed.update(overdue)
         return overdue
 
     def _start(self, now_s: float) -> list[Served]:
-        """Each that waits, from least slack to most, onto the first node that takes it."""
+        """Start each waiting task, from least slack to most, on the first node that takes it."""
         self._ends_s = [{} for _ in self._nodes]
         self._earliest_s = {}
         waiting, started, left = self._waiting, list[Served](), list[tuple[float, int, Task]]()
@@ -257,7 +266,7 @@ class SlackScheduler(Dispatcher):
         return started
 
     def _node_for(self, now_s: float, task: Task) -> int:
-        """The fullest node that is in time for it, the first of those; -1 where none is."""
+        """Return the fullest node that is in time for it, the first of those; -1 where none is."""
         latest_s = task.deadline_s - _LEAST_SLACK_S
         if self._earliest_s.get(task.app, 0.0) >= latest_s:
             return -1
@@ -274,8 +283,8 @@ class SlackScheduler(Dispatcher):
         return -1
 
     def _end_s(self, now_s: float, index: int, app: int) -> float:
-        """When a task of the application would be done there; infinite where it would make one
-        miss its deadline who runs there."""
+        """Return when a task of the application would be done there; infinite where it would make a
+        task that runs there miss its deadline."""
         known = self._ends_s[index]
         if app not in known:
             node = self._nodes[index]
@@ -286,7 +295,7 @@ class SlackScheduler(Dispatcher):
         return known[app]
 
     def _place(self, now_s: float, index: int, number: int, task: Task) -> None:
-        """It runs there from now on."""
+        """Put a task onto a node."""
         node = self._nodes[index]
         node.advance(now_s, self._believed)
         self._move(index, -1)
@@ -298,7 +307,7 @@ class SlackScheduler(Dispatcher):
         heappush(self._deadlines, (task.deadline_s, number))
 
     def _move(self, index: int, cores: int) -> None:
-        """So many more of the node's cores are free."""
+        """Change a node's free cores by so many."""
         free = self._believed.cores - len(self._nodes[index].running)
         self._by_free[free].remove(index)
         insort(self._by_free[free + cores], index)

@@ -3,7 +3,7 @@
 As the documentation of Slurm describes them (sched_conf: bf_max_job_test, bf_window, bf_interval;
 bf_resolution is exact here): whenever something happens the main scheduler starts entries in order
 and stops at the first that cannot start. The backfill scheduler looks at what changed, `interval_s`
-after its last look at the soonest: it goes through the first `depth` entries in order, gives each
+after its last look at the soonest. It goes through the first `depth` entries in order, gives each
 the earliest start that delays none before it, starts what may start now, and reserves for the
 others that begin within `window_s`; all reservations are made anew each time.
 """
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from shared.scheduling.dispatch import Served
-from shared.scheduling.easy import DONE
+from shared.scheduling.dispatch import DONE, Served
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.profile import Profile
 from shared.scheduling.profile_scheduler import ProfileScheduler
@@ -23,7 +22,7 @@ from shared.scheduling.wait_queue import Entry
 
 @dataclass(frozen=True, slots=True)
 class SlurmBackfill:
-    """The parameters, with Slurm's defaults: 500 jobs, one day, 30 s."""
+    """Parameters, with Slurm's defaults: 500 jobs, one day, 30 s."""
 
     depth: int = 500
     window_s: float = 86_400.0
@@ -34,7 +33,7 @@ class SlurmBackfill:
             raise ValueError(f"depth, window_s and interval_s must be above 0, got {self}")
 
     def __reduce__(self) -> tuple[type["SlurmBackfill"], tuple[int, float, float]]:
-        """A compiled frozen class is pickled by what makes it anew."""
+        """Pickle by the parameters: a compiled frozen class can't be filled after it is made."""
         return SlurmBackfill, (self.depth, self.window_s, self.interval_s)
 
 
@@ -42,7 +41,7 @@ SLURM_DEFAULTS: Final = SlurmBackfill()
 
 
 class SlurmScheduler(ProfileScheduler):
-    """Makes a profile of what runs in each pass."""
+    """Makes a profile of the running jobs in each pass."""
 
     def __init__(
         self,
@@ -60,7 +59,8 @@ class SlurmScheduler(ProfileScheduler):
 
     @property
     def wake_s(self) -> float:
-        """When the backfill scheduler runs next; infinite where it would find what it found."""
+        """Return when the backfill scheduler runs next; infinite where it would find what it
+        found."""
         may_start = self._is_changed and len(self.queue) > 0
         return self._backfill_s + self._parameters.interval_s if may_start else inf
 
@@ -81,7 +81,10 @@ class SlurmScheduler(ProfileScheduler):
 
     def turn(self) -> None:
         """Show the next entry that starts: see `next_order`."""
-        self.next_order = self._due[0][0].order if self._due else DONE
+        self.next_order = DONE
+        if self._due:
+            first, _ = self._due[0]
+            self.next_order = first.order
 
     def serve(self) -> Served:
         """Start the next entry."""
@@ -93,25 +96,25 @@ class SlurmScheduler(ProfileScheduler):
         return self.number, entry, None, is_backfilled
 
     def add(self, entry: Entry) -> None:
-        """An entry arrived."""
+        """Put an entry that arrived into the queue."""
         self.queue.add(entry)
         self._is_changed = True
 
     def drop(self, arrival: int) -> None:
         """Take out the entry of a job that started elsewhere."""
         self.queue.remove(arrival)
-        self._due = [due for due in self._due if due[0].arrival != arrival]
+        self._due = [(each, passes) for each, passes in self._due if each.arrival != arrival]
         self.turn()
 
     def release(self, holder: int) -> None:
-        """What the job `holder` holds is free again."""
-        _, _, nodes = self._releases.let_go(holder)
+        """Free the nodes of the job `holder`."""
+        _, _, nodes = self._releases.release(holder)
         self._free += nodes
         self._is_changed = True
         del self._draws_mw[holder]
 
     def _main(self, profile: Profile) -> list[tuple[Entry, bool]]:
-        """In order, up to the first that cannot start."""
+        """Return what starts in order, up to the first that cannot start."""
         found: list[tuple[Entry, bool]] = []
         for entry in self.queue:
             if not self._starts(profile, entry):
@@ -120,7 +123,7 @@ class SlurmScheduler(ProfileScheduler):
         return found
 
     def _backfill(self, profile: Profile, started: int) -> list[tuple[Entry, bool]]:
-        """What starts now of the first entries without delaying a reservation."""
+        """Return what starts now of the first entries without delaying a reservation."""
         found: list[tuple[Entry, bool]] = []
         latest_s = self._now_s + self._parameters.window_s
         for number, entry in enumerate(self.queue):
@@ -136,7 +139,7 @@ class SlurmScheduler(ProfileScheduler):
         return found
 
     def _starts(self, profile: Profile, entry: Entry) -> bool:
-        """Whether an entry starts now; it has its nodes then."""
+        """Return True where an entry starts now; it has its nodes then."""
         start_s = profile.earliest(entry.nodes, entry.draw_mw, entry.limit_s)
         if start_s > self._now_s:
             return False
@@ -144,7 +147,8 @@ class SlurmScheduler(ProfileScheduler):
         return True
 
     def _profile(self) -> Profile:
-        """What is free if limits hold; a job past its limit is expected to end by the next look."""
+        """Return what is free if limits hold; a job past its limit is expected to end by the next
+        look."""
         profile = Profile(self._now_s, self._nodes, self._cap)
         for release_s, holder, nodes in self._releases.in_order:
             is_overdue = release_s <= self._now_s

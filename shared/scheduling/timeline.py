@@ -18,9 +18,10 @@ from shared.scheduling.workload import NO_ENTRY, Floats, Ints, OtherModes, Sched
 def play(
     pools: Sequence[Pool], workload: Workload, discipline: Discipline, over: Sequence[Over] = ()
 ) -> Schedule:
-    """The schedule of a workload on pools, one a column of it, under the caps `over` several.
+    """Return the schedule of a workload on pools, one a column of it, under the caps `over`
+    several.
 
-    Jobs run as long as `run_s` says, past their limits too: see Workload.killed_at_limit. Raises
+    Jobs run as long as `run_s` states, past their limits too: see Workload.killed_at_limit. Raises
     ValueError for an entry that asks for more than its pool has, and where caps let jobs wait for
     ever.
     """
@@ -40,17 +41,18 @@ def play(
         if engine.is_over:
             raise ValueError("jobs wait for ever: no cap lets them start")
         for number, entry, _, backfilled in engine.step():
-            job = entry[1]
+            job = entry.arrival
             cluster[job], start_s[job], passed[job] = number, engine.now_s, backfilled
-            draw_mw[job] = entry[6]
+            draw_mw[job] = entry.draw_mw
             started += 1
-    ran = np.arange(count), np.array(cluster)
+    clusters = np.array(cluster)
+    ran = np.arange(count), clusters
     mode, run_s = None, workload.run_s[ran]
     if workload.others is not None:
         mode = _modes_of(workload.others, ran, np.array(draw_mw))
         run_s = np.where(mode > 0, workload.others.run_s[(*ran, mode - 1)], run_s)
     return Schedule(
-        cluster=ran[1],
+        cluster=clusters,
         start_s=np.array(start_s),
         end_s=np.array(start_s) + run_s,
         backfilled=np.array(passed),
@@ -59,37 +61,40 @@ def play(
 
 
 def _run_times(workload: Workload) -> Callable[[Served], float]:
-    """How long what starts runs, in the mode in which it starts: no two of an entry draw alike."""
+    """Return how long an entry that starts runs, in the mode in which it starts: no two modes of an
+    entry draw alike."""
     own_s: list[list[float]] = workload.run_s.T.tolist()
 
     def runs_s(served: Served) -> float:
-        return own_s[served[0]][served[1][1]]
+        number, entry, _, _ = served
+        return own_s[number][entry.arrival]
 
     others = workload.others
     if others is None:
         return runs_s
-    known = zip(*np.nonzero(~np.isnan(others.run_s)), strict=True)
-    draws_mw = _milliwatts(others.power_w)
+    runs_in_s, draws_mw = others.run_s, _milliwatts(others.power_w)
+    known: list[list[int]] = np.argwhere(~np.isnan(runs_in_s)).tolist()
     slower_s: dict[tuple[int, int, int], float] = {
-        (int(at[1]), int(at[0]), int(draws_mw[at])): float(others.run_s[at]) for at in known
+        (number, job, int(draws_mw[job, number, mode])): float(runs_in_s[job, number, mode])
+        for job, number, mode in known
     }
 
     def slower_runs_s(served: Served) -> float:
-        entry = served[1]
-        found = slower_s.get((served[0], entry[1], entry[6]))
+        number, entry, _, _ = served
+        found = slower_s.get((number, entry.arrival, entry.draw_mw))
         return runs_s(served) if found is None else found
 
     return slower_runs_s
 
 
 def _modes_of(others: OtherModes, ran: tuple[Ints, Ints], draw_mw: Ints) -> Ints:
-    """The mode in which each job started, by what it draws; 0 is the entry's own."""
+    """Return the mode in which each job started, by its draw; 0 is the entry's own."""
     is_it = _milliwatts(others.power_w[ran]) == draw_mw[:, np.newaxis]
     return np.where(is_it.any(axis=1), 1 + is_it.argmax(axis=1), 0)
 
 
 def _milliwatts(power_w: Floats) -> Ints:
-    """Integers; -1 where there is no mode."""
+    """Return integers; -1 where there is no mode."""
     return np.rint(np.nan_to_num(power_w * 1000, nan=-1.0)).astype(np.int64)
 
 
@@ -107,7 +112,7 @@ def _require_room(pools: Sequence[Pool], workload: Workload) -> None:
 
 
 def _arrivals(workload: Workload) -> Iterator[Arrival]:
-    """Each job's entries with the numbers of their clusters."""
+    """Return each job's entries with the numbers of their clusters."""
     columns = [_entries(workload, column) for column in range(workload.order.shape[1])]
     if len(columns) == 1:
         return zip(zip(repeat(0), columns[0], strict=False), strict=True)
@@ -115,11 +120,11 @@ def _arrivals(workload: Workload) -> Iterator[Arrival]:
 
 
 def _known(entries: tuple[Entry, ...]) -> Arrival:
-    return tuple([(n, entry) for n, entry in enumerate(entries) if entry[0] != NO_ENTRY])
+    return tuple([(n, entry) for n, entry in enumerate(entries) if entry.order != NO_ENTRY])
 
 
 def _entries(workload: Workload, column: int) -> Iterator[Entry]:
-    """Each job's entry in one column, made when it is asked for: most are gone by then."""
+    """Yield each job's entry in one column, made when it is asked for: most have left by then."""
     draw_mw = _milliwatts(workload.power_w)
     order, units, limit_s, draws_mw = (
         values[:, column].tolist()
@@ -134,7 +139,7 @@ def _entries(workload: Workload, column: int) -> Iterator[Entry]:
 
 
 def _others(others: OtherModes, column: int) -> Iterator[tuple[OtherMode, ...]]:
-    """Each job's other modes in one column."""
+    """Yield each job's other modes in one column."""
     limit_s = others.limit_s[:, column].tolist()
     draws_mw = _milliwatts(others.power_w[:, column]).tolist()
     for limits_s, draws in zip(limit_s, draws_mw, strict=True):

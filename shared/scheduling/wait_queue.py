@@ -1,6 +1,6 @@
 """The one priority queue of a region: (job, cluster) entries in order, a queue a cluster.
 
-Entries stand in the order (tier, arrival of the job, rank of the cluster for the job). Arrival
+Entries are in the order (tier, arrival of the job, rank of the cluster for the job). Arrival
 numbers are unique, so no two entries are equal in it.
 """
 
@@ -28,10 +28,10 @@ class OtherMode(NamedTuple):
 class Entry(NamedTuple):
     """A job that may run on one cluster for at most `limit_s`.
 
-    `kind` is the caller's number of what jobs alike have in common, and `in_parts` says that it
-    matters: counting nodes is not enough. `draw_mw` is what the job would draw there beyond idle,
-    and counts where there is a cap: where that refuses it, it may start in one of the `others`,
-    which are tried in their order.
+    `kind` is the caller's number of jobs that are alike, and `in_parts` means that it matters:
+    counting nodes is not enough. `draw_mw` is what the job would draw there beyond idle, and counts
+    where there is a cap: where that refuses it, it may start in one of the `others`, which are
+    tried in their order.
     """
 
     order: int
@@ -44,17 +44,17 @@ class Entry(NamedTuple):
     others: tuple[OtherMode, ...] = ()
 
     def in_mode(self, mode: OtherMode) -> "Entry":
-        """The entry as it starts in another mode."""
+        """Return the entry as it starts in another mode."""
         return self._replace(limit_s=mode.limit_s, draw_mw=mode.draw_mw, others=())
 
 
 def order_of(tier: int, arrival: int, rank: int) -> int:
-    """The sort key (tier, arrival, rank) as one integer of 63 bits: rank below 256."""
+    """Return the sort key (tier, arrival, rank) as one integer of 63 bits: rank below 256."""
     return (tier << (_ARRIVAL_BITS + _RANK_BITS)) | (arrival << _RANK_BITS) | rank
 
 
 def tier_of(order: int) -> int:
-    """The tier of a sort key."""
+    """Return the tier of a sort key."""
     return order >> (_ARRIVAL_BITS + _RANK_BITS)
 
 
@@ -70,18 +70,23 @@ def bound(least: LeastByKind, kind: int, nodes: int, limit_s: float) -> None:
 
 
 def lower(front: list[tuple[float, int]], point: tuple[float, int]) -> None:
-    """Let a Pareto front, ascending in the first and descending in the second, know of a point."""
-    place = bisect_left(front, point)
-    if place and front[place - 1][1] <= point[1]:
-        return
-    end = place
-    while end < len(front) and front[end][1] >= point[1]:
+    """Add a point to a Pareto front, which ascends in the first and descends in the second."""
+    place = end = bisect_left(front, point)
+    _, draw_mw = point
+    if place:
+        _, before_mw = front[place - 1]
+        if before_mw <= draw_mw:
+            return
+    for _, later_mw in front[place:]:
+        if later_mw < draw_mw:
+            break
         end += 1
     front[place:end] = [point]
 
 
 class Block:
-    """Neighbours in a queue. No entry asks for less than the `least_...`: a walk may skip them all.
+    """Adjacent entries of a queue. No entry asks for less than the `least_...`: a walk may skip
+    them all.
 
     The bounds are not raised when an entry leaves, which costs nothing but skips.
     """
@@ -106,19 +111,19 @@ class Block:
         self.least_nodes, self.least_limit_s = maxsize, inf
         self._least_by_kind: LeastByKind | None = None
         self._least_draws: list[tuple[float, int]] | None = None
-        self._is_loose = False  # where these are of one that has left
-        # No entry stands before or behind these.
+        self._is_loose = False  # these are of an entry that was taken out
+        # No entry is before or behind these.
         self.first_order, self.last_order = maxsize, -1
 
     def bound(self) -> None:
         """Set the bounds to what the entries ask for."""
-        self.first_order, self.last_order = self.entries[0][0], self.entries[-1][0]
+        self.first_order, self.last_order = self.entries[0].order, self.entries[-1].order
         self.least_nodes = min(e.nodes for e in self.entries)
         self.least_limit_s = min(e.limit_s for e in self.entries)
         self._least_by_kind = self._least_draws = None
 
     def least_by_kind(self) -> LeastByKind:
-        """The bounds of each kind of which there is an entry."""
+        """Return the bounds of each kind of which there is an entry."""
         if self._least_by_kind is None:
             self._least_by_kind = {}
             for entry in self.entries:
@@ -126,49 +131,52 @@ class Block:
         return self._least_by_kind
 
     def least_draws(self) -> list[tuple[float, int]]:
-        """Limits, ascending, with draws: in no mode of an entry it draws less for a shorter time
-        than in one of these (a Pareto front)."""
+        """Return limits, ascending, with draws: in no mode of an entry it draws less for a shorter
+        time than in one of these (a Pareto front)."""
         if self._least_draws is None:
             self._least_draws, self._is_loose = [], False
+            least_mw = maxsize
             for limit_s, draw_mw in self._modes():
-                if not self._least_draws or draw_mw < self._least_draws[-1][1]:
+                if draw_mw < least_mw:
+                    least_mw = draw_mw
                     self._least_draws.append((limit_s, draw_mw))
         return self._least_draws
 
     def least_draws_now(self) -> list[tuple[float, int]] | None:
-        """The same anew, where they are of an entry that has left; None where they are not."""
+        """Return the least draws anew, where they are of an entry that has left; None where they
+        are not."""
         if not self._is_loose:
             return None
         self._least_draws = None
         return self.least_draws()
 
     def _modes(self) -> list[tuple[float, int]]:
-        """Limits, ascending, with draws, of each entry in each of its modes."""
-        modes = [(entry[3], entry[6]) for entry in self.entries]
-        modes += [mode for entry in self.entries if entry[7] for mode in entry[7]]
+        """Return limits, ascending, with draws, of each entry in each of its modes."""
+        modes = [(entry.limit_s, entry.draw_mw) for entry in self.entries]
+        modes += [mode for entry in self.entries if entry.others for mode in entry.others]
         modes.sort()
         return modes
 
     def forget_kinds(self) -> None:
-        """Kinds of entries that have left mean nothing any more."""
+        """Forget the bounds by kind: kinds of entries that have left mean nothing any more."""
         self._least_by_kind = None
 
-    def left(self, entry: Entry) -> None:
-        """An entry was taken out."""
+    def on_remove(self, entry: Entry) -> None:
+        """Note that an entry was taken out."""
         least = self._least_draws
         if least is not None and not self._is_loose:
-            self._is_loose = (entry[3], entry[6]) in least
-            for mode in entry[7]:
-                self._is_loose |= (mode[0], mode[1]) in least
+            self._is_loose = (entry.limit_s, entry.draw_mw) in least
+            for mode in entry.others:
+                self._is_loose |= mode in least
 
-    def came(self, entry: Entry) -> None:
-        """An entry was put in."""
-        self.first_order = min(self.first_order, entry[0])
-        self.last_order = max(self.last_order, entry[0])
-        if entry[2] < self.least_nodes:
-            self.least_nodes = entry[2]
-        if entry[3] < self.least_limit_s:
-            self.least_limit_s = entry[3]
+    def on_insert(self, entry: Entry) -> None:
+        """Note that an entry was put in."""
+        self.first_order = min(self.first_order, entry.order)
+        self.last_order = max(self.last_order, entry.order)
+        if entry.nodes < self.least_nodes:
+            self.least_nodes = entry.nodes
+        if entry.limit_s < self.least_limit_s:
+            self.least_limit_s = entry.limit_s
         if self._least_by_kind is not None:
             bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
         if self._least_draws is not None:
@@ -177,7 +185,7 @@ class Block:
                 lower(self._least_draws, (mode.limit_s, mode.draw_mw))
 
     def copy(self) -> "Block":
-        """The same, to be changed by itself."""
+        """Return a copy, which is changed by itself."""
         other = Block()
         other.entries = self.entries.copy()
         other.least_nodes, other.least_limit_s = self.least_nodes, self.least_limit_s
@@ -185,29 +193,29 @@ class Block:
         return other
 
     def place_of(self, order: int) -> int:
-        """How many entries stand before `order`. Compiled, this is twice as fast as `bisect`, which
-        compares tuples."""
+        """Return how many entries are before `order`. Compiled, this is twice as fast as `bisect`,
+        which compares tuples."""
         entries = self.entries
         low, high = 0, len(entries)
-        if not high or entries[0][0] >= order:
+        if not high or entries[0].order >= order:
             return 0
         while low < high:
             middle = (low + high) >> 1
-            if entries[middle][0] < order:
+            if entries[middle].order < order:
                 low = middle + 1
             else:
                 high = middle
         return low
 
     def entry_of(self, order: int) -> Entry | None:
-        """The entry of this order; None where there is none."""
+        """Return the entry of this order; None where there is none."""
         place = self.place_of(order)
-        if place == len(self.entries) or self.entries[place][0] != order:
+        if place == len(self.entries) or self.entries[place].order != order:
             return None
         return self.entries[place]
 
     def halved(self) -> "Block":
-        """The later half, which this block gives up."""
+        """Split off the later half, and return it."""
         middle = len(self.entries) // 2
         later = Block()
         later.entries = self.entries[middle:]
@@ -218,7 +226,7 @@ class Block:
 
 
 class WaitQueue:
-    """What waits for one cluster, kept in order while entries come and go.
+    """Waiting entries of one cluster, kept in order while entries are added and removed.
 
     There is always a block; those behind the first are never empty.
     """
@@ -234,7 +242,7 @@ class WaitQueue:
         self._left = 0  # entries, since these bounds were worked out
 
     def least_by_kind(self) -> LeastByKind:
-        """As that of a block, of all entries: worked out anew when many have left."""
+        """Return the bounds of each kind of all entries: worked out anew when many have left."""
         if self._least_by_kind is None or self._left * _MANY_LEFT > len(self._orders):
             self._least_by_kind, self._left = {}, 0
             for block in self.blocks:
@@ -243,7 +251,7 @@ class WaitQueue:
         return self._least_by_kind
 
     def copy(self) -> "WaitQueue":
-        """The same, to be changed by itself."""
+        """Return a copy, which is changed by itself."""
         other = WaitQueue()
         other.blocks = [block.copy() for block in self.blocks]
         other._firsts, other._orders = self._firsts.copy(), self._orders.copy()
@@ -257,7 +265,7 @@ class WaitQueue:
         return (entry for block in self.blocks for entry in block.entries)
 
     def order_of(self, arrival: int) -> int | None:
-        """The order of a job's entry, None where it has none."""
+        """Return the order of a job's entry, None where it has none."""
         return self._orders.get(arrival)
 
     def __contains__(self, arrival: int) -> bool:
@@ -265,45 +273,46 @@ class WaitQueue:
 
     @property
     def last_order(self) -> int:
-        """The order of the last entry; below 0 where there is none."""
+        """Return the order of the last entry; below 0 where there is none."""
         entries = self.blocks[-1].entries
-        return entries[-1][0] if entries else -1
+        return entries[-1].order if entries else -1
 
-    def before(self, order: int) -> int:
-        """How many entries stand before an order."""
+    def position(self, order: int) -> int:
+        """Return how many entries are before an order."""
         number = self.block_of(order)
         within = self.blocks[number].place_of(order)
         return within + sum(len(block.entries) for block in self.blocks[:number])
 
     def first(self, most_nodes: int, order: int = 0) -> Entry | None:
-        """The first entry, from an order on, that asks for so many nodes at most."""
+        """Return the first entry, from an order on, that asks for so many nodes at most."""
         for block in self.blocks_from(order) if order else self.blocks:
             for entry in block.entries:
-                if entry[2] <= most_nodes and entry[0] >= order:
+                if entry.nodes <= most_nodes and entry.order >= order:
                     return entry
         return None
 
     def blocks_from(self, order: int) -> list[Block]:
-        """The blocks that an entry of this order, or a later one, belongs into, as they are now."""
+        """Return the blocks that an entry of this order, or a later one, belongs into, as they are
+        now."""
         return self.blocks[self.block_of(order) :]
 
     def block_of(self, order: int) -> int:
-        """The number of the block that an entry of this order belongs into."""
+        """Return the number of the block that an entry of this order belongs into."""
         return bisect_right(self._firsts, order) - 1 if len(self._firsts) > 1 else 0
 
     def add(self, entry: Entry) -> None:
         """Put an entry into its place."""
-        order = entry[0]
-        self._orders[entry[1]] = order
+        order = entry.order
+        self._orders[entry.arrival] = order
         number = self.block_of(order)
         block = self.blocks[number]
         entries = block.entries
-        if not entries or order > entries[-1][0]:
+        if not entries or order > entries[-1].order:
             entries.append(entry)
         else:
             entries.insert(block.place_of(order), entry)
-        block.came(entry)
-        if entry[4]:
+        block.on_insert(entry)
+        if entry.in_parts:
             self.in_parts += 1
         if self._least_by_kind is not None:
             bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
@@ -311,7 +320,7 @@ class WaitQueue:
             self._halve(number)
 
     def forget_kinds(self) -> None:
-        """Kinds of entries that have left mean nothing any more."""
+        """Forget the bounds by kind: kinds of entries that have left mean nothing any more."""
         self._least_by_kind = None
         for block in self.blocks:
             block.forget_kinds()
@@ -331,9 +340,9 @@ class WaitQueue:
         block = blocks[number]
         entries = block.entries
         removed = entries.pop(block.place_of(order))
-        block.left(removed)
+        block.on_remove(removed)
         self._left += 1
-        if removed[4]:
+        if removed.in_parts:
             self.in_parts -= 1
         if not entries:
             self._close(number)
@@ -346,18 +355,18 @@ class WaitQueue:
 
 
 class WaitQueues:
-    """What waits, by cluster, kept in order between rounds so that a round costs what changed."""
+    """Queues by cluster, kept in order between rounds so that a round costs what changed."""
 
     def __init__(self) -> None:
         self._queues: dict[str, WaitQueue] = {}
 
-    def of(self, cluster: str) -> WaitQueue:
-        """The cluster's entries."""
+    def queue(self, cluster: str) -> WaitQueue:
+        """Return the cluster's queue."""
         return self._queues.setdefault(cluster, WaitQueue())
 
     def add(self, cluster: str, entries: Iterable[Entry]) -> None:
         """Put entries into the cluster's queue."""
-        queue = self.of(cluster)
+        queue = self.queue(cluster)
         for entry in entries:
             queue.add(entry)
 
@@ -368,6 +377,6 @@ class WaitQueues:
                 queue.remove(arrival)
 
     def forget_kinds(self) -> None:
-        """Kinds of entries that have left mean nothing any more: a cluster was declared anew."""
+        """Forget the bounds by kind: a cluster was declared anew."""
         for queue in self._queues.values():
             queue.forget_kinds()

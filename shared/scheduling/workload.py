@@ -60,15 +60,16 @@ class Workload:
         return len(self.submit_s)
 
     def killed_at_limit(self) -> "Workload":
-        """The same where no job runs longer than its limit."""
+        """Return the workload where no job runs longer than its limit."""
         others = self.others
         if others is not None:
             others = replace(others, run_s=np.minimum(others.run_s, others.limit_s))
         return replace(self, run_s=np.minimum(self.run_s, self.limit_s), others=others)
 
     def beyond_idle(self, idle_w: Sequence[float]) -> "Workload":
-        """The same with the power that entries draw beyond what their units draw that idle, of a
-        unit `idle_w` by cluster: in no mode less than 0, and modes as far apart as they were."""
+        """Return the workload with the power that entries draw beyond what their units draw that
+        idle, of a unit `idle_w` by cluster: in no mode less than 0, and modes as far from each
+        other as they were."""
         if not any(idle_w):
             return self
         off_w = np.fmin(self.units * np.array(idle_w), self.least_power_w)
@@ -79,7 +80,7 @@ class Workload:
 
     @property
     def least_power_w(self) -> Floats:
-        """What each entry draws in the mode in which that is least, (jobs, clusters)."""
+        """Return what each entry draws in the mode in which that is least, (jobs, clusters)."""
         if self.others is None:
             return self.power_w
         every = np.concatenate((self.power_w[..., np.newaxis], self.others.power_w), axis=2)
@@ -88,7 +89,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """When and where each job of a workload ran: arrays of the shape (jobs,).
+    """Start, end and place of each job of a workload: arrays of the shape (jobs,).
 
     `cluster` is a column of the workload; `backfilled` marks starts before a blocked entry. `mode`
     is 0 for the entry's own, n for the nth of its others; None where no entry has any.

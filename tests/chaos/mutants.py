@@ -35,7 +35,7 @@ from shared.placement.explain.notices import Notices
 from shared.placement.explain.pass_decisions import PassDecisions
 from shared.placement.measures.layer import MeasureLayer
 from shared.placement.state.job_facts import JobFacts
-from shared.placement.state.job_record import JobRun
+from shared.placement.state.job_record import PlacedRun
 from shared.placement.state.job_table import JobTable
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.model_updates import ModelUpdates
@@ -583,7 +583,7 @@ def what_was_told_is_decided_again() -> AbstractContextManager[Any]:
 def requests_that_were_overtaken_are_waited_for() -> AbstractContextManager[Any]:
     """Nothing is asked again of who refused what came behind a request."""
     last = property(lambda run: run.actions[-1] if run.actions else None)
-    return patch.object(JobRun, "pending", last)
+    return patch.object(PlacedRun, "pending", last)
 
 
 def silent_meters_count_as_predicted() -> AbstractContextManager[Any]:

@@ -37,11 +37,12 @@ MUTANTS: Final = (
     Mutant(
         "a guest that ends takes along what its host holds",
         "scheduling/consumable.py",
-        "        held = self.held.pop(holder)\n        self.capacity.give",
-        "        held = self.held.pop(holder)\n"
-        "        beside = [h for h, o in self.held.items() if o.allocation == held.allocation]\n"
+        "        allocated = self.allocated.pop(holder)\n        self.capacity.give",
+        "        allocated = self.allocated.pop(holder)\n"
+        "        on = allocated.allocation\n"
+        "        beside = [h for h, other in self.allocated.items() if other.allocation == on]\n"
         "        for other in beside:\n"
-        "            del self.held[other]\n"
+        "            del self.allocated[other]\n"
         "        self.capacity.give",
         soonest=23,
     ),
@@ -69,7 +70,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "who stood behind a reservation that is gone gets no turn",
-        "scheduling/easy.py",
+        "scheduling/backfill_scheduler.py",
         "        self._turns = self._acting(order)\n        self.turn()\n",
         "        self.turn()\n",
         soonest=7,
@@ -91,9 +92,9 @@ MUTANTS: Final = (
     Mutant(
         "who starts beside others may crowd out what is reserved there",
         "scheduling/node_selection.py",
-        "self.classes.units(shadow.kind, self._states.joined(on.then, kind, units))",
+        "self.classes.units(shadow.kind, self._states.add_units(on.then, kind, units))",
         "self._states.units_beside_anyone(shadow.kind.shape, "
-        "self._states.of[self._states.joined(on.then, kind, units)])",
+        "self._states.by_number[self._states.add_units(on.then, kind, units)])",
         soonest=17,
     ),
     Mutant(
@@ -182,7 +183,7 @@ MUTANTS: Final = (
     Mutant(
         "who reserved the watts is passed over with its block",
         "scheduling/powered_entries.py",
-        "return self.has_for_any(block, least) or bool(self.with_reservation(block, order, least))",
+        "return self.has_for_any(block, least) or bool(self.reserved_entries(block, order, least))",
         "return self.has_for_any(block, least)",
         soonest=488,
     ),

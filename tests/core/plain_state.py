@@ -73,7 +73,7 @@ class PlainState:
     def _waiting(self, placement: Placement) -> Iterator[Waiting]:
         for cluster in self.known.clusters:
             if cluster not in self.known.lost:
-                for entry in placement.layers.decide.waiting_jobs.queues.of(cluster):
+                for entry in placement.layers.decide.waiting_jobs.queues.queue(cluster):
                     yield self._as_waiting(placement, entry, cluster)
 
     def _as_waiting(self, placement: Placement, entry: Entry, cluster: str) -> Waiting:

@@ -100,7 +100,7 @@ def situation(
         )
         for number, (job, weight) in enumerate(zip(jobs, weights, strict=True))
     ]
-    rule, free = PriorityRule(priority_ranks(nodes, jobs, waits_s)), FreeNodes.of(nodes.amounts)
+    rule, free = PriorityRule(priority_ranks(nodes, jobs, waits_s)), FreeNodes.build(nodes.amounts)
     empty = CappedSituation(0.0, milliwatts(_CAP_W), free, [], wanted)
     using, started = list[Using](), set[int]()
     for _, place in rule.plan(empty):

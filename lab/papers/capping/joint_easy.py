@@ -46,7 +46,7 @@ class JointEasy(Dispatcher):
         self._scheduler = easy_of(table, jobs, [PowerBudget(cap)])
         arrivals = (((0, entry),) for entry in entries_of(table, jobs))
         self._easy = Backfill([self._scheduler], arrivals)
-        self._cap_mw, self._doubt = cap.at(0.0), doubt
+        self._cap_mw, self._doubt = cap.limit_mw(0.0), doubt
         self._draws_mw = [milliwatts(job.power_w) for job in jobs]
         spreads = [moments(deviation) for deviation in doubt.deviations]
         self._errors = [
@@ -96,7 +96,7 @@ class JointEasy(Dispatcher):
         """The margin of what runs, and for who was sent back."""
         errors = [*self._errors_of(self._running), more]
         margin = margin_mw(self._doubt.risk, errors, self._doubt.correlation)
-        self._scheduler.budgets.let_go(_MARGIN)
+        self._scheduler.budgets.release(_MARGIN)
         self._scheduler.budgets.hold(_MARGIN, inf, margin)
 
     def _allowed(self, served: Sequence[Served]) -> int:

@@ -28,7 +28,7 @@ class CapBudgets:
 
     def allowed_mw(self, cap: Cap, at_s: float) -> int:
         """Return what a cap allows at a time, less the share that is kept free."""
-        return lowered(cap, self._share).at(at_s)
+        return lowered(cap, self._share).limit_mw(at_s)
 
     def next_step_s(self, now_s: float) -> float:
         """Return when a cap changes next."""
@@ -73,7 +73,7 @@ def budgets(
 def holds(cap: Cap, now_s: float) -> bool:
     """False where there is no cap now or later."""
     later = (cap_mw for from_s, cap_mw in cap.steps if from_s > now_s)
-    return any(cap_mw < NO_CAP_MW for cap_mw in [cap.at(now_s), *later])
+    return any(cap_mw < NO_CAP_MW for cap_mw in [cap.limit_mw(now_s), *later])
 
 
 def next_step_s(caps: Iterable[Cap], now_s: float) -> float:

@@ -236,7 +236,7 @@ class Overshoots:
         metered = [each for each in of_there if each and at_us - each.at_us < STANDS_US]
         nodes = sum(each.metered for each in metered)
         drawn_mw = self._models.idle_mw(covered) + sum(self._beyond_mw(n, at_us) for n in there)
-        cap_mw = self._models.caps[covered].cap.at(ended.now_s) if nodes else NO_CAP_MW
+        cap_mw = self._models.caps[covered].cap.limit_mw(ended.now_s) if nodes else NO_CAP_MW
         misjudged = furthest(job for each in metered for job in each.misjudged)
         now = Shown(at_us, drawn_mw, cap_mw, nodes)
         return found.show(now, misjudged, sum(each.above for each in metered))

@@ -81,7 +81,7 @@ class Refusals:
             if scheduler.reserved_for == entry.arrival and reservation and isinstance(nodes, Busy):
                 nodes = nodes._replace(until_s=reservation.start_s)
             found.append(nodes)
-        if scheduler.is_any_held_for_ever and not scheduler.expects_nodes(entry):
+        if scheduler.is_any_allocated_for_ever and not scheduler.expects_nodes(entry):
             found.append(NodesNeverReleased())
         if shortages := self.shortages(cluster, entry):
             found.append(WattsMissing(shortages, len(entry.others)))

@@ -34,7 +34,7 @@ def schedulers_of(
     out of a copy of it, with who is asked about in it, where they are to be `apart`."""
     schedulers: dict[str, ClusterScheduler] = {}
     for number, (name, held) in enumerate(occupancy.items()):
-        queue = waiting_jobs.queues.of(name)
+        queue = waiting_jobs.queues.queue(name)
         kinds = waiting_jobs.kinds
         if apart is not None:
             queue, kinds = queue.copy(), apart.kinds

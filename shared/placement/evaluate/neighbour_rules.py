@@ -31,7 +31,7 @@ class NeighbourRules:
 
     def _newest(self, cluster: Cluster) -> Contention:
         rule, before = self._rule(cluster), self._rules.get(cluster.name)
-        return before if before is not None and rule.says_as(before) else rule
+        return before if before is not None and rule.equals(before) else rule
 
     def _rule(self, cluster: Cluster) -> Contention:
         models = self._models

@@ -227,7 +227,7 @@ class Queries:
             return self._job_table.all()
         if request.cluster not in self._models.clusters:
             return []
-        queue = self._waiting_jobs.queues.of(request.cluster)
+        queue = self._waiting_jobs.queues.queue(request.cluster)
         return [self._job_table.of_arrival(entry.arrival) for entry in queue]
 
     def _is_wanted(self, job: JobRecord, request: ListJobsRequest) -> bool:
@@ -246,7 +246,7 @@ class Queries:
 
     def _listed(self, job: JobRecord, cluster: str) -> ListedJob:
         entry = self._waiting_jobs.entry(job, cluster)
-        queue = self._waiting_jobs.queues.of(cluster) if entry else None
+        queue = self._waiting_jobs.queues.queue(cluster) if entry else None
         on = job.run.allocation
         reservation = self._reservation(job) if job.waits else None
         return ListedJob(
@@ -261,7 +261,7 @@ class Queries:
             submitted_at_us=round(job.job.submit_s * 1e6),
             allocation=self._allocation(job, on) if on else None,
             reservation=reservation,
-            place=queue.before(entry.order) + 1 if queue and entry else 0,
+            place=queue.position(entry.order) + 1 if queue and entry else 0,
         )
 
     def clusters(self) -> ListClustersResponse:
@@ -275,7 +275,7 @@ class Queries:
                 nodes=cluster.nodes,
                 free_nodes=self.occupancy()[name].free,
                 running=len(self.occupancy()[name].held),
-                waiting=len(self._waiting_jobs.queues.of(name)),
+                waiting=len(self._waiting_jobs.queues.queue(name)),
                 lost=closure_words(closed[name]) if name in closed else "",
                 drained_nodes=len(self._nodes.drained(name)),
                 drained=self._words.drains(name),
@@ -358,7 +358,7 @@ class Queries:
         )
         idle_mw = self._models.idle_mw(covered)
         capped = self._models.caps.get(covered)
-        cap_mw = capped.cap.at(now_s) if capped else NO_CAP_MW
+        cap_mw = capped.cap.limit_mw(now_s) if capped else NO_CAP_MW
         is_capped = cap_mw < NO_CAP_MW
         margin_mw = 0
         if capped and is_capped:
@@ -468,12 +468,12 @@ class Queries:
         self, job: JobRecord, reasons: Mapping[str, WhyNot]
     ) -> Iterator[ClusterOutlook]:
         for choice in self._waiting_jobs.choices(job):
-            queue = self._waiting_jobs.queues.of(choice.cluster)
+            queue = self._waiting_jobs.queues.queue(choice.cluster)
             held = self._job_table.allocations.occupancy[choice.cluster]
             entry = self._waiting_jobs.entry(job, choice.cluster)
             yield ClusterOutlook(
                 candidate=self._told(job, choice, reasons[choice.cluster]),
-                place=queue.before(entry.order) + 1 if entry else 0,
+                place=queue.position(entry.order) + 1 if entry else 0,
                 waiting=len(queue),
                 free_nodes=held.free,
                 nodes=held.nodes,

@@ -74,8 +74,9 @@ class StartEstimates:
             start = next(self._ahead, None)
             if start is None:
                 return None
-            self._found[start[0]] = start[1]
-            self._last_s = start[1].start_s
+            started, expected = start
+            self._found[started] = expected
+            self._last_s = expected.start_s
         return self._found[arrival]
 
     def _jobs_before(self, orders: Mapping[str, int]) -> int:

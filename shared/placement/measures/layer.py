@@ -297,7 +297,7 @@ class MeasureLayer:
                 action = self._asking.action(
                     job, placed, ActionKind.RESUME, WATTS_RETURNED, stops=False
                 )
-                under.let_go(job.arrival)
+                under.release(job.arrival)
                 yield self._asking.ask(job, placed, action)
                 under.hold(job.arrival, job.run.releases_s, draw_mw)
                 continue

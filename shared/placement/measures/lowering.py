@@ -131,7 +131,7 @@ class Lowering:
         budgets = self._reserved.committed(self._now_s)
         for arrival, pace in lowered.items():
             under = Budgets(budgets[self._givers.by_arrival[arrival][1].cluster])
-            under.let_go(arrival)
+            under.release(arrival)
             under.hold(arrival, self._releases_s(arrival, pace), pace.draw_mw)
         return budgets
 

@@ -97,7 +97,7 @@ class Requests:
 
 
 @dataclass(slots=True)
-class JobRun:
+class PlacedRun:
     """Where an attempt was put, and what was asked of it there. `actions` are those that were not
     answered, `asked_actions` counts them, `done_action` is the newest that was done, `refusals` are
     what was refused. `runs_on` is the cluster on which the attempt runs as the resource manager
@@ -192,7 +192,7 @@ class JobRecord:
     evaluated: Evaluated = field(default_factory=Evaluated)
     grants: Grants = field(default_factory=Grants)
     requests: Requests = field(default_factory=Requests)
-    run: JobRun = field(default_factory=JobRun)
+    run: PlacedRun = field(default_factory=PlacedRun)
     guarantee: Guarantee = field(default_factory=Guarantee)
     notice: Notice = field(default_factory=Notice)
 

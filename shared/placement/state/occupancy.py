@@ -12,7 +12,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
-from shared.scheduling.capacity import Capacity, Held, without
+from shared.scheduling.capacity import Capacity, AllocatedUnits, remove_member
 from shared.scheduling.easy import holder_of
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.node_states import KnownStates
@@ -36,7 +36,7 @@ class Occupancy:
 
     def __init__(self, cluster: Cluster) -> None:
         self._stays: dict[int, JobRecord] = {}
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, AllocatedUnits] = {}
         self._in_parts: set[int] = set()
         self._told_factors: Mapping[int, float] = {}
         self.unavailable: Mapping[int, float] = {}
@@ -47,7 +47,7 @@ class Occupancy:
         self._cluster = cluster
         there = {n: back_s for n, back_s in self.unavailable.items() if n < cluster.nodes}
         self.close(there)
-        self.capacity = Capacity(NodeTable.of(cluster))
+        self.capacity = Capacity(NodeTable.build(cluster))
         self._states: KnownStates | None = None
         stays, self._stays, self._held = self._stays, {}, {}
         self._in_parts.clear()
@@ -87,17 +87,17 @@ class Occupancy:
             self._most[kind] = int(fitting.sum())
         return self._most[kind]
 
-    def available(self, number: int, *, apart: bool) -> tuple[Capacity, list[Held]]:
+    def available(self, number: int, *, apart: bool) -> tuple[Capacity, list[AllocatedUnits]]:
         """What is free for a pass, and what is held of it: by jobs, and by drains that end. The
         cluster is the pass's `number`; see Capacity for who is `apart`."""
-        capacity, held = self.capacity.copy(apart=apart), self.held
+        capacity, held = self.capacity.copy(is_separate=apart), self.held
         if not self.unavailable:
             return capacity, held
         capacity.lack(self.never)
         kind = whole_node(self._cluster.cores_per_node, len(self.names))
         for place, (back_s, nodes) in enumerate(self.coming_back()):
             allocation = Allocation(tuple(nodes), (1,) * len(nodes))
-            held.append(Held(back_s, holder_of(number, place), kind, allocation))
+            held.append(AllocatedUnits(back_s, holder_of(number, place), kind, allocation))
             capacity.take(kind, allocation)
         return capacity, held
 
@@ -121,7 +121,7 @@ class Occupancy:
         """A job has the nodes that it was placed on."""
         assert job.run.allocation is not None
         placed = job.run.allocation
-        held = Held(
+        held = AllocatedUnits(
             job.run.releases_s,
             job.arrival,
             self._kind(job),
@@ -180,7 +180,7 @@ class Occupancy:
         return bool(self._in_parts)
 
     @property
-    def held(self) -> list[Held]:
+    def held(self) -> list[AllocatedUnits]:
         """What each job holds."""
         return list(self._held.values())
 
@@ -204,7 +204,7 @@ class Occupancy:
             yield holder_of(number, place), each.holder
             place += len(list(self._sets_of(each))) if self.unavailable else 1
 
-    def _sets_of(self, held: Held) -> Iterator[NodeSet]:
+    def _sets_of(self, held: AllocatedUnits) -> Iterator[NodeSet]:
         """The nodes of a job by when others may have them."""
         backs_s = [self.unavailable.get(node, -inf) for node in held.allocation.nodes]
         counts = Counter(max(back_s, held.release_s) for back_s in backs_s if back_s < inf)
@@ -261,9 +261,9 @@ class Occupancy:
         cores, found = held.kind.shape.needs[0], {1.0}
         groups = [self.capacity.group[node] for node in held.allocation.nodes]
         for number, units in set(zip(groups, held.allocation.units, strict=True)):
-            me, group = (held.kind.app, units * cores), self.capacity.groups.of[number]
+            me, group = (held.kind.app, units * cores), self.capacity.groups.by_number[number]
             if me in group:
-                found.add(neighbours.slowdown(me, without(group, me)))
+                found.add(neighbours.slowdown(me, remove_member(group, me)))
         return max(found)
 
     def has_too_much(self, job: JobRecord) -> bool:

@@ -100,7 +100,7 @@ class SlowdownGuarantees:
         """A job starts: one that accepts neighbours is promised that they keep to the limit."""
         job.guarantee.slowdown_ratio = rule.max_slowdown if job.job.shareable else 0.0
         if job.job.shareable:
-            self.told_by[rule.told_by(job.job.app_id)] += 1
+            self.told_by[rule.predictor(job.job.app_id)] += 1
         job.guarantee.state = GuaranteeState.UNMEASURED
         self._job_table.save(job)
 

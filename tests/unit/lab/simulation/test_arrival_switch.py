@@ -19,7 +19,7 @@ class Said:
 
 
 def planned(submit_s: Sequence[float], now_s: float) -> Sequence[Planned]:
-    free = FreeNodes.of(np.ones((1, 1), dtype=np.int64))
+    free = FreeNodes.build(np.ones((1, 1), dtype=np.int64))
     switch = ArrivalSwitch(submit_s, often=Said(0), seldom=Said(1))
     return switch.plan(CappedSituation(now_s, 300, free, [], []))
 

@@ -68,7 +68,7 @@ def test_caps_of_a_file_are_over_the_clusters_of_a_site_and_over_all(
 ) -> None:
     path.write_text(SITES + "caps: {north: 525, region: 600}")
     system = read_system(path, cap_counts_idle=counts)
-    assert [(cap.scope, cap.name, cap.at(0.0), numbers) for cap, numbers in system.over] == [
+    assert [(cap.scope, cap.name, cap.limit_mw(0.0), numbers) for cap, numbers in system.over] == [
         (Scope.SITE, "north", 525_000, [0, 2]),
         (Scope.REGION, "", 600_000, [0, 1, 2]),
     ]
@@ -158,6 +158,6 @@ def test_the_built_in_clusters_are_those_of_the_paper() -> None:
     assert p1.idle_power_w > 0
     assert p2.cap_w == 1e6
     [(cap, numbers)] = built_in_system(["p1", "p2"], region_cap_w=2e5).over
-    assert (cap.subject, cap.at(0.0), numbers) == ("the region", 200_000_000, [0, 1])
+    assert (cap.subject, cap.limit_mw(0.0), numbers) == ("the region", 200_000_000, [0, 1])
     with pytest.raises(ValueError, match="p3: the built-in clusters are p1, p2"):
         built_in_system(["p1", "p3"])

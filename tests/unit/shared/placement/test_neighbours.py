@@ -91,7 +91,7 @@ def test_weights_hold_again_where_no_trees_are_in_force() -> None:
     assert store.degradation_version == before
     for rule in NeighbourRules(store)().values():
         assert rule.pairs is None
-        assert [rule.told_by(app) for app in (region.APPS[0], "new")] == ["weights", "nothing"]
+        assert [rule.predictor(app) for app in (region.APPS[0], "new")] == ["weights", "nothing"]
 
 
 def test_a_restart_has_the_same_trees_and_forgets_those_of_another_version(

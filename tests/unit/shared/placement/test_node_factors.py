@@ -12,7 +12,7 @@ from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.placement.processor.placement import Placement
 from shared.placement.state.job_allocation import JobAllocation
-from shared.placement.state.job_record import JobRecord, JobRun
+from shared.placement.state.job_record import JobRecord, PlacedRun
 from shared.placement.state.occupancy import Occupancy
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, placement, round_of, saved, submitted
@@ -31,7 +31,7 @@ def test_free_nodes_that_draw_less_go_first() -> None:
     assert found.best_free(1) == (2,)
     assert found.best_free(3) == (1, 2, 3)
     job = job_of(JobSubmitted.FromString(region.submitted("one").payload.SerializeToString()))
-    found.hold(JobRecord(job, 0, "", run=JobRun(JobAllocation("p1", (2,), 10.0, 10.0))))
+    found.hold(JobRecord(job, 0, "", run=PlacedRun(JobAllocation("p1", (2,), 10.0, 10.0))))
     assert found.best_free(2) == (1, 3)
     found.prefer({})
     assert found.best_free(2) == (0, 1)

@@ -27,7 +27,7 @@ JOB = Wanted(0, 1, (8, 0), 100, 10.0, 1.0)
 
 
 def at(*waiting: Wanted, cap_mw: int = 1000, held: Wanted | None = None) -> CappedSituation:
-    free, using = FreeNodes.of(AMOUNTS), list[Using]()
+    free, using = FreeNodes.build(AMOUNTS), list[Using]()
     if held is not None:
         allocation = free.take(held.needs, held.units)
         assert allocation is not None
@@ -120,7 +120,7 @@ WANTED = st.builds(
 def test_no_single_solve_is_above_the_list_schedule_and_all_of_it_can_be(
     jobs: list[Wanted], held: Wanted | None
 ) -> None:
-    if held is not None and FreeNodes.of(AMOUNTS).take(held.needs, held.units) is None:
+    if held is not None and FreeNodes.build(AMOUNTS).take(held.needs, held.units) is None:
         held = None
     situation = at(*jobs, cap_mw=100, held=held)
     listed = list_schedule(situation, range(len(jobs)))

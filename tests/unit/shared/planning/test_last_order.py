@@ -7,7 +7,7 @@ from shared.scheduling.list_scheduling import CappedSituation, FreeNodes, Wanted
 
 
 def test_who_is_new_comes_before_the_first_whom_the_rule_has_behind_it() -> None:
-    free = FreeNodes.of(np.ones((1, 1), dtype=np.int64))
+    free = FreeNodes.build(np.ones((1, 1), dtype=np.int64))
     waiting = [Wanted(arrival, 1, (1,), 1, 1.0, 1.0) for arrival in (10, 11, 12, 13, 14)]
     situation = CappedSituation(0.0, 1, free, [], waiting)
     # By the rule 14, 10, 11, 12, 13; the last plan had 12, then one that has gone, then 10.

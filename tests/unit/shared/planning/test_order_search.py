@@ -28,7 +28,7 @@ JOB = of((8, 0), 1, 100, 100.0)
 
 def at(*waiting: Wanted, cap_mw: int = 100) -> CappedSituation:
     numbered = [job._replace(arrival=n) for n, job in enumerate(waiting)]
-    return CappedSituation(0.0, cap_mw, FreeNodes.of(AMOUNTS), [], numbered)
+    return CappedSituation(0.0, cap_mw, FreeNodes.build(AMOUNTS), [], numbered)
 
 
 def slowdown(situation: CappedSituation, starts: list[Planned]) -> float:

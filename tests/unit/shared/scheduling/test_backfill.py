@@ -26,7 +26,7 @@ def run_at(now_s: float, loads: dict[str, Load], entries: dict[str, list[Entry]]
     for cluster, waiting in entries.items():
         queues.add(cluster, waiting)
     numbered = enumerate(loads.items())
-    schedulers = {name: EasyScheduler(load, queues.of(name), n) for n, (name, load) in numbered}
+    schedulers = {name: EasyScheduler(load, queues.queue(name), n) for n, (name, load) in numbered}
     return schedule(now_s, schedulers)
 
 

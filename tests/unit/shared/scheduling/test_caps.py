@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shared.scheduling.backfill import serve
-from shared.scheduling.capacity import Capacity, Group, Held
+from shared.scheduling.capacity import AllocatedUnits, Capacity, Group
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
@@ -67,7 +67,7 @@ def in_parts(
     capacity = Capacity(NodeTable(("cores",), np.full((1, nodes), 2)))
     kind = Kind("", Shape((2,), exclusive=True, most_per_node=1))
     on = Allocation(tuple(range(held)), (1,) * held)
-    holds = [Held(100.0, 99, kind, on)] if held else []
+    holds = [AllocatedUnits(100.0, 99, kind, on)] if held else []
     for each in holds:
         capacity.take(kind, each.allocation)
     return ConsumableScheduler(capacity, holds, queue, [kind], _Alone(), 0, budgets)
@@ -236,7 +236,7 @@ def test_what_is_held_reserved_and_given_back_is_counted_to_the_milliwatt() -> N
     assert under_test.points(inf) == [(0.0, 100_000)]
     under_test.hold(7, 50.0, 30_001)
     assert under_test.points(inf) == [(0.0, 69_999)]
-    under_test.let_go(7)
+    under_test.release(7)
     assert under_test.points(inf) == [(0.0, 100_000)]
     under_test.reserve(5, 10.0, 10.0, 40_000)
     assert under_test.points(inf) == [(0.0, 100_000), (10.0, 60_000)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shared.scheduling.backfill import serve
-from shared.scheduling.capacity import NOBODY, Capacity, Group, Held
+from shared.scheduling.capacity import NOBODY, AllocatedUnits, Capacity, Group
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet, Reservation
@@ -45,7 +45,7 @@ def scheduler(
     *,
     nodes: int = 4,
     gpu_nodes: int = 0,
-    held: list[Held] | None = None,
+    held: list[AllocatedUnits] | None = None,
     refused: set[tuple[str, str]] | None = None,
     budgets: Sequence[PowerBudget] = (),
 ) -> ConsumableScheduler:
@@ -105,7 +105,7 @@ def test_neighbours_that_do_not_go_together_get_nodes_of_their_own() -> None:
 
 def test_a_reservation_keeps_the_nodes_that_it_counts_on() -> None:
     """Node 0 is free and half of node 1: the wide job needs both, whole, at 100 s."""
-    held = [Held(100.0, 9, part(2), Allocation((1,), (1,)))]
+    held = [AllocatedUnits(100.0, 9, part(2), Allocation((1,), (1,)))]
     kinds = [part(2), part(4, most=1), part(2)]
     waiting = [entry(1, 1, 2, 50), entry(2, 2, 1, 200), entry(3, 2, 1, 90)]
     made = scheduler(kinds, waiting, nodes=2, held=held)
@@ -121,7 +121,7 @@ def test_a_reservation_keeps_the_nodes_that_it_counts_on() -> None:
 def test_what_lasts_beyond_a_reservation_goes_where_it_takes_the_least_of_it() -> None:
     """3 cores are free on node 0, on node 1 5 and GPUs that it does not need; the wide job needs 4
     of each at 100 s, so that one of 5 is left."""
-    held = [Held(100.0, 9, part(1), Allocation((0,), (1,)))]
+    held = [AllocatedUnits(100.0, 9, part(1), Allocation((0,), (1,)))]
     nodes = NodeTable(("cores", "memory_mib", "gpu"), np.array([[4, 5], [0, 0], [0, 2]]))
     capacity, kinds = Capacity(nodes), [part(4), part(1)]
     capacity.take(held[0].kind, held[0].allocation)
@@ -138,7 +138,7 @@ def test_why_nobody_is_a_neighbour_is_asked_of_those_beside_whom_there_is_room()
             return f"{newcomer} {list(groups)}"
 
     capacity, kinds = Capacity(table(4)), [part(2, app=1), part(1, app=2), part(4, app=3)]
-    held = [Held(9.0, n, kinds[n], Allocation((n,), (1,))) for n in range(3)]
+    held = [AllocatedUnits(9.0, n, kinds[n], Allocation((n,), (1,))) for n in range(3)]
     for each in held:
         capacity.take(each.kind, each.allocation)
     made = ConsumableScheduler(capacity, held, WaitQueue(), kinds, Asked())
@@ -151,17 +151,17 @@ def test_what_is_known_of_states_is_full_once_more_is_kept_than_it_is_worth() ->
     empty = known.number(NodeState((CORES, MEMORY, 0), (CORES, MEMORY, 0), 0, 0, NOBODY))
     for app in range(MOST_KEPT // 4):
         kind = part(1, app=app)
-        joined = known.joined(empty, kind, 1)
-        assert known.left(joined, kind, 1) == empty
+        joined = known.add_units(empty, kind, 1)
+        assert known.remove_units(joined, kind, 1) == empty
         assert known.find_units(kind, empty) == CORES
-        known.cost(kind, 1, known.of[joined].group)
+        known.cost(kind, 1, known.by_number[joined].group)
     assert not known.is_full
     known.find_units(part(2), empty)
     assert known.is_full
 
 
 def test_a_small_job_at_the_end_of_a_long_queue_of_wide_ones_starts() -> None:
-    held = [Held(100.0, 9, part(2), Allocation((0,), (1,)))]
+    held = [AllocatedUnits(100.0, 9, part(2), Allocation((0,), (1,)))]
     waiting = [*(entry(arrival, 0, 1, 200) for arrival in range(1, 600)), entry(600, 1, 1, 50)]
     made = scheduler([part(CORES), part(1)], waiting, nodes=1, held=held)
     assert started(made).keys() == {600}
@@ -231,14 +231,16 @@ def random_case(seed: int) -> ConsumableScheduler:
     refused = {
         pair for pair in [("0", "1"), ("1", "1"), ("1", "2"), ("2", "2")] if rng.random() < 0.3
     }
-    capacity, held = Capacity(table(nodes, gpu_nodes)), list[Held]()
+    capacity, held = Capacity(table(nodes, gpu_nodes)), list[AllocatedUnits]()
     for holder in range(-1, -1 - rng.randint(0, 8), -1):
         kind = rng.choice(kinds)
         room = {n: u for n, u in enumerate(units_on(capacity, kind.shape)) if u}
         chosen = sorted(rng.sample(sorted(room), rng.randint(0, len(room))))
         if chosen:
             allocation = Allocation(tuple(chosen), tuple(rng.randint(1, room[n]) for n in chosen))
-            held.append(Held(float(rng.choice([-5, 10, 20, 40, 80])), holder, kind, allocation))
+            held.append(
+                AllocatedUnits(float(rng.choice([-5, 10, 20, 40, 80])), holder, kind, allocation)
+            )
             capacity.take(kind, allocation)
     waiting = [
         entry(arrival, rng.randrange(6), rng.randint(1, 5), float(rng.choice([5, 15, 30, 100])))
@@ -251,13 +253,15 @@ def random_case(seed: int) -> ConsumableScheduler:
 def test_whole_nodes_start_as_they_do_by_counting(seed: int) -> None:
     rng = Random(seed)
     nodes = rng.randint(1, 12)
-    held: list[Held] = []
+    held: list[AllocatedUnits] = []
     sets, free = list[NodeSet](), list(range(nodes))
     while free and rng.random() < 0.7:
         took = tuple(sorted(rng.sample(free, rng.randint(1, len(free)))))
         free = [node for node in free if node not in took]
         release_s = float(rng.choice([-5, 10, 20, 40, 80]))
-        held.append(Held(release_s, -1 - len(held), whole(), Allocation(took, (1,) * len(took))))
+        held.append(
+            AllocatedUnits(release_s, -1 - len(held), whole(), Allocation(took, (1,) * len(took)))
+        )
         sets.append(NodeSet(len(took), release_s))
     waiting = [
         entry(arrival, 0, rng.randint(1, nodes), float(rng.choice([5, 15, 30, 100])))
@@ -276,7 +280,7 @@ def test_whole_nodes_start_as_they_do_by_counting(seed: int) -> None:
 
 def made_anew(made: ConsumableScheduler, states: KnownStates | None = None) -> ConsumableScheduler:
     """The same jobs run and wait; `states` are known from passes before."""
-    queue, held = queue_of(made.queue), list(made.held.values())
+    queue, held = queue_of(made.queue), list(made.allocated.values())
     capacity = made.capacity.copy()
     return ConsumableScheduler(capacity, held, queue, made.kinds, made.neighbours, states=states)
 
@@ -294,8 +298,8 @@ def test_a_scheduler_that_lives_on_starts_what_one_made_anew_starts(seed: int) -
             assert started(other, now_s) == starts
             assert other.reservation == made.reservation
         now_s += rng.choice([1.0, 7.0, 20.0])
-        for holder in sorted(made.held):
-            if made.held[holder].release_s <= now_s or rng.random() < 0.1:
+        for holder in sorted(made.allocated):
+            if made.allocated[holder].release_s <= now_s or rng.random() < 0.1:
                 made.release(holder)
         for _ in range(rng.randint(0, 3)):
             arrival += 1
@@ -315,7 +319,7 @@ def test_small_units_on_large_nodes_ask_few_questions_about_neighbours() -> None
     neighbours = Few()
     amounts = np.array([[1001], [MEMORY], [0]], dtype=np.int64)
     capacity = Capacity(NodeTable(("cores", "memory_mib", "gpu"), amounts))
-    held = Held(9.0, -1, part(1), Allocation((0,), (1,)))
+    held = AllocatedUnits(9.0, -1, part(1), Allocation((0,), (1,)))
     capacity.take(held.kind, held.allocation)
     one = ConsumableScheduler(capacity, [held], WaitQueue(), [part(1, app=1)], neighbours)
     assert one.units_now(entry(1, 0, 1, 9)) == 300
@@ -332,7 +336,7 @@ def test_who_accepts_nobody_is_asked_about_no_group_and_gets_what_is_empty() -> 
             return 0.0
 
     capacity = Capacity(table(3))
-    held = Held(9.0, -1, part(1), Allocation((0, 1), (1, 1)))
+    held = AllocatedUnits(9.0, -1, part(1), Allocation((0, 1), (1, 1)))
     capacity.take(held.kind, held.allocation)
     kinds = [part(1, app=1), part(1, app=2)]
     one = ConsumableScheduler(capacity, [held], WaitQueue(), kinds, Alone())
@@ -342,11 +346,11 @@ def test_who_accepts_nobody_is_asked_about_no_group_and_gets_what_is_empty() -> 
 
 def test_what_is_apart_numbers_groups_by_itself() -> None:
     capacity = Capacity(table(2))
-    other = capacity.copy(apart=True)
+    other = capacity.copy(is_separate=True)
     capacity.take(part(1, app=1), Allocation((0,), (1,)))
     other.take(part(2, app=2), Allocation((0,), (1,)))
-    assert capacity.groups.of[capacity.group[0]] == (("1", 1),)
-    assert other.groups.of[int(other.group[0])] == (("2", 2),)
+    assert capacity.groups.by_number[capacity.group[0]] == (("1", 1),)
+    assert other.groups.by_number[int(other.group[0])] == (("2", 2),)
     assert len(capacity.groups) == 2
 
 
@@ -355,7 +359,7 @@ def test_units_that_are_never_back_are_promised_to_nobody_and_keep_nobody_back()
     one, never = Kind("0", Shape((1, 0, 0), exclusive=True, most_per_node=1)), [(1, inf), (2, inf)]
     entries = [entry(11, 0, 3, 9), entry(12, 0, 2, 9), entry(13, 0, 1, 99)]
     for caps in ([], [Cap(Scope.REGION, "", ((0.0, 1),))]):
-        held = [Held(s, n, one, Allocation((n,), (1,))) for n, s in [*never, (3, 50.0)]]
+        held = [AllocatedUnits(s, n, one, Allocation((n,), (1,))) for n, s in [*never, (3, 50.0)]]
         parts = scheduler([one], entries, held=held, budgets=[*map(PowerBudget, caps)])
         load = Load(4, 1, [NodeSet(1, s) for _, s in [*never, (3, 50.0)]])
         counted = EasyScheduler(load, queue_of(entries), budgets=[*map(PowerBudget, caps)])
@@ -369,10 +373,10 @@ def test_units_that_are_never_back_are_promised_to_nobody_and_keep_nobody_back()
 
 
 def test_a_job_that_is_to_run_for_ever_from_now_on_holds_its_nodes_for_ever() -> None:
-    held = [Held(9.0, -1, part(1), Allocation((0,), (1,)))]
+    held = [AllocatedUnits(9.0, -1, part(1), Allocation((0,), (1,)))]
     made = scheduler([part(CORES)], [entry(1, 0, 1, 9.0)], nodes=1, held=held)
-    assert not made.is_any_held_for_ever
+    assert not made.is_any_allocated_for_ever
     made.redraw(-1, inf, 0)
-    assert made.is_any_held_for_ever
+    assert made.is_any_allocated_for_ever
     assert not started(made)
     assert made.reservation is None

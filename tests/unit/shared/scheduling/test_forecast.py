@@ -25,7 +25,7 @@ def queue_of(rows: list[tuple[int, float]]) -> WaitQueues:
 
 def foreseen(now_s: float, queues: WaitQueues, loads: dict[str, Load]) -> dict[int, Expected]:
     schedulers = {
-        name: EasyScheduler(load, queues.of(name).copy(), number=number)
+        name: EasyScheduler(load, queues.queue(name).copy(), number=number)
         for number, (name, load) in enumerate(loads.items())
     }
     return dict(forecast(now_s, schedulers))
@@ -39,7 +39,7 @@ def test_a_forecast_comes_true_when_all_run_to_their_limits(rows: list[tuple[int
     jobs = [PlainJob(0.0, units, limit_s, limit_s) for units, limit_s in rows]
     found = play([Pool(6)], one_pool(jobs), Discipline.EASY).start_s.tolist()
     assert [expected[n].start_s for n in range(len(rows))] == found
-    assert len(queues.of("a")) == len(rows)
+    assert len(queues.queue("a")) == len(rows)
 
 
 def test_a_job_waits_for_what_runs_and_for_what_stands_before_it() -> None:

@@ -29,7 +29,7 @@ JOB = Wanted(0, 1, (8, 0), 100, 10.0, 1.0)
 
 
 def at(*waiting: Wanted, cap_mw: int = 1000, using: tuple[Using, ...] = ()) -> CappedSituation:
-    free = FreeNodes.of(AMOUNTS)
+    free = FreeNodes.build(AMOUNTS)
     for each in using:
         nodes = free.take(each.needs, sum(each.allocation.units))
         assert nodes is not None
@@ -80,7 +80,7 @@ def test_what_waits_costs_is_the_sum_of_weighted_waits_and_too_much_is_given_up(
 
 
 def test_units_go_to_nodes_with_less_free_and_what_was_given_back_is_as_it_was_before() -> None:
-    free = FreeNodes.of(AMOUNTS)
+    free = FreeNodes.build(AMOUNTS)
     taken = [((8, 1), 1), ((4, 0), 1), ((4, 0), 4)]
     found = [free.take(needs, units) for needs, units in taken]
     # The second has 16 cores on the first node, 8 and a GPU on the other.
@@ -93,11 +93,11 @@ def test_units_go_to_nodes_with_less_free_and_what_was_given_back_is_as_it_was_b
         assert on is not None
         free.give(needs, on)
     for name in ("_free", "_totals", "_left"):
-        assert getattr(free, name) == getattr(FreeNodes.of(AMOUNTS), name)
+        assert getattr(free, name) == getattr(FreeNodes.build(AMOUNTS), name)
 
 
 def test_of_many_nodes_those_with_less_free_are_taken_first_and_of_equal_ones_the_first() -> None:
-    free = FreeNodes.of(np.array([[16, 11, 13, 11, 5]], dtype=np.int64))
+    free = FreeNodes.build(np.array([[16, 11, 13, 11, 5]], dtype=np.int64))
     assert free.take((4,), 1) == Allocation((4,), (1,))
     assert free.take((4,), 3) == Allocation((1, 3), (2, 1))
     assert free.take((4,), 3) == Allocation((2, 3), (2, 1))
@@ -112,7 +112,7 @@ NEEDS = st.sampled_from([(4, 0), (8, 0), (7, 1), (1, 2), (0, 1)])
 def test_what_is_known_of_free_nodes_is_what_counting_them_anew_says(
     steps: list[tuple[bool, tuple[int, int], int]], data: st.DataObject
 ) -> None:
-    free, amounts = FreeNodes.of(AMOUNTS), AMOUNTS.copy()
+    free, amounts = FreeNodes.build(AMOUNTS), AMOUNTS.copy()
     jobs: list[tuple[tuple[int, int], Allocation]] = []
     for is_start, asked, units in steps:
         needs, sign = asked, -1
@@ -139,8 +139,8 @@ def test_a_schedule_leaves_nothing_behind_for_the_next() -> None:
     jobs = JOB._replace(units=3), JOB, JOB._replace(needs=(8, 1), limit_s=5.0), JOB
     using = Using(7.0, 9, (16, 0), Allocation((0,), (1,)), 0)
     schedules, orders = ListSchedules(at(*jobs, using=(using,))), ([0, 1, 2, 3], [3, 2, 1, 0])
-    first = [schedules.of(order) for order in orders]
-    assert first == [schedules.of(order) for order in orders]
+    first = [schedules.play(order) for order in orders]
+    assert first == [schedules.play(order) for order in orders]
     assert first == [list_schedule(at(*jobs, using=(using,)), order) for order in orders]
     assert first[0] != first[1]
 
@@ -176,7 +176,7 @@ def test_no_list_schedule_takes_more_than_there_is_and_none_idles_for_nothing(
         assert sum(job.draw_mw for job in on) <= 100
         assert sum(job.units * job.needs[0] for job in on) <= 32
         assert sum(job.units * job.needs[1] for job in on) <= 2
-    alone = {p for p, job in enumerate(jobs) if FreeNodes.of(AMOUNTS).take(job.needs, job.units)}
+    alone = {p for p, job in enumerate(jobs) if FreeNodes.build(AMOUNTS).take(job.needs, job.units)}
     assert {place for _, place in found.starts} == alone
 
 
@@ -188,7 +188,7 @@ def test_no_list_schedule_takes_more_than_there_is_and_none_idles_for_nothing(
 def test_no_start_exceeds_a_cap_that_changes_ahead(
     jobs: list[Wanted], changes: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    jobs = [j for j in jobs if FreeNodes.of(AMOUNTS).take(j.needs, j.units) is not None]
+    jobs = [j for j in jobs if FreeNodes.build(AMOUNTS).take(j.needs, j.units) is not None]
     at_s = sorted({after for after, _ in changes})
     lowered = [(float(s), cap) for s, (_, cap) in zip(at_s, changes, strict=False)]
     steps: tuple[Step, ...] = ((-inf, 120), *lowered, (30.0, 120))
@@ -211,4 +211,4 @@ def test_no_start_exceeds_a_cap_that_changes_ahead(
     assert len(start_s) == len(jobs)
     for time_s in {*start_s.values(), *(from_s for from_s, _ in steps[1:])}:
         on = [n for n, s in start_s.items() if s <= time_s < s + run_s[n]]
-        assert sum(jobs[n].draw_mw for n in on) <= cap.at(time_s)
+        assert sum(jobs[n].draw_mw for n in on) <= cap.limit_mw(time_s)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lab.simulation.eurora import Anybody
-from shared.scheduling.capacity import Capacity, Group, Held
+from shared.scheduling.capacity import AllocatedUnits, Capacity, Group
 from shared.scheduling.node_classes import NodeClasses
 from shared.scheduling.node_states import KnownStates
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
@@ -31,35 +31,37 @@ def units_on(capacity: Capacity, kind: Kind) -> list[int]:
     """How many units fit on each node, node by node."""
     fitting = units_in(np.array(capacity.free), kind.shape)
     fitting[np.array(capacity.holders if kind.shape.exclusive else capacity.closed) > 0] = 0
-    groups = [capacity.groups.of[number] for number in capacity.group]
+    groups = [capacity.groups.by_number[number] for number in capacity.group]
     return [
         0 if not kind.shape.exclusive and any(app == kind.app for app, _ in group) else int(units)
         for units, group in zip(fitting, groups, strict=True)
     ]
 
 
-def some_jobs(rng: Random, capacity: Capacity, count: int) -> list[Held]:
-    held: list[Held] = []
+def some_jobs(rng: Random, capacity: Capacity, count: int) -> list[AllocatedUnits]:
+    held: list[AllocatedUnits] = []
     for holder in range(count):
         kind = rng.choice(KINDS)
         room = {node: units for node, units in enumerate(units_on(capacity, kind)) if units}
         chosen = sorted(rng.sample(sorted(room), rng.randint(0, len(room))))
         if chosen:
             units = tuple(rng.randint(1, room[node]) for node in chosen)
-            job = Held(float(rng.randint(-2, 5)), holder, kind, Allocation(tuple(chosen), units))
+            job = AllocatedUnits(
+                float(rng.randint(-2, 5)), holder, kind, Allocation(tuple(chosen), units)
+            )
             capacity.take(kind, job.allocation)
             held.append(job)
     return held
 
 
-def a_cluster(rng: Random) -> tuple[Capacity, list[Held]]:
+def a_cluster(rng: Random) -> tuple[Capacity, list[AllocatedUnits]]:
     nodes = rng.randint(1, 12)
     amounts = np.array([[8] * nodes, [64] * nodes, [rng.randint(0, 1) for _ in range(nodes)]])
     capacity = Capacity(NodeTable(NAMES, amounts))
     return capacity, some_jobs(rng, capacity, 6)
 
 
-def classes_of(capacity: Capacity, held: list[Held]) -> NodeClasses:
+def classes_of(capacity: Capacity, held: list[AllocatedUnits]) -> NodeClasses:
     return NodeClasses(capacity, held, KnownStates(Differing(), capacity.groups))
 
 
@@ -106,7 +108,7 @@ def test_units_are_there_as_soon_as_enough_jobs_have_left(seed: int) -> None:
 
 def test_nodes_of_one_job_are_one_class_until_another_takes_some_of_them() -> None:
     capacity = Capacity(NodeTable(NAMES, np.array([[8] * 6, [64] * 6, [0] * 6])))
-    job = Held(9.0, 1, KINDS[1], Allocation((0, 1, 2, 3), (1, 1, 1, 1)))
+    job = AllocatedUnits(9.0, 1, KINDS[1], Allocation((0, 1, 2, 3), (1, 1, 1, 1)))
     capacity.take(job.kind, job.allocation)
     classes = classes_of(capacity, [job])
     assert sorted(each.nodes for each in classes.all) == [[0, 1, 2, 3], [4, 5]]

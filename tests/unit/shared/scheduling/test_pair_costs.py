@@ -101,15 +101,15 @@ def test_slowdowns_are_those_of_all_on_a_node_and_none_is_known_beside_a_strange
 
 def test_costs_say_the_same_of_one_version_of_trees_and_of_equal_signatures() -> None:
     costs = PairCosts(TREES, SIGNATURES, CORES, PEAK_GBPS)
-    assert costs.says_as(PairCosts(TREES, dict(SIGNATURES), CORES, PEAK_GBPS))
+    assert costs.equals(PairCosts(TREES, dict(SIGNATURES), CORES, PEAK_GBPS))
     others = (
         PairCosts(PairTrees("pair-trees@2", grown(3)), SIGNATURES, CORES, PEAK_GBPS),
         PairCosts(TREES, {"a": SIGNATURES["a"]}, CORES, PEAK_GBPS),
         None,
     )
-    assert not any(costs.says_as(other) for other in others)
+    assert not any(costs.equals(other) for other in others)
     by_trees, by_weights = contention(2.0), replace(contention(2.0), pairs=None)
-    assert by_trees.says_as(contention(2.0))
-    assert not by_trees.says_as(by_weights)
-    assert not by_weights.says_as(by_trees)
-    assert not by_trees.says_as(replace(by_trees, max_slowdown=3.0))
+    assert by_trees.equals(contention(2.0))
+    assert not by_trees.equals(by_weights)
+    assert not by_weights.equals(by_trees)
+    assert not by_trees.equals(replace(by_trees, max_slowdown=3.0))

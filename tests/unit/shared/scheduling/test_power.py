@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.scheduling.backfill import ClusterScheduler, serve
-from shared.scheduling.capacity import Capacity, Held
+from shared.scheduling.capacity import AllocatedUnits, Capacity
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import EasyScheduler
@@ -100,13 +100,13 @@ class System:
         return EasyScheduler(load, self._queue(scheduler), scheduler, budgets)
 
     def _in_parts(self, scheduler: int, budgets: list[PowerBudget]) -> ConsumableScheduler:
-        capacity, held = Capacity(TABLE), list[Held]()
+        capacity, held = Capacity(TABLE), list[AllocatedUnits]()
         for job, one in sorted(self.running.items()):
             if one.scheduler == scheduler:
                 assert one.allocation is not None
                 kind = KINDS[one.entry.kind]
                 capacity.take(kind, one.allocation)
-                held.append(Held(one.end_s, job, kind, one.allocation, one.entry.draw_mw))
+                held.append(AllocatedUnits(one.end_s, job, kind, one.allocation, one.entry.draw_mw))
         queue = self._queue(scheduler)
         return ConsumableScheduler(capacity, held, queue, KINDS, Pairs(), scheduler, budgets)
 
@@ -165,7 +165,7 @@ def applied(
         budget.hold(job, now_s + limit_s, draw_mw)
         plain.running[job] = Interval(now_s, now_s + limit_s, draw_mw)
     elif kind == "let go" and job in plain.running:
-        budget.let_go(job)
+        budget.release(job)
         del plain.running[job]
     elif kind == "reserve":
         kept = Interval(now_s + later, now_s + later + limit_s, draw_mw)

@@ -122,7 +122,7 @@ def test_who_keeps_a_share_has_what_is_left_now_and_at_each_fall_of_the_cap_whil
 
     under_test.decide(NOW_S)
     late_s = LATE_S if falls else 0.0
-    held = [scheduler.held[number] for number in range(len(jobs))]
+    held = [scheduler.allocated[number] for number in range(len(jobs))]
     assert [each.draw_mw for each in held] == [mw for mw, _ in expected]
     assert [each.release_s for each in held] == [pytest.approx(s + late_s) for _, s in expected]
     assert under_test.given_mw == {number: mw for number, (mw, _) in enumerate(expected)}

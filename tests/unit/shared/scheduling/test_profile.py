@@ -32,7 +32,7 @@ def test_a_profile_has_free_what_a_look_at_every_second_finds(
     steps = [(10.0 * number or -inf, level) for number, level in enumerate(levels)]
     cap = Cap(Scope.CLUSTER, "", tuple(steps))
     profile = Profile(0.0, NODES, cap)
-    free, power_mw = [NODES] * SECONDS, [cap.at(second) for second in range(SECONDS)]
+    free, power_mw = [NODES] * SECONDS, [cap.limit_mw(second) for second in range(SECONDS)]
     back = [(*taken[n][:2], -taken[n][2], -taken[n][3]) for n in given_back if n < len(taken)]
     for start, lasts, nodes, draw_mw in (*taken, *back):
         profile.take(start, start + lasts, nodes, draw_mw)

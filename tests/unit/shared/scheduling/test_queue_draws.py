@@ -31,11 +31,11 @@ def test_the_least_draws_are_those_that_no_mode_undercuts_whoever_came_or_left(s
     for order in range(12):
         entry = an_entry(order, rng)
         block.entries.append(entry)
-        block.came(entry)
+        block.on_insert(entry)
         assert block.least_draws() == front_of(block.entries)
     assert block.least_draws_now() is None
     before = front_of(block.entries)
-    block.left(block.entries.pop(rng.randrange(12)))
+    block.on_remove(block.entries.pop(rng.randrange(12)))
     after = front_of(block.entries)
     anew = block.least_draws_now()
     assert block.least_draws() == after

@@ -30,8 +30,8 @@ def test_entries_stand_in_order_in_their_blocks_and_each_knows_how_many_are_befo
         there = sorted(left)
         assert [each.order for each in queue] == there
         assert queue.last_order == there[-1]
-        assert [queue.before(order) for order in there] == list(range(len(there)))
-        assert [queue.before(order + 1) for order in there] == list(range(1, len(there) + 1))
+        assert [queue.position(order) for order in there] == list(range(len(there)))
+        assert [queue.position(order + 1) for order in there] == list(range(1, len(there) + 1))
         for block in queue.blocks:
             held = [each.order for each in block.entries]
             assert block.first_order <= held[0] <= held[-1] <= block.last_order

@@ -24,7 +24,7 @@ def test_the_last_two_runs_of_a_user_predict_the_next(
     *ended, last = range(len(users))
     for job in ended:
         runtimes.ended(job)
-    assert runtimes.at_submission(last) == expected_s
+    assert runtimes.predict_s(last) == expected_s
 
 
 def _played(run_s: list[float], *, predicts: bool) -> Schedule:

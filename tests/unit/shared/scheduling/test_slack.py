@@ -37,7 +37,7 @@ def interference(
 
 
 def slowed(of: UnitInterference, app: int, apps: Sequence[int]) -> float:
-    return 1 + of.of(app, sum(of.weights[each] for each in apps))
+    return 1 + of.ratio(app, sum(of.weights[each] for each in apps))
 
 
 RATIOS = st.lists(st.floats(0.0, 3.0), min_size=5, max_size=5)

@@ -170,7 +170,7 @@ def fresh_starts(workload: Workload) -> list[tuple[float, int]]:
             held = [NodeSet(units, release_s) for _, release_s, units, at in running if at == c]
             loads[str(c)] = Load(pool.units, pool.units - sum(s.nodes for s in held), held)
         schedulers: dict[str, ClusterScheduler] = {
-            name: EasyScheduler(load, queues.of(name), number=number)
+            name: EasyScheduler(load, queues.queue(name), number=number)
             for number, (name, load) in enumerate(loads.items())
         }
         for start in schedule(now_s, schedulers).starts:

@@ -23,7 +23,7 @@ from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import Measure, measures_of
 from shared.domain.eamc_policy import Policy
 from shared.placement.processor.placement import Placement
-from shared.scheduling.capacity import Held
+from shared.scheduling.capacity import AllocatedUnits
 from shared.scheduling.forecast import forecast
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
@@ -115,7 +115,7 @@ def test_where_a_cap_falls_below_what_runs_the_last_one_of_the_least_priority_is
 
 
 def test_until_it_is_confirmed_the_larger_draw_and_the_later_release_are_committed() -> None:
-    def held(processor: Placement) -> Held:
+    def held(processor: Placement) -> AllocatedUnits:
         [found] = processor.layers.state.jobs.allocations.occupancy["p1"].held
         return found
 

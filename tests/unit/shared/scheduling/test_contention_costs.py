@@ -37,17 +37,17 @@ def _plainly(weights: tuple[float, ...], group: Group, newcomer: Member) -> list
     weights=WEIGHTS,
     asked=st.lists(st.tuples(MEMBERS, GROUPS), max_size=12),
     most=st.floats(1, 4),
-    apart=st.sets(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), max_size=2),
+    isolated=st.sets(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), max_size=2),
     kept=st.sampled_from([1, 99]),
 )
 def test_a_cost_is_the_sum_of_all_slowdowns_whatever_is_kept(
     weights: tuple[float, ...],
     asked: list[tuple[Member, Group]],
     most: float,
-    apart: set[tuple[str, str]],
+    isolated: set[tuple[str, str]],
     kept: int,
 ) -> None:
-    pairs = {pair_of_apps(*pair) for pair in apart}
+    pairs = {pair_of_apps(*pair) for pair in isolated}
     rule = Contention(GBPS, PEAK_GBPS, CORES, weights, most, pairs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharing, "_MOST_GROUPS", kept)
@@ -87,7 +87,7 @@ def test_pairs_are_in_the_order_of_names() -> None:
 def test_rules_say_the_same_where_all_that_they_follow_from_is_equal() -> None:
     weights = (1.0, 2.0, 3.0, 4.0)
     rule = Contention(GBPS, PEAK_GBPS, CORES, weights, 1.5, {("a", "b")})
-    assert rule.says_as(replace(rule, gbps=dict(GBPS), apart={("a", "b")}))
+    assert rule.equals(replace(rule, gbps=dict(GBPS), isolated={("a", "b")}))
     for other in (
         replace(rule, gbps=GBPS | {"a": 0.1}),
         replace(rule, peak_gbps=101.0),
@@ -95,10 +95,10 @@ def test_rules_say_the_same_where_all_that_they_follow_from_is_equal() -> None:
         replace(rule, weights=None),
         replace(rule, weights=(1.0, 2.0, 3.0, 5.0)),
         replace(rule, max_slowdown=1.6),
-        replace(rule, apart=set()),
+        replace(rule, isolated=set()),
     ):
-        assert not rule.says_as(other)
-        assert not other.says_as(rule)
+        assert not rule.equals(other)
+        assert not other.equals(rule)
 
 
 def test_nobody_shares_before_a_model_is_published() -> None:
