@@ -280,11 +280,11 @@ class Contention:
         asked = list(groups)
         together = [group for group in asked if not self._are_isolated(newcomer, group)]
         if asked and not together:
-            return "beside each of those who run there a promised slowdown was exceeded"
+            return "a promised slowdown was exceeded beside each job that runs there"
         worst = [self._worst((*group, newcomer)) for group in together]
         mildest = min((slowdown for slowdown in worst if not isnan(slowdown)), default=None)
         if mildest is None:
-            return "no slowdown is predicted for it and those who run there"
+            return "no slowdown is predicted for it and the jobs that run there"
         return (
             f"neighbours would slow down {mildest:.2f} times or more, {self.max_slowdown} is most"
         )
