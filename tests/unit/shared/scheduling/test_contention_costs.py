@@ -71,9 +71,9 @@ def test_a_refusal_says_the_mildest_of_what_each_group_would_suffer_most(
     found = [_plainly(weights, group, newcomer) for group in together]
     known = [max(each) for each in found if not any(map(isnan, each))]
     if not together:
-        said = "beside each of those who run there a promised slowdown was exceeded"
+        said = "a promised slowdown was exceeded beside each job that runs there"
     elif not known:
-        said = "no slowdown is predicted for it and those who run there"
+        said = "no slowdown is predicted for it and the jobs that run there"
     else:
         said = f"neighbours would slow down {min(known):.2f} times or more, 1.5 is most"
     assert rule.refusal(newcomer, groups) == said
