@@ -45,7 +45,7 @@ from shared.catalogue.options import follows_decisions
 from shared.catalogue.policy_declarations import without
 from shared.replay.caps import CapChanges
 from shared.replay.inputs import RecordedInputs
-from shared.replay.region import RecordFollower, Region, Setting
+from shared.replay.region import RecordFollower, ReplayedRegion, Setting
 from shared.replay.runs import Allotment, Nodes, Run
 from shared.replay.truth import Truth
 from shared.scheduling.dispatch import Dispatcher, Served
@@ -118,7 +118,7 @@ class WhatIf(Dispatcher):
     ) -> None:
         first = inputs.rounds[0]
         self._inputs, self._truth, self._sequencer = inputs, truth, sequencer
-        self._region = Region(setting, first.round.ended_at_us)
+        self._region = ReplayedRegion(setting, first.round.ended_at_us)
         self._planner = planner
         self._begin_us, self._writer = first.round.ended_at_us, first.barrier
         self._ahead = list(_from_outside(inputs, caps, fixed, planned))[::-1]
