@@ -62,8 +62,8 @@ class Region:
     """Ingest and all services of a region that begins on 2026-01-01, without a server.
 
     Rounds end every `round_s` of virtual time. `policy` has settings by their names, as `coplace
-    policy set` takes them. Another `seed` has services take their turns in another order. Settings
-    of processes are those of the environment (`COPLACE_*`).
+    policy set` takes them. Another `seed` has services take their turns in another order. Services
+    read their other settings from the environment (`COPLACE_*`).
 
     Raises RejectedError for a cluster, a setting or a cap that ingest refuses.
     """
