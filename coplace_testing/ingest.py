@@ -28,7 +28,7 @@ class EmbeddedIngest:
         self._log, self._codec, self._intake, self._gate = log, codec, intake, gate
 
     def take(self, envelope: Envelope, now_us: int, identity: str = "") -> Publish:
-        """Take an event in and return it. Raise RejectedError for what is refused."""
+        """Take an event in and return it; raise RejectedError for one that is refused."""
         if identity:
             check_source(envelope, identity)
         accepted = self._intake.accept(envelope, now_us / 1e6)
@@ -48,8 +48,7 @@ class EmbeddedGate:
         self._decisions = TopicReader(log, codec, ["placement.decisions"])
 
     def admit(self, identity: str, action: str, accepted: Publish) -> None:
-        """Return where the identity may say this, which counts from now on. Raise RejectedError
-        where it may not."""
+        """Fold what an identity says; raise RejectedError where it may not say it."""
         for event in self._decisions.read():
             self._known.fold(event)
         if self._table.now is not None or action == DECLARE:

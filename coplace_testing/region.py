@@ -59,13 +59,11 @@ CLUSTERS: Final = (
 
 
 class Region:
-    """Ingest and all services of a region that begins on 2026-01-01, without a server.
+    """Runs ingest and all services of a region, from 2026-01-01 on, without a server.
 
-    Rounds end every `round_s` of virtual time. `policy` has settings by their names, as `coplace
-    policy set` takes them. Another `seed` has services take their turns in another order. Services
-    read their other settings from the environment (`COPLACE_*`).
-
-    Raises RejectedError for a cluster, a setting or a cap that ingest refuses.
+    Rounds end every `round_s` of virtual time. `policy` has settings as `coplace policy set` takes
+    them. Another `seed` has services take their turns in another order. Other settings are those of
+    the environment (`COPLACE_*`). Raises RejectedError for what ingest refuses.
     """
 
     def __init__(
@@ -87,39 +85,37 @@ class Region:
         self._sent = 0
         self._read: dict[str, tuple[TopicReader, list[Message]]] = {}
         self._each_round: list[Callable[[], object]] = []
-        self.now_us = _BEGIN_US
-        """Virtual time, us since 1970."""
+        self._now_us = _BEGIN_US
         self.send(*clusters, *caps)
         if policy:
             self.send(declaration_of(policy, (), "", self.now_us))
         self._services.run_until_quiet(self.now_us)
 
     @property
+    def now_us(self) -> int:
+        """Virtual time, us since 1970."""
+        return self._now_us
+
+    @property
     def now_s(self) -> float:
         """Virtual time, s since 1970."""
-        return self.now_us / 1e6
+        return self._now_us / 1e6
 
     def send(self, *events: Message, identity: str = "") -> None:
-        """Hand events to ingest in their order: each an Envelope, or the payload of one.
-
-        Who speaks shows a certificate of the name `identity`; without one nobody is known by name.
-        A payload is wrapped under an id that no other one has. Raises RejectedError for the first
-        that is refused: ingest has those before it.
-        """
+        """Hand payloads or envelopes to ingest; raise RejectedError for the first refused."""
         for event in events:
             envelope = event if isinstance(event, Envelope) else self._envelope(event, identity)
             self._services.ingest.take(envelope, self.now_us, identity)
 
     def advance(self, seconds: float) -> None:
-        """Let virtual time pass. Rounds end meanwhile, and one when it has passed."""
+        """Let virtual time pass: rounds end meanwhile, and one when it has passed."""
         until_us = self.now_us + _whole_us("seconds", seconds)
         while self.now_us < until_us:
-            self.now_us = min(self.now_us + self._round_us, until_us)
+            self._now_us = min(self._now_us + self._round_us, until_us)
             self._end_round()
 
     def each_round(self, act: Callable[[], object]) -> None:
-        """Have something called at the end of each round from now on, such as a resource
-        manager."""
+        """Have something called at the end of each round from now on."""
         self._each_round.append(act)
 
     def decisions(self) -> list[PlacementDecided]:
@@ -127,8 +123,7 @@ class Region:
         return _only(PlacementDecided, self.messages("placement.decisions"))
 
     def charges(self) -> list[ChargeMade]:
-        """Return all charges since the beginning, in their order: a later revision of an attempt's
-        charge replaces the earlier one."""
+        """Return all charges since the beginning; a later revision replaces an earlier one."""
         return _only(ChargeMade, self.messages("prices.charges"))
 
     def dead_letters(self) -> list[DeadLetter]:
@@ -144,8 +139,7 @@ class Region:
         return [*found]
 
     def explain(self, job_id: str) -> ExplainResponse:
-        """Return what placement answers about a job, as of the last round. Raises RejectedError for
-        a job that is not known."""
+        """Return what placement answers about a job; raise RejectedError for an unknown one."""
         queries = self._services.duty.queries
         answer = queries.answer(job_id) if queries else None
         if queries is None or answer is None:
@@ -158,8 +152,7 @@ class Region:
         return answer
 
     def why(self, job_id: str) -> str:
-        """Return what `coplace why` prints about a job. Raises RejectedError for a job that is not
-        known."""
+        """Return what `coplace why` prints about a job; raise RejectedError for an unknown one."""
         answer = self.explain(job_id)
         console = Console(width=TABLE_WIDTH)
         with console.capture() as capture:
@@ -168,9 +161,7 @@ class Region:
         return "\n".join((*why.lines(answer), capture.get()))
 
     def restart(self, service: str) -> None:
-        """End the process of a service (energy, prediction, placement, pricing) and start another
-        one, which has to find all in its topics. Raises KeyError for a service that does not
-        run."""
+        """End the process of a service and start another; raise KeyError for an absent one."""
         self._services.restart(service, self.now_us)
 
     def _envelope(self, payload: Message, identity: str) -> Envelope:

@@ -71,8 +71,7 @@ class EmbeddedServices:
                 self.log.append(self.codec.encode_barrier(partition, barrier))
 
     def restart(self, service: str, now_us: int = 0) -> None:
-        """End the process of a service and start another one, which restores its state. Raise
-        KeyError for a service that does not run."""
+        """End the process of a service and start another; raise KeyError for an absent one."""
         self._processes.pop(service).leave()
         self._start(service)
         self.run_until_quiet(now_us)

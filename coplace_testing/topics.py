@@ -12,8 +12,7 @@ _WHOLE: Final = 1 << 60
 
 
 def events_of(log: InMemoryLog, codec: Codec, topic: str) -> Iterator[Event]:
-    """Return all events of a topic, ends of rounds among them. Raise RejectedError for a record
-    that is none."""
+    """Return all events of a topic, ends of rounds among them; raise as `TopicReader.read`."""
     return TopicReader(log, codec, [topic]).read()
 
 
@@ -26,7 +25,7 @@ class TopicReader:
         self._next: dict[TopicPartition, int] = {}
 
     def read(self) -> Iterator[Event]:
-        """Return the events since the last call. Raise RejectedError for a record that is none."""
+        """Return the events since the last call; raise RejectedError for a record of no event."""
         return (self.codec.decode(record, of_any_count=True) for record in self.records())
 
     def records(self) -> Iterator[Record]:
