@@ -63,7 +63,7 @@ $(VENV)/.installed: $(VENV)/.generated pyproject.toml client/pyproject.toml agen
 	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python \
 	    --editable client --editable agent --editable .
 	find shared -name '*.so' -exec touch {} +
-	$(BIN)/python -m compileall -q --workers 0 agent cli client deploy lab services shared
+	$(BIN)/python -m compileall -q --workers 0 agent cli client coplace_testing deploy lab services shared
 	touch $@
 
 .PHONY: proto

@@ -9,10 +9,10 @@ import structlog
 from coplace.v1.authority_pb2 import AuthorityDeclared
 
 from coplace_client.errors import RejectedError
+from services.ingest.judge import DECLARE, Judge
 from services.ingest.region import FOLDED, KnownRegion
 from shared.authority.door import AccessRequest, Door
 from shared.authority.following import Followed, following
-from shared.authority.naming import about_of
 from shared.authority.rules import About, AccessVerdict
 from shared.catalogue.event import Publish
 from shared.catalogue.options import rule_of
@@ -21,7 +21,6 @@ from shared.catalogue.schemas import descriptor_of
 from shared.process.clock import now_us
 from shared.streams.on_kafka.deployment import Deployment
 
-DECLARE: Final = "authority_declared"
 _DAY_US: Final = 86_400_000_000
 # What is declared is on record beside what is refused. Facts of jobs are in their topic, with their
 # source, and of telemetry there are thousands a second: both are counted.
@@ -97,6 +96,7 @@ class Gate:
 
     def __init__(self, door: Door, declared: Followed, region: RegionFollowed) -> None:
         self.door = door
+        self._judging = Judge(door.table, region.known)
         self._declared = declared
         self._region = region
 
@@ -145,41 +145,13 @@ class Gate:
     async def _judge(
         self, who: str, action: str, publish: Publish
     ) -> tuple[AccessRequest, AccessVerdict]:
-        if isinstance(publish.event.payload, AuthorityDeclared):
-            return self._judge_table(who, publish.event.payload, publish.event.id)
-        if action == "cluster_declared":  # whose name it is must not be a moment old
-            await self._region.caught_up(self._attempt(who, action, publish).about)
-        await self._region.ready()
-        attempt = self._attempt(who, action, publish)
-        verdict = self._may(attempt)
-        if not verdict.is_allowed:
+        is_table = isinstance(publish.event.payload, AuthorityDeclared)
+        if not is_table:
+            if action == "cluster_declared":  # whose name it is must not be a moment old
+                await self._region.caught_up(self._judging.request(who, action, publish).about)
+            await self._region.ready()
+        attempt, verdict = self._judging.judge(who, action, publish)
+        if not verdict.is_allowed and not is_table:
             await self._region.caught_up(attempt.about)
-            attempt = self._attempt(who, action, publish)
-            verdict = self._may(attempt)
+            attempt, verdict = self._judging.judge(who, action, publish)
         return attempt, self.door.counted(attempt, verdict)
-
-    def _judge_table(
-        self, who: str, table: AuthorityDeclared, event_id: str
-    ) -> tuple[AccessRequest, AccessVerdict]:
-        """The first table anybody may declare who shows a certificate and is its operator."""
-        attempt = AccessRequest(who, DECLARE, About(is_region=True), event_id)
-        verdict = self._may(attempt)
-        if verdict.is_allowed:
-            try:
-                self.door.table.successor(table, who)
-            except RejectedError as error:
-                raise RejectedError(f"{DECLARE}.{error.field}", error.problem) from None
-        return attempt, self.door.counted(attempt, verdict)
-
-    def _may(self, attempt: AccessRequest) -> AccessVerdict:
-        table = self.door.table.now
-        if table is not None:
-            return table.may(attempt.who, attempt.action, attempt.about)
-        if attempt.who:
-            return AccessVerdict(True, "the first table")
-        reason = "nobody is known by name here: ingest must ask for client certificates"
-        return AccessVerdict(False, reason)
-
-    def _attempt(self, who: str, action: str, publish: Publish) -> AccessRequest:
-        about = about_of(publish.event.payload, self._region.known)
-        return AccessRequest(who, action, about, publish.event.id)

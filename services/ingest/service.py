@@ -17,7 +17,8 @@ from coplace.v1.ingest_service_pb2 import (
 from grpc.aio import ServicerContext
 
 from coplace_client.errors import RejectedError
-from services.ingest.gate import DECLARE, Gate, NotAllowedError, NotYetKnownError
+from services.ingest.gate import Gate, NotAllowedError, NotYetKnownError
+from services.ingest.judge import DECLARE
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake, check_source, parse_envelope
 from shared.authority.callers import caller, callers

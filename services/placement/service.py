@@ -248,7 +248,7 @@ class PlacementService:
             start_estimates = StartEstimates(queries.snapshot(), self._most_foreseen, give_way)
             self._start_estimates = queries, start_estimates
             estimate = await self._look(start_estimates, arrival)
-        return _message(estimate, start_estimates.now_s)
+        return forecast_of(estimate, start_estimates.now_s)
 
     def _recent(self, queries: Queries, now_s: float) -> StartEstimates | None:
         """The last forecast while it is fresh and of the same processor."""
@@ -292,7 +292,8 @@ def unknown(job_id: str) -> str:
     )
 
 
-def _message(estimate: StartEstimate | None, made_s: float) -> Forecast:
+def forecast_of(estimate: StartEstimate | None, made_s: float) -> Forecast:
+    """Return what is expected of a start, as it is answered."""
     found = Forecast(made_at_us=round(made_s * 1e6))
     if estimate is None:
         return found

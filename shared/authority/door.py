@@ -46,6 +46,10 @@ class AccessRequest:
     about: About
     event_id: str = ""
 
+    def refusal(self, reason: str) -> str:
+        """Return what the caller is answered where they may not."""
+        return f"{self.who!r} may not {self.action} {self.about}: {reason}"[:_MOST_TEXT]
+
 
 class Door:
     """One process's way in. While no table is declared it refuses nothing, and says so."""
@@ -119,8 +123,7 @@ class Door:
         counter.add(1, {"action": attempt.action})
         if verdict.is_allowed:
             return verdict
-        told = f"{attempt.who!r} may not {attempt.action} {attempt.about}: {verdict.reason}"
-        return AccessVerdict(False, told[:_MOST_TEXT])
+        return AccessVerdict(False, attempt.refusal(verdict.reason))
 
     async def record(self, attempt: AccessRequest, verdict: AccessVerdict) -> Awaitable[object]:
         """Put what was decided on record; what is returned is done when the broker has it."""

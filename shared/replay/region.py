@@ -65,7 +65,7 @@ class RecordFollower:
         return Record(self._partition, self._offset - 1, record.key, record.value, record.headers)
 
 
-class Region:
+class ReplayedRegion:
     """Placement as it decides on a record."""
 
     def __init__(self, setting: Setting, begins_us: int) -> None:
@@ -105,10 +105,10 @@ class Region:
 
 def replay(
     inputs: RecordedInputs, setting: Setting, told: Told
-) -> tuple[list[PlacementDecided], Region]:
+) -> tuple[list[PlacementDecided], ReplayedRegion]:
     """What placement decides on a record as it is, in its order, and the region at the end; `told`
     hears how many rounds are done."""
-    region = Region(setting, inputs.rounds[0].round.ended_at_us)
+    region = ReplayedRegion(setting, inputs.rounds[0].round.ended_at_us)
     decisions: list[PlacementDecided] = []
     for done, recorded in enumerate(inputs.rounds, 1):
         decisions += region.decide(recorded.events, recorded.barrier)

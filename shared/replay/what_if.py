@@ -46,7 +46,7 @@ from shared.catalogue.policy_declarations import without
 from shared.placement.evaluate.neighbour_rules import NeighbourRules
 from shared.replay.caps import CapChanges
 from shared.replay.inputs import RecordedInputs
-from shared.replay.region import RecordFollower, Region, Setting
+from shared.replay.region import RecordFollower, ReplayedRegion, Setting
 from shared.replay.runs import Allotment, Nodes, Run
 from shared.replay.truth import Truth
 from shared.scheduling.dispatch import Dispatcher, Served
@@ -119,7 +119,7 @@ class WhatIf(Dispatcher):
     ) -> None:
         first = inputs.rounds[0]
         self._inputs, self._truth, self._sequencer = inputs, truth, sequencer
-        self._region = Region(setting, first.round.ended_at_us)
+        self._region = ReplayedRegion(setting, first.round.ended_at_us)
         self._planner = planner
         self._begin_us, self._writer = first.round.ended_at_us, first.barrier
         self._ahead = list(_from_outside(inputs, caps, fixed, planned))[::-1]

@@ -1,7 +1,7 @@
 """Resource managers as the how-to asks for them, with whims: they answer late, hold reports back,
 are silent, run jobs that fail or go back into the queue, and restart from old decisions."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -34,11 +34,10 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from shared.catalogue.codec import Codec
+from coplace_testing.topics import TopicReader
 from shared.catalogue.record import TopicPartition
 from shared.domain.hostlist import expand
 from shared.domain.node import node_name
-from shared.streams.in_memory.log import InMemoryLog
 from tests.chaos.clock import BEGIN_US, SECOND_US, Clock, some_time_us
 from tests.chaos.journal import Journal, Run
 from tests.chaos.network import Network
@@ -351,11 +350,9 @@ class Manager:
 class Managers:
     """One resource manager for each cluster that a decision names."""
 
-    log: InMemoryLog
-    codec: Codec
+    decisions: TopicReader
     create: Callable[[str], Manager]
     found: dict[str, Manager] = field(default_factory=dict)
-    _read_to: dict[TopicPartition, int] = field(default_factory=dict)
 
     def of(self, cluster: str) -> Manager:
         """The resource manager of a cluster."""
@@ -365,8 +362,8 @@ class Managers:
 
     def read(self) -> None:
         """Hear what was decided since the last call."""
-        for decided in self._new_decisions():
-            if decided.cluster:
+        for decided in (event.payload for event in self.decisions.read()):
+            if isinstance(decided, PlacementDecided) and decided.cluster:
                 self.of(decided.cluster).inbox.append(decided)
 
     def act(self) -> None:
@@ -376,12 +373,4 @@ class Managers:
 
     def rewind(self, partition: TopicPartition, by: int) -> None:
         """They crashed before they noted how far they had read: decisions come again."""
-        self._read_to[partition] = max(0, self._read_to.get(partition, 0) - by)
-
-    def _new_decisions(self) -> Iterator[PlacementDecided]:
-        for partition in self.codec.topics.partitions(DECISIONS):
-            for record in self.log.read(partition, self._read_to.get(partition, 0), 1 << 30):
-                self._read_to[partition] = record.offset + 1
-                payload = self.codec.decode(record, of_any_count=True).payload
-                if isinstance(payload, PlacementDecided):
-                    yield payload
+        self.decisions.rewind(partition, by)

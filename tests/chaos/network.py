@@ -9,10 +9,8 @@ from coplace.v1.ingest_service_pb2 import Envelope
 
 from coplace_client.clock import ClockJumpedError, GuardedClock
 from coplace_client.errors import RejectedError
-from services.ingest.model import Intake
-from shared.catalogue.codec import Codec
-from shared.streams.in_memory.log import InMemoryLog
-from tests.chaos.clock import SECOND_US, Clock
+from coplace_testing.ingest import EmbeddedIngest
+from tests.chaos.clock import Clock
 from tests.chaos.journal import Journal
 
 INGEST: Final = "ingest"
@@ -24,8 +22,7 @@ class Network:
     """Messages on their way, and the door that they arrive at. `sent` are those of which a copy may
     come; while ingest `is_closed` clients keep what they have to say."""
 
-    log: InMemoryLog
-    codec: Codec
+    ingest: EmbeddedIngest
     journal: Journal
     clock: Clock
     sent: list[Envelope] = field(default_factory=list)
@@ -58,10 +55,8 @@ class Network:
     def _arrive(self, envelope: Envelope) -> None:
         """As the service does: an event that is taken is in the log before the answer."""
         self.delivered += 1
-        intake = Intake(self.codec.topics)
         try:
-            accepted = intake.accept(envelope, self._now_us() / SECOND_US)
-            self.log.append(self.codec.encode(accepted))
+            accepted = self.ingest.take(envelope, self._now_us())
         except RejectedError:
             self.journal.refused += 1
             return

@@ -12,15 +12,12 @@ import structlog
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.placement_service_pb2 import ExplainResponse
 
-from services.energy.app import stages as energy_stages
-from services.energy.settings import EnergySettings
-from services.placement.app import stages as placement_stages
+from cli.stages import PLANNER, SERVICES, ServiceSettings, stages_of
+from coplace_testing.ingest import EmbeddedIngest
+from coplace_testing.topics import TopicReader
+from services.ingest.model import Intake
 from services.placement.service import Duty
 from services.placement.settings import PlacementSettings
-from services.planner.app import stages as planner_stages
-from services.planner.settings import PlannerSettings
-from services.prediction.app import stages as prediction_stages
-from services.pricing.app import stages as pricing_stages
 from shared.catalogue.codec import Codec
 from shared.catalogue.record import TopicPartition
 from shared.domain.rounds import RoundSource
@@ -32,7 +29,7 @@ from tests.chaos.accounts import Accounts
 from tests.chaos.clock import SECOND_US, Clock, some_time_us
 from tests.chaos.hostile import fragile
 from tests.chaos.journal import Journal
-from tests.chaos.managers import Manager, Managers
+from tests.chaos.managers import DECISIONS, Manager, Managers
 from tests.chaos.network import INGEST, Network
 from tests.chaos.operators import Operator
 from tests.chaos.remembering import RememberingCodec
@@ -50,6 +47,7 @@ RULES: Final = PlacementSettings(
     cap_sharing=True,
     meter_silence_s=120.0,
 )
+OWN: Final = ServiceSettings(placement=RULES)
 
 # A stalled worker lets the others go on; one that stalls meanwhile lets them go on once more.
 _MOST_STALLED: Final = 2
@@ -80,8 +78,9 @@ class World:
         self.journal = Journal()
         self._duties: dict[str, Duty] = {}
         self._deploy(scale.kafka_partitions)
-        self.network = Network(self.log, self.codec, self.journal, self.clock)
-        self.managers = Managers(self.log, self.codec, self._new_manager)
+        self.network = Network(self._ingest(), self.journal, self.clock)
+        decisions = TopicReader(self.log, self.codec, [DECISIONS])
+        self.managers = Managers(decisions, self._new_manager)
         self.accounts = Accounts(self.log, self.deployment, self.journal)
         self.operator = Operator(self)
         self.clusters: dict[str, ClusterDeclared] = {}
@@ -169,7 +168,7 @@ class World:
                 repartition(self.log, before, grown, stages)
                 break
         self._deploy(kafka_partitions)
-        self.network.codec = self.managers.codec = self.codec
+        self.network.ingest, self.managers.decisions.codec = self._ingest(), self.codec
         self.accounts.deploy(self.deployment)
         self.network.is_closed = False
 
@@ -209,14 +208,16 @@ class World:
         codec = RememberingCodec(found.codec)
         self.deployment = replace(found, clock=clock, codec=codec)
         self.stages = {
-            service: _stages(service, settings, Duty())
-            for service in ("energy", "prediction", "placement", "pricing", *self._planners)
+            service: _stages(service, settings, Duty()) for service in (*SERVICES, *self._planners)
         }
         self.workers = self._new_workers(settings)
 
+    def _ingest(self) -> EmbeddedIngest:
+        return EmbeddedIngest(self.log, self.codec, Intake(self.codec.topics))
+
     @property
     def _planners(self) -> tuple[str, ...]:
-        return ("planner",) if self.scale.planned else ()
+        return (PLANNER,) if self.scale.planned else ()
 
     def _settings(self, kafka_partitions: int) -> Settings:
         return Settings(
@@ -246,18 +247,4 @@ class World:
 
 def _stages(service: str, settings: Settings, duty: Duty) -> Sequence[Stage]:
     """What a process of a service runs; `duty` is told whether it answers for placement."""
-    return [fragile(stage) for stage in _right_stages(service, settings, duty)]
-
-
-def _right_stages(service: str, settings: Settings, duty: Duty) -> Sequence[Stage]:
-    match service:
-        case "energy":
-            return energy_stages(settings, EnergySettings())
-        case "prediction":
-            return prediction_stages(settings)
-        case "placement":
-            return placement_stages(settings, RULES, duty)
-        case "planner":
-            return planner_stages(settings, PlannerSettings(), RULES)
-        case _:
-            return pricing_stages(settings)
+    return [fragile(stage) for stage in stages_of(service, settings, OWN, duty)]

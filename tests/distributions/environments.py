@@ -17,7 +17,10 @@ _SOURCES: Final[Mapping[str, tuple[Path, tuple[str, ...]]]] = {
     "coplace-agent": (ROOT / "agent", ("pyproject.toml", "coplace_agent")),
     "coplace": (
         ROOT,
-        ("pyproject.toml", "setup.py", "proto", "shared", "services", "cli", "deploy", "lab"),
+        (
+            *("pyproject.toml", "setup.py", "proto"),
+            *("shared", "services", "cli", "deploy", "coplace_testing", "lab"),
+        ),
     ),
 }
 EXTRAS: Final = ("server", "placement", "planner", "prediction", "kubernetes", "lab")

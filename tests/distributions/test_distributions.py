@@ -13,6 +13,7 @@ import pytest
 
 from tests.distributions.environments import EXTRAS, Environment, build_wheels, resident_mib
 from tests.support.agent_ingest import Ingest, served
+from tests.support.snippets import HOW_TO, programs
 
 _WITHIN_S: Final = 30.0
 _MOST_MIB: Final = 60.0
@@ -113,6 +114,8 @@ def test_what_an_extra_is_for_starts_with_that_extra_alone(
     environment = Environment.of(tmp_path / extra, wheels, f"coplace[{extra}]")
     for module in _SERVICES.get(extra, ()):
         _require_it_waits_for_its_servers(environment, module)
+    if extra == "prediction":
+        _require_charges_add_up(environment)
     if extra == "lab":
         out = tmp_path / "out"
         played = environment.run(
@@ -120,6 +123,14 @@ def test_what_an_extra_is_for_starts_with_that_extra_alone(
         )
         assert played.returncode == 0, played.stderr
         assert (out / "gantt.png").exists()
+
+
+def _require_charges_add_up(environment: Environment) -> None:
+    """By an example of those who test against Coplace, who installed nothing else."""
+    example = programs(HOW_TO / "test-against-coplace.md")["test_charges.py"]
+    call = f"{example}\ntest_charges_add_up()\n"
+    done = environment.run(environment.python, "-c", call)
+    assert done.returncode == 0, done.stderr
 
 
 def _require_it_waits_for_its_servers(environment: Environment, module: str) -> None:

@@ -10,6 +10,7 @@ from coplace.v1.jobs_pb2 import JobFinished, JobStarted
 from coplace.v1.placement_pb2 import PowerCapExceeded
 from coplace.v1.telemetry_pb2 import NodeSamples
 
+from cli.stages import ServiceSettings
 from lab.demo.embedded import EmbeddedSystem
 from lab.demo.history import payloads
 from lab.demo.options import DemoOptions
@@ -19,11 +20,6 @@ from lab.emulator.facts import EPOCH_US
 from lab.emulator.truth.noise import Noise
 from lab.workloads.clusters import clusters
 from lab.workloads.request import JobRequest
-from services.energy.app import stages as energy_stages
-from services.placement.app import stages as placement_stages
-from services.prediction.app import stages as prediction_stages
-from services.pricing.app import stages as pricing_stages
-from shared.catalogue.topics import Topics
 
 CLUSTERS: Final = clusters(nodes=16)
 IDLE_W: Final = sum(c.nodes * c.idle_power_w for c in CLUSTERS)
@@ -53,14 +49,8 @@ def requests() -> list[JobRequest]:
 def played() -> EmbeddedSystem:
     """All jobs under a cap that leaves no room for errors of predictions."""
     options = DemoOptions(seed=SEED)
-    settings = options.shared()
-    stages = [
-        *energy_stages(settings, options.energy),
-        *prediction_stages(settings),
-        *placement_stages(settings, options.placement),
-        *pricing_stages(settings),
-    ]
-    system = EmbeddedSystem(stages, Topics(kafka_partitions=settings.kafka_partitions))
+    own = ServiceSettings(options.energy, options.placement)
+    system = EmbeddedSystem(options.shared(), own)
     cap = PowerCapDeclared(
         scope=POWER_SCOPE_REGION,
         steps=[PowerCapStep(from_us=EPOCH_US, watts=IDLE_W + 2_400.0)],

@@ -10,14 +10,12 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import PlacementDecided
 from google.protobuf.message import Message
 
+from cli.stages import every_stage
 from coplace_client.errors import RejectedError
-from services.energy.app import stages as energy_stages
+from coplace_testing.ingest import EmbeddedIngest
+from coplace_testing.services import INGEST_TOPICS
 from services.ingest.model import Intake
 from services.ingest.payloads import KINDS
-from services.placement.app import stages as placement_stages
-from services.planner.app import stages as planner_stages
-from services.prediction.app import stages as prediction_stages
-from services.pricing.app import stages as pricing_stages
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.topics import DLQ_PREFIX
 from shared.domain.rounds import RoundSource
@@ -28,15 +26,7 @@ from tests.support.hostile import DAY_US, Adversary
 from tests.support.messaging import CODEC, START_US, TOPICS, barrier
 
 SHARED = Settings(rounds=RoundSource.BARRIERS, kafka_partitions=4)
-STAGES = [
-    *energy_stages(SHARED),
-    *prediction_stages(SHARED),
-    *placement_stages(SHARED),
-    *planner_stages(SHARED),
-    *pricing_stages(SHARED),
-]
-# No stage reads the table of authority: its topic has no rounds.
-INPUTS = sorted({kind.topic for kind in KINDS.values()} - {"authority"})
+STAGES = every_stage(SHARED)
 _BY_HAND = "adversary"
 _TOPICS = {
     "SignatureUpdated": "energy.signatures",
@@ -70,7 +60,7 @@ class HostileRun:
 
     def __post_init__(self) -> None:
         self._adversary = Adversary(self.seed, START_US)
-        self._intake = Intake(TOPICS)
+        self._ingest = EmbeddedIngest(self.log, CODEC, Intake(TOPICS))
         self._round = 0
         self._drawn = 0
 
@@ -101,13 +91,12 @@ class HostileRun:
             return
         envelope = self._adversary.envelope()
         try:
-            accepted = self._intake.accept(envelope, self._adversary.now_us / 1e6)
+            self._ingest.take(envelope, self._adversary.now_us)
         except RejectedError as error:
             self.refused[error.field.split("[", maxsplit=1)[0]] += 1
             self._write_refused(envelope)
             return
         self.taken += 1
-        self.log.append(CODEC.encode(accepted))
 
     def _write_refused(self, envelope: Envelope) -> None:
         """Straight to the topic, where the codec can write it."""
@@ -130,7 +119,7 @@ class HostileRun:
     def _end_round(self) -> None:
         adversary = self._adversary
         adversary.now_us += adversary.random.choice((1, 1_000_000, 60_000_000, DAY_US, 8 * DAY_US))
-        for topic in INPUTS:
+        for topic in INGEST_TOPICS:
             for place in TOPICS.partitions(topic):
                 self.log.append(barrier(place, self._round, adversary.now_us))
         self._round += 1

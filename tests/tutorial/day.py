@@ -5,7 +5,7 @@ Every service and the command line are at work in this process; lines go to the 
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
@@ -31,16 +31,7 @@ from lab.emulator.facts import EPOCH_US
 from lab.workloads.clusters import clusters
 from lab.workloads.request import JobRequest
 from lab.workloads.table1 import APPS, profile
-from services.energy.app import stages as energy_stages
-from services.ingest.model import Intake
 from services.ingest.service import NAME
-from services.placement.app import stages as placement_stages
-from services.placement.service import Duty
-from services.placement.settings import PlacementSettings
-from services.prediction.app import stages as prediction_stages
-from services.pricing.app import stages as pricing_stages
-from shared.catalogue.event import Publish
-from shared.catalogue.topics import Topics
 from shared.domain.money import QUANTUM
 from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
@@ -49,7 +40,6 @@ from tests.unit.cli.served import Served
 _MINUTE_US: Final = 60_000_000
 # A round ends when something is typed, and one when the resource managers have obeyed.
 _OBEYED_US: Final = 30_000_000
-_TOPICS: Final = Topics(kafka_partitions=2)
 _CLUSTERS: Final = clusters(nodes=16)
 _USERS: Final = (("ada", "physics"), ("bob", "chemistry"), ("eve", "weather"))
 _JOBS: Final = 30
@@ -103,29 +93,6 @@ class Played:
     history: History
 
 
-class _Ingest:
-    """Ingest beside a log that the day writes: what it accepts goes into the next round."""
-
-    def __init__(self, now_us: Callable[[], int]) -> None:
-        self._intake, self._now_us = Intake(_TOPICS), now_us
-        self.accepted: list[Publish] = []
-
-    def handlers(self) -> grpc.GenericRpcHandler:
-        """The one RPC that commands call."""
-        publish = grpc.unary_unary_rpc_method_handler(
-            self.publish, PublishRequest.FromString, PublishResponse.SerializeToString
-        )
-        return grpc.method_handlers_generic_handler(NAME, {"Publish": publish})
-
-    def publish(self, request: PublishRequest, context: grpc.ServicerContext) -> PublishResponse:
-        """Take one event in."""
-        try:
-            self.accepted.append(self._intake.accept(request.event, self._now_us() / 1e6))
-        except RejectedError as error:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        return PublishResponse()
-
-
 class Day:
     """Plays one day; `programs` are those that the page has its readers save, by name."""
 
@@ -133,16 +100,8 @@ class Day:
         self._typed, self._programs = typed, programs
         self._said: dict[int, list[tuple[str, str]]] = {}
         self._now_us = EPOCH_US
-        self._duty = Duty()
-        shared = Settings(rounds=RoundSource.BARRIERS, kafka_partitions=2)
-        stages = [
-            *energy_stages(shared),
-            *prediction_stages(shared),
-            *placement_stages(shared, PlacementSettings(), self._duty),
-            *pricing_stages(shared),
-        ]
-        self._system = EmbeddedSystem(stages, _TOPICS)
-        self._ingest = _Ingest(lambda: self._now_us)
+        settings = Settings(rounds=RoundSource.BARRIERS, kafka_partitions=2)
+        self._system = EmbeddedSystem(settings)
         self._emulator = Emulator(requests(), _CLUSTERS, seed=1, caps=[self._rounds_when_typed()])
 
     def _rounds_when_typed(self) -> PowerCapDeclared:
@@ -171,9 +130,7 @@ class Day:
         output = self._emulator.next_round()
         self._now_us = output.round.ended_at_us
         self._type(acting.pop(self._now_us, []), acts=True)
-        events = (*self._ingest.accepted, *output.events)
-        self._ingest.accepted.clear()
-        self._system.publish(replace(output, events=events))
+        self._system.publish(output)
         self._emulator.apply(*self._system.new_answers())
         self._type(asking.pop(self._now_us, []), acts=False)
 
@@ -205,11 +162,11 @@ class Day:
         """Placement and ingest answer, the clock is that of the day, and accounts are those of the
         ledger: Redis and Kafka would say the same (`test_pasted.py` holds them to it)."""
         server = grpc.server(ThreadPoolExecutor(1))
-        server.add_generic_rpc_handlers((self._ingest.handlers(),))
+        server.add_generic_rpc_handlers((self._ingest_handlers(),))
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         with (
-            Served(self._duty) as placement,
+            Served(self._system.duty) as placement,
             patch.dict(
                 "os.environ",
                 COPLACE_PLACEMENT_ADDRESS=placement,
@@ -222,6 +179,21 @@ class Day:
         ):
             yield
         server.stop(None)
+
+    def _ingest_handlers(self) -> grpc.GenericRpcHandler:
+        """The one RPC that commands call."""
+        publish = grpc.unary_unary_rpc_method_handler(
+            self._publish, PublishRequest.FromString, PublishResponse.SerializeToString
+        )
+        return grpc.method_handlers_generic_handler(NAME, {"Publish": publish})
+
+    def _publish(self, request: PublishRequest, context: grpc.ServicerContext) -> PublishResponse:
+        """Take one event in: it belongs to the round that ends next."""
+        try:
+            self._system.ingest.take(request.event, self._now_us)
+        except RejectedError as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        return PublishResponse()
 
     def _made(self) -> list[ChargeMade]:
         events = self._system.topic("prices.charges")

@@ -28,7 +28,7 @@ from shared.placement.explain.queries import Queries
 from shared.placement.explain.quoting import quoted_placement
 from shared.placement.explain.start_estimates import StartEstimates
 from shared.replay.inputs import RecordedInputs, read_inputs
-from shared.replay.region import Region, Setting
+from shared.replay.region import ReplayedRegion, Setting
 
 _MOST_FORESEEN: Final = 10_000
 _ROUND_S: Final = 30.0
@@ -97,7 +97,8 @@ def outcomes(folder: Path) -> Iterator[Outcome]:
 def quotes(inputs: RecordedInputs) -> Iterator[tuple[JobSubmitted, QuotedPlacement, int, int]]:
     """Of each job what it is quoted, when, and the end of the round that it then came in."""
     own = PlacementSettings()
-    region = Region(Setting(own.rules, own.remember_days), inputs.rounds[0].round.ended_at_us)
+    setting = Setting(own.rules, own.remember_days)
+    region = ReplayedRegion(setting, inputs.rounds[0].round.ended_at_us)
     for recorded in inputs.rounds:
         queries = region.placement.queries
         for event in recorded.events:

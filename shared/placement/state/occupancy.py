@@ -12,7 +12,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
-from shared.scheduling.capacity import Capacity, AllocatedUnits, remove_member
+from shared.scheduling.capacity import AllocatedUnits, Capacity, remove_member
 from shared.scheduling.easy import holder_of
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.node_states import KnownStates

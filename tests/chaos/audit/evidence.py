@@ -18,6 +18,7 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDec
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from coplace_client.errors import RejectedError
+from coplace_testing.topics import TopicReader
 from shared.catalogue.codec import Codec
 from shared.catalogue.event import Event
 from shared.catalogue.topics import DLQ_PREFIX
@@ -31,14 +32,13 @@ _FAR_AHEAD = 10**6
 
 def events_of(log: InMemoryLog, codec: Codec, topic: str) -> Iterator[Event]:
     """The events of a topic that can be decoded, without barriers."""
-    for partition in codec.topics.partitions(topic):
-        for record in log.read(partition, 0, _WHOLE):
-            try:
-                event = codec.decode(record, of_any_count=True)
-            except RejectedError:
-                continue
-            if not isinstance(event.payload, RoundEnded):
-                yield event
+    for record in TopicReader(log, codec, [topic]).records():
+        try:
+            event = codec.decode(record, of_any_count=True)
+        except RejectedError:
+            continue
+        if not isinstance(event.payload, RoundEnded):
+            yield event
 
 
 def charges_of(log: InMemoryLog, codec: Codec) -> Iterator[ChargeMade]:

@@ -13,6 +13,7 @@ DOCUMENTS = sorted(
         *REPOSITORY.glob("*.md"),
         *(REPOSITORY / "docs").rglob("*.md"),
         *(REPOSITORY / "agent").rglob("*.md"),
+        *(REPOSITORY / "coplace_testing").rglob("*.md"),
         *(REPOSITORY / "lab").rglob("*.md"),
         *(REPOSITORY / "services").rglob("*.md"),
         *(REPOSITORY / "shared").rglob("*.md"),

@@ -108,7 +108,10 @@ def retired(all_named: list[Named]) -> set[tuple[str, str]]:
 def everything() -> list[Named]:
     paths = [
         path
-        for root in ("agent", "cli", "client/coplace_client", "lab", "services", "shared")
+        for root in (
+            *("agent", "cli", "client/coplace_client", "coplace_testing"),
+            *("lab", "services", "shared"),
+        )
         for path in (REPOSITORY / root).rglob("*.py")
         if not path.is_relative_to(REPOSITORY / "lab/papers")
         if not path.is_relative_to(REPOSITORY / "lab/benchmarks")

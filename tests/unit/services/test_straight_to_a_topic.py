@@ -6,12 +6,13 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from coplace_testing.services import INGEST_TOPICS
 from services.ingest.payloads import KINDS
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import NewRecord
 from shared.streams.in_memory.embedded import EmbeddedRuntime
 from shared.streams.in_memory.log import InMemoryLog
-from tests.support.hostile_run import INPUTS, STAGES
+from tests.support.hostile_run import STAGES
 from tests.support.messaging import CODEC, TOPICS, barriers
 from tests.unit.services.ingest.envelopes import broken, envelope
 
@@ -29,7 +30,7 @@ def record(found: Envelope, event_id: str) -> NewRecord:
 
 def play(log: InMemoryLog, number: int) -> None:
     """One round, by workers that have just started."""
-    log.append(barriers(number, *INPUTS))
+    log.append(barriers(number, *INGEST_TOPICS))
     runtime = EmbeddedRuntime(log, STAGES, codec=CODEC)
     runtime.run_until_quiet()
     runtime.leave()

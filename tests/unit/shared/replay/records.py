@@ -13,7 +13,7 @@ from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.replay.caps import AS_RECORDED, CapChanges
 from shared.replay.inputs import RecordedInputs, RecordedRound
-from shared.replay.region import RecordFollower, Region, Setting, replay
+from shared.replay.region import RecordFollower, ReplayedRegion, Setting, replay
 from shared.replay.truth import Truth
 from shared.replay.what_if import Course, WhatIf
 from shared.streams.stages.stage import Round
@@ -63,7 +63,7 @@ def recorded(
     setting = Setting(rules or PolicySettings())
     found: list[RecordedRound] = []
     decisions: list[PlacementDecided] = []
-    placement, sequencer = Region(setting, region.end_us(0)), Sequencer({})
+    placement, sequencer = ReplayedRegion(setting, region.end_us(0)), Sequencer({})
     for number in range(rounds):
         ended = Round(len(found), region.end_us(number))
         for event in [e for e in waiting if e.time_us <= ended.ended_at_us]:

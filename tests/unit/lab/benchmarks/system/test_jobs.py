@@ -6,7 +6,6 @@ import pytest
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JobFinished, JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
 
-from cli.stages import every_stage
 from lab.benchmarks.system.jobs import cancelled, finished, requests, started, submitted_at
 from lab.benchmarks.system.step import Kind
 from lab.demo.embedded import EmbeddedSystem
@@ -28,7 +27,7 @@ class Region:
 
     def __init__(self) -> None:
         settings = DemoOptions().shared().model_copy(update={"kafka_partitions": 1})
-        self._system = EmbeddedSystem(every_stage(settings), TOPICS)
+        self._system = EmbeddedSystem(settings)
         self._system.publish(Emulator((), clusters(), 1).next_round())
         self._round = Round(0, EPOCH_US)
 
