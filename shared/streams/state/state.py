@@ -70,11 +70,6 @@ class Table(Generic[Row]):
             self._changed.add(key)
         return row
 
-    def clear(self) -> None:
-        """Forget all keys."""
-        for key in list(self._rows):
-            self.drop(key)
-
     def take(self) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over the keys that changed since the last call: their bytes, None where a key is
         gone. However often a row changed, it is encoded once."""
@@ -88,6 +83,40 @@ class Table(Generic[Row]):
             return self._codec.decode(value)
         except UnreadableRowError as error:
             raise _of_row(self.name, key, error) from error
+
+
+class Part(Generic[Row]):
+    """The rows of a table whose keys begin alike, by what follows."""
+
+    def __init__(self, table: Table[Row], beginning: str) -> None:
+        self._table = table
+        self._beginning = beginning
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self.items())
+
+    def get(self, key: str) -> Row | None:
+        """Return the row of a key, None when there is none."""
+        return self._table.get(self._beginning + key)
+
+    def items(self) -> Iterator[tuple[str, Row]]:
+        """Iterate over keys and rows, ascending by key."""
+        for key, row in self._table.items():
+            if key.startswith(self._beginning):
+                yield key.removeprefix(self._beginning), row
+
+    def values(self) -> Iterator[Row]:
+        """Iterate over rows, ascending by key."""
+        return (row for _, row in self.items())
+
+    def put(self, key: str, row: Row) -> None:
+        """Set the row of a key."""
+        self._table.put(self._beginning + key, row)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        for key, _ in list(self.items()):
+            self._table.drop(self._beginning + key)
 
 
 class Value(Generic[Row]):

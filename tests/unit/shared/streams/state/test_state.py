@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.streams.state.rows import Rows, UnreadableRowError
-from shared.streams.state.state import State, Table, key_of
+from shared.streams.state.state import Part, State, Table, key_of
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Row:
 KEYS = st.sampled_from(["", "a", "b|c", "d"])
 # Nothing, or a number for a row that is put, or changed in place, or the end of a row or of a life.
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["put", "change", "drop", "commit", "restore", "clear"]), KEYS)
+    st.tuples(st.sampled_from(["put", "change", "drop", "clear", "commit", "restore"]), KEYS)
 )
 
 
@@ -64,8 +64,9 @@ class Life:
                 dropped = self.table.drop(key)
                 assert (dropped.number if dropped else None) == self.expected.pop(key, None)
             case "clear":
-                self.table.clear()
-                self.expected.clear()
+                Part(self.table, key).clear()
+                for gone in [each for each in self.expected if each.startswith(key)]:
+                    del self.expected[gone]
             case "commit":
                 self.commit()
             case "restore":
@@ -98,8 +99,7 @@ def test_no_row_that_did_not_change_is_written(steps: list[tuple[str, str]]) -> 
     for what, key in steps:
         life.step(what, key)
         touched |= {key} if what in ("put", "change", "drop") else set()
-        if what == "clear":
-            touched |= {"", "a", "b|c", "d"}
+        touched |= {"", "a", "b|c", "d"} if what == "clear" else set()
         if what in ("commit", "restore"):
             touched.clear()
     before = dict(life.kept)
@@ -181,3 +181,18 @@ def test_each_table_has_a_name_of_its_own(name: str) -> None:
     state.table("row", Row)
     with pytest.raises(ValueError, match="must name one table"):
         state.table(name, Row)
+
+
+def test_a_part_of_a_table_has_the_rows_whose_keys_begin_so() -> None:
+    state = State({})
+    table = state.table("row", int)
+    part = Part(table, "m|")
+    assert not part
+    table.put("other", 1)
+    part.put("b", 2)
+    part.put("a", 3)
+    assert (part.get("a"), part.get("other"), bool(part)) == (3, None, True)
+    assert [*part.items()] == [("a", 3), ("b", 2)]
+    assert [*table.items()] == [("m|a", 3), ("m|b", 2), ("other", 1)]
+    part.clear()
+    assert [*table.items()] == [("other", 1)]
