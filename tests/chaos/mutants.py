@@ -276,16 +276,16 @@ def jobs_are_rejected_while_clusters_are_lost() -> AbstractContextManager[Any]:
 @contextmanager
 def a_restart_charges_again() -> Iterator[None]:
     """Pricing forgets which revision it made last."""
-    right = Attempts._restore
+    right = Attempts.__init__
 
     def restore(attempts: Attempts, state: Any) -> None:
         right(attempts, state)
         for attempt in attempts:
-            if attempt.state is JobState.FINISHED and attempt.facts.revision:
-                attempt.facts.revision = 0
-                attempt.facts.is_open = True
+            if attempt.state is JobState.FINISHED and attempt.revision:
+                attempt.revision = 0
+                attempt.is_open = True
 
-    with patch.object(Attempts, "_restore", restore):
+    with patch.object(Attempts, "__init__", restore):
         yield
 
 
@@ -295,7 +295,7 @@ def late_shutters_are_dropped() -> Iterator[None]:
     right = PricingProcessor._reopen
 
     def reopen(processor: PricingProcessor, attempt: Any) -> None:
-        if not attempt.facts.revision:
+        if not attempt.revision:
             right(processor, attempt)
 
     with patch.object(PricingProcessor, "_reopen", reopen):

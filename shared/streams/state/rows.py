@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final, Generic, TypeVar, get_type_hints
+from typing import Any, Final, Generic, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 import numpy as np
@@ -21,6 +21,14 @@ Row = TypeVar("Row")
 # Begins neither MessagePack nor JSON, of which states were before rows had versions.
 _MARK: Final = b"\xc1"
 _HEADER_BYTES: Final = 2
+
+
+class Form(NamedTuple, Generic[Row]):
+    """What is kept of a row: its type, and how to come from the one to the other."""
+
+    kept: Any
+    of_row: Callable[[Row], Any]
+    to_row: Callable[[Any], Row]
 
 
 class UnreadableRowError(ValueError):
@@ -35,7 +43,8 @@ class Rows(Generic[Row]):
     """The rows of one type, in one version.
 
     A dataclass goes by the places of its fields, all but those named by `without`; what lies within
-    it goes by their names. `previous` reads the bytes of the version before.
+    it goes by their names. A `form` says otherwise. `previous` reads the bytes of the version
+    before.
     """
 
     def __init__(
@@ -45,24 +54,23 @@ class Rows(Generic[Row]):
         version: int = 1,
         previous: Callable[[bytes], Row] | None = None,
         without: Collection[str] = (),
+        form: Form[Row] | None = None,
     ) -> None:
         self.version = version
         self._previous = previous
         self._header = _MARK + bytes([version])
         self._pack = msgspec.msgpack.Encoder(enc_hook=_plain).encode
-        self._to_kept, kept, self._of_kept = _form(row, frozenset(without))
-        self.kept: Final = kept
-        """The type whose bytes a row is."""
-        self._unpack = msgspec.msgpack.Decoder(kept, dec_hook=_restored).decode
+        self._form = form or by_place(row, without)
+        self._unpack = msgspec.msgpack.Decoder(self._form.kept, dec_hook=_restored).decode
 
     def encode(self, row: Row) -> bytes:
         """Its bytes."""
-        return self._header + self._pack(self._to_kept(row))
+        return self._header + self._pack(self._form.of_row(row))
 
     def decode(self, value: bytes) -> Row:
         """The row that has these bytes. Raises UnreadableRowError for those of other versions."""
         if self.is_current(value):
-            return self._of_kept(self._unpack(memoryview(value)[_HEADER_BYTES:]))
+            return self._form.to_row(self._unpack(memoryview(value)[_HEADER_BYTES:]))
         found = version_of(value)
         if self._previous is None or found != self.version - 1:
             raise self._unreadable(found)
@@ -103,20 +111,18 @@ def rows_of(row: type[Row]) -> Rows[Row]:
     return Rows(row)
 
 
-def _form(
-    row: type[Row], without: frozenset[str]
-) -> tuple[Callable[[Row], Any], Any, Callable[[Any], Row]]:
-    """What is kept of a row, its type, and what makes a row of it."""
+def by_place(row: type[Row], without: Collection[str] = ()) -> Form[Row]:
+    """The form of a dataclass that goes by the places of its fields; others are kept as they
+    are."""
     if not is_dataclass(row):
-        return _as_is, row, _as_is
+        return Form(row, _as_is, _as_is)
     names = [field.name for field in fields(row) if field.name not in without]
     types = get_type_hints(row)
-    kept = tuple[tuple(types[name] for name in names)]  # type: ignore[misc]
 
-    def restored(values: tuple[Any, ...]) -> Row:
+    def to_row(values: tuple[Any, ...]) -> Row:
         return row(**dict(zip(names, values, strict=True)))
 
-    return _getter(names), kept, restored
+    return Form(tuple[tuple(types[name] for name in names)], _getter(names), to_row)
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

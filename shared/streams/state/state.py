@@ -70,6 +70,11 @@ class Table(Generic[Row]):
             self._changed.add(key)
         return row
 
+    def clear(self) -> None:
+        """Forget all keys."""
+        for key in list(self._rows):
+            self.drop(key)
+
     def take(self) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over the keys that changed since the last call: their bytes, None where a key is
         gone. However often a row changed, it is encoded once."""
