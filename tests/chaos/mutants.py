@@ -347,7 +347,7 @@ def what_comes_early_is_refused() -> AbstractContextManager[Any]:
 
 def early_facts_are_lost_by_a_restart() -> AbstractContextManager[Any]:
     """What is kept for later is kept in memory alone."""
-    return patch.object(EarlyFacts, "take_changes", lambda _facts: {})
+    return patch.object(EarlyFacts, "changes", lambda _facts: {})
 
 
 @contextmanager
@@ -356,7 +356,7 @@ def what_was_under_way_when_all_stood_still_is_not_awaited() -> Iterator[None]:
     right = EarlyFacts.end_round
 
     def end_round(facts: EarlyFacts, now_us: int, *, is_last: bool) -> Any:
-        for _, fact in facts._all():
+        for fact in facts._rows.values():
             if fact.arrived_us:
                 fact.overdue_us = fact.arrived_us + early.KEPT_US - early.AWAITED_US
         return right(facts, now_us, is_last=is_last)
