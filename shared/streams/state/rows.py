@@ -8,7 +8,6 @@ it does without.
 
 from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
-from functools import cache
 from operator import attrgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar, get_type_hints
 
@@ -105,10 +104,14 @@ def version_of(value: bytes) -> int | None:
     return value[1] if has_header else None
 
 
-@cache
 def rows_of(row: type[Row]) -> Rows[Row]:
     """The rows of a type whose first version holds."""
-    return Rows(row)
+    if row not in _FIRST_VERSIONS:
+        _FIRST_VERSIONS[row] = Rows(row)
+    return _FIRST_VERSIONS[row]
+
+
+_FIRST_VERSIONS: Final[dict[Any, Rows[Any]]] = {}
 
 
 def by_place(row: type[Row], without: Collection[str] = ()) -> Form[Row]:
@@ -122,7 +125,9 @@ def by_place(row: type[Row], without: Collection[str] = ()) -> Form[Row]:
     def to_row(values: tuple[Any, ...]) -> Row:
         return row(**dict(zip(names, values, strict=True)))
 
-    return Form(tuple[tuple(types[name] for name in names)], _getter(names), to_row)
+    named_tuple: Any = NamedTuple
+    kept = named_tuple(row.__name__, [(name, types[name]) for name in names])
+    return Form(kept, _getter(names), to_row)
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -144,7 +149,7 @@ def _plain(value: object) -> object:
     raise NotImplementedError(f"a row must not hold {type(value).__name__}")
 
 
-def _restored(wanted: type[Any], kept: Any) -> object:
+def _restored(wanted: Any, kept: Any) -> object:
     """What `_plain` was given."""
     if isinstance(wanted, type) and issubclass(wanted, Message):
         return wanted.FromString(kept)
