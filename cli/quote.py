@@ -31,6 +31,7 @@ from shared.catalogue.payloads.tariffs import tariff_of
 from shared.domain.tariff import PriceTariff, RateScope
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.state.state import State
 
 _WITHIN_S: Final = 60.0
 _JOULES_A_KWH: Final = 3.6e6
@@ -93,7 +94,7 @@ class PriceTerms:
     def __init__(self, deployment: Deployment, tariff: str) -> None:
         declared = tariffs(deployment)
         self._asked = tariff_of(newest(declared, tariff)) if tariff else None
-        self._book, self.edges_us = TariffBook(), set[int]()
+        self._book, self.edges_us = TariffBook(State({})), set[int]()
         for each in declared:
             self._book.declare(each)
             if not tariff:

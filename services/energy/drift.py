@@ -1,9 +1,8 @@
 """How good the published coefficients turn out to be: predicted against measured runs."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nan, sqrt
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from services.energy.model import KernelRun
 from shared.numerics.elementary import log
@@ -56,12 +55,6 @@ class Drift:
     time_excess: float = 0.0
     predicted_j: float = 0.0
     measured_j: float = 0.0
-
-    @classmethod
-    def decoded(cls, value: Mapping[str, Any]) -> Self:
-        """What JSON kept, in which NaN is null."""
-        known: dict[str, Any] = {name: nan if v is None else v for name, v in value.items()}
-        return cls(**known)
 
     def and_run(self, predicted: KernelRun, measured: KernelRun, sd: Deviations) -> "Drift":
         """With one more run: mean <- mean + w (new - mean), w the plain mean's at first."""

@@ -9,8 +9,9 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from shared.catalogue.digest import Model, require_sha256
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.options import ranks
-from shared.placement.state.event_bytes import from_bytes, to_bytes
 from shared.streams.stages.stage import AlreadyAppliedError, Round
+from shared.streams.state.events import EVENTS
+from shared.streams.state.state import State
 
 OUTPUT: Final = "placement.inputs"
 KEY: Final = "region"
@@ -31,9 +32,10 @@ class Sequencer:
     """
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
-        events = map(from_bytes, restored.values())
-        self._events = {event.id: event for event in events}
-        self._saved = set(self._events)
+        self._state = State(restored)
+        # Whoever writes an event chooses its id: the table keeps it apart from what units write.
+        self._events = self._state.table("held", EVENTS)
+        self._state.require_all_read()
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Hold an event. Raises RejectedError for a model whose SHA-256 is not its content's."""
@@ -42,28 +44,18 @@ class Sequencer:
         payload = event.payload
         if isinstance(payload, Model):
             require_sha256(payload)
-        self._events[event.id] = event
+        self._events.put(event.id, event)
         return ()
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """The round's events in order."""
-        events = _in_order(self._events.values())
-        self._events = {}
+        events = _in_order([*self._events.values()])
+        self._events.clear()
         return [Publish(OUTPUT, replace(event, key=KEY)) for event in events]
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Events held since the last call, and None for those that went out."""
-        held = self._events.keys()
-        changes: dict[str, bytes | None] = dict.fromkeys(map(_key, sorted(self._saved - held)))
-        changes |= {_key(id_): to_bytes(self._events[id_]) for id_ in sorted(held - self._saved)}
-        self._saved = set(held)
-        return changes
-
-
-def _key(event_id: str) -> str:
-    """Where the changelog keeps an event. Whoever writes an event chooses its id, which must not be
-    that of something else."""
-    return f"held|{event_id}"
+        return self._state.changes()
 
 
 def _in_order(events: Collection[Event]) -> list[Event]:

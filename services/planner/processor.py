@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import orjson
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 
@@ -23,13 +22,13 @@ from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
 from shared.scheduling.run_share import RunShare
 from shared.streams.stages.quarantine import Fault
 from shared.streams.stages.stage import Round
+from shared.streams.state.state import State
 
 OUTPUT: Final = "placement.plans"
 SOURCE: Final = "planner"
 KEY: Final = "region"
-_SHARE: Final = "planner/share"
-_PROPOSED: Final = "planner/proposed"
-_SEARCHED: Final = "planner/searched"
+# What the names of the planner's own tables begin with.
+_OWN: Final = "planner-"
 # What a record carries of items: the rest of it is its head.
 _MOST_BYTES: Final = 900_000
 # A field's tag and length before each item.
@@ -71,12 +70,8 @@ class Planner:
     ) -> None:
         self._placement = Placement(restored, rules, remember_days)
         self._search = search
-        self._share = RunShare()
-        if share := restored.get(_SHARE):
-            self._share = RunShare(*orjson.loads(share))
-        self._proposed = PlanProposed.FromString(restored.get(_PROPOSED, b""))
-        self._searched_us = int(restored.get(_SEARCHED, b"0"))
-        self._changed: dict[str, bytes | None] = {}
+        self._own = _Own(restored)
+        self._share = self._own.share.get() or RunShare()
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Take an event in as placement does, and raise what it raises."""
@@ -86,21 +81,21 @@ class Planner:
         self._placement.handle(event)
         if share is not None:
             self._share.add(share)
-            self._changed[_SHARE] = orjson.dumps([self._share.jobs, self._share.total])
+            self._own.share.put(self._share)
         return ()
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """What is better than what placement decides from here on, unless it was proposed last."""
         self._placement.end_round(ended)
-        if ended.last or ended.ended_at_us < self._searched_us + self._search.period_us:
+        searched_us = self._own.searched_us.get() or 0
+        if ended.last or ended.ended_at_us < searched_us + self._search.period_us:
             return ()
         items = self._planned(ended)
         return [self._propose(items, ended)] if self._is_new_plan(items, ended) else ()
 
     def changes(self) -> Mapping[str, bytes | None]:
         """What placement keeps, the share that jobs run for, and when what was proposed last."""
-        changed, self._changed = self._changed, {}
-        return {**self._placement.changes(), **changed}
+        return {**self._placement.changes(), **self._own.state.changes()}
 
     def suspects(self) -> Sequence[str]:
         """As placement's, whose failures are the planner's too."""
@@ -113,8 +108,7 @@ class Planner:
     def _planned(self, ended: Round) -> list[PlanItem]:
         """The items of the best plan; none where the policy's order is as good, or all of a solved
         plan starts at once."""
-        self._searched_us = ended.ended_at_us
-        self._changed[_SEARCHED] = str(self._searched_us).encode()
+        self._own.searched_us.put(ended.ended_at_us)
         planning, share = self._placement.planning, self._share.mean
         problem = planning.problem(ended.now_s, share, self._search.most_jobs)
         if (ordering := self._search.ordering) is not None:
@@ -125,7 +119,7 @@ class Planner:
 
     def _is_new_plan(self, items: Sequence[PlanItem], ended: Round) -> bool:
         """Whether placement would do otherwise by these items than by what it was told last."""
-        proposed, waits = self._proposed, self._placement.planning.waits
+        proposed, waits = self._own.proposed.get() or PlanProposed(), self._placement.planning.waits
         if proposed.valid_until_us <= ended.ended_at_us:
             return bool(items)
         known = [item for item in proposed.items if waits(item.job_id, item.attempt)]
@@ -135,15 +129,27 @@ class Planner:
         return bool(items) and 2 * age_us >= self._search.valid_us
 
     def _propose(self, items: Iterable[PlanItem], ended: Round) -> Publish:
-        self._proposed = PlanProposed(
+        proposed = PlanProposed(
             round=ended.number,
             based_at_us=ended.ended_at_us,
             valid_until_us=ended.ended_at_us + self._search.valid_us,
             items=items,
         )
-        self._changed[_PROPOSED] = self._proposed.SerializeToString(deterministic=True)
-        event_id = f"{SOURCE}/{self._proposed.DESCRIPTOR.full_name}/round/{ended.number}"
-        return Publish(OUTPUT, Event(event_id, SOURCE, ended.ended_at_us, KEY, self._proposed))
+        self._own.proposed.put(proposed)
+        event_id = f"{SOURCE}/{proposed.DESCRIPTOR.full_name}/round/{ended.number}"
+        return Publish(OUTPUT, Event(event_id, SOURCE, ended.ended_at_us, KEY, proposed))
+
+
+class _Own:
+    """What the planner keeps beside placement's fold: the share that jobs run for, what was
+    proposed last, and when a plan was searched for last."""
+
+    def __init__(self, restored: Mapping[str, bytes]) -> None:
+        self.state = State({k: v for k, v in restored.items() if k.startswith(_OWN)})
+        self.share = self.state.value(f"{_OWN}share", RunShare)
+        self.proposed = self.state.value(f"{_OWN}proposed", PlanProposed)
+        self.searched_us = self.state.value(f"{_OWN}searched", int)
+        self.state.require_all_read()
 
 
 def _meaning(item: PlanItem) -> tuple[object, ...]:
@@ -164,7 +170,8 @@ def _that_fit(items: Iterable[PlanItem]) -> Iterator[PlanItem]:
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """As placement's state; what a wrong clock proposed and when it did is forgotten."""
-    changes = dict(placement.repaired(restored, now_us))
-    if int(restored.get(_SEARCHED, b"0")) > now_us:
-        changes |= {_PROPOSED: None, _SEARCHED: None}
-    return changes
+    own = _Own(restored)
+    if (own.searched_us.get() or 0) > now_us:
+        own.proposed.drop()
+        own.searched_us.drop()
+    return {**placement.repaired(restored, now_us), **own.state.changes()}

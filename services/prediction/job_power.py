@@ -1,10 +1,9 @@
 """What jobs drew, and what was predicted of them when they started."""
 
-from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 
@@ -27,11 +26,8 @@ from shared.power_prediction.online import (
 )
 from shared.power_prediction.similar_jobs import ORIGIN, PowerAtStart
 from shared.streams.stages.stage import Round
-from shared.streams.stages.table import Table
+from shared.streams.state.state import SingleRow, State
 
-_PROGRESS: Final = "learner"
-# The highest number that was told before the state was put back.
-_TOLD: Final = "told"
 Metered = Callable[[str], float | None]
 
 
@@ -112,14 +108,14 @@ class JobPower:
     of what was published before; what ended in a round is learned at its end, in the order of
     (end, key)."""
 
-    def __init__(self, restored: Mapping[str, bytes], alpha: float) -> None:
-        self._history = Table("power-history", restored, _packed, _unpacked)
-        self._judged = Table("power-judged", restored, list, lambda v: JudgedPrediction(*v))
-        self._progress = Table("power-progress", restored, list, lambda v: LearnerProgress(*v))
-        self._numbers = _numbers(restored)
-        self._started = Table("power-started", restored, list, lambda v: JobOnCluster(*v))
-        self._expected = Table("power-expected", restored, _nested, _expected)
-        self._ended = Table("power-ended", restored, _nested, _ended)
+    def __init__(self, state: State, alpha: float) -> None:
+        self._history = state.table("power-history", PowerHistoryUpdated)
+        self._judged = state.table("power-judged", JudgedPrediction)
+        self._progress = state.value("power-progress", LearnerProgress)
+        self._told = _told_number(state)
+        self._started = state.table("power-started", JobOnCluster)
+        self._expected = state.table("power-expected", ExpectedPower)
+        self._ended = state.table("power-ended", EndedRun)
         self._forget_other_origin()
         # Since this process has the unit: of runs that ended, and of predictions by the finest of
         # SHAPES of which jobs were known, empty where none was.
@@ -129,9 +125,9 @@ class JobPower:
             alpha,
             [update_of(message) for message in self._history.values()],
             self._judged.values(),
-            self._progress.get(_PROGRESS),
+            self._progress.get(),
         )
-        self.versions = TreeVersions(restored)
+        self.versions = TreeVersions(state)
         self.learner.tables.take_trees(self.versions.in_force)
 
     def start(self, key: str, job: Job, cluster: str, freq_ghz: float) -> None:
@@ -161,20 +157,11 @@ class JobPower:
         runs = sorted(self._ended.values())
         found = [self._taken(run, clusters, metered_w(run.key)) for run in runs]
         jobs = [job for job in found if job is not None]
-        before = max(self.learner.tables.number, self._numbers.get(_TOLD) or 0)
+        before = max(self.learner.tables.number, self._told.get() or 0)
         number = max(ended.ended_at_us, before + 1)
         lesson = self.learner.learn(jobs, number)
         published = self._publish(lesson, ended)
         return published + self.versions.end_round(lesson.judged, self.learner, ended)
-
-    def changes(self) -> dict[str, bytes | None]:
-        """Records of what changed since the last call."""
-        tables: tuple[Table[Any], ...] = (
-            *(self._history, self._judged, self._progress),
-            *(self._started, self._expected, self._ended),
-        )
-        own = {key: value for table in tables for key, value in table.changes().items()}
-        return own | self.versions.changes()
 
     def _predict(self, clusters: Mapping[str, Cluster]) -> None:
         """What started in the round, all at once."""
@@ -219,7 +206,7 @@ class JobPower:
             self._history.drop(kind.name)
         for judged in lesson.judged:
             self._judged.put(f"{judged.number % MOST_JUDGED:05}", judged)
-        self._progress.put(_PROGRESS, progress)
+        self._progress.put(progress)
 
     def _forget_other_origin(self) -> None:
         """Rows that another version learned mean something else here."""
@@ -233,16 +220,18 @@ def recalled(
 ) -> Mapping[str, bytes | None]:
     """The highest number of rows that were told: what is learned anew counts only behind it, and
     time may not have come that far where a clock was ahead."""
-    numbers, rows = _numbers(restored), (event.payload for event in told if event.source == SOURCE)
+    state = State(restored)
+    number, rows = _told_number(state), (each.payload for each in told if each.source == SOURCE)
     given = [row.number for row in rows if isinstance(row, PowerHistoryUpdated)]
     highest = max(given, default=0)
-    if highest > (numbers.get(_TOLD) or 0):
-        numbers.put(_TOLD, highest)
-    return numbers.changes()
+    if highest > (number.get() or 0):
+        number.put(highest)
+    return state.changes()
 
 
-def _numbers(restored: Mapping[str, bytes]) -> Table[int]:
-    return Table("power-numbers", restored, int, int)
+def _told_number(state: State) -> SingleRow[int]:
+    """The highest one that was told before the state was put back."""
+    return state.value("power-numbers", int)
 
 
 def _outcome(kind: KindOfJob | None, power_w: float) -> PowerOutcome:
@@ -251,27 +240,3 @@ def _outcome(kind: KindOfJob | None, power_w: float) -> PowerOutcome:
     if not power_w:
         return PowerOutcome.MISSING
     return PowerOutcome.LEARNED if NODE_POWER_W.has(power_w) else PowerOutcome.IMPLAUSIBLE
-
-
-def _packed(message: PowerHistoryUpdated) -> str:
-    return b64encode(message.SerializeToString(deterministic=True)).decode()
-
-
-def _unpacked(value: str) -> PowerHistoryUpdated:
-    return PowerHistoryUpdated.FromString(b64decode(value))
-
-
-def _nested(value: tuple[Any, ...]) -> list[Any]:
-    """JSON knows no tuples with names."""
-    return [list(each) if isinstance(each, tuple) else each for each in value]
-
-
-def _expected(value: list[Any]) -> ExpectedPower:
-    kind, (predicted_w, upper_w, alpha, said, *rest) = value
-    power = PowerAtStart(predicted_w, upper_w, alpha, tuple(said), *rest)
-    return ExpectedPower(KindOfJob(*kind), power)
-
-
-def _ended(value: list[Any]) -> EndedRun:
-    time_us, key, job_id, job, *measured = value
-    return EndedRun(time_us, key, job_id, JobOnCluster(*job), *measured)

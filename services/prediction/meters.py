@@ -2,8 +2,8 @@
 on them."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from coplace.v1.control_pb2 import (
     POWER_SCOPE_CLUSTER,
@@ -19,7 +19,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
 from shared.domain.node import NodeNames
 from shared.streams.stages.stage import Round
-from shared.streams.stages.table import Table
+from shared.streams.state.state import State
 
 # Told of a cluster at most so often.
 PERIOD_US: Final = 60_000_000
@@ -36,6 +36,13 @@ class LastReading(NamedTuple):
     power_mw: int = 0
 
 
+class DeclaredCap(NamedTuple):
+    """When the newest cap of some scope was declared, and whether it has any power."""
+
+    declared_at_us: int
+    is_capped: bool
+
+
 class ReadMeters:
     """Folds readings of nodes of clusters that declare a nameplate power or are under a cap.
 
@@ -44,13 +51,12 @@ class ReadMeters:
     jumps does no harm. What came longer ago than a period is told no more.
     """
 
-    def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self._last = Table("meter", restored, list, lambda v: LastReading(*v))
-        self._told_us: Table[int] = Table("meters-told", restored, int, int)
+    def __init__(self, state: State) -> None:
+        self._last = state.table("meter", LastReading)
+        self._told_us = state.table("meters-told", int)
         self._clusters: dict[str, Cluster] = {}
         self._names: dict[str, NodeNames] = {}
-        # When the newest cap was declared of a cluster, site or the region, and whether it is one.
-        self._caps: Table[tuple[int, bool]] = Table("capped", restored, list, _cap)
+        self._caps = state.table("capped", DeclaredCap)
         self._untold: dict[str, set[str]] = defaultdict(set)
         for key, last in self._last.items():
             if not last.is_told:
@@ -67,9 +73,9 @@ class ReadMeters:
         key = f"{message.scope}|{message.name}"
         known = {each for cluster in self._clusters.values() for each in _caps_over(cluster)}
         before = self._caps.get(key)
-        if key in known and (before is None or before[0] <= message.declared_at_us):
+        if key in known and (before is None or before.declared_at_us <= message.declared_at_us):
             is_capped = any(step.HasField("watts") for step in message.steps)
-            self._caps.put(key, (message.declared_at_us, is_capped))
+            self._caps.put(key, DeclaredCap(message.declared_at_us, is_capped))
             self._listen()
 
     def _listen(self) -> None:
@@ -82,7 +88,7 @@ class ReadMeters:
 
     def _is_capped(self, cluster: Cluster) -> bool:
         found = map(self._caps.get, _caps_over(cluster))
-        return any(cap is not None and cap[1] for cap in found)
+        return any(cap is not None and cap.is_capped for cap in found)
 
     def read(self, message: NodePowerMeasured) -> None:
         """A node's meter was read, so much on the mean of its samples. Of nodes that nobody
@@ -100,10 +106,6 @@ class ReadMeters:
         """What is due to be told, by cluster."""
         found = [self._due(cluster, ended) for cluster in sorted(self._untold)]
         return [meters_read_event(message, ended) for message in found if message is not None]
-
-    def changes(self) -> dict[str, bytes | None]:
-        """Records of what changed since the last call."""
-        return self._last.changes() | self._told_us.changes() | self._caps.changes()
 
     def _due(self, cluster: str, ended: Round) -> NodeMetersRead | None:
         """Whose meters were read within the last period; None where it is too soon to tell."""
@@ -140,11 +142,6 @@ class ReadMeters:
                 self._last.put(key, last)
             found[key] = last
         return found
-
-
-def _cap(state: list[Any]) -> tuple[int, bool]:
-    declared_at_us, is_capped = state
-    return declared_at_us, is_capped
 
 
 def _caps_over(cluster: Cluster) -> Iterator[str]:

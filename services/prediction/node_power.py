@@ -4,7 +4,7 @@ nodes that follow."""
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from math import fsum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from coplace.v1.jobs_pb2 import JobStarted
 from coplace.v1.prediction_pb2 import NodePowerMeasured, RunningPowerMeasured
@@ -18,7 +18,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.folding import names_of
 from shared.domain.job import Job
 from shared.streams.stages.stage import Round
-from shared.streams.stages.table import Table
+from shared.streams.state.state import State
 
 # As for the other models: trained on so many first, then on twice as many each time.
 MIN_DRAWS: Final = 50
@@ -26,7 +26,6 @@ MIN_DRAWS: Final = 50
 REMEMBERED: Final = 8_000
 FORGOTTEN_AT_ONCE: Final = 800
 
-_PROGRESS: Final = "trained"
 # What a job draws that runs is told once meters covered so much of it, and again when it is this
 # share off what was told, but not sooner than so long after.
 LEAST_COVERED_US: Final = 600_000_000
@@ -128,19 +127,27 @@ class ToldPower(NamedTuple):
         return is_off and until_us - self.until_us >= LEAST_PAUSE_US
 
 
+class TrainedFactors(NamedTuple):
+    """How many draws the factors that were published last were trained on, and how many were
+    forgotten since."""
+
+    draws: int = 0
+    forgotten: int = 0
+
+
 class NodePower:
     """Folds starts, ends and readings. What the node of jobs shows that share it, or use part of
     it, is split among them."""
 
-    def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self._occupants = Table("occupant", restored, list, _occupant)
-        self._readings = Table("reading", restored, list, lambda v: WaitingReading(*v))
-        self._draws = Table("draw", restored, list, lambda v: NodeDraw(*v))
-        self._metered = Table("metered", restored, list, lambda v: MeteredNode(*v))
-        self._told = Table("told-power", restored, list, lambda v: ToldPower(*v))
+    def __init__(self, state: State) -> None:
+        self._occupants = state.table("occupant", Occupant)
+        self._readings = state.table("reading", WaitingReading)
+        self._draws = state.table("draw", NodeDraw)
+        self._metered = state.table("metered", MeteredNode)
+        self._told = state.table("told-power", ToldPower)
         # Until when somebody was on a node with others who is not known any more.
-        self._left_us: Table[int] = Table("left-node", restored, int, int)
-        self._trained: Table[list[int]] = Table("node-power", restored, list, list)
+        self._left_us = state.table("left-node", int)
+        self._trained = state.value("node-power", TrainedFactors)
         self._on: dict[str, set[str]] = defaultdict(set)
         for key, occupant in self._occupants.items():
             self._enter(key, occupant)
@@ -226,12 +233,12 @@ class NodePower:
         return published + self._factors(ended)
 
     def _factors(self, ended: Round) -> list[Publish]:
-        trained_on, forgotten = self._trained.get(_PROGRESS) or [0, 0]
+        trained_on, forgotten = self._trained.get() or TrainedFactors()
         seen = forgotten + len(self._draws)
         if seen < max(MIN_DRAWS, 2 * trained_on):
             return []
         draws = sorted(self._draws.values())
-        self._trained.put(_PROGRESS, [seen, forgotten + self._forget(draws)])
+        self._trained.put(TrainedFactors(seen, forgotten + self._forget(draws)))
         return [node_power_event(node_factors(draws), len(draws), ended)]
 
     def forget_ended(self) -> None:
@@ -239,14 +246,6 @@ class NodePower:
         for key in sorted(self._ended):
             self._leave(key)
         self._ended.clear()
-
-    def changes(self) -> dict[str, bytes | None]:
-        """Records of what changed since the last call."""
-        tables: tuple[Table[Any], ...] = (
-            *(self._occupants, self._readings, self._metered),
-            *(self._draws, self._trained, self._told, self._left_us),
-        )
-        return {key: value for table in tables for key, value in table.changes().items()}
 
     def _running(self, key: str, cluster: str) -> RunningPowerMeasured | None:
         """What a job draws that runs, where it is worth telling."""
@@ -354,8 +353,3 @@ class NodePower:
                 self._left_us.put(node, left_us)
             if f"{key}|{node}" in self._metered:
                 self._metered.drop(f"{key}|{node}")
-
-
-def _occupant(value: list[Any]) -> Occupant:
-    occupant = Occupant(*value)
-    return occupant._replace(nodes=tuple(occupant.nodes), units=tuple(occupant.units))

@@ -12,7 +12,7 @@ from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event, Publish
 from shared.streams.stages.stage import AlreadyAppliedError, Round
-from shared.streams.stages.table import Table
+from shared.streams.state.state import State, key_of
 
 STAGE: Final = "prediction.nodes"
 INPUT: Final = "telemetry.nodes"
@@ -28,7 +28,9 @@ class NodeStatistics:
     again."""
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self._seen: Table[list[str]] = Table(_TABLE, restored, list, list)
+        self._state = State(restored)
+        self._seen = self._state.table(_TABLE, list[str])
+        self._state.require_all_read()
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Tell what one record showed. Raises RejectedError for readings that cannot be used,
@@ -49,12 +51,12 @@ class NodeStatistics:
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Records of what changed."""
-        return self._seen.changes()
+        return self._state.changes()
 
 
 def node_of(key: str, _value: bytes) -> str:
     """The node that a record of the changelog belongs to."""
-    return key.removeprefix(f"{_TABLE}|")
+    return key.removeprefix(key_of(_TABLE, ""))
 
 
 def node_power(message: NodeSamples) -> NodePowerMeasured:

@@ -33,8 +33,14 @@ from services.prediction.meters import ReadMeters
 from services.prediction.model import train_weights
 from services.prediction.node_power import NodePower
 from services.prediction.pair_versions import PairVersions
-from services.prediction.publish import DEGRADATION, degradation_event, power_event
-from services.prediction.state import FinishedRun, MeanReading, State, Traffic, TrainingProgress
+from services.prediction.publish import degradation_event, power_event
+from services.prediction.state import (
+    FinishedRun,
+    MeanReading,
+    Remembered,
+    Traffic,
+    TrainingProgress,
+)
 from services.prediction.training import (
     fallback_power_w,
     in_order,
@@ -50,7 +56,7 @@ from shared.domain.model_names import PAIR_TREES
 from shared.models.degradation import PRIOR_WEIGHTS
 from shared.power_prediction.online import OnlineLearner
 from shared.streams.stages.stage import AlreadyAppliedError, Round
-from shared.streams.stages.table import Table
+from shared.streams.state.state import State, Table
 
 CONSUMES: Final = names_of(
     NodePowerMeasured,
@@ -78,8 +84,6 @@ FORGOTTEN_AT_ONCE: Final = 2_000
 # Twice what clusters can declare: meters also name node models.
 MOST_NODE_MODELS: Final = 2 * MOST_CLUSTERS
 
-_PROGRESS: Final = "published"
-
 
 class Prediction:
     """Trains at a round's end, on rows in the order of (event time, id): the same whatever the
@@ -87,13 +91,15 @@ class Prediction:
 
     def __init__(self, restored: Mapping[str, bytes], alpha: float = 0.1) -> None:
         self._state = State(restored)
-        self._job_power = JobPower(restored, alpha)
-        self._pair_versions = PairVersions(restored)
-        self._node_power = NodePower(restored)
-        self._meters = ReadMeters(restored)
-        for cluster in self._state.clusters.values():
+        self._remembered = Remembered(self._state)
+        self._job_power = JobPower(self._state, alpha)
+        self._pair_versions = PairVersions(self._state)
+        self._node_power = NodePower(self._state)
+        self._meters = ReadMeters(self._state)
+        self._state.require_all_read()
+        for cluster in self._remembered.clusters.values():
             self._meters.declare(cluster)
-        self._node_models = set(fallback_power_w(self._state))
+        self._node_models = set(fallback_power_w(self._remembered))
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Remember one fact. Raises RejectedError for bad input, AlreadyAppliedError for a copy."""
@@ -131,9 +137,9 @@ class Prediction:
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """Publish the models that are due: both in the first round, then by what was measured."""
-        before = self._state.progress.get(_PROGRESS)
+        before = self._remembered.progress.get()
         progress = before or TrainingProgress()
-        clusters = {cluster.name: cluster for cluster in self._state.clusters.values()}
+        clusters = {cluster.name: cluster for cluster in self._remembered.clusters.values()}
         published = self._node_power.end_round(ended, clusters, self._job_power.expected_w)
         published += self._meters.end_round(ended)
         published += self._job_power.end_round(ended, clusters, self._node_power.metered_w)
@@ -147,29 +153,24 @@ class Prediction:
             event, progress = self._degradation(progress, ended)
             published.append(event)
         progress = progress._replace(
-            forgotten_runs=progress.forgotten_runs + _forget_oldest(self._state.runs),
-            forgotten_pairs=progress.forgotten_pairs + _forget_oldest(self._state.pairs),
+            forgotten_runs=progress.forgotten_runs + _forget_oldest(self._remembered.runs),
+            forgotten_pairs=progress.forgotten_pairs + _forget_oldest(self._remembered.pairs),
         )
         if progress != before:
-            self._state.progress.put(_PROGRESS, progress)
+            self._remembered.progress.put(progress)
         return published
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Records of what changed."""
-        return self._state.changes() | (
-            self._node_power.changes()
-            | self._meters.changes()
-            | self._job_power.changes()
-            | self._pair_versions.changes()
-        )
+        return self._state.changes()
 
     def _end_round_of_pairs(self, progress: TrainingProgress, ended: Round) -> list[Publish]:
-        state = self._state
+        remembered = self._remembered
         return self._pair_versions.end_round(
-            new_examples(state),
-            state.weights.get(DEGRADATION) or PRIOR_WEIGHTS,
+            new_examples(remembered),
+            remembered.weights.get() or PRIOR_WEIGHTS,
             self._pairs(progress),
-            lambda: pair_examples(state),
+            lambda: pair_examples(remembered),
             ended,
         )
 
@@ -193,13 +194,13 @@ class Prediction:
         return _is_due(self._pairs(progress), progress.pairs, MIN_PAIRS)
 
     def _runs(self, progress: TrainingProgress) -> int:
-        return progress.forgotten_runs + len(self._state.runs)
+        return progress.forgotten_runs + len(self._remembered.runs)
 
     def _pairs(self, progress: TrainingProgress) -> int:
-        return progress.forgotten_pairs + len(self._state.pairs)
+        return progress.forgotten_pairs + len(self._remembered.pairs)
 
     def _power(self, progress: TrainingProgress, ended: Round) -> tuple[Publish, TrainingProgress]:
-        fallback_w = fallback_power_w(self._state)
+        fallback_w = fallback_power_w(self._remembered)
         # A node model that was corrected is not waited for again in every round.
         self._node_models = set(fallback_w)
         event = power_event(fallback_w, ended)
@@ -209,31 +210,31 @@ class Prediction:
     def _degradation(
         self, progress: TrainingProgress, ended: Round
     ) -> tuple[Publish, TrainingProgress]:
-        features, slowdown = pair_rows(self._state)
+        features, slowdown = pair_rows(self._remembered)
         trained = train_weights(features, slowdown) if len(slowdown) >= MIN_PAIRS else None
         event = degradation_event(trained, len(slowdown) if trained else 0, ended)
-        self._state.weights.put(DEGRADATION, trained.weights if trained else PRIOR_WEIGHTS)
+        self._remembered.weights.put(trained.weights if trained else PRIOR_WEIGHTS)
         pairs = self._pairs(progress) if self._pairs(progress) >= MIN_PAIRS else 0
         return event, progress._replace(pairs=pairs)
 
     def _submit(self, message: JobSubmitted) -> None:
         key = _attempt(message.job_id, message.attempt)
-        if key in self._state.jobs or key in self._state.runs:
+        if key in self._remembered.jobs or key in self._remembered.runs:
             raise AlreadyAppliedError(key)
-        self._state.jobs.put(key, job_of(message))
+        self._remembered.jobs.put(key, job_of(message))
 
     def _next_attempt(self, job_id: str, attempt: int, now_us: int) -> None:
         """It asks for what the one before asked for."""
         before = _attempt(job_id, attempt - 1)
         self._node_power.finish(before, now_us)
         self._job_power.finish(before, None)
-        job = self._state.jobs.drop(before)
+        job = self._remembered.jobs.drop(before)
         if job is not None:
-            self._state.jobs.put(_attempt(job_id, attempt), replace(job, attempt=attempt))
+            self._remembered.jobs.put(_attempt(job_id, attempt), replace(job, attempt=attempt))
 
     def _start(self, message: JobStarted) -> None:
         key = _attempt(message.job_id, message.attempt)
-        job = self._state.jobs.get(key)
+        job = self._remembered.jobs.get(key)
         if job is not None:
             self._node_power.start(key, job, message)
             self._job_power.start(key, job, message.cluster, message.freq_ghz)
@@ -241,47 +242,47 @@ class Prediction:
     def _finish(self, message: JobFinished) -> None:
         """A finish without a submission teaches nothing; placement and pricing refuse it."""
         key = _attempt(message.job_id, message.attempt)
-        if key in self._state.runs:
+        if key in self._remembered.runs:
             raise AlreadyAppliedError(key)
-        job = self._state.jobs.get(key)
+        job = self._remembered.jobs.get(key)
         if job is None:
             return
         run = run_of(key, job, message)
         self._node_power.finish(key, message.ended_at_us)
         self._job_power.finish(key, run)
-        self._state.jobs.drop(key)
+        self._remembered.jobs.drop(key)
         if run is not None:
-            self._state.runs.put(key, FinishedRun(message.ended_at_us))
+            self._remembered.runs.put(key, FinishedRun(message.ended_at_us))
 
     def _read(self, event: Event, message: NodePowerMeasured) -> None:
         reading = MeanReading(event.time_us, event.id, message.node_model, message.power_w)
         self._require_few_models(message.node_model)
         self._node_power.read(event, message)
         self._meters.read(message)
-        if _is_newer(reading, self._state.nodes.get(message.node)):
-            self._state.nodes.put(message.node, reading)
+        if _is_newer(reading, self._remembered.nodes.get(message.node)):
+            self._remembered.nodes.put(message.node, reading)
             self._node_models.add(message.node_model)
 
     def _measure(self, event: Event, message: SignatureMeasured) -> None:
         if message.kernel:
             return
         traffic = traffic_of(event, message)
-        if _is_newer(traffic, self._state.traffic.get(event.key)):
-            self._state.traffic.put(event.key, traffic)
+        if _is_newer(traffic, self._remembered.traffic.get(event.key)):
+            self._remembered.traffic.put(event.key, traffic)
 
     def _pair(self, event: Event, message: ShuttersMeasured) -> None:
-        if event.id in self._state.pairs:
+        if event.id in self._remembered.pairs:
             raise AlreadyAppliedError(event.id)
         pair = pair_of(event, message)
         if pair is not None:
-            self._state.pairs.put(event.id, pair)
-            self._state.new_pairs.put(event.id, True)
+            self._remembered.pairs.put(event.id, pair)
+            self._remembered.new_pairs.put(event.id, True)
 
     def _declare(self, message: ClusterDeclared) -> None:
-        require_few_clusters(self._state.clusters, message.cluster)
+        require_few_clusters(self._remembered.clusters, message.cluster)
         cluster = cluster_of(message)
         self._require_few_models(cluster.node_model)
-        self._state.clusters.put(message.cluster, cluster)
+        self._remembered.clusters.put(message.cluster, cluster)
         self._meters.declare(cluster)
         self._node_models.add(message.node_model)
 

@@ -1,14 +1,10 @@
 """What the prediction service remembers, in tables that a changelog rebuilds."""
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
-from shared.streams.stages.table import Table
-
-T = TypeVar("T")
-
+from shared.streams.state.state import State
 
 # What a job has of a node that shares it where nobody says more.
 HALF: Final = 0.5
@@ -25,14 +21,14 @@ class MeanReading(NamedTuple):
 
 class Traffic(NamedTuple):
     """How an application behaves on a node model: its newest run at the highest P-state. 0 is
-    not known: of a state of before trees of pairs asked."""
+    not known."""
 
     freq_ghz: float
     time_us: int
     event_id: str
     mem_gbps: float
-    cpi: float = 0.0
-    power_w: float = 0.0
+    cpi: float
+    power_w: float
 
 
 class FinishedRun(NamedTuple):
@@ -64,59 +60,24 @@ class TrainingProgress(NamedTuple):
     forgotten_pairs: int = 0
 
 
-class State:
+class Remembered:
     """What prediction keeps: clusters, jobs, finished runs, pairs, readings and progress."""
 
-    def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self.clusters = Table(
-            "cluster",
-            restored,
-            _as_is,
-            Cluster.restored,
-        )
-        self.jobs = Table("job", restored, _as_is, Job.restored)
-        self.runs = Table(
-            "run",
-            restored,
-            list,
-            lambda v: FinishedRun(v[0]),
-        )
-        self.pairs = Table("pair", restored, list, lambda v: CoRunPair(*v))
+    def __init__(self, state: State) -> None:
+        self.clusters = state.table("cluster", Cluster)
+        self.jobs = state.table("job", Job)
+        self.runs = state.table("run", FinishedRun)
+        self.pairs = state.table("pair", CoRunPair)
         # Intervals that came in this round: no version was held to them yet.
-        self.new_pairs = Table("new-pair", restored, bool, bool)
-        # The weights that were published last.
-        self.weights = Table("weights", restored, list, tuple)
-        self.nodes = Table("node", restored, list, lambda v: MeanReading(*v))
-        self.traffic = Table("traffic", restored, list, lambda v: Traffic(*v))
-        self.progress = Table("progress", restored, list, _progress)
+        self.new_pairs = state.table("new-pair", bool)
+        # The weights of degradation that were published last.
+        self.weights = state.value("weights", tuple[float, ...])
+        self.nodes = state.table("node", MeanReading)
+        self.traffic = state.table("traffic", Traffic)
+        self.progress = state.value("progress", TrainingProgress)
 
     def peak_gbps(self, node_model: str) -> float | None:
         """What a node of a model moves at most."""
         clusters = self.clusters.values()
         found = [c.peak_bandwidth_gbps for c in clusters if c.node_model == node_model]
         return found[-1] if found else None
-
-    def changes(self) -> dict[str, bytes | None]:
-        """Records of what changed since the last call."""
-        tables: tuple[Table[Any], ...] = (
-            self.clusters,
-            self.jobs,
-            self.runs,
-            self.pairs,
-            self.new_pairs,
-            self.weights,
-            self.nodes,
-            self.traffic,
-            self.progress,
-        )
-        return {key: value for table in tables for key, value in table.changes().items()}
-
-
-def _as_is(value: T) -> T:
-    """JSON knows dataclasses."""
-    return value
-
-
-def _progress(value: list[Any]) -> TrainingProgress:
-    runs, pairs, node_models, *forgotten = value
-    return TrainingProgress(runs, pairs, node_models and tuple(node_models), *forgotten)

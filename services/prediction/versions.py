@@ -6,19 +6,17 @@ before.
 """
 
 from abc import ABC, abstractmethod
-from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
 from coplace_client.errors import RejectedError
 from services.prediction.publish import SOURCE
-from shared.streams.stages.table import Table
+from shared.streams.state.state import State, Table
 
 # Versions that can be put into force again.
 MOST_VERSIONS: Final = 5
-_CHOICE: Final = "choice"
 
 
 class Wish(NamedTuple):
@@ -94,10 +92,6 @@ class VersionMessage(Protocol):
 
     version: str
 
-    def SerializeToString(self, *, deterministic: bool = ...) -> bytes:  # noqa: N802
-        """What the changelog keeps."""
-        ...
-
 
 Published = TypeVar("Published", bound=VersionMessage)
 Trees = TypeVar("Trees")
@@ -114,12 +108,10 @@ class Versions(ABC, Generic[Published, Trees]):
     clearly: ClassVar[float] = 0.0
     kept: ClassVar[type[Any]]
 
-    def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self._versions: Table[Published] = Table(
-            self.name, restored, _packed, lambda value: self.kept.FromString(b64decode(value))
-        )
-        self._choices = Table(f"{self.name}-choice", restored, list, _choice)
-        self._choice = self._choices.get(_CHOICE) or VersionChoice()
+    def __init__(self, state: State) -> None:
+        self._versions: Table[Published] = state.table(self.name, self.kept)
+        self._kept_choice = state.value(f"{self.name}-choice", VersionChoice)
+        self._choice = self._kept_choice.get() or VersionChoice()
         self._forget_other_origin()
         self.in_force = self._evaluated(self._choice.in_force)
         self._shadow = self._evaluated(self._choice.shadow)
@@ -139,10 +131,6 @@ class Versions(ABC, Generic[Published, Trees]):
             raise RejectedError("model", f"{self.name}: no version is in force")
         before = self._choice.former[-1] if self._choice.former else ""
         self._choose(self._choice._replace(wish=Wish(before, who, reason, is_pinned=False)))
-
-    def changes(self) -> dict[str, bytes | None]:
-        """Records of what changed since the last call."""
-        return self._versions.changes() | self._choices.changes()
 
     @abstractmethod
     def evaluated(self, message: Published) -> Trees:
@@ -247,7 +235,7 @@ class Versions(ABC, Generic[Published, Trees]):
 
     def _choose(self, choice: VersionChoice) -> None:
         self._choice = choice
-        self._choices.put(_CHOICE, choice)
+        self._kept_choice.put(choice)
 
     def _forget_other_origin(self) -> None:
         """Trees that another version grew are of columns that mean something else here."""
@@ -257,16 +245,3 @@ class Versions(ABC, Generic[Published, Trees]):
             self._versions.drop(key)
         if foreign:
             self._choose(VersionChoice())
-
-
-def _packed(message: VersionMessage) -> str:
-    return b64encode(message.SerializeToString(deterministic=True)).decode()
-
-
-def _choice(value: list[Any]) -> VersionChoice:
-    choice = VersionChoice(*value)
-    wish = Wish(*choice.wish) if choice.wish else None
-    if len(value) < len(VersionChoice._fields):
-        # Of a state of before all three were compared.
-        choice = choice.without_cases()
-    return choice._replace(former=tuple(choice.former), wish=wish)

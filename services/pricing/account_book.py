@@ -1,8 +1,9 @@
 """What accounts may spend, have spent, and have reserved for what runs."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from math import inf
 from typing import Final
 
 from coplace.v1.accounts_pb2 import (
@@ -17,11 +18,12 @@ from coplace.v1.accounts_pb2 import (
     Standing,
     WhenEmpty,
 )
-from coplace.v1.pricing_state_pb2 import AccountState, PricingState
 
 from shared.catalogue.payloads.tariffs import allocated_su
 from shared.domain.money import micro_units, su_text
 from shared.streams.stages.stage import AlreadyAppliedError
+from shared.streams.state.rows import RowCodec
+from shared.streams.state.state import State
 
 _EMPTY: Final[Mapping[WhenEmpty.ValueType, Standing.ValueType]] = {
     WHEN_EMPTY_REFUSE: STANDING_REFUSED,
@@ -30,56 +32,64 @@ _EMPTY: Final[Mapping[WhenEmpty.ValueType, Standing.ValueType]] = {
 
 
 @dataclass(slots=True)
-class _Account:
-    facts: AccountState
-    charged_micro_su: int = 0
+class Account:
+    """What is known of an account. `charged_su` are the charges in force, a decimal: of many it
+    outgrows 64 bits of 0.000001 SU. `event_id` is of the event that declared the allocation, `told`
+    what was told last. What is reserved follows from the attempts."""
+
+    charged_su: str = "0"
+    allocation: AllocationDeclared | None = None
+    event_id: str = ""
+    told: AccountStanding = field(default_factory=AccountStanding)
     reserved_micro_su: int = 0
-    allocated_micro_su: int = 0
+
+    @property
+    def charged_micro_su(self) -> int:
+        """The charges in force, 0.000001 SU."""
+        return micro_units(Decimal(self.charged_su))
+
+    @property
+    def allocated_micro_su(self) -> int:
+        """What it may spend, 0.000001 SU."""
+        return micro_units(allocated_su(self.allocation)) if self.allocation else 0
 
     @property
     def funding(self) -> Standing.ValueType:
         """Its standing now; unspecified where nothing was ever allocated."""
-        if not self.facts.HasField("allocation"):
+        if self.allocation is None:
             return STANDING_UNSPECIFIED
-        taken = self.charged_micro_su + self.reserved_micro_su
-        if taken < self.allocated_micro_su:
+        if self.charged_micro_su + self.reserved_micro_su < self.allocated_micro_su:
             return STANDING_FUNDED
-        return _EMPTY.get(self.facts.allocation.when_empty, STANDING_FUNDED)
+        return _EMPTY.get(self.allocation.when_empty, STANDING_FUNDED)
+
+
+ROWS: Final = RowCodec(Account, without=("reserved_micro_su",))
 
 
 class AccountBook:
     """Integers of 0.000001 service unit. What is charged is charged, however little is left: only
     starts can be refused."""
 
-    def __init__(self) -> None:
-        self._accounts: dict[str, _Account] = {}
-        self._touched: set[str] = set()
-        self._changed: set[str] = set()
-
-    def restore(self, facts: AccountState) -> None:
-        """Take in what `changes` returned; reservations are those of the attempts."""
-        account = self._of(facts.account)
-        account.facts = facts
-        account.charged_micro_su = micro_units(Decimal(facts.charged_su or 0))
-        account.allocated_micro_su = _allocated(facts)
-        self._touched.add(facts.account)
+    def __init__(self, state: State) -> None:
+        self._rows = state.table("account", ROWS)
+        # Of one that only has something reserved no row is kept.
+        self._accounts = dict(self._rows.items())
+        self._touched = set(self._accounts)
 
     def allocate(self, message: AllocationDeclared, event_id: str) -> None:
         """The newest declaration counts. Raises AlreadyAppliedError for another."""
         account = self._of(message.account)
-        known = account.facts
-        stamp = known.allocation.declared_at_us, known.event_id
-        if known.HasField("allocation") and (message.declared_at_us, event_id) <= stamp:
+        known = account.allocation
+        stamp = (known.declared_at_us, account.event_id) if known else (-inf, "")
+        if (message.declared_at_us, event_id) <= stamp:
             raise AlreadyAppliedError
-        known.allocation.CopyFrom(message)
-        known.event_id = event_id
-        account.allocated_micro_su = _allocated(known)
+        account.allocation, account.event_id = message, event_id
         self._touch(message.account)
 
     def has_allocation(self, name: str) -> bool:
         """Whether anything was ever allocated to an account."""
         account = self._accounts.get(name)
-        return account is not None and account.facts.HasField("allocation")
+        return account is not None and account.allocation is not None
 
     def reserve(self, name: str, micro_su: int) -> None:
         """For a run, or less than before where it is negative."""
@@ -90,7 +100,8 @@ class AccountBook:
     def charge(self, name: str, micro_su: int) -> None:
         """A charge, or the reversal of one where it is negative."""
         if micro_su:
-            self._of(name).charged_micro_su += micro_su
+            account = self._of(name)
+            account.charged_su = su_text(account.charged_micro_su + micro_su)
             self._touch(name)
 
     def changed(self, now_us: int) -> Iterator[AccountStanding]:
@@ -98,20 +109,10 @@ class AccountBook:
         touched, self._touched = self._touched, set()
         for name in sorted(touched):
             account = self._accounts[name]
-            if account.funding != account.facts.told.standing:
-                account.facts.told.CopyFrom(_told(name, account, now_us))
-                self._changed.add(name)
-                yield account.facts.told
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """What changed since the last call, by changelog key."""
-        changed, self._changed = sorted(self._changed), set()
-        return {f"account\n{name}": self._saved(name) for name in changed}
-
-    def _saved(self, name: str) -> bytes:
-        account = self._accounts[name]
-        account.facts.charged_su = su_text(account.charged_micro_su)
-        return PricingState(account=account.facts).SerializeToString()
+            if account.funding != account.told.standing:
+                account.told = _told(name, account, now_us)
+                self._rows.put(name, account)
+                yield account.told
 
     def settle(
         self, charged_micro_su: Mapping[str, int], told: Mapping[str, AccountStanding]
@@ -120,28 +121,24 @@ class AccountBook:
         for name in sorted({*self._accounts, *charged_micro_su, *told}):
             account, charged = self._of(name), charged_micro_su.get(name, 0)
             if account.charged_micro_su != charged:
-                account.charged_micro_su = charged
+                account.charged_su = su_text(charged)
                 self._touch(name)
-            if name in told and told[name].number > account.facts.told.number:
-                account.facts.told.CopyFrom(told[name])
+            if name in told and told[name].number > account.told.number:
+                account.told = told[name]
                 self._touch(name)
 
-    def _of(self, name: str) -> _Account:
-        return self._accounts.setdefault(name, _Account(AccountState(account=name)))
+    def _of(self, name: str) -> Account:
+        return self._accounts.setdefault(name, Account())
 
     def _touch(self, name: str) -> None:
         self._touched.add(name)
-        self._changed.add(name)
+        self._rows.put(name, self._accounts[name])
 
 
-def _allocated(facts: AccountState) -> int:
-    return micro_units(allocated_su(facts.allocation)) if facts.HasField("allocation") else 0
-
-
-def _told(name: str, account: _Account, now_us: int) -> AccountStanding:
+def _told(name: str, account: Account, now_us: int) -> AccountStanding:
     return AccountStanding(
         account=name,
-        number=account.facts.told.number + 1,
+        number=account.told.number + 1,
         standing=account.funding,
         allocated_su=su_text(account.allocated_micro_su),
         charged_su=su_text(account.charged_micro_su),

@@ -18,11 +18,6 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 from coplace.v1.pricing_pb2 import RepriceAsked
-from coplace.v1.pricing_state_pb2 import (
-    CoRunInterval,
-    PricedAttempt,
-    PricingState,
-)
 from coplace.v1.tariffs_pb2 import TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
@@ -41,7 +36,7 @@ from services.pricing.charge import (
 from services.pricing.explanation import co_run_of
 from services.pricing.model import Evidence, evidence
 from services.pricing.reservation import NodeCores, reserved_micro_su
-from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts
+from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts, CoRunInterval
 from services.pricing.tariff_book import TariffBook
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.schemas import names_of
@@ -49,6 +44,7 @@ from shared.domain.job import JobFact, JobState, next_state
 from shared.domain.tariff import PriceTariff
 from shared.streams.stages.quarantine import Fault
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, Round
+from shared.streams.state.state import State
 
 CONSUMES: Final = names_of(
     JobSubmitted,
@@ -86,27 +82,17 @@ class PricingProcessor:
 
     def __init__(self, rule: PriceRule, restored: Mapping[str, bytes]) -> None:
         self._rule = rule
-        self._attempts = Attempts(restored)
-        self._tariffs = TariffBook()
-        self._accounts = AccountBook()
-        self._cores = NodeCores()
+        self._state = State(restored)
+        self._attempts = Attempts(self._state)
+        self._tariffs = TariffBook(self._state)
+        self._accounts = AccountBook(self._state)
+        self._cores = NodeCores(self._state)
+        self._state.require_all_read()
         self._open: set[AttemptKey] = set()
         self._to_charge = Agenda()
         self._to_forget = Agenda()
-        self._restore(restored)
-
-    def _restore(self, restored: Mapping[str, bytes]) -> None:
-        for value in restored.values():
-            state = PricingState.FromString(value)
-            match state.WhichOneof("state"):
-                case "tariff" | "closed":
-                    self._tariffs.restore(state)
-                case "account":
-                    self._accounts.restore(state.account)
-                case "cores":
-                    self._cores.restore(state.cores)
         for attempt in self._attempts:
-            self._accounts.reserve(attempt.facts.submitted.account, attempt.facts.reserved_micro_su)
+            self._accounts.reserve(attempt.account, attempt.reserved_micro_su)
             self._schedule(attempt)
 
     def handle(self, event: Event) -> Iterable[Publish]:
@@ -152,7 +138,7 @@ class PricingProcessor:
         due = {
             key
             for due_us, key in self._to_charge.take(ended.ended_at_us)
-            if self._attempts.get(key).facts.charge_due_us == due_us
+            if self._attempts.get(key).charge_due_us == due_us
         }
         charges = [self._charge(self._attempts.get(key), ended) for key in sorted(due)]
         for _, (job_id, _) in self._to_forget.take(ended.ended_at_us):
@@ -162,29 +148,24 @@ class PricingProcessor:
 
     def suspects(self) -> Sequence[str]:
         """The attempts that wait to be charged."""
-        waiting = sorted(each.key for each in self._attempts if each.facts.charge_due_us)
+        waiting = sorted(each.key for each in self._attempts if each.charge_due_us)
         return [_subject(key) for key in waiting]
 
     def hold_back(self, subject: str, _fault: Fault, ended: Round) -> None:
         """Put off a charge that fails: a version that can make it will, whatever else comes."""
         job_id, _, number = subject.rpartition("/")
         attempt = self._attempts.get((job_id, int(number)))
-        if attempt.facts.charge_due_us:
-            attempt.facts.charge_due_us = ended.ended_at_us + PUT_OFF_US
+        if attempt.charge_due_us:
+            attempt.charge_due_us = ended.ended_at_us + PUT_OFF_US
             self._save(attempt)
 
     def changes(self) -> Mapping[str, bytes | None]:
         """State that changed since the last call."""
-        return {
-            **self._attempts.changes(),
-            **self._tariffs.changes(),
-            **self._accounts.changes(),
-            **self._cores.changes(),
-        }
+        return self._state.changes()
 
     def _submit(self, submitted: JobSubmitted) -> None:
         attempt = self._advance(_key(submitted.job_id, submitted.attempt), JobFact.SUBMITTED)
-        attempt.facts.submitted.CopyFrom(_needed_of(submitted))
+        attempt.submitted = _needed_of(submitted)
         self._save(attempt)
         for beside in self._attempts.name_account(submitted.job_id):
             if beside.is_charged and _surcharges(self._terms_of(beside)):
@@ -195,41 +176,39 @@ class PricingProcessor:
         state = next_state(attempt.state, fact)
         if state is attempt.state:
             raise AlreadyAppliedError
-        attempt.facts.state = state
-        attempt.facts.forget_due_us = 0
+        attempt.state = state
+        attempt.forget_due_us = 0
         self._save(attempt)
         return attempt
 
     def _start(self, started: JobStarted) -> None:
         """Reserve of an account that has an allocation what the run costs at most."""
         attempt = self._attempts.get(_key(started.job_id, started.attempt))
-        submitted = attempt.facts.submitted
-        if attempt.state is not JobState.SUBMITTED or attempt.is_settled:
+        submitted = attempt.submitted
+        if submitted is None or attempt.state is not JobState.SUBMITTED or attempt.is_settled:
             return
-        if attempt.facts.reserved_micro_su or not self._accounts.has_allocation(submitted.account):
+        if attempt.reserved_micro_su or not self._accounts.has_allocation(submitted.account):
             return
         terms = self._terms(attempt, started.started_at_us)
         self._reserve(attempt, reserved_micro_su(submitted, started, self._cores, terms))
         self._save(attempt)
 
     def _reserve(self, attempt: Attempt, micro_su: int) -> None:
-        facts = attempt.facts
-        self._accounts.reserve(facts.submitted.account, micro_su - facts.reserved_micro_su)
-        facts.reserved_micro_su = micro_su
+        self._accounts.reserve(attempt.account, micro_su - attempt.reserved_micro_su)
+        attempt.reserved_micro_su = micro_su
 
     def _terms(self, attempt: Attempt, time_us: int) -> Decimal | PriceTariff:
         """By what it is charged: as it was charged before or asked since, else what is in force
         when it starts."""
-        facts, rate = attempt.facts, self._rule.rate_su_per_core_s
-        if facts.revision and not facts.tariff:
+        rate = self._rule.rate_su_per_core_s
+        if attempt.revision and not attempt.tariff:
             return rate
-        named = self._tariffs.named(facts.tariff, facts.tariff_version)
+        named = self._tariffs.named(attempt.tariff, attempt.tariff_version)
         return named or self._tariffs.at(time_us) or rate
 
     def _terms_of(self, attempt: Attempt) -> Decimal | PriceTariff:
         """Of one that has finished."""
-        finished = attempt.facts.finished
-        return self._terms(attempt, finished.started_at_us or finished.ended_at_us)
+        return self._terms(attempt, _began_us(attempt.finished) if attempt.finished else 0)
 
     def _finish(self, finished: JobFinished, traceparent: str) -> None:
         """A finish carries all that a price needs but that somebody submitted the job; whether its
@@ -242,9 +221,9 @@ class PricingProcessor:
         if self._attempts.get(key).state is JobState.UNKNOWN:
             self._advance(key, JobFact.SUBMITTED)
         attempt = self._advance(key, JobFact.FINISHED)
-        attempt.facts.finished.CopyFrom(finished)
-        attempt.facts.traceparent = traceparent
-        attempt.facts.requeued |= self._attempts.knows_after(key)
+        attempt.finished = finished
+        attempt.traceparent = traceparent
+        attempt.requeued |= self._attempts.knows_after(key)
         self._reopen(attempt)
 
     def _follow(self, job_id: str, number: int, *, node_failed: bool = False) -> None:
@@ -265,26 +244,23 @@ class PricingProcessor:
     def _announce(self, key: AttemptKey) -> None:
         """What was submitted is put back as it was."""
         attempt = self._advance(key, JobFact.SUBMITTED)
-        job_id, _ = key
-        for earlier in self._attempts.of_job(job_id):
-            if earlier.facts.HasField("submitted"):
-                attempt.facts.submitted.CopyFrom(earlier.facts.submitted)
+        for earlier in self._attempts.of_job(key[0]):
+            attempt.submitted = earlier.submitted or attempt.submitted
         self._save(attempt)
 
     def _ended_otherwise(self, before: Attempt, *, node_failed: bool) -> bool:
         """Note that an attempt was put back, or that its nodes failed; whether what it was charged
         changes by that."""
-        facts = before.facts
-        is_known = facts.requeued and facts.node_failed >= node_failed
+        is_known = before.requeued and before.node_failed >= node_failed
         if before.state is JobState.UNKNOWN or is_known:
             return False
-        facts.requeued, facts.node_failed = True, facts.node_failed or node_failed
+        before.requeued, before.node_failed = True, before.node_failed or node_failed
         self._save(before)
         if before.state is not JobState.FINISHED:
             return False
-        terms = self._terms(before, facts.finished.started_at_us)
+        terms = self._terms(before, before.finished.started_at_us if before.finished else 0)
         return isinstance(terms, PriceTariff) and (
-            terms.operator_pays_requeues or (facts.node_failed and terms.operator_pays_failures)
+            terms.operator_pays_requeues or (before.node_failed and terms.operator_pays_failures)
         )
 
     def _require_submitted(self, job_id: str) -> None:
@@ -300,7 +276,7 @@ class PricingProcessor:
             self._reopen(attempt)
 
     def _reopen(self, attempt: Attempt) -> None:
-        attempt.facts.is_open = True
+        attempt.is_open = True
         self._save(attempt)
 
     def _save(self, attempt: Attempt) -> None:
@@ -308,35 +284,35 @@ class PricingProcessor:
         self._schedule(attempt)
 
     def _schedule(self, attempt: Attempt) -> None:
-        if attempt.facts.is_open:
+        if attempt.is_open:
             self._open.add(attempt.key)
         else:
             self._open.discard(attempt.key)
-        self._to_charge.add(attempt.facts.charge_due_us, attempt.key)
-        self._to_forget.add(attempt.facts.forget_due_us, attempt.key)
+        self._to_charge.add(attempt.charge_due_us, attempt.key)
+        self._to_forget.add(attempt.forget_due_us, attempt.key)
 
     def _settle(self, attempt: Attempt, ended: Round) -> None:
         """A finished attempt is charged after the grace; one that may never finish is forgotten."""
-        attempt.facts.is_open = False
+        attempt.is_open = False
         if attempt.state is JobState.FINISHED:
-            attempt.facts.charge_due_us = ended.ended_at_us + self._rule.grace_us
+            attempt.charge_due_us = ended.ended_at_us + self._rule.grace_us
         else:
-            attempt.facts.forget_due_us = ended.ended_at_us + self._rule.remember_us
+            attempt.forget_due_us = ended.ended_at_us + self._rule.remember_us
         self._save(attempt)
 
     def _forget(self, job_id: str, now_us: int) -> None:
         """Of a job everything is forgotten at once: a copy of the end of an early attempt is known
         for as long as a later one may end."""
         attempts = self._attempts.of_job(job_id)
-        if all(0 < attempt.facts.forget_due_us <= now_us for attempt in attempts):
+        if all(0 < attempt.forget_due_us <= now_us for attempt in attempts):
             for attempt in attempts:
                 self._attempts.forget(attempt)
 
     def _charge(self, attempt: Attempt, ended: Round) -> Publish:
-        facts = attempt.facts
-        facts.charge_due_us = 0
-        facts.forget_due_us = ended.ended_at_us + self._rule.remember_us
-        end = AttemptEnd(facts.finished, facts.node_failed, facts.requeued)
+        attempt.charge_due_us = 0
+        attempt.forget_due_us = ended.ended_at_us + self._rule.remember_us
+        assert attempt.finished is not None
+        end = AttemptEnd(attempt.finished, attempt.node_failed, attempt.requeued)
         with_accounts = _surcharges(self._terms_of(attempt))
         rows = evidence(attempt.co_runs(with_accounts=with_accounts), end.usage)
         return self._made(attempt, end, rows, ended.ended_at_us)
@@ -345,25 +321,23 @@ class PricingProcessor:
         self, attempt: Attempt, end: AttemptEnd, rows: Iterable[Evidence], now_us: int
     ) -> Publish:
         """The next revision of an attempt's charge, which settles what was reserved for it."""
-        facts = attempt.facts
-        terms = self._terms(attempt, end.finished.started_at_us or end.finished.ended_at_us)
-        made = ChargeRevision(facts.revision + 1, now_us, self._tariffs.closed_until_us)
+        terms = self._terms(attempt, _began_us(end.finished))
+        made = ChargeRevision(attempt.revision + 1, now_us, self._tariffs.closed_until_us)
         charge = charge_message(end, made, terms, tuple(rows))
         self._reserve(attempt, 0)
-        self._post(facts, -1)
+        self._post(attempt, -1)
         attempt.hold_to(charge)
-        self._post(facts, 1)
-        facts.revision = charge.revision
+        self._post(attempt, 1)
+        attempt.revision = charge.revision
         self._save(attempt)
-        subject = f"{facts.job_id}/{facts.attempt}/{facts.revision}"
+        subject = f"{attempt.job_id}/{attempt.attempt}/{attempt.revision}"
         event_id = f"{SOURCE}/{charge.DESCRIPTOR.full_name}/{subject}"
-        event = Event(event_id, SOURCE, now_us, facts.job_id, charge, facts.traceparent)
+        event = Event(event_id, SOURCE, now_us, attempt.job_id, charge, attempt.traceparent)
         return Publish(CHARGES, event)
 
-    def _post(self, facts: PricedAttempt, sign: int) -> None:
+    def _post(self, attempt: Attempt, sign: int) -> None:
         """The charge in force, on all its accounts; reversed where the sign is negative."""
-        self._accounts.charge(facts.charged_account, sign * facts.charged_micro_su)
-        for each in facts.surcharges:
+        for each in attempt.charged:
             self._accounts.charge(each.account, sign * each.micro_su)
 
     def _reprice(self, asked: RepriceAsked) -> Publish:
@@ -375,25 +349,29 @@ class PricingProcessor:
             problem = f"{asked.tariff[:80]!r}, version {asked.tariff_version}, was not declared"
             raise RejectedError("tariff", problem)
         attempt = self._attempts.get(_key(told.job_id, told.attempt))
-        facts = attempt.facts
-        if facts.revision > told.revision:
+        if attempt.revision > told.revision:
             raise AlreadyAppliedError
-        is_news = facts.revision < told.revision
+        is_news = attempt.revision < told.revision
         if is_news:
-            facts.revision = told.revision
+            attempt.revision = told.revision
             attempt.hold_to(told)
-        if is_news or not facts.HasField("finished"):  # a state may know its revision alone
-            facts.finished.CopyFrom(end_of(told).finished)
-            facts.node_failed, facts.requeued = told.node_failed, told.requeued
+        if is_news or attempt.finished is None:  # a state may know its revision alone
+            attempt.finished = end_of(told).finished
+            attempt.node_failed, attempt.requeued = told.node_failed, told.requeued
         if attempt.state is JobState.UNKNOWN:
-            facts.state, facts.is_open = JobState.FINISHED, False
-            facts.forget_due_us = asked.asked_at_us + self._rule.remember_us
-        facts.tariff, facts.tariff_version = asked.tariff, asked.tariff_version
+            attempt.state, attempt.is_open = JobState.FINISHED, False
+            attempt.forget_due_us = asked.asked_at_us + self._rule.remember_us
+        attempt.tariff, attempt.tariff_version = asked.tariff, asked.tariff_version
         rows = evidence_of(told)
         if _surcharges(self._terms(attempt, 0)):
             known = attempt.accounts()
             rows = [replace(row, co_runner_account=_account(row, known)) for row in rows]
         return self._made(attempt, end_of(told), rows, asked.asked_at_us)
+
+
+def _began_us(finished: JobFinished) -> int:
+    """When it started, or ended where it never did."""
+    return finished.started_at_us or finished.ended_at_us
 
 
 def _needed_of(submitted: JobSubmitted) -> JobSubmitted:
@@ -419,11 +397,8 @@ def _surcharges(terms: Decimal | PriceTariff) -> bool:
 
 def _told(standing: AccountStanding) -> Publish:
     event_id = f"{SOURCE}/{standing.DESCRIPTOR.full_name}/{standing.account}/{standing.number}"
-    told = AccountStanding()
-    told.CopyFrom(standing)
-    return Publish(
-        STANDINGS, Event(event_id, SOURCE, standing.changed_at_us, standing.account, told)
-    )
+    event = Event(event_id, SOURCE, standing.changed_at_us, standing.account, standing)
+    return Publish(STANDINGS, event)
 
 
 def _subject(key: AttemptKey) -> str:

@@ -1,54 +1,44 @@
 """What a run is reserved for when it starts: its whole walltime limit, in full, without energy."""
 
-from collections.abc import Mapping
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
-from coplace.v1.pricing_state_pb2 import ClusterCores, PricingState
 
 from services.pricing.rating import full_su
 from shared.domain.money import micro_units, service_units
 from shared.domain.tariff import CORE, GIB, PriceTariff, RateScope
 from shared.streams.stages.stage import AlreadyAppliedError
+from shared.streams.state.state import State
 
 # As much as one charge can be.
 _MOST_MICRO_SU: Final = 10**18
 
 
+class DeclaredCores(NamedTuple):
+    """Cores of a node of a cluster, and when they were declared."""
+
+    cores_per_node: int
+    declared_at_us: int
+
+
 class NodeCores:
     """The cores of a node of each cluster, as declared last."""
 
-    def __init__(self) -> None:
-        self._cores: dict[str, ClusterCores] = {}
-        self._changes: dict[str, bytes | None] = {}
-
-    def restore(self, cores: ClusterCores) -> None:
-        """Take in what `changes` returned."""
-        self._cores[cores.cluster] = cores
+    def __init__(self, state: State) -> None:
+        self._cores = state.table("cores", DeclaredCores)
 
     def declare(self, message: ClusterDeclared, time_us: int) -> None:
         """Raises AlreadyAppliedError for what is not newer than what is known."""
         known = self._cores.get(message.cluster)
         if known is not None and time_us <= known.declared_at_us:
             raise AlreadyAppliedError
-        found = ClusterCores(
-            cluster=message.cluster,
-            cores_per_node=message.cores_per_node,
-            declared_at_us=time_us,
-        )
-        self._cores[message.cluster] = found
-        self._changes[f"cores\n{message.cluster}"] = PricingState(cores=found).SerializeToString()
+        self._cores.put(message.cluster, DeclaredCores(message.cores_per_node, time_us))
 
     def of(self, cluster: str) -> int:
         """0 where it was never declared."""
         return self._cores[cluster].cores_per_node if cluster in self._cores else 0
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """What changed since the last call, by changelog key."""
-        changes, self._changes = self._changes, {}
-        return changes
 
 
 def reserved_micro_su(

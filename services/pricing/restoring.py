@@ -2,16 +2,17 @@
 clock put off, mended."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from coplace.v1.accounts_pb2 import AccountStanding
 from coplace.v1.pricing_pb2 import ChargeMade
-from coplace.v1.pricing_state_pb2 import PricedAttempt, PricingState
 
 from services.pricing.account_book import AccountBook
 from services.pricing.charge import charged_micro_su
 from services.pricing.processor import SOURCE, PriceRule
 from services.pricing.state import Attempt, AttemptKey, Attempts
 from shared.catalogue.event import Event
+from shared.streams.state.state import State
 
 
 def mended(
@@ -19,15 +20,15 @@ def mended(
 ) -> Mapping[str, bytes | None]:
     """The attempts of which something was put off into a future that a wrong clock made, with what
     is due as soon as it may be after `now_us`."""
-    attempts = Attempts(restored)
+    state = State(restored)
+    attempts = Attempts(state)
     for attempt in attempts:
-        facts = attempt.facts
-        charge_us = min(facts.charge_due_us, now_us + rule.grace_us)
-        forget_us = min(facts.forget_due_us, now_us + rule.remember_us)
-        if (charge_us, forget_us) != (facts.charge_due_us, facts.forget_due_us):
-            facts.charge_due_us, facts.forget_due_us = charge_us, forget_us
+        charge_us = min(attempt.charge_due_us, now_us + rule.grace_us)
+        forget_us = min(attempt.forget_due_us, now_us + rule.remember_us)
+        if (charge_us, forget_us) != (attempt.charge_due_us, attempt.forget_due_us):
+            attempt.charge_due_us, attempt.forget_due_us = charge_us, forget_us
             attempts.save(attempt)
-    return attempts.changes()
+    return state.changes()
 
 
 def recalled(
@@ -36,7 +37,8 @@ def recalled(
     """What the ledger tells beyond the state: revisions that were given away, on which what is
     charged again follows, since accounts and billing let the highest count; and what each account
     is charged by it, and was told."""
-    attempts, accounts = Attempts(restored), _accounts_of(restored)
+    state = State(restored)
+    attempts, accounts = Attempts(state), AccountBook(state)
     charges, standings = _told_last(told)
     for attempt in [attempts.get(key) for key in {*charges, *(each.key for each in attempts)}]:
         _recall(attempts, attempt, charges.get(attempt.key))
@@ -45,32 +47,20 @@ def recalled(
         for account, micro_su in charged_micro_su(charge):
             charged[account] = charged.get(account, 0) + micro_su
     accounts.settle(charged, standings)
-    return {**attempts.changes(), **accounts.changes()}
+    return state.changes()
 
 
 def _recall(attempts: Attempts, attempt: Attempt, charge: ChargeMade | None) -> None:
     """Hold an attempt to its charge in the ledger; one that is not there was lost."""
-    facts = attempt.facts
-    before = PricedAttempt()
-    before.CopyFrom(facts)
+    before = replace(attempt)
     if charge is None:
-        facts.charged_account, facts.charged_micro_su = "", 0
-        del facts.surcharges[:]
+        attempt.charged = ()
     else:
         attempt.hold_to(charge)
-        if charge.revision > facts.revision:
-            facts.revision, facts.is_open = charge.revision, True
-    if facts != before:
+        if charge.revision > attempt.revision:
+            attempt.revision, attempt.is_open = charge.revision, True
+    if attempt != before:
         attempts.save(attempt)
-
-
-def _accounts_of(restored: Mapping[str, bytes]) -> AccountBook:
-    accounts = AccountBook()
-    for value in restored.values():
-        state = PricingState.FromString(value)
-        if state.HasField("account"):
-            accounts.restore(state.account)
-    return accounts
 
 
 def _told_last(

@@ -1,47 +1,102 @@
-"""What pricing remembers of each attempt of a job, and its form in the changelog."""
+"""What pricing remembers of each attempt of a job, as rows of its state."""
 
 import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
+from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
-from coplace.v1.pricing_state_pb2 import (
-    CoRunInterval,
-    PostedSurcharge,
-    PricedAttempt,
-    PricingState,
-)
 
 from services.pricing.charge import charged_micro_su
 from services.pricing.model import CoRun
 from shared.domain.job import JobState
 from shared.models.shutters import Interference
+from shared.streams.state.rows import RowCodec
+from shared.streams.state.state import State
 
 AttemptKey = tuple[str, int]
 
 
+class KeptPosting(NamedTuple):
+    """What a charge puts on an account, 0.000001 SU."""
+
+    account: str
+    micro_su: int
+
+
+@dataclass(slots=True)
+class CoRunInterval:
+    """One interval that an attempt ran beside a co-runner, by the event that measured it.
+
+    `co_runners` are the jobs that were beside it, of which one is named. `co_runner_account` is
+    empty while nobody said whose that is, and beside several."""
+
+    job_id: str
+    attempt: int
+    event_id: str
+    co_runner_job_id: str
+    began_at_us: int
+    ended_at_us: int
+    slowdown_ratio: float
+    shutters_used: int
+    shutters_dropped: int
+    co_runners: int
+    co_runner_account: str = ""
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether nobody said so far whose its co-runner is; beside several nobody ever does, since
+        shutters tell only what all of them cost."""
+        return self.co_runners == 1 and not self.co_runner_account
+
+
 @dataclass(slots=True)
 class Attempt:
-    """One attempt: its facts, and its intervals beside co-runners by the event that told them."""
+    """One attempt on its way to its price, and until it is forgotten.
 
-    facts: PricedAttempt
+    `submitted` is what a reservation needs of its submission, `traceparent` the trace of the event
+    that finished it. `revision` is the last that was charged, 0 before the first. What is due at
+    the first round that ends at or after `charge_due_us` and `forget_due_us` is not due where these
+    are 0; while it `is_open` the next round's end decides on both. `reserved_micro_su` is of its
+    account, while it runs; `charged` is the charge in force, its own first and then what is put on
+    co-runners. `tariff` is the one by which it was charged last or was asked to be charged again;
+    empty: the one in force when it started. `intervals`, by event, are rows of their own.
+    """
+
+    job_id: str
+    attempt: int
+    state: JobState = JobState.UNKNOWN
+    submitted: JobSubmitted | None = None
+    finished: JobFinished | None = None
+    traceparent: str = ""
+    revision: int = 0
+    charge_due_us: int = 0
+    forget_due_us: int = 0
+    is_open: bool = False
+    reserved_micro_su: int = 0
+    charged: tuple[KeptPosting, ...] = ()
+    tariff: str = ""
+    tariff_version: int = 0
+    node_failed: bool = False
+    requeued: bool = False
     intervals: dict[str, CoRunInterval] = field(default_factory=dict)
 
     @property
     def key(self) -> AttemptKey:
         """Job and attempt, by which charges name it."""
-        return self.facts.job_id, self.facts.attempt
+        return self.job_id, self.attempt
 
     @property
-    def state(self) -> JobState:
-        """Where it stands in the transition table."""
-        return JobState(self.facts.state)
+    def account(self) -> str:
+        """Whose it is by its submission; empty where that is not known."""
+        return self.submitted.account if self.submitted else ""
 
     @property
     def is_settled(self) -> bool:
         """True when it was said, or will be at the round's end, when it is forgotten."""
-        return self.facts.is_open or bool(self.facts.forget_due_us)
+        return self.is_open or bool(self.forget_due_us)
 
     def co_runs(self, *, with_accounts: bool) -> Iterator[CoRun]:
         """Its intervals in the model's terms."""
@@ -62,37 +117,36 @@ class Attempt:
 
     def hold_to(self, charge: ChargeMade) -> None:
         """The charge is the one in force."""
-        facts, [own, *put_on] = self.facts, charged_micro_su(charge)
-        facts.charged_account, facts.charged_micro_su = own
-        facts.tariff, facts.tariff_version = charge.tariff, charge.tariff_version
-        del facts.surcharges[:]
-        facts.surcharges.extend(
-            PostedSurcharge(account=account, micro_su=micro_su) for account, micro_su in put_on
-        )
+        self.charged = tuple(KeptPosting(*each) for each in charged_micro_su(charge))
+        self.tariff, self.tariff_version = charge.tariff, charge.tariff_version
 
     @property
     def is_charged(self) -> bool:
         """True when it was, and is not about to be charged again."""
-        facts = self.facts
-        return bool(facts.revision) and not (facts.is_open or facts.charge_due_us)
+        return bool(self.revision) and not (self.is_open or self.charge_due_us)
+
+
+_ATTEMPTS: Final = RowCodec(Attempt, without=("intervals",))
 
 
 class Attempts:
-    """The attempts of one unit, and what changed since `changes` was last asked."""
+    """The attempts of one unit."""
 
-    def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self._attempts: dict[AttemptKey, Attempt] = {}
+    def __init__(self, state: State) -> None:
+        self._attempts = state.table("attempt", _ATTEMPTS)
+        self._intervals = state.table("interval", CoRunInterval)
         self._of_jobs: dict[str, set[int]] = defaultdict(set)
-        self._changes: dict[str, bytes | None] = {}
-        self._saved: set[AttemptKey] = set()
         self._nameless: dict[str, set[AttemptKey]] = defaultdict(set)
-        for value in restored.values():
-            self._restore(PricingState.FromString(value))
-        for job_id, number in self._attempts:
-            self._of_jobs[job_id].add(number)
+        for attempt in self._attempts.values():
+            self._of_jobs[attempt.job_id].add(attempt.attempt)
+        for interval in self._intervals.values():
+            key = interval.job_id, interval.attempt
+            self._attempts[_key_of(*key)].intervals[interval.event_id] = interval
+            if interval.is_nameless:
+                self._nameless[interval.co_runner_job_id].add(key)
 
     def __iter__(self) -> Iterator[Attempt]:
-        return iter(self._attempts.values())
+        return self._attempts.values()
 
     def knows(self, job_id: str) -> bool:
         """True when an attempt of the job was submitted, and is not forgotten."""
@@ -100,35 +154,35 @@ class Attempts:
 
     def of_job(self, job_id: str) -> list[Attempt]:
         """What is remembered of a job, by attempt."""
-        return [self._attempts[job_id, n] for n in sorted(self._of_jobs.get(job_id, ()))]
+        numbers = sorted(self._of_jobs.get(job_id, ()))
+        return [self._attempts[_key_of(job_id, number)] for number in numbers]
 
     def knows_after(self, key: AttemptKey) -> bool:
         """True when a later attempt of the job was submitted."""
         job_id, number = key
         return any(
-            later.facts.attempt > number and later.state is not JobState.UNKNOWN
+            later.attempt > number and later.state is not JobState.UNKNOWN
             for later in self.of_job(job_id)
         )
 
     def get(self, key: AttemptKey) -> Attempt:
         """The attempt; a new one, that is not yet remembered, when nothing is known of it."""
-        return self._attempts.get(key) or _unknown(key)
+        return self._attempts.get(_key_of(*key)) or Attempt(*key)
 
     def save(self, attempt: Attempt) -> None:
-        """Remember the attempt, with its facts as they will be when `changes` is asked: they change
-        several times a round, and are written once."""
-        key = job_id, number = attempt.key
-        self._attempts[key] = attempt
-        self._of_jobs[job_id].add(number)
-        self._saved.add(key)
+        """Remember the attempt, or that it changed."""
+        self._attempts.put(_key_of(*attempt.key), attempt)
+        self._of_jobs[attempt.job_id].add(attempt.attempt)
 
     def add_interval(self, attempt: Attempt, interval: CoRunInterval) -> None:
         """Remember one more interval of the attempt, and whose its co-runner is where one alone was
         beside it and is known."""
         if interval.co_runners == 1:
             interval.co_runner_account = self._account_of(interval.co_runner_job_id)
+        if interval.is_nameless:
+            self._nameless[interval.co_runner_job_id].add(attempt.key)
         attempt.intervals[interval.event_id] = interval
-        self._save_interval(attempt, interval)
+        self._intervals.put(_key_of(*attempt.key, interval.event_id), interval)
 
     def name_account(self, co_runner_job_id: str) -> list[Attempt]:
         """Note whose a job is in the intervals that were told before it; the attempts of these."""
@@ -136,82 +190,35 @@ class Attempts:
         if not account:
             return []
         keys = sorted(self._nameless.pop(co_runner_job_id, ()))
-        attempts = [self._attempts[key] for key in keys if key in self._attempts]
+        attempts = [self.get(key) for key in keys]
         for attempt in attempts:
             for interval in attempt.intervals.values():
-                if _is_nameless(interval) and interval.co_runner_job_id == co_runner_job_id:
+                if interval.is_nameless and interval.co_runner_job_id == co_runner_job_id:
                     interval.co_runner_account = account
-                    self._save_interval(attempt, interval)
+                    self._intervals.changed(_key_of(*attempt.key, interval.event_id))
         return attempts
 
     def _account_of(self, job_id: str) -> str:
         """Empty for a job of which nothing is known."""
-        told = (attempt.facts.submitted.account for attempt in self.of_job(job_id))
+        told = (attempt.account for attempt in self.of_job(job_id))
         return next(filter(None, told), "")
-
-    def _save_interval(self, attempt: Attempt, interval: CoRunInterval) -> None:
-        if _is_nameless(interval):
-            self._nameless[interval.co_runner_job_id].add(attempt.key)
-        state = PricingState(interval=interval)
-        self._changes[_interval_key(attempt.key, interval.event_id)] = state.SerializeToString()
 
     def forget(self, attempt: Attempt) -> None:
         """Drop all that is known of the attempt."""
-        job_id, number = attempt.key
-        del self._attempts[attempt.key]
-        self._saved.discard(attempt.key)
-        self._of_jobs[job_id].discard(number)
-        if not self._of_jobs[job_id]:
-            del self._of_jobs[job_id]
-        self._changes[_facts_key(attempt.key)] = None
-        for event_id, interval in attempt.intervals.items():
+        self._attempts.drop(_key_of(*attempt.key))
+        self._of_jobs[attempt.job_id].discard(attempt.attempt)
+        if not self._of_jobs[attempt.job_id]:
+            del self._of_jobs[attempt.job_id]
+        for interval in attempt.intervals.values():
             self._nameless[interval.co_runner_job_id].discard(attempt.key)
             if not self._nameless[interval.co_runner_job_id]:
                 del self._nameless[interval.co_runner_job_id]
-            self._changes[_interval_key(attempt.key, event_id)] = None
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """What changed since the last call, by changelog key."""
-        for key in sorted(self._saved):
-            state = PricingState(attempt=self._attempts[key].facts)
-            self._changes[_facts_key(key)] = state.SerializeToString()
-        self._saved.clear()
-        changes, self._changes = self._changes, {}
-        return changes
-
-    def _restore(self, state: PricingState) -> None:
-        if not (state.HasField("attempt") or state.HasField("interval")):
-            return
-        found = state.attempt if state.HasField("attempt") else state.interval
-        key = (found.job_id, found.attempt)
-        attempt = self._attempts.setdefault(key, _unknown(key))
-        if isinstance(found, PricedAttempt):
-            attempt.facts.CopyFrom(found)
-        else:
-            attempt.intervals[found.event_id] = found
-            if _is_nameless(found):
-                self._nameless[found.co_runner_job_id].add(key)
+            self._intervals.drop(_key_of(*attempt.key, interval.event_id))
 
 
-def _unknown(key: AttemptKey) -> Attempt:
-    job_id, number = key
-    return Attempt(PricedAttempt(job_id=job_id, attempt=number, state=JobState.UNKNOWN))
-
-
-def _is_nameless(interval: CoRunInterval) -> bool:
-    """Whether nobody said so far whose its co-runner is; beside several nobody ever does, since
-    shutters tell only what all of them cost."""
-    return interval.co_runners == 1 and not interval.co_runner_account
-
-
-def _facts_key(key: AttemptKey) -> str:
-    job_id, attempt = key
-    return "\n".join(("attempt", job_id, str(attempt)))
-
-
-def _interval_key(key: AttemptKey, event_id: str) -> str:
-    job_id, attempt = key
-    return "\n".join(("interval", job_id, str(attempt), event_id))
+def _key_of(job_id: str, *rest: object) -> str:
+    """The key of a row: no id has lines."""
+    return "\n".join((job_id, *map(str, rest)))
 
 
 class Agenda:

@@ -53,7 +53,7 @@ class EndedJob(NamedTuple):
 
 class JudgedPrediction(NamedTuple):
     """A prediction held to what the job drew, W. `number` counts them; `row` are the features from
-    which trees learn, empty in a state of before they did, `trees` the version of those that
+    which trees learn, empty where they do not, `trees` the version of those that
     predicted, empty without any, and `trees_log_w` what they said, or what stood in for it."""
 
     number: int

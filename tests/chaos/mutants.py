@@ -278,16 +278,16 @@ def jobs_are_rejected_while_clusters_are_lost() -> AbstractContextManager[Any]:
 @contextmanager
 def a_restart_charges_again() -> Iterator[None]:
     """Pricing forgets which revision it made last."""
-    right = Attempts._restore
+    right = Attempts.__init__
 
     def restore(attempts: Attempts, state: Any) -> None:
         right(attempts, state)
         for attempt in attempts:
-            if attempt.state is JobState.FINISHED and attempt.facts.revision:
-                attempt.facts.revision = 0
-                attempt.facts.is_open = True
+            if attempt.state is JobState.FINISHED and attempt.revision:
+                attempt.revision = 0
+                attempt.is_open = True
 
-    with patch.object(Attempts, "_restore", restore):
+    with patch.object(Attempts, "__init__", restore):
         yield
 
 
@@ -297,7 +297,7 @@ def late_shutters_are_dropped() -> Iterator[None]:
     right = PricingProcessor._reopen
 
     def reopen(processor: PricingProcessor, attempt: Any) -> None:
-        if not attempt.facts.revision:
+        if not attempt.revision:
             right(processor, attempt)
 
     with patch.object(PricingProcessor, "_reopen", reopen):
@@ -349,7 +349,7 @@ def what_comes_early_is_refused() -> AbstractContextManager[Any]:
 
 def early_facts_are_lost_by_a_restart() -> AbstractContextManager[Any]:
     """What is kept for later is kept in memory alone."""
-    return patch.object(EarlyFacts, "take_changes", lambda _facts: {})
+    return patch.object(EarlyFacts, "changes", lambda _facts: {})
 
 
 @contextmanager
@@ -358,7 +358,7 @@ def what_was_under_way_when_all_stood_still_is_not_awaited() -> Iterator[None]:
     right = EarlyFacts.end_round
 
     def end_round(facts: EarlyFacts, now_us: int, *, is_last: bool) -> Any:
-        for _, fact in facts._all():
+        for fact in facts._rows.values():
             if fact.arrived_us:
                 fact.overdue_us = fact.arrived_us + early.KEPT_US - early.AWAITED_US
         return right(facts, now_us, is_last=is_last)

@@ -12,6 +12,7 @@ from shared.power_prediction.online import EndedJob, OnlineLearner
 from shared.power_prediction.similar_jobs import PowerAtStart
 from shared.power_prediction.submission import Submission
 from shared.streams.stages.stage import Round
+from shared.streams.state.state import State
 
 _FREQ_GHZ = 2.2
 
@@ -21,7 +22,7 @@ def replayed(
 ) -> Iterator[PredictedPower]:
     """Each job starts when it comes, and ends when the `lag`-th behind it does: a round each.
     Queues stand for applications. Without trees, what similar jobs drew is all that predicts."""
-    learner, versions = OnlineLearner(alpha), TreeVersions({})
+    learner, versions = OnlineLearner(alpha), TreeVersions(State({}))
     running: deque[tuple[EndedJob, bool]] = deque()
     for number, (job, outcome) in enumerate(jobs):
         if len(running) == lag:

@@ -1,8 +1,8 @@
 """Advises jobs that run something else than expected, or something new, on their frequency."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from coplace.v1.energy_pb2 import (
     ADVICE_REASON_FIRST_RUN,
@@ -30,17 +30,15 @@ from shared.catalogue.digest import require_sha256
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.payloads.domain_types import coefficients_of
 from shared.catalogue.schemas import names_of
-from shared.domain.coefficients import Coefficients
 from shared.domain.job import JobState
 from shared.streams.stages.stage import Round
-from shared.streams.stages.table import Table
+from shared.streams.state.state import State
 
 SOURCE: Final = "energy.advisor"
 CONSUMES: Final = runs.CONSUMES | names_of(
     AppIdMismatch, SignatureMeasured, SignatureUpdated, CoefficientsPublished
 )
 OUTPUT: Final = "energy.advice"
-_COEFFICIENTS: Final = "coefficients|"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +69,18 @@ class Advisor:
         remember_s: float,
     ) -> None:
         self._policy = policy
-        self._jobs = Table("job", restored, list, lambda v: JobRun(*v))
-        self._users = Table("user", restored, list, lambda v: Count(*v))
-        self._cases = Table("case", restored, asdict, _case)
+        self._state = State(restored)
+        self._cases = self._state.table("case", RunToAdvise)
         # Whether a row of the AppDB was there before the open round began.
-        self._rows: Table[bool] = Table("row", restored, bool, bool)
+        self._rows = self._state.table("row", bool)
         self._new_rows = {row for row, is_old in self._rows.items() if not is_old}
-        self._runs = Runs(self._jobs, round(remember_s * 1e6))
-        self._misuse = Misuse(self._users, half_life_days)
-        self._coefficients: dict[str, Coefficients] = {}
-        self._new_models: dict[str, CoefficientsPublished] = {}
-        for key, value in restored.items():
-            if key.startswith(_COEFFICIENTS):
-                self._learn(CoefficientsPublished.FromString(value))
-        self._new_models.clear()
+        self._runs = Runs(self._state.table("job", JobRun), round(remember_s * 1e6))
+        self._misuse = Misuse(self._state.table("user", Count), half_life_days)
+        self._models = self._state.table("coefficients", CoefficientsPublished)
+        self._state.require_all_read()
+        self._coefficients = {
+            name: coefficients_of(message) for name, message in self._models.items()
+        }
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Remember what the round's end decides on. Raises RejectedError."""
@@ -113,25 +109,22 @@ class Advisor:
         for case in cases:
             self._cases.drop(case.event_id)
         for row in sorted(self._new_rows):
-            self._rows.put(row, value=True)
+            self._rows.put(row, True)
         self._new_rows.clear()
         self._runs.forget(ended.ended_at_us)
         return published
 
     def changes(self) -> Mapping[str, bytes | None]:
         """What changed, by table."""
-        models, self._new_models = self._new_models, {}
-        tables: tuple[Table[Any], ...] = (self._jobs, self._users, self._cases, self._rows)
-        rows = {key: value for table in tables for key, value in table.changes().items()}
-        return rows | {_COEFFICIENTS + m: p.SerializeToString() for m, p in sorted(models.items())}
+        return self._state.changes()
 
     def _learn(self, message: CoefficientsPublished) -> None:
         self._coefficients[message.node_model] = coefficients_of(message)
-        self._new_models[message.node_model] = message
+        self._models.put(message.node_model, message)
 
     def _see(self, row: str) -> None:
         if row not in self._rows:
-            self._rows.put(row, value=False)
+            self._rows.put(row, False)
             self._new_rows.add(row)
 
     def _remember_first_run(self, event: Event, measured: SignatureMeasured) -> None:
@@ -204,11 +197,6 @@ def _differing(found: AppIdMismatch) -> tuple[str, ...]:
     if not {each.metric for each in found.metrics} <= set(METRICS):
         raise RejectedError("metrics", f"must be of {', '.join(METRICS)}")
     return tuple(sorted({each.metric for each in found.metrics if each.differs}, key=METRICS.index))
-
-
-def _case(state: Mapping[str, Any]) -> RunToAdvise:
-    measured, metrics = Signature(**state["measured"]), tuple(state["metrics"])
-    return RunToAdvise(**{**state, "measured": measured, "metrics": metrics})
 
 
 def _reason(case: RunToAdvise) -> AdviceReason.ValueType:

@@ -3,9 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import orjson
 from coplace.v1.energy_pb2 import AppIdMismatch, MetricDeviation, SignatureAt, SignatureUpdated
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 from google.protobuf.message import Message
@@ -18,7 +17,8 @@ from services.energy.processor.row import AppDBRow, MeasuredRun, Mismatch, Rival
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.schemas import names_of
 from shared.streams.stages.stage import AlreadyAppliedError, Round
-from shared.streams.stages.table import Table
+from shared.streams.state.rows import RowCodec
+from shared.streams.state.state import State
 
 SOURCE: Final = "energy.appdb"
 CONSUMES: Final = names_of(SignatureMeasured)
@@ -26,12 +26,18 @@ OUTPUT: Final = "energy.signatures"
 MISMATCHES: Final = "energy.mismatches"
 
 
-class _Kept(NamedTuple):
-    """A rival as its changelog keeps it, with its row and the P-state that it was compared at."""
+class _KeptRival(NamedTuple):
+    """A rival with its row and the P-state that it was compared at."""
 
     row: str
     freq_ghz: float
-    rival: list[Any]
+    rival: Rival
+
+
+# A rival is a record of its own: a row has one for each of its P-states.
+_ROWS: Final = RowCodec(AppDBRow, without=("rivals",))
+_RIVALS: Final = RowCodec(_KeptRival)
+_WAITING: Final = RowCodec(MeasuredRun)
 
 
 class AppDB:
@@ -42,11 +48,13 @@ class AppDB:
     """
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self._rows = Table("row", restored, AppDBRow.encoded, AppDBRow.decoded)
-        self._rivals = Table("rival", restored, list, _Kept._make)
-        self._waiting = Table("waiting", restored, MeasuredRun.encoded, MeasuredRun.decoded)
+        self._state = State(restored)
+        self._rows = self._state.table("row", _ROWS)
+        self._rivals = self._state.table("rival", _RIVALS)
+        self._waiting = self._state.table("waiting", _WAITING)
+        self._state.require_all_read()
         for key, freq_ghz, rival in self._rivals.values():
-            self._row(key).rivals[freq_ghz] = Rival.decoded(rival)
+            self._row(key).rivals[freq_ghz] = rival
         self._round: defaultdict[str, dict[str, MeasuredRun]] = defaultdict(dict)
         for run in self._waiting.values():
             self._round[run.row][run.event_id] = run
@@ -76,8 +84,8 @@ class AppDB:
         return published
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """Rows, what rivals them, and waiting runs, as far as they changed."""
-        return self._rows.changes() | self._rivals.changes() | self._waiting.changes()
+        """RowCodec, what rivals them, and waiting runs, as far as they changed."""
+        return self._state.changes()
 
     def _row(self, key: str) -> AppDBRow:
         return self._rows.get(key) or AppDBRow()
@@ -96,12 +104,11 @@ class AppDB:
             yield _published(MISMATCHES, key, one.run.event_id, ended, _mismatch(one), one.run)
 
     def _keep(self, key: str, row: AppDBRow, rivals_before: AbstractSet[float]) -> None:
-        """A rival is a record of its own: a row has one for each of its P-states."""
         self._rows.put(key, row)
         for freq_ghz in rivals_before - row.rivals.keys():
             self._rivals.drop(f"{key}|{freq_ghz!r}")
         for freq_ghz, rival in row.rivals.items():
-            self._rivals.put(f"{key}|{freq_ghz!r}", _Kept(key, freq_ghz, rival.encoded()))
+            self._rivals.put(f"{key}|{freq_ghz!r}", _KeptRival(key, freq_ghz, rival))
 
 
 def row_of(key: str, value: bytes) -> str:
@@ -109,9 +116,9 @@ def row_of(key: str, value: bytes) -> str:
     table, _, rest = key.partition("|")
     match table:
         case "rival":
-            return _Kept._make(orjson.loads(value)).row
+            return _RIVALS.decode(value).row
         case "waiting":
-            return MeasuredRun.decoded(orjson.loads(value)).row
+            return _WAITING.decode(value).row
         case _:
             return rest
 

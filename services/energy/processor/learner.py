@@ -1,7 +1,7 @@
 """Learns the coefficients of each node model from its kernels, and adapts them to what runs."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from math import isnan, sqrt
@@ -16,7 +16,7 @@ from coplace.v1.telemetry_pb2 import SignatureMeasured
 from coplace_client.bounds import CLOCK_GHZ
 from services.energy.drift import Drift
 from services.energy.model import Fit
-from services.energy.processor.node_model import LearnedNodeModel
+from services.energy.processor.node_model import LearnedNodeModel, NodeModelTables
 from services.energy.processor.observed import Head, PairedRun
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event, Publish
@@ -24,14 +24,11 @@ from shared.catalogue.payloads.domain_types import declared_coefficients_of
 from shared.catalogue.schemas import names_of
 from shared.domain.coefficients import Coefficients
 from shared.streams.stages.stage import AlreadyAppliedError, Round
-from shared.streams.stages.table import Table
+from shared.streams.state.state import State
 
 SOURCE: Final = "energy.learner"
 CONSUMES: Final = names_of(ClusterDeclared, CoefficientsDeclared, SignatureMeasured)
 OUTPUT: Final = "energy.coefficients"
-
-
-_DECLARED: Final = "declared|"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,20 +71,15 @@ class Learner:
         imported: Mapping[str, Imported] | None = None,
         adapt_after: int = 0,
     ) -> None:
-        self._declared = {
-            key.removeprefix(_DECLARED): CoefficientsDeclared.FromString(value)
-            for key, value in restored.items()
-            if key.startswith(_DECLARED)
-        }
+        self._state = State(restored)
+        self._declared = self._state.table("declared", CoefficientsDeclared)
+        self._waiting = self._state.table("waiting", PairedRun)
+        self._tables = NodeModelTables(self._state)
+        self._state.require_all_read()
         declared = {name: _imported(message) for name, message in self._declared.items()}
         self._imported = {**(imported or {}), **declared}
-        self._declared_anew: set[str] = set()
         self._adapt_after = adapt_after
-        self._heads = Table("model", restored, asdict, Head.decoded)
-        self._waiting = Table("waiting", restored, PairedRun.encoded, PairedRun.decoded)
-        self._models = {
-            name: self._create(name, head, restored) for name, head in self._heads.items()
-        }
+        self._models = {name: self._create(name) for name, _ in self._tables.heads.items()}
         for run in self._waiting.values():
             self._models[run.node_model].expect([run.freq_ghz])
         for name in self._imported.keys() & self._models.keys():
@@ -127,19 +119,12 @@ class Learner:
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Node models and waiting runs that changed."""
-        changed: dict[str, bytes | None] = {}
-        for name, model in self._models.items():
-            if model.head != self._heads.get(name):
-                self._heads.put(name, model.head)
-            changed |= model.changes()
-        anew, self._declared_anew = self._declared_anew, set()
-        for name in sorted(anew):
-            changed[f"{_DECLARED}{name}"] = self._declared[name].SerializeToString()
-        return changed | self._heads.changes() | self._waiting.changes()
+        return self._state.changes()
 
-    def _create(self, name: str, head: Head, restored: Mapping[str, bytes]) -> LearnedNodeModel:
+    def _create(self, name: str) -> LearnedNodeModel:
         source = self._imported.get(name)
-        return LearnedNodeModel(name, head, restored, source.fit if source else None)
+        new = Head(tpi_scale=source.tpi_scale, source=source.digest) if source else Head()
+        return LearnedNodeModel(name, self._tables, new, source.fit if source else None)
 
     def _import(self, event: Event, message: CoefficientsDeclared) -> None:
         known, name = self._declared.get(message.node_model), message.node_model
@@ -147,9 +132,9 @@ class Learner:
             raise AlreadyAppliedError(event.id)
         imported, model = _imported(message), self._model(name)
         model.expect(imported.fit.pstates_ghz)
-        self._declared[name], self._imported[name] = message, imported
-        self._declared_anew.add(name)
-        self._models[name] = model
+        self._declared.put(name, message)
+        self._imported[name] = imported
+        self._remember(name, model)
         self._use(name)
 
     def _use(self, name: str) -> None:
@@ -160,16 +145,19 @@ class Learner:
 
     def _model(self, name: str) -> LearnedNodeModel:
         """A node model; one that nothing is known of yet is not remembered by asking."""
-        source = self._imported.get(name)
-        head = Head(tpi_scale=source.tpi_scale, source=source.digest) if source else Head()
-        return self._models.get(name) or self._create(name, head, {})
+        return self._models.get(name) or self._create(name)
+
+    def _remember(self, name: str, model: LearnedNodeModel) -> None:
+        if name not in self._models:
+            self._models[name] = model
+            self._tables.heads.put(name, model.head)
 
     def _declare(self, name: str, pstates_ghz: list[float]) -> None:
         for freq_ghz in pstates_ghz:
             CLOCK_GHZ.require("pstates_ghz", freq_ghz)
         model = self._model(name)
         model.expect(pstates_ghz)
-        self._models[name] = model
+        self._remember(name, model)
         merged = tuple(sorted({*model.head.pstates_ghz, *pstates_ghz}))
         if merged != model.head.pstates_ghz:
             model.declare(merged)
@@ -182,7 +170,7 @@ class Learner:
             raise AlreadyAppliedError(run.event_id)
         if run.is_kernel:
             model.expect([run.freq_ghz])
-        self._models[run.node_model] = model
+        self._remember(run.node_model, model)
         self._waiting.put(run.event_id, run)
 
     def _is_due(self, model: LearnedNodeModel) -> bool:

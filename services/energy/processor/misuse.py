@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from shared.numerics.elementary import power
-from shared.streams.stages.table import Table
+from shared.streams.state.state import Table
 
 _DAY_US: Final = 86_400_000_000
 # Who comes below this is forgotten: what is kept does not grow with all users that ever were.

@@ -1,6 +1,6 @@
 """A node model: its kernels, and what applications did at two of its P-states."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from math import nan
 from typing import Final
@@ -20,38 +20,53 @@ from services.energy.processor.observed import (
     PStatePair,
     Reference,
     Taught,
-    kernel_decoded,
-    kernel_encoded,
 )
-from shared.streams.stages.table import Table
+from shared.streams.state.state import State, TablePart
 
 # What is off by more is another application under the same name, or a node for a learning phase:
 # it counts as drift, but coefficients do not chase it.
 MOST_ERROR: Final = 0.5
 
 
+class NodeModelTables:
+    """What is remembered of all node models. Each kernel, application and pair is a row of its own,
+    so that none grows with their number."""
+
+    def __init__(self, state: State) -> None:
+        self.heads = state.table("model", Head)
+        self.kernels = state.table("kernel", MeasuredKernel)
+        self.references = state.table("reference", Reference)
+        self.taught = state.table("pair", Taught)
+
+
 class LearnedNodeModel:
     """Coefficients of a node model: learned from kernels, adapted by applications.
 
-    `imported` takes the place of learning and is never adapted. Each kernel, application and pair
-    is a record of the changelog of its own, so that none grows with their number.
+    `imported` takes the place of learning and is never adapted. `new` is the head of one of which
+    nothing is known yet.
     """
 
-    def __init__(
-        self, name: str, head: Head, restored: Mapping[str, bytes], imported: Fit | None
-    ) -> None:
-        quoted = orjson.dumps(name).decode()  # no name is the beginning of another
-        self.head = head
+    def __init__(self, name: str, tables: NodeModelTables, new: Head, imported: Fit | None) -> None:
+        beginning = f"{orjson.dumps(name).decode()}|"  # no name is the beginning of another
+        self._name = name
+        self._heads = tables.heads
+        self._head = tables.heads.get(name) or new
         self._imported = imported
-        self._kernels: Table[MeasuredKernel] = Table(
-            f"kernel|{quoted}", restored, kernel_encoded, kernel_decoded
-        )
-        self._references = Table(
-            f"reference|{quoted}", restored, Reference.encoded, Reference.decoded
-        )
-        self._taught = Table(f"pair|{quoted}", restored, Taught.encoded, Taught.decoded)
+        self._kernels = TablePart(tables.kernels, beginning)
+        self._references = TablePart(tables.references, beginning)
+        self._taught = TablePart(tables.taught, beginning)
         self._seen_ghz = self.table_ghz
         self._learned: Fit | None = None
+
+    @property
+    def head(self) -> Head:
+        """What is known of all of it."""
+        return self._head
+
+    @head.setter
+    def head(self, head: Head) -> None:
+        self._head = head
+        self._heads.put(self._name, head)
 
     @property
     def table_ghz(self) -> set[float]:
@@ -62,7 +77,7 @@ class LearnedNodeModel:
     @property
     def has_kernels(self) -> bool:
         """Whether anything can be learned."""
-        return len(self._kernels) > 0
+        return bool(self._kernels)
 
     @property
     def learned(self) -> Fit:
@@ -88,7 +103,7 @@ class LearnedNodeModel:
             drift=self.head.drift.restarted(),
             source=source,
         )
-        _clear(self._taught)
+        self._taught.clear()
 
     def current(self) -> Fit:
         """The coefficients as they are published."""
@@ -124,7 +139,7 @@ class LearnedNodeModel:
         What applications taught until then was about coefficients that are no more.
         """
         if self.head.tpi_scale != run.tpi_scale:
-            _clear(self._kernels)
+            self._kernels.clear()
         measured = Measured(run.time_us, run.event_id, run.metrics)
         kernel = self._kernels.get(run.app_id) or {}
         self._kernels.put(run.app_id, {**kernel, run.freq_ghz: measured})
@@ -135,7 +150,7 @@ class LearnedNodeModel:
             compared=0,
             drift=self.head.drift.restarted(),
         )
-        _clear(self._taught)
+        self._taught.clear()
         self._learned = None
 
     def compare(self, run: PairedRun) -> None:
@@ -187,10 +202,6 @@ class LearnedNodeModel:
         """What is known now is published."""
         self.head = replace(self.head, is_stale=False, compared=0)
 
-    def changes(self) -> dict[str, bytes | None]:
-        """Kernels, applications and pairs that changed."""
-        return self._kernels.changes() | self._references.changes() | self._taught.changes()
-
     def _at(self, pair: PStatePair) -> tuple[int, int]:
         clocks_ghz = self.learned.pstates_ghz
         return clocks_ghz.index(pair.from_ghz), clocks_ghz.index(pair.to_ghz)
@@ -215,11 +226,6 @@ class LearnedNodeModel:
         return gram_of(
             kernel[pair.from_ghz].run for kernel in self._kernels.values() if {*pair} <= {*kernel}
         )
-
-
-def _clear(table: "Table[MeasuredKernel] | Table[Taught]") -> None:
-    for key, _ in list(table.items()):
-        table.drop(key)
 
 
 def _projected(coefficients: Floats, pair: PStatePair, before: KernelRun) -> KernelRun:

@@ -1,9 +1,8 @@
 """What the learner remembers of kernels, applications and pairs of P-states."""
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, NamedTuple, Self
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, Self
 
-import numpy as np
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
 from services.energy.adaptive import Floats, PairEvidence
@@ -44,16 +43,6 @@ class PairedRun(NamedTuple):
             KernelRun(seen.time_s, seen.power_w, seen.cpi, seen.tpi),
         )
 
-    @classmethod
-    def decoded(cls, value: list[Any]) -> Self:
-        """The run that a changelog kept."""
-        value[-1] = KernelRun(*value[-1])
-        return cls(*value)
-
-    def encoded(self) -> list[Any]:
-        """As its changelog keeps it."""
-        return [*self[:-1], [*self.metrics]]
-
     @property
     def order(self) -> tuple[bool, int, str]:
         """Kernels first: applications are compared with what a learning phase of their round says;
@@ -72,19 +61,6 @@ class Measured(NamedTuple):
 MeasuredKernel = dict[float, Measured]
 
 
-def kernel_encoded(kernel: MeasuredKernel) -> list[Any]:
-    """A kernel's runs as their changelog keeps them."""
-    return [[ghz, one.time_us, one.event_id, [*one.run]] for ghz, one in kernel.items()]
-
-
-def kernel_decoded(value: list[Any]) -> MeasuredKernel:
-    """The runs that a changelog kept, by P-state."""
-    return {
-        freq_ghz: Measured(time_us, event_id, KernelRun(*run))
-        for freq_ghz, time_us, event_id, run in value
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class Reference:
     """An application's mean run at its highest P-state, and the events last seen of it."""
@@ -99,15 +75,6 @@ class Reference:
     def first(cls, run: PairedRun) -> Self:
         """What is observed of an application after its first run."""
         return cls(run.freq_ghz, run.tpi_scale, run.metrics, 1, (run.event_id,))
-
-    @classmethod
-    def decoded(cls, value: dict[str, Any]) -> Self:
-        """The reference that a changelog kept."""
-        return cls(**value | {"mean": KernelRun(*value["mean"]), "seen": tuple(value["seen"])})
-
-    def encoded(self) -> dict[str, Any]:
-        """As its changelog keeps it."""
-        return asdict(self) | {"mean": [*self.mean]}
 
     def is_replaced_by(self, run: PairedRun) -> bool:
         """Whether this run is at a higher P-state, or has TPI in another unit."""
@@ -147,18 +114,6 @@ class Taught:
     evidence: PairEvidence
     published: Floats | None = None
 
-    @classmethod
-    def decoded(cls, value: list[Any]) -> Self:
-        """What a changelog kept."""
-        pair, gram, moment, published = value
-        evidence = PairEvidence(np.array(gram), np.array(moment))
-        return cls(PStatePair(*pair), evidence, None if published is None else np.array(published))
-
-    def encoded(self) -> list[Any]:
-        """As its changelog keeps it."""
-        published = None if self.published is None else self.published.tolist()
-        return [[*self.pair], self.evidence.gram.tolist(), self.evidence.moment.tolist(), published]
-
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -173,9 +128,3 @@ class Head:
     compared: int = 0
     drift: Drift = field(default_factory=Drift)
     source: str = ""
-
-    @classmethod
-    def decoded(cls, value: dict[str, Any]) -> Self:
-        """The head that a changelog kept."""
-        drift = Drift.decoded(value["drift"])
-        return cls(**value | {"pstates_ghz": tuple(value["pstates_ghz"]), "drift": drift})

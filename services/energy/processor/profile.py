@@ -1,7 +1,7 @@
 """What runs of one application on one node model were like: means by P-state, and their spread."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, Final, Self
 
@@ -58,17 +58,6 @@ class SignatureProfile:
         """As if one P-state had never been measured."""
         kept = {f: mean for f, mean in self.means.items() if f != freq_ghz}
         return SignatureProfile(kept, self.variances)
-
-    def to_json(self) -> dict[str, Any]:
-        """As a changelog keeps it."""
-        means = [asdict(mean) for mean in self.means.values()]
-        return {"means": means, "variances": dict(self.variances)}
-
-    @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> Self:
-        """The profile that a changelog kept."""
-        means = [Signature(**mean) for mean in state["means"]]
-        return cls({mean.freq_ghz: mean for mean in means}, state["variances"])
 
     def _variance(self, metric: str, mean: float, new: float, count: int, runs: int) -> float:
         """With one more deviation, less what of it is the mean's own error, in `runs` so far."""

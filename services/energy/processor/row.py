@@ -1,8 +1,8 @@
 """A row of the AppDB: what is known of an application on a node model, and runs that doubt it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from coplace_client.signature import Signature
 from services.energy.processor.conformity import Verdict, compared
@@ -34,16 +34,6 @@ class MeasuredRun(NamedTuple):
         """Its own among the runs of all rows."""
         return f"{self.row}|{self.event_id}"
 
-    @classmethod
-    def decoded(cls, value: list[Any]) -> Self:
-        """The run that a changelog kept."""
-        time_us, event_id, traceparent, job_id, signature = value
-        return cls(time_us, event_id, traceparent, job_id, Signature(**signature))
-
-    def encoded(self) -> list[Any]:
-        """As its changelog keeps it."""
-        return [*self[:-1], asdict(self.signature)]
-
 
 class Mismatch(NamedTuple):
     """A run that the row did not take in."""
@@ -58,16 +48,6 @@ class Rival:
 
     profile: SignatureProfile
     jobs: tuple[str, ...]
-
-    @classmethod
-    def decoded(cls, value: list[Any]) -> Self:
-        """The rival that a changelog kept."""
-        profile, jobs = value
-        return cls(SignatureProfile.from_json(profile), tuple(jobs))
-
-    def encoded(self) -> list[Any]:
-        """As its changelog keeps it."""
-        return [self.profile.to_json(), self.jobs]
 
 
 @dataclass(slots=True)
@@ -136,16 +116,6 @@ class AppDBRow:
         else:
             self.profile, self.rivals = rival.profile, {}
         return None
-
-    @classmethod
-    def decoded(cls, value: list[Any]) -> Self:
-        """The row that a changelog kept, without its rivals: each is a record of its own."""
-        profile, seen = value
-        return cls(SignatureProfile.from_json(profile) if profile else None, seen=seen)
-
-    def encoded(self) -> list[Any]:
-        """As its changelog keeps it, without its rivals."""
-        return [self.profile.to_json() if self.profile else None, self.seen]
 
 
 def _joined(rival: Rival | None, run: MeasuredRun) -> Rival:

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from shared.catalogue.schemas import names_of
 from shared.domain.job import JobFact, JobState, next_state
 from shared.streams.stages.stage import EarlyError
-from shared.streams.stages.table import Table
+from shared.streams.state.state import Table
 
 CONSUMES: Final = names_of(JobSubmitted, JobStarted, JobFinished, JobRequeued, JobSeized)
 
@@ -26,7 +26,7 @@ class JobRun(NamedTuple):
 
     attempt: int
     user: str
-    state: str
+    state: JobState
     cluster: str = ""
     ended_us: int = 0
     advised_ghz: float = 0.0
@@ -98,7 +98,7 @@ class Runs:
         if run is None or run.attempt < message.attempt:
             problem = f"{message.job_id[:80]!r} was never submitted in this attempt"
             raise EarlyError("job_id", problem)
-        state = next_state(JobState(run.state), fact)
+        state = next_state(run.state, fact)
         if state == run.state or run.attempt > message.attempt:
             return
         if state is JobState.FINISHED:

@@ -94,18 +94,18 @@ class KafkaUnit:
             found = await asyncio.to_thread(facts.of, partitions, provenance)
             committed, transactions.provenance = opened(partitions, provenance, bool(state), found)
             _check_clock(deployment, partitions, state)
+            unit = guarded(
+                stage,
+                number,
+                state,
+                deployment.codec,
+                deployment.limit,
+                deployment.hooks,
+                deployment.settings.quarantine_after,
+            )
         except InconsistentError:
             await transactions.close()
             raise
-        unit = guarded(
-            stage,
-            number,
-            state,
-            deployment.codec,
-            deployment.limit,
-            deployment.hooks,
-            deployment.settings.quarantine_after,
-        )
         return cls(deployment, unit, transactions, committed)
 
     @property

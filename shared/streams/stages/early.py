@@ -6,15 +6,18 @@ has a while behind the first round in which that is over, since all may have sto
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from coplace.v1.control_pb2 import DeadLetter, EarlyFact
 
 from shared.catalogue.record import Record, TopicPartition
 from shared.streams.stages.dead_letters import KEPT_BYTES, letter_of
+from shared.streams.state.rows import rows_of
+from shared.streams.state.state import State, key_of
 
-PREFIX: Final = "early|"
+_TABLE: Final = "early"
+PREFIX: Final = key_of(_TABLE, "")
 # A cut of a day is made up for; what is older was about nothing.
 KEPT_US: Final = 86_400_000_000
 # What was under way when everything was switched off comes within so long of the first round.
@@ -25,17 +28,18 @@ MOST_BYTES: Final = 64 * 2**20
 
 
 class EarlyFacts:
-    """The early facts of one unit, each an entry of its changelog. Bounded in number, size and age;
-    what does not fit, or was early for too long, is left to become a dead letter."""
+    """The early facts of one unit, each a row of its state. Bounded in number, size and age; what
+    does not fit, or was early for too long, is left to become a dead letter."""
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self._facts: dict[str, dict[str, EarlyFact]] = defaultdict(dict)
-        self._changes: dict[str, bytes | None] = {}
+        own = {key: value for key, value in restored.items() if key.startswith(PREFIX)}
+        self._state = State(own)
+        self._rows = self._state.table(_TABLE, EarlyFact)
+        self._of_jobs: dict[str, set[str]] = defaultdict(set)
         self._new: dict[str, EarlyFact] = {}
-        self._count = self._size_bytes = self._due_us = 0
-        for key, value in sorted(restored.items()):
-            if key.startswith(PREFIX):
-                self._add(key, EarlyFact.FromString(value))
+        self._size_bytes = self._due_us = 0
+        for key, fact in self._rows.items():
+            self._add(key, fact)
         self._look_ahead()
 
     def keep(self, job_id: str, record: Record, reason: str, stage: str) -> bool:
@@ -44,25 +48,24 @@ class EarlyFacts:
             return False
         key = _key(job_id, record)
         fact = EarlyFact(job_id=job_id, letter=letter_of(record, reason, stage))
+        self._rows.put(key, fact)
         self._add(key, fact)
-        self._write(key, fact)
         return True
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._rows)
 
     def jobs(self) -> list[str]:
         """Those of which something waits."""
-        return sorted(self._facts)
+        return sorted(self._of_jobs)
 
     def of(self, job_id: str) -> list[Record]:
         """What waits for news of a job, in the order of partitions and offsets."""
-        found = self._facts.get(job_id, {})
-        return [_record(found[key].letter) for key in sorted(found)]
+        return [_record(self._rows[key].letter) for key in sorted(self._of_jobs.get(job_id, ()))]
 
     def drop(self, job_id: str, record: Record) -> None:
         """A fact is early no more."""
-        self._remove(_key(job_id, record), self._facts[job_id])
+        self._remove(_key(job_id, record))
 
     @property
     def due_us(self) -> int:
@@ -80,31 +83,27 @@ class EarlyFacts:
             return []
         for key, fact in self._new.items():
             fact.arrived_us = now_us
-            self._write(key, fact)
+            self._rows.changed(key)
         self._new.clear()
         letters = list[DeadLetter]()
-        for key, fact in [*self._all()]:
+        for key, fact in self._rows.items():
             is_due = _due_us(fact) <= now_us
             if is_last or (is_due and fact.overdue_us):
-                self._remove(key, self._facts[fact.job_id])
+                self._remove(key)
                 letters.append(fact.letter)
             elif is_due:
                 fact.overdue_us = now_us
-                self._write(key, fact)
+                self._rows.changed(key)
         self._look_ahead()
         return letters
 
-    def take_changes(self) -> dict[str, bytes | None]:
-        """Entries that changed since the last call; None for those that are gone."""
-        changes, self._changes = self._changes, {}
-        return changes
-
-    def _all(self) -> Iterator[tuple[str, EarlyFact]]:
-        return (entry for facts in self._facts.values() for entry in facts.items())
+    def changes(self) -> dict[str, bytes | None]:
+        """Rows that changed since the last call; None for those that are gone."""
+        return self._state.changes()
 
     def _look_ahead(self) -> None:
         """When the first one is overdue, or expires; 0 when none will."""
-        due_us = (_due_us(fact) for _, fact in self._all() if fact.arrived_us)
+        due_us = (_due_us(fact) for fact in self._rows.values() if fact.arrived_us)
         self._due_us = min(due_us, default=0)
 
     def _is_full(self, job_id: str, record: Record) -> bool:
@@ -112,33 +111,29 @@ class EarlyFacts:
         return (
             size_bytes > KEPT_BYTES
             or self._size_bytes + size_bytes > MOST_BYTES
-            or self._count >= MOST
-            or len(self._facts.get(job_id, ())) >= MOST_OF_A_JOB
+            or len(self) >= MOST
+            or len(self._of_jobs.get(job_id, ())) >= MOST_OF_A_JOB
         )
 
-    def _write(self, key: str, fact: EarlyFact) -> None:
-        self._changes[key] = fact.SerializeToString(deterministic=True)
-
     def _add(self, key: str, fact: EarlyFact) -> None:
-        self._facts[fact.job_id][key] = fact
+        self._of_jobs[fact.job_id].add(key)
         if not fact.arrived_us:
             self._new[key] = fact
-        self._count += 1
         self._size_bytes += fact.letter.value_size_bytes
 
-    def _remove(self, key: str, facts: dict[str, EarlyFact]) -> None:
-        fact = facts.pop(key)
+    def _remove(self, key: str) -> None:
+        fact = self._rows.drop(key)
+        assert fact is not None
         self._new.pop(key, None)
-        self._changes[key] = None
-        self._count -= 1
         self._size_bytes -= fact.letter.value_size_bytes
-        if not facts:
-            del self._facts[fact.job_id]
+        self._of_jobs[fact.job_id].discard(key)
+        if not self._of_jobs[fact.job_id]:
+            del self._of_jobs[fact.job_id]
 
 
 def job_of(value: bytes) -> str:
-    """The job that an entry of the changelog is about."""
-    return EarlyFact.FromString(value).job_id
+    """The job that a row of the changelog is about."""
+    return rows_of(EarlyFact).decode(value).job_id
 
 
 def _due_us(fact: EarlyFact) -> int:
@@ -150,7 +145,7 @@ def _due_us(fact: EarlyFact) -> int:
 
 def _key(job_id: str, record: Record) -> str:
     partition = record.partition
-    return f"{PREFIX}{job_id}|{partition.topic}|{partition.kafka_partition}|{record.offset:020d}"
+    return f"{job_id}|{partition.topic}|{partition.kafka_partition}|{record.offset:020d}"
 
 
 def _record(letter: DeadLetter) -> Record:

@@ -21,6 +21,7 @@ import structlog
 
 from shared.catalogue.codec import Codec, is_barrier
 from shared.catalogue.record import Record, TopicPartition
+from shared.streams.stages.consistency import Inconsistency, InconsistentError
 from shared.streams.stages.failures import DEFAULT_AFTER, Beginnings, Failures, Seen
 from shared.streams.stages.hooks import Hooks
 from shared.streams.stages.quarantine import At, Blame, Fault, at, culprits
@@ -28,6 +29,7 @@ from shared.streams.stages.stage import Stage
 from shared.streams.stages.trial_process import ChildDeath, Tell, death_of
 from shared.streams.stages.unit import Commit, EventTimeLimit, Unit
 from shared.streams.stages.unit_state import BEGINNINGS_KEY, FAILURES_KEY
+from shared.streams.state.rows import UnreadableRowError
 
 Build = Callable[[Mapping[str, bytes], Blame | None], Unit]
 
@@ -280,12 +282,17 @@ def guarded(
     hooks: Hooks,
     after: int = DEFAULT_AFTER,
 ) -> GuardedUnit:
-    """One unit of a stage, as drivers run it."""
+    """One unit of a stage, as drivers run it. Raises InconsistentError for a state that another
+    release wrote."""
 
     def build(state: Mapping[str, bytes], blame: Blame | None) -> Unit:
         return Unit(stage, number, state, codec, limit, hooks, blame)
 
-    return GuardedUnit(build, restored, after)
+    try:
+        return GuardedUnit(build, restored, after)
+    except UnreadableRowError as error:
+        unreadable = Inconsistency(error.what, error.advice)
+        raise InconsistentError(f"{stage.name}/{number}", [unreadable]) from error
 
 
 def _first(records: Sequence[Record]) -> dict[TopicPartition, int]:

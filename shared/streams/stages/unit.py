@@ -477,7 +477,7 @@ class Unit:
     def _take_commit(self) -> Commit:
         commit, self._commit = self._commit, Commit()
         commit.changelog.update(self._processor.changes())
-        commit.changelog.update(self._early.take_changes())
+        commit.changelog.update(self._early.changes())
         for key, value in commit.changelog.items():
             self._codec.check_state(key, value)
         commit.tally.records_out = len(commit.outputs)

@@ -29,7 +29,7 @@ from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.domain_types import coefficients_of
 from shared.streams.stages.stage import Round
-from shared.streams.stages.table import Table
+from shared.streams.state.state import State
 from tests.unit.services.changelog import fold
 from tests.unit.services.energy.support import NODE_MODEL, in_round, measured
 
@@ -258,7 +258,7 @@ def test_a_restart_within_the_round_changes_nothing(restart: int) -> None:
 
 
 def test_old_mismatches_count_less_and_users_of_long_ago_are_forgotten() -> None:
-    counts: Table[Count] = Table("user", {}, list, lambda v: Count(*v))
+    counts = State({}).table("user", Count)
     misuse = Misuse(counts, half_life_days=30.0)
 
     assert misuse.add("ada", 0) == 1.0

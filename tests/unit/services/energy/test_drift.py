@@ -1,14 +1,13 @@
 """When published coefficients are no longer as good as they say."""
 
-from dataclasses import asdict
 from math import isnan, nan
 
 import numpy as np
-import orjson
 import pytest
 
 from services.energy.drift import LEAST_RUNS, MOST_RATIO, Deviations, Drift
 from services.energy.model import KernelRun
+from shared.streams.state.rows import RowCodec
 
 SD = Deviations(power=0.02, time=0.03)
 PREDICTED = KernelRun(time_s=100.0, power_w=300.0, cpi=1.0, tpi=0.1)
@@ -76,5 +75,5 @@ def test_a_learning_phase_begins_anew_but_energies_go_on() -> None:
 @pytest.mark.parametrize("sd", [SD, Deviations(nan, nan)])
 def test_a_restart_keeps_it(sd: Deviations) -> None:
     drift = after([0.1] * 3, sd=sd)
-    again = Drift.decoded(orjson.loads(orjson.dumps(asdict(drift))))
+    again = RowCodec(Drift).decode(RowCodec(Drift).encode(drift))
     assert repr(again) == repr(drift)

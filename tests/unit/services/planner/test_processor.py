@@ -226,8 +226,8 @@ def test_what_a_wrong_clock_had_it_propose_is_forgotten() -> None:
     processor = planner()
     plan_of(processor, 0, *queue())
     state = state_of(processor)
-    assert "planner/proposed" not in mended(state, end_us(0))
-    assert mended(state, end_us(0) - 1)["planner/proposed"] is None
+    assert "planner-proposed|" not in mended(state, end_us(0))
+    assert mended(state, end_us(0) - 1)["planner-proposed|"] is None
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
 """What jobs drew, held to what was predicted when they started."""
 
-from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
@@ -20,6 +18,7 @@ from shared.power_prediction.bound import FEW_JOBS
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.similar_jobs import PowerTables
 from shared.streams.stages.stage import Processor
+from shared.streams.state.rows import rows_of
 from tests.unit.services.changelog import fold, state_of
 from tests.unit.services.prediction import support
 from tests.unit.services.prediction.support import SECOND_US, declared, job, run
@@ -85,8 +84,8 @@ def test_rows_of_another_version_are_forgotten() -> None:
     told(prediction, 0, [declared(), *job(0, 300.0)])
     state = state_of(prediction)
     [key] = [key for key in state if key.startswith("power-history|")]
-    foreign = PowerHistoryUpdated(origin=b"another").SerializeToString()
-    state[key] = orjson.dumps(b64encode(foreign).decode())
+    foreign = PowerHistoryUpdated(origin=b"another")
+    state[key] = rows_of(PowerHistoryUpdated).encode(foreign)
     [again] = told(Prediction(state), 1, job(1, 330.0))
     assert [row.count for row in again.similar] == [1] * 6
 

@@ -10,7 +10,6 @@ from coplace.v1.control_pb2 import (
 )
 from coplace.v1.prediction_pb2 import NodeMetersRead
 
-from services.prediction.meters import ReadMeters
 from services.prediction.processor import Prediction
 from shared.catalogue.event import Event
 from tests.unit.services.changelog import fold, state_of
@@ -96,7 +95,6 @@ def test_a_restart_changes_nothing_of_what_is_told() -> None:
     prediction = restarted()
     assert whose(prediction, 160) == [["p1-0001"]]
     assert restarted().changes() == {}
-    assert ReadMeters(state).changes() == {}
 
 
 def capped(at_us: int, *watts: float | None, name: str = "p1") -> Event:

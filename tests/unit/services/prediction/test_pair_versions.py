@@ -28,7 +28,6 @@ from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.pair_trees import chosen_pair_trees, pair_trees_of
 from shared.models.pair_trees import PairTrees, Side, row_of_pair
-from shared.streams.stages.table import Table
 from tests.unit.services.prediction.support import (
     SECOND_US,
     Versions,
@@ -199,15 +198,6 @@ def test_in_doubt_what_is_in_force_stays() -> None:
     assert not by_chance.is_better(2.0)
     assert not judged_of([(0.2, 0.2)] * 9).is_better(0.0)
     assert not judged_of([(0.1, 0.2), (0.1, 0.21)] * 20, without=0.05).is_better(2.0)
-
-
-def test_a_shadow_of_an_older_state_begins_anew() -> None:
-    state: dict[str, bytes] = {}
-    choices = Table("pair-trees-choice", {}, list, list)
-    choices.put("choice", ["", "", [], False, 30, 1.0, 2.0, 100, None])
-    state |= {key: value for key, value in choices.changes().items() if value}
-    choice = pair_versions.PairVersions(state)._choice
-    assert (choice.cases, choice.errors, choice.grown_at) == (0, 0.0, 100)
 
 
 def test_trees_of_another_origin_are_forgotten(

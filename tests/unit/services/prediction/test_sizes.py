@@ -70,4 +70,4 @@ def test_the_start_of_a_job_on_as_many_nodes_as_a_message_names_fits() -> None:
     names = [f'{number:05d}""' for number in range(52_000)]
     start = JobStarted(job_id=submitted.key, attempt=1, cluster="p1", nodes=names)
     list(prediction.handle(event("started", 1, submitted.key, start)))
-    assert require_carried(prediction, ()) > 500_000
+    assert require_carried(prediction, ()) > 400_000

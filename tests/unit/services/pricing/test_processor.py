@@ -98,7 +98,7 @@ def test_an_attempt_that_was_requeued_without_an_end_is_forgotten() -> None:
     driver.take(finished(attempt=2))
     assert len(driver.end_round(1, START_US + HOUR_US)) == 1
     driver.end_round(2, START_US + 11 * HOUR_US)
-    assert [*driver.state] == ["account\nphysics"]
+    assert [*driver.state] == ["account|physics"]
 
 
 def test_a_late_finish_of_an_attempt_that_was_seized_is_charged_as_that_attempt() -> None:
@@ -131,7 +131,7 @@ def test_all_state_of_a_job_is_dropped_some_time_after_its_charge_or_when_nobody
         assert driver.state
         driver.restart()
         driver.end_round(1, START_US + 11 * HOUR_US)
-    assert ([*charged.state], [*strange.state]) == (["account\nphysics"], [])
+    assert ([*charged.state], [*strange.state]) == (["account|physics"], [])
 
 
 def test_charges_of_a_round_are_in_the_order_of_job_ids() -> None:

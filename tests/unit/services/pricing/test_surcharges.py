@@ -11,7 +11,6 @@ import pytest
 from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade, RepriceAsked
-from coplace.v1.pricing_state_pb2 import PricingState
 from coplace.v1.tariffs_pb2 import TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from google.protobuf.message import Message
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 
 from cli.price import lines
 from coplace_client.errors import RejectedError
+from services.pricing.account_book import ROWS
 from services.pricing.accounts.model import entry_of, spent_micro_su
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
 from services.pricing.charge import audit
@@ -28,6 +28,7 @@ from services.pricing.processor import PriceRule
 from services.pricing.restoring import recalled
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Event, Publish
+from shared.streams.state.state import State
 from tests.support.lives import Life
 from tests.support.messaging import START_US
 from tests.unit.services.changelog import fold
@@ -134,9 +135,8 @@ def expected(told: Iterable[Beside], share: str, most_su: str) -> Mapping[str, i
 
 
 def books(state: Mapping[str, bytes]) -> dict[str, int]:
-    found = (PricingState.FromString(value) for value in state.values())
-    charged = {s.account.account: s.account.charged_su for s in found if s.HasField("account")}
-    return {name: int(Decimal(su).scaleb(6)) for name, su in charged.items() if Decimal(su)}
+    accounts = State(state).table("account", ROWS)
+    return {name: row.charged_micro_su for name, row in accounts.items() if row.charged_micro_su}
 
 
 _BESIDE = st.lists(

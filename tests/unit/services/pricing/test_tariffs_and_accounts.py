@@ -333,4 +333,4 @@ def test_a_state_older_than_the_ledger_learns_from_it_what_accounts_are_charged(
     revisions = [(c.revision, c.price_su) for c in ledger.charges]
     assert revisions == [(1, "12.800000"), (2, "12.800000")]
     assert ledger.standings[before:] == []
-    assert recalled(ledger.state, told[:0]).keys() == {f"attempt\n{JOB}\n1", "account\nphysics"}
+    assert recalled(ledger.state, told[:0]).keys() == {f"attempt|{JOB}\n1", "account|physics"}

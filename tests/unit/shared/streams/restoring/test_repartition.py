@@ -8,6 +8,7 @@ from shared.catalogue.topics import ROUND_ENDED, partition_of
 from shared.streams.restoring.repartition import moved
 from shared.streams.stages.early import PREFIX
 from shared.streams.stages.unit_state import FAILURES_KEY
+from shared.streams.state.rows import rows_of
 
 
 def job_of(key: str, _value: bytes) -> str:
@@ -58,7 +59,7 @@ def test_a_fact_that_came_early_goes_where_its_job_goes() -> None:
     jobs = [f"job-{number}" for number in range(20)]
     states: dict[int, dict[str, bytes]] = {number: {} for number in range(2)}
     for job in jobs:
-        fact = EarlyFact(job_id=job).SerializeToString()
+        fact = rows_of(EarlyFact).encode(EarlyFact(job_id=job))
         states[partition_of(job.encode(), 2)][f"{PREFIX}{job}|jobs.events|0|7"] = fact
     found = applied(states, moved(states, job_of, 5))
     for number, state in found.items():
