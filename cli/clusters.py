@@ -24,7 +24,7 @@ def clusters(
 
 
 def row(cluster: ListedCluster) -> Row:
-    """All that is told of a cluster."""
+    """Return the row of a cluster."""
     return {
         "cluster": cluster.name,
         "site": cluster.site,

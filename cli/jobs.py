@@ -52,7 +52,7 @@ JobId = Annotated[
     str,
     typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
 ]
-Reason = Annotated[str, typer.Option(help="Why: it is recorded and told.")]
+Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]
 Limit = Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")]
 
 
@@ -95,7 +95,7 @@ def jobs(
         str,
         typer.Argument(
             metavar="[JOB]",
-            help="One job: all that was told of it and decided on it.",
+            help="One job: every event and decision of it.",
             autocompletion=completion.jobs,
         ),
     ] = "",
@@ -190,7 +190,7 @@ def suspend(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
-    """Have a job that runs stand still on its nodes until it is resumed."""
+    """Suspend a running job on its nodes until it is resumed."""
     message = JobSuspended(job_id=job_id, reason=reason, suspended_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
@@ -202,7 +202,7 @@ def unsuspend(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
-    """Have a job that was suspended run on as soon as the caps of power allow it."""
+    """Let a suspended job run on as soon as the caps of power allow it."""
     message = JobResumed(job_id=job_id, reason=reason, resumed_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
@@ -213,7 +213,7 @@ def release(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
-    """Let a job start again that was held."""
+    """Let a held job start."""
     message = JobReleased(job_id=job_id, released_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
@@ -250,7 +250,7 @@ def _list(
 
 
 def row(job: ListedJob) -> Row:
-    """All that is told of a job."""
+    """Return the row of a job."""
     held, promised = job.allocation, job.reservation
     return {
         "place": job.place or None,
@@ -285,7 +285,7 @@ def _standing(name: str) -> JobStanding.ValueType:
 
 
 def asked(message: Request, source: str, now_us: int) -> Envelope:
-    """The event that asks something of a job."""
+    """Return the event that asks something of a job."""
     return fact(source, message, f"{message.job_id}/{now_us}", now_us)
 
 

@@ -90,8 +90,8 @@ def main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Common options of every command."""
-    # What went wrong is told in a line of our own.
+    """Apply the common options of every command."""
+    # Errors are reported in a line of our own.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if ctx.invoked_subcommand not in _WITH_THEIR_OWN:
         from cli.installation.installation import reachable
@@ -113,7 +113,7 @@ def why(
         bool, typer.Option("--power", help="What it was expected to draw, and by which past jobs.")
     ] = False,
 ) -> None:
-    """Say where a job stands, why it does not start yet, and when it is expected to."""
+    """Explain the state of a job: why it does not start yet, and when it is expected to."""
     if power:
         _tell_power(job_id)
         return
@@ -146,7 +146,7 @@ def statement(
     account: Annotated[str, typer.Argument(help="As its jobs named it.")],
     output: OutputName = Output.TABLE,
 ) -> None:
-    """Print what an account was charged for each job, from the ledger."""
+    """Print what an account was charged for each job."""
     from cli import accounts as spending
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment

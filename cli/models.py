@@ -37,7 +37,9 @@ from shared.domain.model_names import PAIR_TREES, TREES
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
 
-app = typer.Typer(no_args_is_help=True, help="The versions of learned models, and which holds.")
+app = typer.Typer(
+    no_args_is_help=True, help="The versions of learned models, and which is in force."
+)
 
 Model = (
     PowerModelPublished
@@ -67,9 +69,9 @@ class Published(NamedTuple):
 
 @app.command("list")
 def list_models(output: OutputName = Output.TABLE) -> None:
-    """One line a version, the oldest first: what it was learned from, and how wrong it was. Of what
-    similar jobs drew, which every finished job changes, the newest version alone. The newest of a
-    model is what placement evaluates; of trees, what is in force."""
+    """List versions, one a line, the oldest first: what it was learned from, and how wrong it was.
+    Of what similar jobs drew, which every finished job changes, the newest version alone. The
+    newest of a model is what placement evaluates; of trees, what is in force."""
     events = list(_events())
     write(rows(published(events), trees_told(events)), _COLUMNS, output)
 
@@ -126,12 +128,12 @@ def rollback(
 def _known(model: str) -> str:
     """Raises UnusableError for one of which several versions are not kept."""
     if model not in _OF_TREES:
-        raise UnusableError(f"of {model} no versions are kept, but of {' and '.join(_OF_TREES)}")
+        raise UnusableError(f"no versions of {model} are kept: give {' and '.join(_OF_TREES)}")
     return model
 
 
 def pinned(version: str, reason: str, source: str, now_us: int, model: str) -> Envelope:
-    """The event that pins a version; an empty one unpins."""
+    """Return the event that pins a version; an empty one unpins."""
     order = ModelPinned(model=model, version=version, reason=reason, pinned_at_us=now_us)
     return _envelope(order.DESCRIPTOR.full_name, source, now_us, model_pinned=order)
 
@@ -146,7 +148,7 @@ def _events() -> Iterable[Event]:
 
 
 def published(events: Iterable[Event]) -> list[Published]:
-    """The versions in the order of their publication; copies of one are one."""
+    """Return the versions in the order of their publication; copies of one are one."""
     found: dict[tuple[str, bytes], Published] = {}
     for event in events:
         if isinstance(event.payload, Model):
@@ -156,13 +158,13 @@ def published(events: Iterable[Event]) -> list[Published]:
 
 
 def trees_told(events: Iterable[Event]) -> list[Trees]:
-    """What came of versions of trees, in the order of the events."""
+    """Return what became of versions of trees, in the order of the events."""
     told = [(event.time_us, event.payload) for event in events if isinstance(event.payload, Trees)]
     return [payload for _, payload in sorted(told, key=lambda each: each[0])]
 
 
 def rows(versions: Sequence[Published], told: Sequence[Trees] = ()) -> list[Row]:
-    """All that is told of each."""
+    """Return a row for each version."""
     newest = {_name(model): model for _, model in versions}
     return [
         {
@@ -187,7 +189,7 @@ def chosen(versions: Sequence[Published], version: str) -> Model:
 
 
 def text(model: Model) -> str:
-    """The message as JSON, with the SHA-256 of its content and where it came from."""
+    """Return the message as JSON, with the SHA-256 of its content and where it came from."""
     content = MessageToDict(model, preserving_proto_field_name=True)
     content["sha256"] = _sha256(model)
     if isinstance(model, PowerTreesPublished | PairTreesPublished):

@@ -32,7 +32,7 @@ _UNITS: Final = (" W", " SU", " h")
 
 
 def write(rows: Sequence[Row], columns: Sequence[str], output: Output) -> None:
-    """Rows as a table of these columns, or all that they hold as JSON lines or as CSV."""
+    """Write rows as a table of these columns, or all their values as JSON lines or as CSV."""
     match output:
         case Output.TABLE:
             Console(width=TABLE_WIDTH).print(_table(rows, columns))

@@ -60,7 +60,7 @@ def explain(
     ],
     attempt: Annotated[int, typer.Option(min=0, help="Which one; 0: the last charged.")] = 0,
     shutters: Annotated[bool, typer.Option("--shutters", help="List each of them.")] = False,
-    by_whom: Annotated[bool, typer.Option("--by-whom", help="List who slowed it down.")] = False,
+    by_whom: Annotated[bool, typer.Option("--by-whom", help="List its co-runners.")] = False,
     output: OutputName = Output.TABLE,
 ) -> None:
     """Make a charge again from the shutters that are stored, and show these and the tariff."""
@@ -79,8 +79,8 @@ def explain(
         write(list(interval_rows(found)), _INTERVALS, output)
     if not found.is_reproduced:
         raise UnusableError(
-            f"charged {found.charge.price_su} SU, topics give {found.again.price_su} SU: shutters "
-            "came when no revision was made any more, or are no longer kept"
+            f"charged {found.charge.price_su} SU, topics give {found.again.price_su} SU: "
+            "shutters came too late for a revision, or are no longer kept"
         )
 
 
@@ -100,8 +100,8 @@ def reprocess(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
-    """Have the runs of a time charged again by another tariff: the next revision of each reverses
-    the charge in force, which stays in the ledger."""
+    """Charge the runs of a time again by another tariff: the next revision of each reverses the
+    charge in force, which stays in the topic."""
     topics = KafkaTopics(Deployment.of(settings()))
     told = (event.payload for event in topics.topic(CHARGES))
     by = newest(tariffs(topics.deployment), tariff)
@@ -117,7 +117,7 @@ def reprocess(
 def reprice(
     charge: ChargeMade, by: TariffDeclared, reason: str, source: str, now_us: int
 ) -> Envelope:
-    """The event that asks for it; its id is the same whoever asks again."""
+    """Return the event that asks for it; its id is the same whoever asks again."""
     asked = RepriceAsked(
         charge=charge,
         tariff=by.name,
@@ -130,8 +130,8 @@ def reprice(
 
 
 def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanation:
-    """Of the last revision of an attempt. Raises UnusableError where it was not charged, or its
-    finish is no longer kept."""
+    """Explain the last revision of an attempt. Raises UnusableError where it was not charged, or
+    its finish is no longer kept."""
     charges: list[ChargeMade] = []
     finishes: dict[int, JobFinished] = {}
     measured: dict[str, ShuttersMeasured] = {}
@@ -147,9 +147,7 @@ def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanati
             case TariffDeclared() as tariff:
                 tariffs.append(tariff)
     if not charges:
-        raise UnusableError(
-            f"{job_id[:80]!r} was not charged so far: `coplace jobs JOB` tells more"
-        )
+        raise UnusableError(f"{job_id[:80]!r} was not charged so far: see `coplace jobs JOB`")
     charge = max(latest(charges), key=lambda each: each.attempt)
     if charge.attempt not in finishes:
         raise UnusableError(f"the finish of attempt {charge.attempt} is no longer kept")
@@ -158,7 +156,7 @@ def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanati
 
 
 def lines(found: Explanation) -> Iterator[str]:
-    """The tariff, and how it comes to the price."""
+    """Yield the tariff, and the steps to the price."""
     charge = found.charge
     yield (
         f"attempt {charge.attempt}, revision {charge.revision} of {utc(charge.charged_at_us)}: "
@@ -209,7 +207,7 @@ def _surcharges(charge: ChargeMade) -> Iterator[str]:
 
 
 def part_rows(charge: ChargeMade) -> Iterator[Row]:
-    """A row for each co-runner that cost the run time, which come to the last row."""
+    """Yield a row for each co-runner that cost run time, and a row of their sum."""
     parts = attributed(charge)
     for part in parts:
         others = f"{part.co_runners} others"
@@ -231,7 +229,7 @@ def part_rows(charge: ChargeMade) -> Iterator[Row]:
 
 
 def interval_rows(found: Explanation) -> Iterator[Row]:
-    """A row for each time beside co-runners: slowdown by algorithm 4, and how sure it is."""
+    """Yield a row for each time beside co-runners: slowdown by algorithm 4, and how sure it is."""
     for measured in found.measured.values():
         seen = shutters_of(measured)
         slowdown = interference(seen)
@@ -249,7 +247,7 @@ def interval_rows(found: Explanation) -> Iterator[Row]:
 
 
 def shutter_rows(found: Explanation) -> Iterator[Row]:
-    """A row for each shutter, used or filtered by algorithm 4."""
+    """Yield a row for each shutter, used or filtered by algorithm 4."""
     for measured in found.measured.values():
         for each in shutters_of(measured):
             yield {

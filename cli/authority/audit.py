@@ -41,7 +41,7 @@ def audit(
 
 
 def recorded(deployment: Deployment) -> Iterator[AccessAudited]:
-    """All that is on record. Raises KafkaError."""
+    """Yield every record of the audit. Raises KafkaError."""
     with Reader(deployment, deployment.topics.partitions(AUDIT)) as reader:
         for record in reader.to_end():
             try:
@@ -53,7 +53,7 @@ def recorded(deployment: Deployment) -> Iterator[AccessAudited]:
 
 
 def row(found: AccessAudited) -> Row:
-    """A record of the audit by columns."""
+    """Return a record of the audit by columns."""
     return {
         "at": at(found.at_us),
         "who": found.who,

@@ -22,12 +22,12 @@ from shared.authority.table import AuthorityTable, TableInForce, message_of
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
 
-app = typer.Typer(no_args_is_help=True, help="Who may say and ask what.")
+app = typer.Typer(no_args_is_help=True, help="Who may publish what, and ask for what.")
 
 _COLUMNS: Final = ("who", "role", "sites", "clusters", "accounts", "users", "jobs")
 _NAMES: Final = ("cluster", "site", "account", "user", "job", "granted", "region")
 _NOBODY_IS_HELD: Final = (
-    "no table of authority is declared: everybody may say and ask everything "
+    "no table of authority is declared: everybody may publish and ask everything "
     "(`coplace authority set FILE`)"
 )
 TableFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE")]
@@ -37,10 +37,10 @@ TableFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar=
 def show(
     output: OutputName = Output.TABLE,
     as_file: Annotated[
-        bool, typer.Option("--yaml", help="As `coplace authority set` takes it.")
+        bool, typer.Option("--yaml", help="As a file for `coplace authority set`.")
     ] = False,
 ) -> None:
-    """Say who may do what, since whose word."""
+    """Show who may do what, and who declared it."""
     found = declared.in_force(Deployment.of(settings()))
     bindings = found.now.bindings if found.now else ()
     if as_file:
@@ -67,7 +67,7 @@ def set_table(
     deployment = Deployment.of(settings())
     before = declared.in_force(deployment)
     if before.now and Counter(before.now.bindings) == Counter(bindings):
-        typer.echo(f"version {before.version} says so already, and stays in force")
+        typer.echo(f"version {before.version} is the same table, and stays in force")
         return
     now_us = clock_us()
     named = {binding.who for binding in bindings}
@@ -87,7 +87,7 @@ def set_table(
 
 @app.command()
 def verify(file: TableFile, source: Source = OPERATOR) -> None:
-    """Say whether you could declare a table as the first one, and ask no server."""
+    """Check whether you could declare a table as the first one, without a server."""
     bindings = read_table(file)
     try:
         TableInForce().successor(message_of(1, bindings, "", clock_us()), source)
@@ -109,10 +109,10 @@ def check(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Of this table, not of that in force."),
+        typer.Option(exists=True, dir_okay=False, help="Check this table, not the one in force."),
     ] = None,
 ) -> None:
-    """Say whether somebody may do something, and why; exit status 1 where not."""
+    """Check whether an identity may do something, and say why; exit status 1 where it may not."""
     if action not in actions():
         raise UnusableError(f"{action[:40]!r} must be one of {', '.join(actions())}")
     deployment = Deployment.of(settings())
@@ -140,7 +140,7 @@ def _told(value: str | list[str] | None) -> str | None:
 
 
 def _changes(before: Iterable[Binding], after: Iterable[Binding]) -> list[str]:
-    """What is not held any more, and what is from now on."""
+    """Return the bindings that a new table removes and those that it adds, in words."""
     old, new = Counter(before), Counter(after)
     gone = [f"- {in_words(each)}" for each in (old - new).elements()]
     come = [f"+ {in_words(each)}" for each in (new - old).elements()]

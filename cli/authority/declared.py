@@ -14,7 +14,7 @@ from shared.streams.on_kafka.deployment import Deployment
 
 
 def in_force(deployment: Deployment) -> TableInForce:
-    """The table that every door holds to. Raises KafkaError."""
+    """Return the table of authority in force. Raises KafkaError."""
     found = TableInForce()
     with Reader(deployment, deployment.topics.partitions(TOPIC)) as reader:
         for record in reader.to_end():
@@ -26,7 +26,7 @@ def in_force(deployment: Deployment) -> TableInForce:
 
 
 def sites(deployment: Deployment) -> Mapping[str, str]:
-    """The site that each cluster is declared of. Raises KafkaError."""
+    """Return the declared site of each cluster. Raises KafkaError."""
     found: dict[str, str] = {}
     kind = ClusterDeclared.DESCRIPTOR.full_name.encode()
     with Reader(deployment, deployment.topics.partitions("commands")) as reader:
@@ -38,5 +38,5 @@ def sites(deployment: Deployment) -> Mapping[str, str]:
 
 
 def sited(cluster: str, known: Mapping[str, str]) -> SitedCluster:
-    """A cluster with its site."""
+    """Return a cluster with its site."""
     return SitedCluster(cluster, known.get(cluster, ""))

@@ -24,7 +24,7 @@ from shared.streams.on_kafka.deployment import Deployment
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Tokens, which stand for an identity where no client certificate is shown.",
+    help="Tokens, which identify a client that shows no certificate.",
 )
 
 _DAY_US: Final = 86_400_000_000
@@ -35,11 +35,13 @@ _COLUMNS: Final = ("token", "who", "issued", "expires", "state")
 def issue(
     who: Annotated[str, typer.Argument(help="As the table of authority names it.")],
     file: Annotated[Path, typer.Argument(help="Where the token goes, for its owner alone.")],
-    days: Annotated[float, typer.Option(min=0.001, max=3_650, help="It counts so long.")] = 90.0,
+    days: Annotated[
+        float, typer.Option(min=0.001, max=3_650, help="Time for which it is valid.")
+    ] = 90.0,
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = OPERATOR,
 ) -> None:
-    """Make a token, declare that it stands for somebody, and print what their programs need."""
+    """Make a token, declare whom it identifies, and print what their programs need."""
     table, now_us, token = _table(), clock_us(), fresh_token()
     known = BearerToken(digest_of(token), who, now_us, now_us + round(days * _DAY_US))
     with written(file) as fresh:
@@ -48,12 +50,12 @@ def issue(
         _declare(table, [*table.tokens.every, known], f"token for {who}", ingest, source)
     for name, value in _environment(who, file).items():
         typer.echo(f"export {name}={shlex.quote(value)}")
-    typer.echo(f"token {known.name} of {who} counts until {at(known.expires_at_us)}", err=True)
+    typer.echo(f"token {known.name} of {who} is valid until {at(known.expires_at_us)}", err=True)
 
 
 @app.command("list")
 def list_tokens(output: OutputName = Output.TABLE) -> None:
-    """Say which tokens there are, for whom, and until when."""
+    """List the tokens, with whom each identifies, and until when."""
     now_us = clock_us()
     rows = [
         {
@@ -80,14 +82,14 @@ def revoke(
     table, now_us = _table(), clock_us()
     gone = {one.name for one in table.tokens.every if which in (one.name, one.who)}
     if not gone:
-        raise UnusableError(f"{which[:80]!r} is no token and nobody who has one: see `list`")
+        raise UnusableError(f"{which[:80]!r} is neither a token nor an owner of one: see `list`")
     left = [
         replace(one, revoked_at_us=one.revoked_at_us or now_us) if one.name in gone else one
         for one in table.tokens.every
     ]
     _declare(table, left, f"{which} revoked", ingest, source)
     for name in sorted(gone):
-        typer.echo(f"token {name} counts no more")
+        typer.echo(f"token {name} is revoked")
 
 
 def _environment(who: str, file: Path) -> Mapping[str, str]:

@@ -27,11 +27,11 @@ Subject = Annotated[
     str,
     typer.Argument(
         metavar="CLUSTER|SITE|region",
-        help="What the cap is of.",
+        help="What the cap limits.",
         autocompletion=completion.capped,
     ),
 ]
-Reason = Annotated[str, typer.Option(help="Why: it is recorded and told to those who wait.")]
+Reason = Annotated[str, typer.Option(help="Why: it is recorded, and shown for jobs that wait.")]
 COLUMNS: Final = (
     *("cap of", "cap W", "idle W", "committed W", "margin W", "headroom W"),
     *("measured W", "above cap", "meters silent", "ahead", "declared by", "reason"),
@@ -40,13 +40,13 @@ _PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"
 
 
 class _OfWatts(TyperCommand):
-    """A command that is told watts: a number below 0 looks like an option that there is not."""
+    """A command that takes watts: a number below 0 looks like an unknown option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As the base class. Raises UnusableError for a number below 0 that is no option's."""
         for before, word in pairwise(["", *args]):
             if _is_negative(word) and not before.startswith("-") and not ctx.resilient_parsing:
-                raise UnusableError(f"{word} W is no cap: give more than 0")
+                raise UnusableError(f"{word} W is not a valid cap: give more than 0")
         return super().parse_args(ctx, args)
 
 
@@ -89,7 +89,9 @@ def set_cap(
     if [watts, schedule, signal].count(None) != 2:
         raise typer.BadParameter("give one of WATTS, --schedule and --signal")
     if watts is None and (begin or until):
-        raise typer.BadParameter("--from and --until are of one cap, given as WATTS")
+        raise typer.BadParameter(
+            "--from and --until need WATTS: a schedule and a signal have their own times"
+        )
     if (signal is None) != (rule is None):
         raise typer.BadParameter("--signal and --rule belong together")
     if signal is not None and rule is not None:
@@ -122,7 +124,7 @@ def show(
     placement: Placement = _PLACEMENT,
     output: OutputName = Output.TABLE,
 ) -> None:
-    """Say what may be drawn now and later, what is, and who declared it."""
+    """Show what may be drawn now and later, what is drawn, and who declared it."""
     answer = declare.ask(placement)
     if output is Output.JSON:
         typer.echo(MessageToJson(answer, preserving_proto_field_name=True))

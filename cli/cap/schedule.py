@@ -1,4 +1,4 @@
-"""Periods of a cap as operators write them, and the steps that they come to."""
+"""Periods of a cap as operators write them, and their steps."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -36,7 +36,7 @@ class _ScheduleFile(BaseModel):
 
 
 def read_schedule(path: Path) -> list[Period]:
-    """Periods from YAML: `periods`, a list of `from`, `until` and `watts`, in any order.
+    """Read periods from YAML: `periods`, a list of `from`, `until` and `watts`, in any order.
 
     Raises OSError when the file cannot be read, UnusableError when it is not of this form.
     """
@@ -46,12 +46,12 @@ def read_schedule(path: Path) -> list[Period]:
         problems = "; ".join(
             f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
         )
-        raise UnusableError(f"{path} is no schedule of a cap: {problems}") from error
+        raise UnusableError(f"{path} is not a valid schedule of a cap: {problems}") from error
 
 
 def steps(periods: Sequence[Period]) -> list[PowerCapStep]:
-    """The steps of periods: none of them holds between two that do not meet. Raises UnusableError
-    for those that end before they begin and those that overlap."""
+    """Return the steps of periods; no cap applies between two that do not meet. Raises
+    UnusableError for those that end before they begin and those that overlap."""
     found: list[PowerCapStep] = []
     ordered = sorted(periods, key=lambda period: period.from_us)
     for period in ordered:
@@ -70,6 +70,6 @@ def steps(periods: Sequence[Period]) -> list[PowerCapStep]:
 
 
 def told(period: Period) -> str:
-    """A period in words."""
+    """Return a period in words."""
     until = f" until {at(period.until_us)}" if period.until_us is not None else " on"
     return f"{period.watts:,g} W from {at(period.from_us)}{until}"

@@ -36,7 +36,7 @@ Modules = Annotated[
     typer.Option(help="Module, by name or index, of each table; else the table's name says it."),
 ]
 Via = Annotated[
-    bool, typer.Option(help="Reach pairs that were never measured through other P-states.")
+    bool, typer.Option(help="Project pairs that were never measured through other P-states.")
 ]
 Interval = Annotated[
     float | None,
@@ -88,7 +88,7 @@ def project(
     via_intermediate: Via = False,
     interval: Interval = None,
 ) -> None:
-    """Time, power and energy of each application at each P-state."""
+    """Project time, power and energy of each application at each P-state."""
     from cli.energy import projections
     from services.energy.adapters.matching import read_matched
 
@@ -120,14 +120,15 @@ def choose(
     t_weight: Weights = None,
     distance: Annotated[
         Reading,
-        typer.Option(help="What EAMC's equations are taken to say, ADR 0003."),
+        typer.Option(help="The reading of EAMC's equations, ADR 0003."),
     ] = Reading.DIMENSIONLESS,
     default_ghz: DefaultGhz = None,
     min_energy_threshold: EnergyThreshold = MIN_ENERGY_THRESHOLD,
     min_time_threshold: TimeThreshold = MIN_TIME_THRESHOLD,
     via_intermediate: Via = False,
 ) -> None:
-    """The P-state of least energy, of least time, of EAMC's distance and of EAR's policies."""
+    """Choose the P-state of least energy, of least time, of EAMC's distance and of EAR's
+    policies."""
     from cli.energy import choices, projections
     from services.energy.adapters.matching import read_matched
 
@@ -159,7 +160,7 @@ def time_coefficients(
     ] = None,
     module: Modules = None,
 ) -> None:
-    """Runtimes on each module against the first, and what hardware would have said of them."""
+    """Compare runtimes on each module with the first, and with an estimate from hardware."""
     from cli.energy import time_coefficients as ratios
     from services.energy.adapters.matching import read_matched
 
@@ -168,12 +169,13 @@ def time_coefficients(
     if out_csv is not None:
         write_csv(out_csv, ratios.COLUMNS, (row.cells for row in rows))
     Console(width=TABLE_WIDTH).print(ratios.table(rows))
-    typer.echo(ratios.summary(rows) or "too few applications ran on both to tell how sure this is")
+    typer.echo(ratios.summary(rows) or "too few applications ran on both to estimate the error")
 
 
 @app.command()
 def misuse() -> None:
-    """Users whose jobs do not behave like the application that they name, from energy.advice."""
+    """List users whose jobs do not behave like the application that they name, from
+    energy.advice."""
     from cli.energy import misuse as misused
     from cli.kafka_topics import KafkaTopics
     from shared.process.settings import settings
@@ -262,7 +264,7 @@ def push(
         typer.confirm(f"publish coefficients of {told}?", abort=True, err=True)
     for event in events:
         publish(ingest, event)
-    typer.echo(f"published coefficients of {told}: jobs that wait are weighed again", err=True)
+    typer.echo(f"published coefficients of {told}: jobs that wait are evaluated again", err=True)
 
 
 @app.command()
@@ -281,7 +283,7 @@ def ask(
     ] = None,
     via_intermediate: Via = False,
 ) -> None:
-    """What a running system knows: time, power and energy of applications, over gRPC."""
+    """Ask a running system for time, power and energy of applications, over gRPC."""
     from cli.energy import ask as asked
 
     request = asked.request(app_ids, node_model or (), ghz or (), via_intermediate=via_intermediate)

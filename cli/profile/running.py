@@ -43,7 +43,7 @@ class Bench:
         self._events = events
 
     def measured(self, run: ProfiledRun) -> TimedRun:
-        """One run. Raises ProgramFailedError naming the program."""
+        """Measure one run. Raises ProgramFailedError naming the program."""
         place = self._campaign.placements[run.config]
         with TemporaryDirectory(prefix="coplace-profile-") as folder:
             stat = Path(folder, "stat")

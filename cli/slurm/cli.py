@@ -26,7 +26,7 @@ from shared.streams.on_kafka.refusals import require_kafka_believes
 app = typer.Typer(no_args_is_help=True, help="Let Coplace start the jobs of a Slurm.")
 _RETRY_S: Final = 5.0
 
-SiteName = Annotated[str, typer.Option(help="As it stands in the ids of jobs.")]
+SiteName = Annotated[str, typer.Option(help="As in the ids of jobs.")]
 Account = Annotated[str, typer.Option(help="Of jobs without one.")]
 
 
@@ -55,7 +55,7 @@ def tell(
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
 ) -> None:
-    """Declare the cluster, and tell of its jobs and of nodes that are taken out."""
+    """Declare the cluster, and publish its jobs and the nodes that are taken out."""
     slurm = Slurm()
     cluster = slurm.cluster()
     hardware = NodeHardware(
@@ -87,7 +87,8 @@ def obey(
     account: Account = "none",
     ingest: Ingest = "127.0.0.1:50051",
 ) -> None:
-    """Start held jobs where and at the clock that is decided, and answer what is asked back."""
+    """Start held jobs where and at the clock that is decided, and answer grants that are
+    withdrawn."""
     slurm = Slurm()
     cluster = slurm.cluster()
     require_kafka_believes(settings())

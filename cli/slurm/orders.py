@@ -1,4 +1,4 @@
-"""What Slurm is told to do for a decision: pure."""
+"""Orders to Slurm for a decision: pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """Tell Coplace that a grant did not start, and will not."""
+    """Report to Coplace that a grant did not start, and will not."""
 
     reason: str
 
@@ -57,7 +57,7 @@ class Decline:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Tell Coplace that an action on a job that runs is not done."""
+    """Report to Coplace that an action on a running job is not done."""
 
     reason: str
 
@@ -69,8 +69,8 @@ Order = Release | Hold | Cancel | Decline | Refuse
 
 
 def orders(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
-    """What to do about a decision on a job of this cluster, which Slurm shows as `job` (None: not
-    any more). Again for the same decision, it comes to the same."""
+    """Return the orders for a decision on a job of this cluster, which Slurm shows as `job` (None:
+    not any more). Again for the same decision, they have no further effect."""
     match decision.verdict:
         case placement_pb2.VERDICT_START:
             return _start(decision, job, now_us)
@@ -108,7 +108,7 @@ def _withdraw(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
 
 
 def _drop(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
-    """It is not to start any more: what `tell` then sees is its end."""
+    """It is not to start any more: `tell` then sees its end."""
     if job is not None and (job.is_pending or job.holds_nodes):
         return [Cancel()]
     return [Decline(_GONE)] if job is None and decision.grant else []
@@ -120,5 +120,5 @@ def _act(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
     if decision.action.kind == ACTION_KIND_END:
         return [Cancel()]
     if decision.action.kind == ACTION_KIND_REQUEUE:
-        return [Refuse("put it back in Slurm itself: scontrol requeue")]
+        return [Refuse("requeue it in Slurm itself: scontrol requeue")]
     return [Refuse("Slurm sets the clock of a job at its start, and suspends none for power here")]

@@ -1,4 +1,4 @@
-"""Tells Coplace what happens in a Slurm: the cluster, submissions, starts and ends."""
+"""Publishes what happens in a Slurm: the cluster, submissions, starts and ends."""
 
 from collections.abc import Iterable, Sequence
 
@@ -24,12 +24,13 @@ class Teller:
         self._sent: set[str] = set()
 
     def declare(self, cluster: ClusterDeclared) -> None:
-        """Say what the cluster is. Raises UnansweredError, for what ingest refuses too."""
+        """Declare the cluster. Raises UnansweredError, for what ingest refuses too."""
         now_us = clock_us()
         publish(self._ingest, fact(self._site.name, cluster, f"{cluster.cluster}/{now_us}", now_us))
 
     def tell(self, jobs: Iterable[SlurmJob]) -> None:
-        """Say what is new of these jobs. Raises UnansweredError: then none of it counts as said."""
+        """Publish what is new of these jobs. Raises UnansweredError: then none of it counts as
+        published."""
         known = {event.id: event for job in jobs if job.is_placed for event in self._facts(job)}
         self._send([event for name, event in known.items() if name not in self._sent])
         self._sent = set(known)  # Slurm forgets jobs that ended, and so does this
@@ -38,7 +39,7 @@ class Teller:
         try:
             return facts(job, self._site, self._architecture)
         except RejectedError as error:
-            note([f"job {job.job_id} is not told of: {error}"])
+            note([f"job {job.job_id} is not published: {error}"])
             return ()
 
     def _send(self, events: Sequence[Envelope]) -> None:

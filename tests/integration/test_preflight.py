@@ -74,7 +74,7 @@ def test_what_is_wrong_is_told_and_what_is_mended_is_ready(deployment: Deploymen
         counts, taken, last = refused.stderr.splitlines()
         assert f"topic {topic} has 3 Kafka partitions instead of 12" in counts
         assert deployment.name("pricing") in taken
-        assert "2 things to mend" in last
+        assert "2 problems to repair" in last
         client.delete_topics([topic])
     ready = preflight(deployment, "--new")
     assert ready.returncode == 0, ready.stderr

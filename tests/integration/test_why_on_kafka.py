@@ -144,10 +144,10 @@ def test_a_waiting_job_is_told_its_reason_its_promise_and_its_expected_start(
     answer = region.why(_WAITS)
     assert answer.exit_code == 0, answer.output
     first, why, expected, before, promised = answer.stdout.splitlines()[:5]
-    assert first == f"{_WAITS} waits, and nodes are promised to it"
+    assert first == f"{_WAITS} waits, and nodes are reserved for it"
     assert why == "why: alpha: needs 4 nodes, 0 free"
     assert "(in 60 min) on alpha, if nothing else arrives" in expected
-    assert before.startswith("before it: 0 jobs stand before it")
+    assert before.startswith("before it: 0 jobs are before it")
     assert promised.startswith("promised: 4 nodes of alpha at ")
     assert " 1 of 1 |" in answer.stdout
     assert "| capacity | needs 4 nodes, 0 free |" in answer.stdout
@@ -166,7 +166,7 @@ def test_a_job_that_no_cluster_can_hold_is_rejected_with_what_is_lacking(region:
         time.sleep(0.1)
         answer = region.why(_IMPOSSIBLE)
     first, why, *table = answer.stdout.splitlines()
-    assert first == f"{_IMPOSSIBLE} is rejected: it starts no more, submit it anew or requeue it"
+    assert first == f"{_IMPOSSIBLE} is rejected: submit it anew or requeue it"
     assert why == "why: fits on no cluster: alpha: needs 5 nodes, the cluster has 4"
     assert any("alpha" in line and " 5 " in line and " 4 " in line for line in table)
 

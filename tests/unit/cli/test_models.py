@@ -166,7 +166,7 @@ def test_operators_say_which_trees_hold_and_why(
     assert (found, envelope.source, envelope.time_us) == (order, "ada", 10**15)
 
 
-NOT_KEPT = "of power no versions are kept, but of power-trees and pair-trees"
+NOT_KEPT = "no versions of power are kept: give power-trees and pair-trees"
 
 
 @pytest.mark.usefixtures("of_power")

@@ -90,5 +90,5 @@ def test_each_event_is_told_with_what_matters_of_it(
 def test_a_row_says_when_which_attempt_and_who() -> None:
     payload = JobStarted(attempt=2, cluster="a")
     [row] = rows([Event("id", "north/alpha", 1_767_225_600_000_000, "j", payload)])
-    told_of = (row["time"], row["attempt"], row["what"], row["details"], row["told by"])
+    told_of = (row["time"], row["attempt"], row["what"], row["details"], row["source"])
     assert told_of == ("2026-01-01 00:00:00", 2, "started", "on 0 nodes of a", "north/alpha")

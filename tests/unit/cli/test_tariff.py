@@ -34,8 +34,8 @@ def test_the_file_of_the_how_to_is_a_tariff(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("[1]", "must map names to values"),
-        ("{", "is no YAML"),
-        (SMALL % "1" + "colour: red\n", "colour: is none of"),
+        ("{", "is not valid YAML"),
+        (SMALL % "1" + "colour: red\n", "colour: must be one of"),
         (SMALL % "-1", "rates\\[0\\].su: must be from 0"),
         (SMALL % "NaN", "rates\\[0\\].su"),
         (SMALL % "1" + "model: code\n", "holds a value that is none"),

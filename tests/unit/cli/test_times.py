@@ -37,5 +37,5 @@ def test_a_time_may_be_from_now_or_of_the_calendar(text: str, later_s: int) -> N
     "text", ["", "soon", "now+", "now+5", "now-1hour", "now+1 hour", "now+1.5hours", "tomorrow"]
 )
 def test_anything_else_is_no_time(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time such as"):
+    with pytest.raises(ValueError, match="is not a time such as"):
         time_us(text)

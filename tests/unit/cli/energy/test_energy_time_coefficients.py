@@ -56,7 +56,7 @@ def test_one_common_application_does_not_tell_how_sure_an_estimate_is(tmp_path: 
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [
-        (["--node", "a=4"], "say --node b=CORES"),
+        (["--node", "a=4"], "give --node b=CORES"),
         (["--node", "a=4", "--node", "b=many"], "must be MODULE=CORES"),
         (["--node", "a=4", "--node", "b=0"], "node: must be at least 1"),
     ],
