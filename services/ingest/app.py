@@ -27,7 +27,7 @@ from shared.streams.telemetry import hooks_of
 
 
 def intake(deployment: Deployment, of_site: str = "") -> Intake:
-    """The validation of one deployment: what it takes, the stages take too."""
+    """Return the validation of one deployment: what it accepts, the stages accept too."""
     return Intake(
         deployment.topics,
         max_message_bytes=deployment.settings.max_message_bytes,
@@ -40,8 +40,8 @@ def intake(deployment: Deployment, of_site: str = "") -> Intake:
 async def gated(
     deployment: Deployment, name: str, remember_days: float, publisher: KafkaPublisher, meter: Meter
 ) -> AsyncIterator[Gate]:
-    """The gate of a process of this name, which follows the table and the region meanwhile; open it
-    before the first event."""
+    """Open the gate of a process of this name, which follows the table and the region meanwhile;
+    open it before the first event."""
     table, crash = TableInForce(), partial(end_process, name)
     async with (
         table_followed(deployment, table, crash) as declared,

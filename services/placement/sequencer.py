@@ -23,7 +23,7 @@ CONSUMES: Final = frozenset(_RANKS)
 class Sequencer:
     """Holds the open round's events; at its end they go out by (event time, kind, id).
 
-    What happened to a job never stands before its submission: resource managers that count whole
+    An event of a job never comes before its submission: resource managers that count whole
     seconds end a short job in the second in which it came.
 
     Ids, times, sources, traces and payloads stay as they are. Copies within the round are dropped;
@@ -46,13 +46,13 @@ class Sequencer:
         return ()
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
-        """The round's events in order."""
+        """Publish the round's events in order."""
         events = _in_order(self._events.values())
         self._events = {}
         return [Publish(OUTPUT, replace(event, key=KEY)) for event in events]
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """Events held since the last call, and None for those that went out."""
+        """Return events kept since the last call, and None for those that went out."""
         held = self._events.keys()
         changes: dict[str, bytes | None] = dict.fromkeys(map(_key, sorted(self._saved - held)))
         changes |= {_key(id_): to_bytes(self._events[id_]) for id_ in sorted(held - self._saved)}

@@ -51,7 +51,7 @@ class Search:
     ordering: RegionOrder | None = None
 
     def look_ahead(self, clusters: Iterable[str]) -> LookAhead:
-        """The search over these clusters: 1 per kWh where no tariff is known."""
+        """Return the search over these clusters: 1 per kWh where no tariff is known."""
         tariffs = tuple(self.tariffs.get(cluster, Tariff()) for cluster in clusters)
         return LookAhead(Objective(tariffs, self.prices), self.bounds)
 
@@ -59,7 +59,7 @@ class Search:
 class Planner:
     """Proposes a plan after a round, where its forecast is better than that of the policy's own
     order, and withdraws it where it is not any more. A plan that says what the last one did is not
-    told again before half of its time is over.
+    published again before half of its time is over.
     """
 
     def __init__(
@@ -90,7 +90,8 @@ class Planner:
         return ()
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
-        """What is better than what placement decides from here on, unless it was proposed last."""
+        """Publish what is better than what placement decides from here on, unless it was proposed
+        last."""
         self._placement.end_round(ended)
         if ended.last or ended.ended_at_us < self._searched_us + self._search.period_us:
             return ()
@@ -98,12 +99,13 @@ class Planner:
         return [self._propose(items, ended)] if self._is_new_plan(items, ended) else ()
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """What placement keeps, the share that jobs run for, and when what was proposed last."""
+        """Return what placement keeps, the share that jobs run for, and when what was proposed
+        last."""
         changed, self._changed = self._changed, {}
         return {**self._placement.changes(), **changed}
 
     def suspects(self) -> Sequence[str]:
-        """As placement's, whose failures are the planner's too."""
+        """Return placement's suspects, whose failures are the planner's too."""
         return self._placement.suspects()
 
     def hold_back(self, subject: str, fault: Fault, ended: Round) -> None:
@@ -124,7 +126,8 @@ class Planner:
         return list(_that_fit(problem.items(plan or ())))
 
     def _is_new_plan(self, items: Sequence[PlanItem], ended: Round) -> bool:
-        """Whether placement would do otherwise by these items than by what it was told last."""
+        """Return whether placement would do otherwise by these items than by what was published
+        last."""
         proposed, waits = self._proposed, self._placement.planning.waits
         if proposed.valid_until_us <= ended.ended_at_us:
             return bool(items)
@@ -163,7 +166,7 @@ def _that_fit(items: Iterable[PlanItem]) -> Iterator[PlanItem]:
 
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """As placement's state; what a wrong clock proposed and when it did is forgotten."""
+    """Repair placement's state; what a wrong clock proposed, and its time, is forgotten."""
     changes = dict(processor.mended(restored, now_us))
     if int(restored.get(_SEARCHED, b"0")) > now_us:
         changes |= {_PROPOSED: None, _SEARCHED: None}

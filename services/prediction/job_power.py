@@ -30,7 +30,7 @@ from shared.streams.stages.stage import Round
 from shared.streams.stages.table import Table
 
 _PROGRESS: Final = "learner"
-# The highest number that was told before the state was put back.
+# The highest number that was published before the state was restored.
 _TOLD: Final = "told"
 Metered = Callable[[str], float | None]
 
@@ -50,13 +50,14 @@ class JobOnCluster(NamedTuple):
 
     @classmethod
     def of(cls, job: Job, cluster: str, freq_ghz: float) -> "JobOnCluster":
-        """An attempt of a job that runs there."""
+        """Return an attempt of a job that runs there."""
         asked = job.user, job.app_id, size_of(job), job.walltime_s
         unit = job.resources_per_unit, job.cores_per_unit, job.shareable
         return cls(cluster, freq_ghz, *asked, *unit)
 
     def kind(self, clusters: Mapping[str, Cluster]) -> KindOfJob | None:
-        """None where its cluster is not declared, or not at such a P-state."""
+        """Return the kind of the job; None where its cluster is not declared, or not at such a
+        P-state."""
         cluster = clusters.get(self.cluster)
         if cluster is None or self.freq_ghz not in cluster.pstates_ghz:
             return None
@@ -79,9 +80,9 @@ class EndedRun(NamedTuple):
     cores_per_node: float
 
     def whole_node_w(self, clusters: Mapping[str, Cluster], metered_w: float | None) -> float:
-        """What a node used whole would have drawn, by what its nodes' meters showed, or by what its
-        resource manager charged: to a job on part of a node's cores that part of its power. 0 where
-        nobody knows."""
+        """Return what a node used whole would have drawn, by what its nodes' meters showed, or by
+        what its resource manager charged: to a job on part of a node's cores that part of its
+        power. 0 where nobody knows."""
         power_w = self.node_power_w if metered_w is None else metered_w
         if power_w is None:
             return 0.0
@@ -92,9 +93,9 @@ class PowerOutcome(StrEnum):
     """What came of the power of a run that ended."""
 
     LEARNED = "learned"
-    # Neither meters nor the resource manager told any, or told 0.
+    # Neither meters nor the resource manager reported any, or reported 0.
     MISSING = "missing"
-    # Energy and time, which were told each by itself, make no power that a node draws.
+    # Energy and time, reported separately, give a power that no node draws.
     IMPLAUSIBLE = "implausible"
     # Nobody declared the cluster, or that P-state of it.
     UNDECLARED = "undeclared"
@@ -135,16 +136,16 @@ class JobPower:
         self.learner.tables.take_trees(self.versions.in_force)
 
     def start(self, key: str, job: Job, cluster: str, freq_ghz: float) -> None:
-        """An attempt of a job started."""
+        """Note that an attempt of a job started."""
         self._started.put(key, JobOnCluster.of(job, cluster, freq_ghz))
 
     def expected_w(self, key: str) -> float | None:
-        """What a node used whole by an attempt was predicted to draw when it started."""
+        """Return what a node used whole by an attempt was predicted to draw when it started."""
         expected = self._expected.get(key)
         return expected.power.predicted_w if expected else None
 
     def finish(self, key: str, run: EndedRun | None) -> None:
-        """An attempt ended; None where it had no power, or several."""
+        """Note that an attempt ended; `run` is None where it had no power, or several."""
         if run is not None:
             self._ended.put(key, run)
             return
@@ -168,7 +169,7 @@ class JobPower:
         return published + self.versions.end_round(lesson.judged, self.learner, ended)
 
     def changes(self) -> dict[str, bytes | None]:
-        """Records of what changed since the last call."""
+        """Return records of what changed since the last call."""
         tables: tuple[Table[Any], ...] = (
             *(self._history, self._judged, self._progress),
             *(self._started, self._expected, self._ended),
@@ -231,8 +232,8 @@ class JobPower:
 def recalled(
     restored: Mapping[str, bytes], told: Iterable[Event], _next_round: int
 ) -> Mapping[str, bytes | None]:
-    """The highest number of rows that were told: what is learned anew counts only behind it, and
-    time may not have come that far where a clock was ahead."""
+    """Return the highest number of rows that were published: what is learned anew counts only
+    behind it, and time may not have come that far where a clock was ahead."""
     numbers, rows = _numbers(restored), (event.payload for event in told if event.source == SOURCE)
     given = [row.number for row in rows if isinstance(row, PowerHistoryUpdated)]
     highest = max(given, default=0)

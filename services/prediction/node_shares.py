@@ -24,8 +24,8 @@ class NodeUser(NamedTuple):
 def shares_mw(
     power_w: float, idle_w: float, node_cores: int, jobs: Sequence[NodeUser]
 ) -> list[int]:
-    """What each job drew, mW, and behind them what the node drew idle for nobody: together they
-    are `power_w` to the milliwatt. The jobs have no more cores than the node."""
+    """Return what each job drew, mW, and behind them what the node drew idle for nobody: together
+    they are `power_w` to the milliwatt. The jobs have no more cores than the node."""
     idle_w = min(idle_w, power_w)
     activities = _activities(idle_w, node_cores, jobs)
     active_w = (power_w - idle_w) / sum(activities)

@@ -36,7 +36,7 @@ class PairExample(NamedTuple):
 
     @property
     def weighed(self) -> tuple[float, float]:
-        """What weights of degradation ask: shares of the peak bandwidth."""
+        """Return what weights of degradation need: shares of the peak bandwidth."""
         return self.own.bandwidth_share, self.other.bandwidth_share
 
 
@@ -44,7 +44,7 @@ Predict = Callable[[Sequence[PairExample]], Floats]
 
 
 def grow(examples: Sequence[PairExample]) -> Forest:
-    """Extremely randomised trees (Geurts, Ernst and Wehenkel, Machine Learning 63, 2006) of
+    """Grow extremely randomised trees (Geurts, Ernst and Wehenkel, Machine Learning 63, 2006) of
     T_co / T_alone - 1, whose sums are exact, and which never fall where a share rises. Of pairs
     that nobody measured they learn what weights say, each as often as makes a leaf."""
     examples = [*examples, *LEAST_OF_LEAF * believed(examples)]
@@ -54,8 +54,8 @@ def grow(examples: Sequence[PairExample]) -> Forest:
 
 
 def believed(examples: Sequence[PairExample]) -> list[PairExample]:
-    """What weights say of pairs of which none of the examples is: of few applications trees know
-    each pair that they saw, and nothing of others."""
+    """Return what weights say of pairs of which none of the examples is: of few applications trees
+    know each pair that they saw, and nothing of others."""
     sides: dict[str, dict[str, Side]] = defaultdict(dict)
     for each in examples:
         known = sides[each.node_model]
@@ -91,8 +91,9 @@ def _tree(rows: Floats, excess: Floats, seed: int) -> Tree:
 
 
 def unseen_errors(examples: Sequence[PairExample]) -> tuple[float, float]:
-    """Mean absolute error of T_co / T_alone of pairs of applications that are held out in turn, in
-    both directions: by trees, and by weights of the same examples. 0 of fewer pairs than parts."""
+    """Return the mean absolute error of T_co / T_alone of pairs of applications that are held out
+    in turn, in both directions: by trees, and by weights of the same examples. 0 of fewer pairs
+    than parts."""
     pairs = sorted({_unordered(each) for each in examples})
     if len(pairs) < FOLDS:
         return 0.0, 0.0

@@ -82,7 +82,7 @@ class State:
             lambda v: FinishedRun(v[0]),
         )
         self.pairs = Table("pair", restored, list, lambda v: CoRunPair(*v))
-        # Intervals that came in this round: no version was held to them yet.
+        # Intervals of this round: no version was compared with them yet.
         self.new_pairs = Table("new-pair", restored, bool, bool)
         # The weights that were published last.
         self.weights = Table("weights", restored, list, tuple)
@@ -91,13 +91,13 @@ class State:
         self.progress = Table("progress", restored, list, _progress)
 
     def peak_gbps(self, node_model: str) -> float | None:
-        """What a node of a model moves at most."""
+        """Return what a node of a model moves at most."""
         clusters = self.clusters.values()
         found = [c.peak_bandwidth_gbps for c in clusters if c.node_model == node_model]
         return found[-1] if found else None
 
     def changes(self) -> dict[str, bytes | None]:
-        """Records of what changed since the last call."""
+        """Return records of what changed since the last call."""
         tables: tuple[Table[Any], ...] = (
             self.clusters,
             self.jobs,

@@ -23,7 +23,7 @@ class Timed(Protocol):
 
     @property
     def time_us(self) -> int:
-        """When it was true, by the clock of who measured it."""
+        """Return when it was true, by the clock that measured it."""
         ...
 
 
@@ -31,13 +31,13 @@ T = TypeVar("T", bound=Timed)
 
 
 def in_order(table: Table[T]) -> list[tuple[str, T]]:
-    """Keys and values in the order of (event time, key)."""
+    """Return keys and values in the order of (event time, key)."""
     return sorted(table.items(), key=lambda item: (item[1].time_us, item[0]))
 
 
 def pair_rows(state: State) -> tuple[Floats, Floats]:
-    """Features (rows, columns) and slowdown ratios (rows,), of the pairs whose signatures and
-    whose peak bandwidth are known."""
+    """Return features (rows, columns) and slowdown ratios (rows,), of the pairs whose signatures
+    and whose peak bandwidth are known."""
     peaks_gbps = {c.node_model: c.peak_bandwidth_gbps for c in state.clusters.values()}
     rows = [_pair_row(pair, state, peaks_gbps) for _, pair in in_order(state.pairs)]
     known = [row for row in rows if row is not None]
@@ -62,13 +62,14 @@ def _pair_row(
 
 
 def pair_examples(state: State) -> list[PairExample]:
-    """What trees of pairs are grown of: intervals of applications whose signatures are known."""
+    """Return what trees of pairs are grown of: intervals of applications whose signatures are
+    known."""
     found = (_example(pair, state) for _, pair in in_order(state.pairs))
     return [example for example in found if example is not None]
 
 
 def new_examples(state: State) -> list[PairExample]:
-    """Those that came since it was asked last."""
+    """Return the examples that came since the last call."""
     keys = [key for key, _ in state.new_pairs.items()]
     for key in keys:
         state.new_pairs.drop(key)
@@ -99,8 +100,9 @@ def _side(app: str, core_share: float, node_model: str, state: State) -> Side | 
 
 
 def fallback_power_w(state: State) -> dict[str, float]:
-    """Mean power of the nodes of each model, W: of their newest readings, else the declared idle
-    power, which is a lower bound and all that is known. A node that is off tells nothing."""
+    """Return the mean power of the nodes of each model, W: of their newest readings, else the
+    declared idle power, which is a lower bound and all that is known. A node that is off says
+    nothing."""
     declared = {c.node_model: c.idle_power_w for c in state.clusters.values()}
     readings: dict[str, list[float]] = defaultdict(list)
     for reading in state.nodes.values():

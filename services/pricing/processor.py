@@ -82,7 +82,7 @@ class PriceRule:
 
 class PricingProcessor:
     """Folds the facts and shutters of jobs into charges by the tariffs in force, and the charges
-    and reservations of accounts into how they stand."""
+    and reservations of accounts into their states."""
 
     def __init__(self, rule: PriceRule, restored: Mapping[str, bytes]) -> None:
         self._rule = rule
@@ -141,11 +141,11 @@ class PricingProcessor:
             case ClusterDeclared() as cluster:
                 self._cores.declare(cluster, event.time_us)
             case other:
-                raise RejectedError("ce_type", f"{other.DESCRIPTOR.full_name} tells no price")
+                raise RejectedError("ce_type", f"{other.DESCRIPTOR.full_name} has no price")
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
-        """Charge what is due, in the order of job ids, forget what nobody asks for, and tell which
-        accounts stand otherwise now."""
+        """Charge what is due, in the order of job ids, forget what nobody asks for, and publish
+        which accounts have another state now."""
         for key in sorted(self._open):
             self._settle(self._attempts.get(key), ended)
         self._open.clear()
@@ -161,7 +161,7 @@ class PricingProcessor:
         return [*charges, *map(_told, standings)]
 
     def suspects(self) -> Sequence[str]:
-        """The attempts that wait to be charged."""
+        """Return the attempts that wait to be charged."""
         waiting = sorted(each.key for each in self._attempts if each.facts.charge_due_us)
         return [_subject(key) for key in waiting]
 
@@ -174,7 +174,7 @@ class PricingProcessor:
             self._save(attempt)
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """State that changed since the last call."""
+        """Return the state that changed since the last call."""
         return {
             **self._attempts.changes(),
             **self._tariffs.changes(),
@@ -263,7 +263,7 @@ class PricingProcessor:
             self._reopen(before)
 
     def _announce(self, key: AttemptKey) -> None:
-        """What was submitted is put back as it was."""
+        """Restore what was submitted as it was."""
         attempt = self._advance(key, JobFact.SUBMITTED)
         for earlier in self._attempts.of_job(key[0]):
             if earlier.facts.HasField("submitted"):
@@ -271,7 +271,7 @@ class PricingProcessor:
         self._save(attempt)
 
     def _ended_otherwise(self, before: Attempt, *, node_failed: bool) -> bool:
-        """Note that an attempt was put back, or that its nodes failed; whether what it was charged
+        """Note that an attempt was requeued, or that its nodes failed; whether what it was charged
         changes by that."""
         facts = before.facts
         is_known = facts.requeued and facts.node_failed >= node_failed
@@ -366,7 +366,7 @@ class PricingProcessor:
             self._accounts.charge(each.account, sign * each.micro_su)
 
     def _reprice(self, asked: RepriceAsked) -> Publish:
-        """Charge again by another tariff what the ledger has, whether it is remembered or not: the
+        """Charge again by another tariff what was charged, whether it is remembered or not: the
         next revision reverses the last. Raises AlreadyAppliedError where that is done."""
         told = asked.charge
         audit(told)

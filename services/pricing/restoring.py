@@ -1,5 +1,5 @@
-"""A state of pricing that was put back, brought forward by what the ledger tells; one that a wrong
-clock put off, mended."""
+"""A restored state of pricing, brought forward by the published charges; one that a wrong
+clock put off, repaired."""
 
 from collections.abc import Iterable, Mapping
 
@@ -17,8 +17,8 @@ from shared.catalogue.event import Event
 def mended(
     restored: Mapping[str, bytes], rule: PriceRule, now_us: int
 ) -> Mapping[str, bytes | None]:
-    """The attempts of which something was put off into a future that a wrong clock made, with what
-    is due as soon as it may be after `now_us`."""
+    """Return the attempts of which something was put off into a future that a wrong clock made,
+    with what is due as soon as it may be after `now_us`."""
     attempts = Attempts(restored)
     for attempt in attempts:
         facts = attempt.facts
@@ -33,9 +33,9 @@ def mended(
 def recalled(
     restored: Mapping[str, bytes], told: Iterable[Event], _next_round: int = 0
 ) -> Mapping[str, bytes | None]:
-    """What the ledger tells beyond the state: revisions that were given away, on which what is
-    charged again follows, since accounts and billing let the highest count; and what each account
-    is charged by it, and was told."""
+    """Return what the published charges say beyond the state: revisions that were given away, on
+    which what is charged again follows, since accounts and billing let the highest count; and what
+    each account is charged by them, and what was published of it."""
     attempts, accounts = Attempts(restored), _accounts_of(restored)
     charges, standings = _told_last(told)
     for attempt in [attempts.get(key) for key in {*charges, *(each.key for each in attempts)}]:
@@ -49,7 +49,7 @@ def recalled(
 
 
 def _recall(attempts: Attempts, attempt: Attempt, charge: ChargeMade | None) -> None:
-    """Hold an attempt to its charge in the ledger; one that is not there was lost."""
+    """Set an attempt to its published charge; one that is not there was lost."""
     facts = attempt.facts
     before = PricedAttempt()
     before.CopyFrom(facts)
@@ -76,7 +76,7 @@ def _accounts_of(restored: Mapping[str, bytes]) -> AccountBook:
 def _told_last(
     told: Iterable[Event],
 ) -> tuple[dict[AttemptKey, ChargeMade], dict[str, AccountStanding]]:
-    """The last revision of each charge and the last standing of each account."""
+    """Return the last revision of each charge and the last state of each account."""
     charges: dict[AttemptKey, ChargeMade] = {}
     standings: dict[str, AccountStanding] = {}
     for event in told:

@@ -23,28 +23,28 @@ AttemptKey = tuple[str, int]
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt: its facts, and its intervals beside co-runners by the event that told them."""
+    """One attempt: its facts, and its intervals beside co-runners by the event of each."""
 
     facts: PricedAttempt
     intervals: dict[str, CoRunInterval] = field(default_factory=dict)
 
     @property
     def key(self) -> AttemptKey:
-        """Job and attempt, by which charges name it."""
+        """Return job and attempt, by which charges name it."""
         return self.facts.job_id, self.facts.attempt
 
     @property
     def state(self) -> JobState:
-        """Where it stands in the transition table."""
+        """Return its state in the transition table."""
         return JobState(self.facts.state)
 
     @property
     def is_settled(self) -> bool:
-        """True when it was said, or will be at the round's end, when it is forgotten."""
+        """Return whether it is known, or will be at the round's end, when it is forgotten."""
         return self.facts.is_open or bool(self.facts.forget_due_us)
 
     def co_runs(self, *, with_accounts: bool) -> Iterator[CoRun]:
-        """Its intervals in the model's terms."""
+        """Yield its intervals in the model's terms."""
         for found in self.intervals.values():
             measured = Interference(
                 found.slowdown_ratio, found.shutters_used, found.shutters_dropped
@@ -54,14 +54,14 @@ class Attempt:
             yield CoRun(found.co_runner_job_id, *times_us, measured, account)
 
     def accounts(self) -> Mapping[str, str]:
-        """Whose its co-runners are, where all intervals beside one say so."""
+        """Return the accounts of its co-runners, where all intervals beside one agree."""
         told: dict[str, set[str]] = defaultdict(set)
         for found in self.intervals.values():
             told[found.co_runner_job_id].add(found.co_runner_account)
         return {name: accounts.pop() for name, accounts in told.items() if len(accounts) == 1}
 
     def hold_to(self, charge: ChargeMade) -> None:
-        """The charge is the one in force."""
+        """Set the charge that is in force."""
         facts, [own, *put_on] = self.facts, charged_micro_su(charge)
         facts.charged_account, facts.charged_micro_su = own
         facts.tariff, facts.tariff_version = charge.tariff, charge.tariff_version
@@ -72,7 +72,7 @@ class Attempt:
 
     @property
     def is_charged(self) -> bool:
-        """True when it was, and is not about to be charged again."""
+        """Return whether it was charged, and is not about to be charged again."""
         facts = self.facts
         return bool(facts.revision) and not (facts.is_open or facts.charge_due_us)
 
@@ -95,15 +95,15 @@ class Attempts:
         return iter(self._attempts.values())
 
     def knows(self, job_id: str) -> bool:
-        """True when an attempt of the job was submitted, and is not forgotten."""
+        """Return whether an attempt of the job was submitted, and is not forgotten."""
         return any(a.state is not JobState.UNKNOWN for a in self.of_job(job_id))
 
     def of_job(self, job_id: str) -> list[Attempt]:
-        """What is remembered of a job, by attempt."""
+        """Return what is remembered of a job, by attempt."""
         return [self._attempts[job_id, n] for n in sorted(self._of_jobs.get(job_id, ()))]
 
     def knows_after(self, key: AttemptKey) -> bool:
-        """True when a later attempt of the job was submitted."""
+        """Return whether a later attempt of the job was submitted."""
         job_id, number = key
         return any(
             later.facts.attempt > number and later.state is not JobState.UNKNOWN
@@ -111,7 +111,8 @@ class Attempts:
         )
 
     def get(self, key: AttemptKey) -> Attempt:
-        """The attempt; a new one, that is not yet remembered, when nothing is known of it."""
+        """Return the attempt; a new one, that is not yet remembered, when nothing is known of
+        it."""
         return self._attempts.get(key) or _unknown(key)
 
     def save(self, attempt: Attempt) -> None:
@@ -131,7 +132,8 @@ class Attempts:
         self._save_interval(attempt, interval)
 
     def name_account(self, co_runner_job_id: str) -> list[Attempt]:
-        """Note whose a job is in the intervals that were told before it; the attempts of these."""
+        """Note whose a job is in the intervals that were published before it; the attempts of
+        these."""
         account = self._account_of(co_runner_job_id)
         if not account:
             return []
@@ -171,7 +173,7 @@ class Attempts:
             self._changes[_interval_key(attempt.key, event_id)] = None
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """What changed since the last call, by changelog key."""
+        """Return what changed since the last call, by changelog key."""
         for key in sorted(self._saved):
             state = PricingState(attempt=self._attempts[key].facts)
             self._changes[_facts_key(key)] = state.SerializeToString()
@@ -200,7 +202,7 @@ def _unknown(key: AttemptKey) -> Attempt:
 
 def _is_nameless(interval: CoRunInterval) -> bool:
     """Whether nobody said so far whose its co-runner is; beside several nobody ever does, since
-    shutters tell only what all of them cost."""
+    shutters show only what all of them cost."""
     return interval.co_runners == 1 and not interval.co_runner_account
 
 
@@ -219,7 +221,7 @@ class Agenda:
         self._heap: list[tuple[int, AttemptKey]] = []
 
     def add(self, due_us: int, key: AttemptKey) -> None:
-        """Something is due for `key` at `due_us`; 0 means that nothing is."""
+        """Note that something is due for `key` at `due_us`; 0 means that nothing is."""
         if due_us:
             heapq.heappush(self._heap, (due_us, key))
 

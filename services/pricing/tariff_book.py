@@ -23,7 +23,8 @@ class TariffBook:
 
     @property
     def closed_until_us(self) -> int:
-        """Runs that ended before are booked then; 0 where no period was closed."""
+        """Return the end of closed periods: runs that ended before are booked then; 0 where no
+        period was closed."""
         return self._closed.until_us
 
     def restore(self, state: PricingState) -> None:
@@ -35,7 +36,7 @@ class TariffBook:
 
     def declare(self, message: TariffDeclared) -> None:
         """Take one in. Raises AlreadyAppliedError for a copy, RejectedError for a version that was
-        declared otherwise, or is none."""
+        declared otherwise, or is invalid."""
         known = self._declared.get((message.name, message.version))
         if known == message:
             raise AlreadyAppliedError
@@ -59,17 +60,18 @@ class TariffBook:
         self._changes["closed\n"] = PricingState(closed=message).SerializeToString()
 
     def at(self, time_us: int) -> PriceTariff | None:
-        """By which a job that starts then is charged: of those that hold the one declared last."""
+        """Return the tariff that a job that starts then is charged by: of those in force the one
+        declared last."""
         holding = [key for key, tariff in self._tariffs.items() if tariff.holds_at(time_us)]
         if not holding:
             return None
         return self._tariffs[max(holding, key=lambda k: (self._declared[k].declared_at_us, k))]
 
     def named(self, name: str, version: int) -> PriceTariff | None:
-        """None where it was not declared so far."""
+        """Return a tariff; None where it was not declared so far."""
         return self._tariffs.get((name, version))
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """What changed since the last call, by changelog key."""
+        """Return what changed since the last call, by changelog key."""
         changes, self._changes = self._changes, {}
         return changes

@@ -56,7 +56,7 @@ class RunToAdvise:
 
     @property
     def row(self) -> str:
-        """The AppDB's row of it."""
+        """Return the key of its row in the AppDB."""
         return f"{self.measured.app_id}|{self.measured.node_model}"
 
 
@@ -119,7 +119,7 @@ class Advisor:
         return published
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """What changed, by table."""
+        """Return what changed, by table."""
         models, self._new_models = self._new_models, {}
         tables: tuple[Table[Any], ...] = (self._jobs, self._users, self._cases, self._rows)
         rows = {key: value for table in tables for key, value in table.changes().items()}
@@ -169,7 +169,7 @@ class Advisor:
         yield _published(case, ended, misused)
 
     def _advised(self, case: RunToAdvise, ended: Round) -> Iterator[Publish]:
-        """Nothing for a job that has ended, or that was told the same before."""
+        """Advise nothing for a job that has ended, or that got the same advice before."""
         run = self._runs.get(case.job_id)
         table = self._coefficients.get(case.measured.node_model)
         if run is None or run.state != JobState.RUNNING or table is None:

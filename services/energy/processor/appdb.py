@@ -76,7 +76,7 @@ class AppDB:
         return published
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """Rows, what rivals them, and waiting runs, as far as they changed."""
+        """Return rows, what rivals them, and waiting runs, as far as they changed."""
         return self._rows.changes() | self._rivals.changes() | self._waiting.changes()
 
     def _row(self, key: str) -> AppDBRow:
@@ -105,7 +105,7 @@ class AppDB:
 
 
 def row_of(key: str, value: bytes) -> str:
-    """The row that a record of the changelog belongs to."""
+    """Return the row that a record of the changelog belongs to."""
     table, _, rest = key.partition("|")
     match table:
         case "rival":

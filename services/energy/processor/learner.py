@@ -43,14 +43,14 @@ class Imported:
 
     @classmethod
     def of(cls, c: Coefficients) -> Self:
-        """Those of a file or of a declaration, whose fit is not known here."""
+        """Return the coefficients of a file or of a declaration, whose fit is not known here."""
         power, cpi = np.stack([c.a, c.b, c.c], axis=-1), np.stack([c.d, c.e, c.f], axis=-1)
         fitted = Fit(c.pstates_ghz, power, cpi, c.available, 0.0, 0.0, kernels=0)
         return cls(c.tpi_scale, fitted)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of their content."""
+        """Return the SHA-256 of their content."""
         arrays = (np.array(self.fit.pstates_ghz), self.fit.power, self.fit.cpi, self.fit.available)
         found = sha256(self.tpi_scale.encode())
         for array in arrays:
@@ -95,7 +95,7 @@ class Learner:
 
     @property
     def drifts(self) -> Mapping[str, Drift]:
-        """How good the coefficients of each node model turn out to be."""
+        """Return how good the coefficients of each node model turn out to be."""
         return {name: model.head.drift for name, model in self._models.items()}
 
     def handle(self, event: Event) -> Iterable[Publish]:
@@ -126,7 +126,7 @@ class Learner:
         ]
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """Node models and waiting runs that changed."""
+        """Return node models and waiting runs that changed."""
         changed: dict[str, bytes | None] = {}
         for name, model in self._models.items():
             if model.head != self._heads.get(name):

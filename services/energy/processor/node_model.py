@@ -55,18 +55,18 @@ class LearnedNodeModel:
 
     @property
     def table_ghz(self) -> set[float]:
-        """The P-states that are declared or measured."""
+        """Return the P-states that are declared or measured."""
         measured = {freq_ghz for kernel in self._kernels.values() for freq_ghz in kernel}
         return measured | set(self.head.pstates_ghz)
 
     @property
     def has_kernels(self) -> bool:
-        """Whether anything can be learned."""
+        """Return whether anything can be learned."""
         return len(self._kernels) > 0
 
     @property
     def learned(self) -> Fit:
-        """The coefficients of the last learning phase."""
+        """Return the coefficients of the last learning phase."""
         if self._imported is not None:
             return self._imported
         if self._learned is None:
@@ -78,7 +78,7 @@ class LearnedNodeModel:
         return self._learned
 
     def use(self, imported: Fit, tpi_scale: str, source: str) -> None:
-        """Coefficients of another source than before take the place of learning."""
+        """Use coefficients of another source in place of learning."""
         self._imported = imported
         self.head = replace(
             self.head,
@@ -91,7 +91,7 @@ class LearnedNodeModel:
         _clear(self._taught)
 
     def current(self) -> Fit:
-        """The coefficients as they are published."""
+        """Return the coefficients as they are published."""
         power, cpi = self.learned.power.copy(), self.learned.cpi.copy()
         for taught in self._taught.values():
             if taught.published is not None:
@@ -99,7 +99,7 @@ class LearnedNodeModel:
         return replace(self.learned, power=power, cpi=cpi)
 
     def knows(self, run: PairedRun) -> bool:
-        """Whether this run, or a newer one of the kernel, is in already."""
+        """Return whether this run, or a newer one of the kernel, is in already."""
         if run.is_kernel:
             newest = (self._kernels.get(run.app_id) or {}).get(run.freq_ghz)
             return newest is not None and newest[:2] >= run[:2]
@@ -113,7 +113,7 @@ class LearnedNodeModel:
         self._seen_ghz = seen_ghz
 
     def declare(self, pstates_ghz: tuple[float, ...]) -> None:
-        """There are these P-states, whether measured or not."""
+        """Declare the P-states, whether measured or not."""
         is_stale = self.head.is_stale or self.has_kernels or self._imported is not None
         self.head = replace(self.head, pstates_ghz=pstates_ghz, is_stale=is_stale)
         self._learned = None
@@ -184,11 +184,11 @@ class LearnedNodeModel:
             self._taught.put(taught.pair.key, replace(taught, published=coefficients))
 
     def publish(self) -> None:
-        """What is known now is published."""
+        """Mark what is known now as published."""
         self.head = replace(self.head, is_stale=False, compared=0)
 
     def changes(self) -> dict[str, bytes | None]:
-        """Kernels, applications and pairs that changed."""
+        """Return kernels, applications and pairs that changed."""
         return self._kernels.changes() | self._references.changes() | self._taught.changes()
 
     def _at(self, pair: PStatePair) -> tuple[int, int]:

@@ -31,7 +31,7 @@ class PairedRun(NamedTuple):
 
     @classmethod
     def of(cls, event: Event, message: SignatureMeasured) -> Self:
-        """The run in an event. Raises RejectedError when it is no signature."""
+        """Read the run in an event. Raises RejectedError when it is not a signature."""
         seen = signature_of(message)
         return cls(
             event.time_us,
@@ -46,18 +46,18 @@ class PairedRun(NamedTuple):
 
     @classmethod
     def decoded(cls, value: list[Any]) -> Self:
-        """The run that a changelog kept."""
+        """Decode the run that a changelog kept."""
         value[-1] = KernelRun(*value[-1])
         return cls(*value)
 
     def encoded(self) -> list[Any]:
-        """As its changelog keeps it."""
+        """Encode the run for its changelog."""
         return [*self[:-1], [*self.metrics]]
 
     @property
     def order(self) -> tuple[bool, int, str]:
-        """Kernels first: applications are compared with what a learning phase of their round says;
-        then by (event time, id)."""
+        """Return the sort key: kernels first, since applications are compared with what a learning
+        phase of their round says; then by (event time, id)."""
         return not self.is_kernel, self.time_us, self.event_id
 
 
@@ -73,12 +73,12 @@ MeasuredKernel = dict[float, Measured]
 
 
 def kernel_encoded(kernel: MeasuredKernel) -> list[Any]:
-    """A kernel's runs as their changelog keeps them."""
+    """Encode a kernel's runs for their changelog."""
     return [[ghz, one.time_us, one.event_id, [*one.run]] for ghz, one in kernel.items()]
 
 
 def kernel_decoded(value: list[Any]) -> MeasuredKernel:
-    """The runs that a changelog kept, by P-state."""
+    """Decode the runs that a changelog kept, by P-state."""
     return {
         freq_ghz: Measured(time_us, event_id, KernelRun(*run))
         for freq_ghz, time_us, event_id, run in value
@@ -97,24 +97,24 @@ class Reference:
 
     @classmethod
     def first(cls, run: PairedRun) -> Self:
-        """What is observed of an application after its first run."""
+        """Return what is observed of an application after its first run."""
         return cls(run.freq_ghz, run.tpi_scale, run.metrics, 1, (run.event_id,))
 
     @classmethod
     def decoded(cls, value: dict[str, Any]) -> Self:
-        """The reference that a changelog kept."""
+        """Decode the reference that a changelog kept."""
         return cls(**value | {"mean": KernelRun(*value["mean"]), "seen": tuple(value["seen"])})
 
     def encoded(self) -> dict[str, Any]:
-        """As its changelog keeps it."""
+        """Encode the reference for its changelog."""
         return asdict(self) | {"mean": [*self.mean]}
 
     def is_replaced_by(self, run: PairedRun) -> bool:
-        """Whether this run is at a higher P-state, or has TPI in another unit."""
+        """Return whether this run is at a higher P-state, or has TPI in another unit."""
         return run.freq_ghz > self.freq_ghz or run.tpi_scale != self.tpi_scale
 
     def and_run(self, run: PairedRun) -> "Reference":
-        """With one more run at this P-state."""
+        """Return the reference with one more run at this P-state."""
         weight = max(1 / (self.count + 1), REFERENCE_WEIGHT)
         mean = KernelRun(
             *(old + weight * (new - old) for old, new in zip(self.mean, run.metrics, strict=True))
@@ -122,7 +122,7 @@ class Reference:
         return replace(self, mean=mean, count=self.count + 1)
 
     def and_id(self, event_id: str) -> "Reference":
-        """With one more event seen."""
+        """Return the reference with one more event seen."""
         return replace(self, seen=(*self.seen, event_id)[-REMEMBERED_IDS:])
 
 
@@ -134,7 +134,7 @@ class PStatePair(NamedTuple):
 
     @property
     def key(self) -> str:
-        """As the changelog names it."""
+        """Return the name of the pair in the changelog."""
         return f"{self.from_ghz!r}>{self.to_ghz!r}"
 
 
@@ -149,13 +149,13 @@ class Taught:
 
     @classmethod
     def decoded(cls, value: list[Any]) -> Self:
-        """What a changelog kept."""
+        """Decode what a changelog kept."""
         pair, gram, moment, published = value
         evidence = PairEvidence(np.array(gram), np.array(moment))
         return cls(PStatePair(*pair), evidence, None if published is None else np.array(published))
 
     def encoded(self) -> list[Any]:
-        """As its changelog keeps it."""
+        """Encode the pair for its changelog."""
         published = None if self.published is None else self.published.tolist()
         return [[*self.pair], self.evidence.gram.tolist(), self.evidence.moment.tolist(), published]
 
@@ -176,6 +176,6 @@ class Head:
 
     @classmethod
     def decoded(cls, value: dict[str, Any]) -> Self:
-        """The head that a changelog kept."""
+        """Decode the head that a changelog kept."""
         drift = Drift.decoded(value["drift"])
         return cls(**value | {"pstates_ghz": tuple(value["pstates_ghz"]), "drift": drift})

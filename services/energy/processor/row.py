@@ -26,22 +26,22 @@ class MeasuredRun(NamedTuple):
 
     @property
     def row(self) -> str:
-        """The key of its row."""
+        """Return the key of its row."""
         return f"{self.signature.app_id}|{self.signature.node_model}"
 
     @property
     def key(self) -> str:
-        """Its own among the runs of all rows."""
+        """Return its own key among the runs of all rows."""
         return f"{self.row}|{self.event_id}"
 
     @classmethod
     def decoded(cls, value: list[Any]) -> Self:
-        """The run that a changelog kept."""
+        """Decode the run that a changelog kept."""
         time_us, event_id, traceparent, job_id, signature = value
         return cls(time_us, event_id, traceparent, job_id, Signature(**signature))
 
     def encoded(self) -> list[Any]:
-        """As its changelog keeps it."""
+        """Encode the run for its changelog."""
         return [*self[:-1], asdict(self.signature)]
 
 
@@ -61,12 +61,12 @@ class Rival:
 
     @classmethod
     def decoded(cls, value: list[Any]) -> Self:
-        """The rival that a changelog kept."""
+        """Decode the rival that a changelog kept."""
         profile, jobs = value
         return cls(SignatureProfile.from_json(profile), tuple(jobs))
 
     def encoded(self) -> list[Any]:
-        """As its changelog keeps it."""
+        """Encode the rival for its changelog."""
         return [self.profile.to_json(), self.jobs]
 
 
@@ -84,7 +84,7 @@ class AppDBRow:
 
     @property
     def means(self) -> Mapping[float, Signature]:
-        """Mean signatures by P-state."""
+        """Return mean signatures by P-state."""
         return self.profile.means if self.profile else {}
 
     def fold(self, waiting: Iterable[MeasuredRun]) -> tuple[MeasuredRun | None, list[Mismatch]]:
@@ -139,12 +139,12 @@ class AppDBRow:
 
     @classmethod
     def decoded(cls, value: list[Any]) -> Self:
-        """The row that a changelog kept, without its rivals: each is a record of its own."""
+        """Decode the row that a changelog kept, without its rivals: each is a record of its own."""
         profile, seen = value
         return cls(SignatureProfile.from_json(profile) if profile else None, seen=seen)
 
     def encoded(self) -> list[Any]:
-        """As its changelog keeps it, without its rivals."""
+        """Encode the row for its changelog, without its rivals."""
         return [self.profile.to_json() if self.profile else None, self.seen]
 
 

@@ -46,8 +46,8 @@ class Jobcomp:
         self._gate = gate
 
     async def publishes(self, records: Iterable[Record], now_s: float) -> list[Publish]:
-        """What to publish for some records, in their order. Raises NotYetKnownError where it cannot
-        be told now whether the site may say something."""
+        """Return what to publish for some records, in their order. Raises NotYetKnownError where it
+        is not known now whether the site may publish something."""
         found: list[Publish] = []
         for record in records:
             try:
@@ -75,7 +75,7 @@ class Jobcomp:
 
 
 def jobcomp(deployment: Deployment, own: IngestSettings, gate: Gate) -> Jobcomp:
-    """The mapping of one deployment."""
+    """Return the mapping of one deployment."""
     site = Site(own.jobcomp_site, own.jobcomp_account, own.jobcomp_node_model)
     return Jobcomp(intake(deployment), site, deployment.settings.max_message_bytes, gate)
 

@@ -18,7 +18,7 @@ Jobs = Callable[[], Iterable[KubernetesJob]]
 
 
 class HeldAs(StrEnum):
-    """How a Job stands with Coplace."""
+    """The state of a Job with Coplace."""
 
     REFUSED = "refused"
     WAITS = "waits"
@@ -27,7 +27,8 @@ class HeldAs(StrEnum):
 
 
 def held_as(job: KubernetesJob) -> HeldAs:
-    """Of a Job that is no copy: refused where Coplace does not take it as it is."""
+    """Return the state of a Job that is not a copy: refused where Coplace does not take it as it
+    is."""
     if job.outcome:
         return HeldAs.ENDED
     if PROBLEM in job.annotations:
@@ -54,12 +55,12 @@ class KubernetesMeter(WatchMeter):
             "kubernetes_silence",
             [self._observe_silence],
             unit="s",
-            description="Since an API server said anything of its jobs, pods or nodes",
+            description="Time since an API server sent anything of its jobs, pods or nodes",
         )
         meter.create_observable_gauge(
             "kubernetes_jobs",
             [self._observe_jobs],
-            description="Jobs of the queue, by how they stand with Coplace",
+            description="Jobs of the queue, by their state with Coplace",
         )
 
     def begin(self, cluster: str) -> None:
@@ -70,7 +71,7 @@ class KubernetesMeter(WatchMeter):
             self.heard(cluster, kind)
 
     def heard(self, cluster: str, path: str) -> None:
-        """Not silent since now."""
+        """Note that an API server was heard now."""
         self._heard_s[cluster, _kind(path)] = self._monotonic_s()
 
     def listed_anew(self, cluster: str, path: str) -> None:
@@ -78,7 +79,7 @@ class KubernetesMeter(WatchMeter):
         self._resyncs.add(1, {"cluster": cluster, "objects": _kind(path)})
 
     def refused(self, cluster: str) -> None:
-        """A request was invalid or forbidden."""
+        """Count a request that was invalid or forbidden."""
         self._refusals.add(1, {"cluster": cluster})
 
     def watch(self, jobs: Jobs) -> None:

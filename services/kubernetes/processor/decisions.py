@@ -26,8 +26,8 @@ _ENDED = "the Job has ended"
 def obeying(
     decision: PlacementDecided, job: KubernetesJob | None, site: str, now_us: int
 ) -> Sequence[JobEffect]:
-    """What to do about a decision on a Job (None: its API server does not have it any more, or
-    never had it)."""
+    """Return what to do about a decision on a Job (None: its API server does not have it any more,
+    or never had it)."""
     match decision.verdict:
         case _ if job is None:
             return _without_job(decision, site, now_us)
@@ -44,8 +44,8 @@ def obeying(
 
 def _without_job(decision: PlacementDecided, site: str, now_us: int) -> Sequence[JobEffect]:
     """Nothing ever starts without its Job, so that no word has to be kept. Of one that started its
-    end was told before it went, after which this means nothing; it answers for one whose finalizer
-    somebody took by hand."""
+    end was published before it was deleted, after which this means nothing; it answers for one
+    whose finalizer somebody took by hand."""
     if decision.verdict == VERDICT_ACTION or not decision.grant:
         return ()
     return [_declined(decision, site, _GONE, now_us)]
@@ -99,7 +99,7 @@ def _why_not(decision: PlacementDecided, job: KubernetesJob, now_us: int) -> str
 def _said_before(
     decision: PlacementDecided, job: KubernetesJob, site: str, now_us: int
 ) -> Sequence[JobEffect]:
-    """The first word on a grant holds; that it was declined may not have been told."""
+    """The first answer to a grant is final; that it was declined may not have been published."""
     if not decision.grant or job.claim.declined != decision.grant:
         return ()
     return [_declined(decision, site, "declined before", now_us)]
@@ -108,7 +108,7 @@ def _said_before(
 def _decline(
     decision: PlacementDecided, job: KubernetesJob, site: str, now_us: int, why: str
 ) -> Sequence[JobEffect]:
-    """The word is kept first, then told."""
+    """Keep the answer first, then publish it."""
     kept = job.claim.declining(decision.grant, decision.attempt)
     return [
         PatchJob(job, bodies.claiming(job, kept), f"declined grant {decision.grant}"),

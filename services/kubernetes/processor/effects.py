@@ -16,13 +16,13 @@ class TellCoplace:
     event: Envelope
 
     def __str__(self) -> str:
-        return f"told {self.event.WhichOneof('payload')}"
+        return f"published {self.event.WhichOneof('payload')}"
 
 
 @dataclass(frozen=True, slots=True)
 class PatchJob:
     """Change a Job as it was seen. Where the API server will never take it, `otherwise` says what
-    to do, told why."""
+    to do, with the reason."""
 
     job: KubernetesJob
     body: Body

@@ -1,4 +1,4 @@
-"""What follows from how a Job stands: from the objects of the API server alone, so that a restart
+"""Effects of the state of a Job: from the objects of the API server alone, so that a restart
 goes on where it was."""
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def reconcile(
     terms: JobTerms,
     now_us: int,
 ) -> Sequence[JobEffect]:
-    """What to do about a Job; its run is itself, or its copy on another cluster."""
+    """Return what to do about a Job; its run is itself, or its copy on another cluster."""
     if job.outcome:
         return _release(run)
     if not job.is_taken:
@@ -67,8 +67,8 @@ def reconcile(
 
 
 def stray(copy: KubernetesJob, job: KubernetesJob | None) -> Sequence[JobEffect]:
-    """What to do about a copy, with the Job that it runs for (None: that is gone): one under a
-    claim that is no more goes."""
+    """Return what to do about a copy, with the Job that it runs for (None: that is deleted): one
+    without a claim is deleted."""
     if not copy.is_taken or (job is not None and _is_run_of(copy, job)):
         return ()
     return _release(copy) if copy.deleted_at_us else [DeleteJob(copy)]
@@ -93,7 +93,7 @@ def _take(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
 
 
 def problem(job: KubernetesJob, why: str) -> Sequence[JobEffect]:
-    """Say why Coplace does not take a Job, where nobody has said so yet."""
+    """Report why Coplace does not take a Job, where it was not reported yet."""
     if job.annotations.get(PROBLEM) == why:
         return ()
     user = TellUser(job, "NotUnderstood", why, is_warning=True)
