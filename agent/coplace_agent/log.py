@@ -18,7 +18,7 @@ class JsonFormatter(logging.Formatter):
         self._service = service
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever it tells of."""
+        """Format a record as one line."""
         at = datetime.fromtimestamp(record.created, UTC)
         line = {
             **{name: value for name, value in vars(record).items() if name not in _COMMON},

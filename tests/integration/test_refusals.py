@@ -258,11 +258,11 @@ def test_a_certificate_and_a_key_that_do_not_belong_together(
     secured: Secured, other: Identity
 ) -> None:
     files = TlsFiles.of(changed(secured.settings("energy-api"), grpc_key_file=other.key), "grpc")
-    assert "are no certificate and its key" in own_certificate_problem(files)
+    assert "are not a certificate and its key" in own_certificate_problem(files)
     torn = other.certificate.with_name("torn.pem")
     shutil.copy(other.certificate, torn)
     torn.write_text(torn.read_text()[:100])
-    assert "are no certificate and its key" in own_certificate_problem(
+    assert "are not a certificate and its key" in own_certificate_problem(
         files._replace(certificate=torn, key=other.key)
     )
 

@@ -38,7 +38,7 @@ def test_ingest_takes_it_for_the_attempt_and_the_grant_that_were_found() -> None
 
 def test_there_is_nothing_to_seize_of_a_job_that_waits() -> None:
     waits = ExplainResponse(job_id="a", attempt=1, standing=JOB_STANDING_WAITING)
-    with pytest.raises(NothingToSeizeError, match="neither granted nor does it run"):
+    with pytest.raises(NothingToSeizeError, match="no grant and does not run"):
         seizure(waits, "p1 burnt down", "operator", NOW_US)
 
 

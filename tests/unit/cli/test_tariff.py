@@ -38,7 +38,7 @@ def test_the_file_of_the_how_to_is_a_tariff(tmp_path: Path) -> None:
         (SMALL % "1" + "colour: red\n", "colour: must be one of"),
         (SMALL % "-1", "rates\\[0\\].su: must be from 0"),
         (SMALL % "NaN", "rates\\[0\\].su"),
-        (SMALL % "1" + "model: code\n", "holds a value that is none"),
+        (SMALL % "1" + "model: code\n", "has an invalid value"),
         (SMALL % "1" + "hour_factors: [1, 2]\n", "hour_factors: must be 24"),
         (SMALL % "1" + "until: 2026-01-01\n", "until_us: must lie behind from_us"),
         (SMALL % "1" + "points: [[0, 0], [1, 1]]\n", "points: must be told for"),

@@ -88,7 +88,7 @@ def test_a_waiting_job_is_told_why_when_and_what_is_promised() -> None:
         "expected start: 2026-01-01 01:00:00 UTC (in 60 min) on p1, if no other job arrives and "
         "all jobs run to their limits",
         "before it: 2 jobs are before it in the queue of a cluster that it waits for",
-        "promised: 4 nodes of p1 at 2026-01-01 01:00:00 UTC at the latest, while nothing with a "
+        "promised: 4 nodes of p1 at 2026-01-01 01:00:00 UTC at the latest, unless a job with a "
         "better place arrives",
         "memory: p2 does not declare what nodes have, so that what the job needs was not looked at "
         "there",

@@ -126,7 +126,9 @@ def test_a_signature_without_p_state_is_of_the_highest_one(tmp_path: Path) -> No
     system = System()
     files = Files.read([signatures(tmp_path)], "", system.known)
     assert [each.freq_ghz for each in files.signatures] == [2.0]
-    with pytest.raises(RejectedError, match=r"freq_ghz: .* names no P-state, and no cluster of new"):
+    with pytest.raises(
+        RejectedError, match=r"freq_ghz: .* names no P-state, and no cluster of new"
+    ):
         Files.read([signatures(tmp_path, module="new")], "", system.known)
     files = Files.read([signatures(tmp_path, module="new")], MODEL, system.known)
     assert [each.node_model for each in files.signatures] == [MODEL]

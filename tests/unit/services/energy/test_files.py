@@ -173,7 +173,7 @@ def test_the_module_is_the_one_asked_for_or_named_by_the_file(
 
 def test_a_table_that_could_be_of_two_modules_is_not_guessed(tmp_path: Path) -> None:
     table = write(tmp_path / "table.csv", pairs())
-    with pytest.raises(RejectedError, match=r"may belong to m, m2: say which one with --module"):
+    with pytest.raises(RejectedError, match=r"may belong to m, m2: name it with --module"):
         read_matched([table], two_modules(tmp_path))
     with pytest.raises(RejectedError, match="m3 names no module"):
         read_matched([table], two_modules(tmp_path), ["m3"])

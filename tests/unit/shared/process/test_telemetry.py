@@ -112,7 +112,7 @@ async def test_a_process_that_stands_still_does_not_say_that_it_is_alive(
         asked = asyncio.create_task(_asked(port, "/healthz"))
         await asyncio.sleep(0)
         time.sleep(1.0)  # noqa: ASYNC251 it stands still
-        assert await asked == (503, "the process stands still\n")
+        assert await asked == (503, "the process is stuck\n")
 
 
 async def test_batches_are_counted_by_stage_and_unit() -> None:
