@@ -96,7 +96,7 @@ class PolicySettings:
     )
     cap_measures: tuple[Measure, ...] = setting(
         (Measure.LOWER_FREQUENCY, Measure.SUSPEND),
-        "What is done to jobs that run, in this order, where a cap of power falls below what they "
+        "What is done to running jobs, in this order, where a cap of power falls below what they "
         "draw: lower-frequency, suspend, end; empty: nothing",
     )
     action_timeout_s: float = setting(
@@ -113,13 +113,13 @@ class PolicySettings:
     )
     meter_silence_s: float = setting(
         600.0,
-        "Where the meter of a node that a job holds is silent for so long, the nameplate power "
+        "Where the meter of an allocated node is silent for so long, the nameplate power "
         "that its cluster declares counts under caps; 0: never does",
         _TIMEOUT_S,
     )
     start_timeout_s: float = setting(
         300.0,
-        "A start that is not confirmed within this is asked back; 0: never is, since some resource "
+        "A start that is not confirmed within this is withdrawn; 0: never is, since some resource "
         "managers do not report starts",
         _TIMEOUT_S,
     )
@@ -129,7 +129,7 @@ class PolicySettings:
         "0: none is",
         _TRIES,
     )
-    most_requeues: int = setting(5, "A job that was put back so often is held; 0: none is", _TRIES)
+    most_requeues: int = setting(5, "A job that was requeued so often is held; 0: none is", _TRIES)
     most_node_failures: int = setting(
         3,
         "A node that failed so often is drained; 0: none is",

@@ -1,6 +1,6 @@
 """What is known of applications from the pairs that they ran in.
 
-A pair's own degradation must not tell of itself. So all is said of one application *without* one
+A pair's own degradation must not predict itself. So all is said of one application *without* one
 other: arrays have the shape (machines, application, application left out).
 """
 
@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 
 # What other machines say of a neighbour's bubble counts as much as so many pairs of this one.
 _OTHER_MACHINES: Final = 4.0
-# So many targets that are most alike weigh most in an estimate.
+# So many targets that are most alike count most in an estimate.
 _ALIKE: Final = 5
 _LEAST_SCALE: Final = 1e-6
 
@@ -42,7 +42,8 @@ class PairHistory:
 
     @classmethod
     def of(cls, degradation: Floats, curves: Floats) -> "PairHistory":
-        """From T_co / T_alone - 1 (machines, targets, neighbours), NaN where it is not known.
+        """Return the history of T_co / T_alone - 1 (machines, targets, neighbours), NaN where it is
+        not known.
 
         Mean degradation suffered and caused, on this machine and on all, and the bubble.
         """

@@ -35,7 +35,7 @@ class Telemetry:
         self.is_emulated = settings.is_emulated
 
     def exposition(self) -> bytes:
-        """All metrics as Prometheus reads them."""
+        """Return all metrics as Prometheus reads them."""
         return generate_latest(self.registry)
 
     def watch_clock(self, off_s: Callable[[], float]) -> None:

@@ -236,12 +236,12 @@ def test_what_redis_allows_otherwise_is_named(secured: Secured) -> None:
             assert await differences(redis, users) == []
         return found
 
-    lacking = ["accounts is no user of Redis: it may nothing"]
+    lacking = ["accounts is not a user of Redis: create it by `coplace topics acls`"]
     assert asyncio.run(said("energy-api", "~accounts:*")) == [
         "energy-api has beyond its rules ~accounts:*"
     ]
     assert asyncio.run(said("accounts", "-hincrby")) == ["accounts lacks +hincrby"]
     assert asyncio.run(said("accounts", "off")) == lacking
     assert asyncio.run(said("default", "on", "nopass")) == [
-        "who gives no name may do what default may: turn that user off"
+        "a client without a name may do what default may: turn that user off"
     ]

@@ -449,8 +449,8 @@ def test_what_slurm_sends_of_a_site_is_held_against_the_table_too(held: Region) 
     finally:
         held.servers.remove([program])
     reasons = [letter.payload.reason for letter in held.events("dlq.slurm.jobcomp")]
-    assert "cluster 'sigma' of site 'south' is none of its" in reasons[0]
-    assert "account 'biology' is none of its" in reasons[1]
+    assert "cluster 'sigma' of site 'south' is outside its scope" in reasons[0]
+    assert "account 'biology' is outside its scope" in reasons[1]
     doors = [(found.who, found.action, found.door) for found in held.audited()[before:]]
     assert doors == [("north", "job_submitted", "ingest-jobcomp")] * 2
     came_in = {event.payload.job_id for event in held.events("jobs.events")}
@@ -750,7 +750,7 @@ def test_commands_show_the_table_and_the_audit(held: Region) -> None:
     assert ",allowed," not in refused.stdout
     checked = held.coplace("r", "authority", "check", "north", "cluster_lost", "cluster=sigma")
     assert checked.returncode == 1
-    assert "cluster 'sigma' of site 'south' is none of its" in checked.stdout
+    assert "cluster 'sigma' of site 'south' is outside its scope" in checked.stdout
 
 
 @pytest.mark.thorough

@@ -2,7 +2,7 @@
 
 Partitions, mirrors and clients of their own let the end of a job overtake its submission. How long
 a fact is kept counts from the round that brought it, so that its own time does not matter; and it
-has a while behind the first round in which that is over, since all may have stood still with it.
+has a while behind the first round in which that is over, since all may have stopped with it.
 """
 
 from collections import defaultdict
@@ -39,7 +39,7 @@ class EarlyFacts:
         self._look_ahead()
 
     def keep(self, job_id: str, record: Record, reason: str, stage: str) -> bool:
-        """Keep a record that is early for this reason; False where there is no room for it."""
+        """Keep a record that is early for this reason; return False where there are too many."""
         if self._is_full(job_id, record):
             return False
         key = _key(job_id, record)
@@ -52,25 +52,26 @@ class EarlyFacts:
         return self._count
 
     def jobs(self) -> list[str]:
-        """Those of which something waits."""
+        """Return the jobs of which something waits."""
         return sorted(self._facts)
 
     def of(self, job_id: str) -> list[Record]:
-        """What waits for news of a job, in the order of partitions and offsets."""
+        """Return what waits for the first event of a job, in the order of partitions and
+        offsets."""
         found = self._facts.get(job_id, {})
         return [_record(found[key].letter) for key in sorted(found)]
 
     def drop(self, job_id: str, record: Record) -> None:
-        """A fact is early no more."""
+        """Drop a fact that is early no more."""
         self._remove(_key(job_id, record), self._facts[job_id])
 
     @property
     def due_us(self) -> int:
-        """When the first has been early for too long; 0 when none will."""
+        """Return when the first has been early for too long; 0 when none will."""
         return self._due_us
 
     def is_due(self, now_us: int) -> bool:
-        """True when something has been early for too long."""
+        """Return whether something has been early for too long."""
         return 0 < self._due_us <= now_us
 
     def end_round(self, now_us: int, *, is_last: bool) -> list[DeadLetter]:
@@ -95,7 +96,7 @@ class EarlyFacts:
         return letters
 
     def take_changes(self) -> dict[str, bytes | None]:
-        """Entries that changed since the last call; None for those that are gone."""
+        """Return entries that changed since the last call; None for those that were removed."""
         changes, self._changes = self._changes, {}
         return changes
 
@@ -137,7 +138,7 @@ class EarlyFacts:
 
 
 def job_of(value: bytes) -> str:
-    """The job that an entry of the changelog is about."""
+    """Return the job that an entry of the changelog is about."""
     return EarlyFact.FromString(value).job_id
 
 

@@ -104,11 +104,11 @@ class GuardedUnit:
         self.unit = build(restored, None)
 
     def begin(self, records: Sequence[Record]) -> Commit:
-        """The note that this life begins at the first of these records."""
+        """Return the note that this life begins at the first of these records."""
         return self._note(_first(records))
 
     def begin_round(self) -> Commit:
-        """The note that this life begins with the round that is open."""
+        """Return the note that this life begins with the round that is open."""
         return self._note({_ROUND: self.unit.next_round})
 
     def process(self, records: Sequence[Record], now_us: int = 0) -> Commit:
@@ -125,7 +125,8 @@ class GuardedUnit:
         return self._done(at_round, lambda: self.unit.close_round(now_us))
 
     def counted(self, error: Exception) -> Commit:
-        """The failure, one time more, as the changelog keeps it. It is known how this life ends."""
+        """Return the failure, one time more, as the changelog keeps it. It is known how this life
+        ends."""
         self._failures.count(error, *self._where())
         return Commit(changelog={FAILURES_KEY: self._failures.kept, BEGINNINGS_KEY: None})
 
@@ -160,8 +161,8 @@ class GuardedUnit:
 
     @property
     def is_in_danger(self) -> bool:
-        """Whether this life has not passed yet where others may have ended: what it does there is
-        to be committed at once, so that the next one begins behind it."""
+        """Return whether this life has not passed yet where others may have ended: what it does
+        there is to be committed at once, so that the next one begins behind it."""
         return self._beginnings.are_fatal
 
     def _alarm(self, error: Exception, blame: Blame) -> None:
@@ -247,10 +248,9 @@ class GuardedUnit:
     def _blame_for_round(self, blame: Blame, suspects: Sequence[str], fault: Fault) -> Blame:
         """The fewest of the events since the last commit, or of what the round deals with.
 
-        Events that were committed before cannot be taken back, and with one event many subjects
-        may fail; where it takes as many of the one as of the other, a subject that is held is told
-        of where it is asked about.
-        """
+        Events that were committed before cannot be taken back, and with one event many subjects may
+        fail; where it takes as many of the one as of the other, a subject that is held is reported
+        of where it is asked about."""
         events = [
             at(record)
             for record in self._work.records
@@ -280,7 +280,7 @@ def guarded(
     hooks: Hooks,
     after: int = DEFAULT_AFTER,
 ) -> GuardedUnit:
-    """One unit of a stage, as drivers run it."""
+    """Return one unit of a stage, as drivers run it."""
 
     def build(state: Mapping[str, bytes], blame: Blame | None) -> Unit:
         return Unit(stage, number, state, codec, limit, hooks, blame)

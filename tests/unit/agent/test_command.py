@@ -52,7 +52,7 @@ def test_a_job_is_attached_listed_and_detached(says: Says) -> None:
     ("words", "problem"),
     [
         ([], "name either a process or a control group"),
-        (["--pid", "4194305"], "no process 4194305 runs"),
+        (["--pid", "4194305"], "process 4194305 does not run"),
         (["--pid", "2", "--cgroup", "/sys"], "name either a process or a control group"),
     ],
 )

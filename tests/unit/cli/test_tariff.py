@@ -40,8 +40,8 @@ def test_the_file_of_the_how_to_is_a_tariff(tmp_path: Path) -> None:
         (SMALL % "NaN", "rates\\[0\\].su"),
         (SMALL % "1" + "model: code\n", "has an invalid value"),
         (SMALL % "1" + "hour_factors: [1, 2]\n", "hour_factors: must be 24"),
-        (SMALL % "1" + "until: 2026-01-01\n", "until_us: must lie behind from_us"),
-        (SMALL % "1" + "points: [[0, 0], [1, 1]]\n", "points: must be told for"),
+        (SMALL % "1" + "until: 2026-01-01\n", "until_us: must be after from_us"),
+        (SMALL % "1" + "points: [[0, 0], [1, 1]]\n", "points: must be given for"),
         (
             SMALL % "1" + "model: rate-function\npoints: [[0, 0.5], [0.5, 0.4], [1, 1]]\n",
             "more slowdown would cost more",

@@ -157,7 +157,7 @@ def test_every_field_of_every_kind_has_an_option_and_says_what_it_is() -> None:
         ("kind: clusters\nlook_ahead: 3", "look_ahead: Input should be"),
         ("kind: clusters\nlook_ahead: {tail: 3}", "look_ahead.tail is not known"),
         ("kind: recorded", "give recorded or from_kafka, one of them"),
-        (f"{RECORDED}cap: p1", "is no cap: write CLUSTER=WATTS"),
+        (f"{RECORDED}cap: p1", "is not a cap: write CLUSTER=WATTS"),
         (f"{POOL}policy: " + "[" * 30 + "]" * 30, "policy.0: Input should be"),
         ("kind: pool\nswf: " + "[" * 5000 + "]" * 5000, "nested over 32 levels deep"),
         ("a: &a [b]\nkind: pool\nswf: [*a, *a]", "aliases"),

@@ -142,18 +142,18 @@ FILES = {
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ("--cap p1", "is no cap: write CLUSTER=WATTS"),
-        ("--cap cluster=5", "'cluster' is no cluster and no site: known are cluster:p1"),
+        ("--cap p1", "is not a cap: write CLUSTER=WATTS"),
+        ("--cap cluster=5", "'cluster' is neither a cluster nor a site: known are cluster:p1"),
         ("--cap p1=0", "the cap cluster:p1=0: "),
         (
             "--cap p1=60000 --cap p1=190000",
             "cluster:p1=60000 and cluster:p1=190000 are of the same: leave one out",
         ),
         ("--cap p1=6e4 --cap cluster:p1=6e4", "are of the same: leave one out"),
-        ("--cap p1=elsewhere.csv", "elsewhere.csv is no schedule of a cap"),
+        ("--cap p1=elsewhere.csv", "elsewhere.csv is not a valid schedule of a cap"),
         ("--cap p1=past.yaml", "lie in the past"),
         ("--cap p1=low.yaml", "below the idle power of its nodes"),
-        ("--cap p1=none.yaml", "none.yaml is no schedule of a cap"),
+        ("--cap p1=none.yaml", "none.yaml is not a valid schedule of a cap"),
         ("--cap region:x=5", "is no cap"),
         ("--cap region=lots", "is no cap"),
         ("--cap region=nan", "region=nan"),

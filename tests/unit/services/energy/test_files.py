@@ -126,7 +126,7 @@ def test_a_row_with_too_few_values_is_rejected(tmp_path: Path) -> None:
     ("changes", "problem"),
     [
         ({"tpi_scale": "ear"}, "tpi_scale: .*ear is not eamc-2020"),
-        ({"freq_ghz": 1.7}, r"freq_ghz: 1.7 is no P-state of m.* row 1 "),
+        ({"freq_ghz": 1.7}, r"freq_ghz: 1.7 is not a P-state of m.* row 1 "),
     ],
 )
 def test_a_signature_that_the_table_cannot_project_is_named(

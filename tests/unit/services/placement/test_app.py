@@ -66,7 +66,7 @@ def test_bad_input_becomes_a_dead_letter_and_the_round_goes_on() -> None:
     runtime.run_until_quiet()
     assert [*decisions(log)] == ["b"]
     [letter] = [r for p in TOPICS.partitions("dlq.placement.inputs") for r in log.read(p)]
-    assert b"'p2-0001' is no node of p1" in (letter.value or b"")
+    assert b"'p2-0001' is not a node of p1" in (letter.value or b"")
 
 
 def test_a_start_that_nobody_confirms_is_asked_back_in_time_although_nothing_else_happens() -> None:

@@ -133,7 +133,7 @@ async def test_a_standby_says_that_it_is_one(processor: Placement) -> None:
     async with serving(duty) as channel:
         code, why = await refusal(ask(channel, "b"))
     assert code is grpc.StatusCode.UNAVAILABLE
-    assert "stands by" in why
+    assert "is a standby" in why
 
 
 async def test_what_is_no_protobuf_is_refused(processor: Placement) -> None:

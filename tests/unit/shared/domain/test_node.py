@@ -37,7 +37,7 @@ def test_nodes_are_found_by_name_and_by_host_list() -> None:
     assert NodeNames("p1", ["n[001-020]"]).indices(["n[002-004]", "n001", "n003"]) == (0, 1, 2, 3)
     assert NodeNames("p1").indices(["p1-[0007-0008]"]) == (7, 8)
     assert NodeNames("a,b[1]").indices(["a,b[1]-0007"]) == (7,)
-    with pytest.raises(RejectedError, match="'n099' is no node that p1 declared"):
+    with pytest.raises(RejectedError, match="'n099' is not a declared node of p1"):
         NodeNames("p1", ["n[001-020]"]).indices(["n[019,099]"])
 
 

@@ -55,11 +55,11 @@ def test_events_of_kinds_of_a_newer_version_are_passed_over_and_counted(
     [
         ("", "holds no round that ended"),
         ("\n", "line 1 is torn or no JSON"),
-        ("[]\n", "line 1 is no JSON object"),
-        ("7\n", "line 1 is no JSON object"),
+        ("[]\n", "line 1 is not a JSON object"),
+        ("7\n", "line 1 is not a JSON object"),
         ("job_id,user\n1,2\n", "line 1 is torn or no JSON"),
-        ("{}\n", "line 1 is no event: id: must be a text"),
-        ('{"verdict": "VERDICT_START"}\n', "line 1 is no event: id: must be a text"),
+        ("{}\n", "line 1 is not an event: id: must be a text"),
+        ('{"verdict": "VERDICT_START"}\n', "line 1 is not an event: id: must be a text"),
         ("[" * 100_000, "line 1 is torn or no JSON"),
         ('{"a":' * 100_000, "line 1 is torn or no JSON"),
     ],
@@ -96,7 +96,7 @@ def test_two_records_and_rounds_of_two_writers_are_refused(
     other = barrier(900, end_us(900), "placement.sequencer.1")
     with pytest.raises(UnusableError, match="the record of one region"):
         RecordedInputs.of([*events_of(inputs), other])
-    with pytest.raises(UnusableError, match="stands behind round"):
+    with pytest.raises(UnusableError, match="comes after round"):
         RecordedInputs.of([*events_of(inputs), *events_of(inputs)])
 
 

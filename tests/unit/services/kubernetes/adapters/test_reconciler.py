@@ -176,7 +176,7 @@ async def test_a_job_that_pretends_to_be_another_is_not_started_for_it(region: R
 
 
 async def test_a_fact_that_ingest_refuses_holds_its_job_and_no_other(region: Region) -> None:
-    region.facts.refusal = "account 'physics' is none of its"
+    region.facts.refusal = "account 'physics' is outside its scope"
     key = region.alpha.submit(suspended_job("another"))
     await region.settle()
     assert OUTCOME not in region.annotations(key)
