@@ -145,7 +145,7 @@ def _draw_levels(
 
 
 def _draw_actions(axis: Axes, history: History, begin_us: int) -> None:
-    """Below the curves, a row of marks for each measure and for what took it back, when done."""
+    """Draw below the curves a row of marks for each measure and for its reversal, when done."""
     done_h: dict[tuple[int, bool], list[float]] = {kind: [] for kind in _DONE}
     for decided, done_us in history.done_actions():
         action = decided.action

@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 def workload(settings: SimulationSettings) -> tuple[Sequence[JobRequest], tuple[Cluster, ...]]:
-    """The jobs, and the clusters that hold them: those of a log have the size of its machine.
+    """Return the jobs, and the clusters that run them: those of a log have the size of its machine.
 
     Raises OSError or UnusableError for a log that cannot be replayed.
     """
@@ -53,7 +53,7 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
 
 
 def emulator(settings: SimulationSettings) -> Emulator:
-    """The emulator that the settings describe. Raises as `workload`."""
+    """Return the emulator that the settings describe. Raises as `workload`."""
     requests, emulated = workload(settings)
     folder = settings.coefficients
     return Emulator(

@@ -128,7 +128,7 @@ class Emulator:
 
     @property
     def finished(self) -> bool:
-        """True when every job has ended and everything about it is said."""
+        """Return whether every job has ended and everything about it is published."""
         waits = self._arrivals or self._queued or self._running or self._outbox
         return self._round is not None and not waits
 
@@ -154,7 +154,7 @@ class Emulator:
         return RoundOutput(events, self._round)
 
     def apply(self, decisions: Sequence[PlacementDecided], proposed: Event | None = None) -> None:
-        """End what was cancelled, decline what was asked back and did not start, drop what was
+        """End what was cancelled, decline what was withdrawn and did not start, drop what was
         rejected, act on what runs, and start what was decided on the last round; the order of
         `decisions` on several jobs does not matter. A plan that was `proposed` after that round
         goes on its way while jobs wait.
@@ -228,7 +228,7 @@ class Emulator:
 
     def _next_wake_us(self, due_us: int | None) -> int | None:
         """When the next thing happens, or sooner: when a cap changes that jobs may wait for or
-        draw under, or what is planned of them; at once where a plan is to be told."""
+        draw under, or what is planned of them; at once where a plan is to be published."""
         ended_us = self._current.ended_at_us
         if self._proposed is not None or self._has_answers:
             return ended_us
@@ -401,7 +401,7 @@ class Emulator:
         return [self._running[job] for job in run.machine.jobs_on(run.allocation.nodes)]
 
     def _settle(self, run: RunningJob, now_us: int) -> None:
-        """Somebody came to its nodes, or left them."""
+        """Handle that a neighbour came to its nodes, or left them."""
         self._tell(run, run.settle(now_us, self._beside(run)), now_us)
         if not run.is_suspended:
             heappush(self._ends, (run.ends_at_us, run.job_id))
@@ -453,7 +453,7 @@ class Emulator:
 
 
 def planned_times_us(proposed: Event) -> tuple[int, ...]:
-    """When a plan lets something start, and when it ends; none where it holds nothing."""
+    """Return when a plan lets something start, and when it ends; none for an empty plan."""
     plan = proposed.payload
     if not isinstance(plan, PlanProposed) or not plan.items:
         return ()

@@ -30,7 +30,7 @@ SAMPLE_PERIOD_US = 60_000_000
 def observed(
     nominal: AppProfile, machine: Machine, freq_ghz: float, noise: Noise, *subject: str
 ) -> Behaviour:
-    """One run as it really goes: the law with the noise of the run that `subject` names."""
+    """Return one run as it really goes: the law with the noise of the run that `subject` names."""
     mean = behaviour(nominal, machine.model, freq_ghz)
     run = noise.run(*subject)
     return Behaviour(
@@ -43,7 +43,7 @@ def observed(
 
 
 def before_the_first_job(machine: Machine, scale: TpiScale, noise: Noise) -> Iterator[Publish]:
-    """What a cluster's operator declares and what profiling it measures."""
+    """Yield what a cluster's operator declares and what profiling it measures."""
     yield _declaration(machine.cluster)
     yield from _kernel_runs(machine, scale, noise)
     yield from _app_runs(machine, scale, noise)

@@ -106,7 +106,7 @@ def _doubts(logged: LoggedJobs) -> list[str]:
         return left_out
     return [
         *left_out,
-        f"{logged.out_of_order:,} jobs stand behind later ones: sorted by submission",
+        f"{logged.out_of_order:,} jobs come after later ones: sorted by submission",
     ]
 
 

@@ -19,7 +19,7 @@ app = typer.Typer(cls=TellingGroup)
 def bench(
     out: Out = Path("out"),
     run_dir: RunDir = Path("run/bench"),
-    guard: Annotated[Guard, typer.Option(help="What connections are held to.")] = Guard.NONE,
+    guard: Annotated[Guard, typer.Option(help="How connections are guarded.")] = Guard.NONE,
 ) -> None:
     """Measure throughput, latency and memory, embedded and on real servers."""
     console = Console()

@@ -69,7 +69,7 @@ CASES: Final = (
 def drawn(
     case: Case, pool: Sequence[EuroraJob], machine: EuroraMachine, seed: int = _SEED
 ) -> tuple[int, list[EuroraJob]]:
-    """How many jobs come before the first, and all of them by their coming."""
+    """Draw how many jobs come before the first, and all of them by their coming."""
     rng = Random(seed)
     cores, hot = case.hot_share * machine.cores_per_node * machine.nodes, list[EuroraJob]()
     while sum(job.units * job.unit.cores for job in hot) < cores:
@@ -93,7 +93,7 @@ def _time_s(case: Case, rng: Random) -> float:
 def row(
     case: Case, pool: Sequence[EuroraJob], machine: EuroraMachine, queues: dict[str, float]
 ) -> Iterator[str]:
-    """The mean bounded slowdown (60 s) of each method."""
+    """Yield the mean bounded slowdown (60 s) of each method."""
     hot, jobs = drawn(case, pool, machine)
     waits_s = expected_waits_s(jobs, queues)
     cap_w = own_caps_w(machine, jobs, waits_s)[_CAP_PCT]

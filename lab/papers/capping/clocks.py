@@ -33,7 +33,7 @@ HEADER: Final = (
 
 
 def rows(machine: EuroraMachine, instances: Sequence[Instance]) -> list[tuple[str, ...]]:
-    """Mean bounded slowdowns (60 s) by set and cap, of the instances that all solved."""
+    """Return mean bounded slowdowns (60 s) by set and cap, of the instances that all solved."""
     groups = dict.fromkeys(instance.group for instance in instances)
     found = []
     for group in groups:

@@ -85,8 +85,8 @@ def bench(
 def situation(
     machine: EuroraMachine, jobs: Sequence[EuroraJob], queues: dict[str, float]
 ) -> tuple[CappedSituation, PriorityRule]:
-    """All nodes free and all jobs waiting, but those that list scheduling starts at once, which run
-    since then; with LS's rule."""
+    """Return a situation with all nodes free and all jobs waiting, but those that list scheduling
+    starts at once, which run since then; with LS's rule."""
     nodes, waits_s = table_of(machine), expected_waits_s(jobs, queues)
     kinds, weights = kinds_of(nodes, jobs), wait_weights(waits_s)
     wanted = [

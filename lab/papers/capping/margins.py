@@ -54,7 +54,7 @@ def lines_of(
     *,
     solvers: bool,
 ) -> Iterator[Line]:
-    """Those of the table, in its order."""
+    """Yield the lines of the table, in its order."""
     for name in sets:
         yield from (Line(name, method, caps_pct) for method in methods)
         if solvers and name == _SETS[0]:
@@ -91,7 +91,7 @@ def bench(
 def cells(
     machine: EuroraMachine, instances: Sequence[Instance], method: CappingMethod
 ) -> list[str]:
-    """The mean bounded slowdown (60 s) by margin, and how much above that of none it is."""
+    """Return the mean bounded slowdown (60 s) by margin, and how much above that of none it is."""
     began_s = process_time()
     plays = [(each, cap_w) for each in instances for cap_w in each.caps_w.values()]
     found = [[_slowdown(machine, *play, method, margin) for margin in MARGINS] for play in plays]

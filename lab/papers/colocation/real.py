@@ -79,8 +79,8 @@ def play(
 
 
 def planned(files: PairFiles, config: str, jobs: int, seed: int) -> tuple[list[str], Matching]:
-    """Applications in the order of arrival, and which of them share, by a model that has seen none
-    of them."""
+    """Return applications in the order of arrival, and which of them share, by a model that has
+    seen none of them."""
     rng = np.random.default_rng(seed)
     machine = files.profiles.machines.index(config)
     held = rng.permutation(len(files.profiles.apps))[:_APPS]
@@ -93,7 +93,7 @@ def planned(files: PairFiles, config: str, jobs: int, seed: int) -> tuple[list[s
 
 
 def makespan_s(campaign: Campaign, config: str, queue: Sequence[str], plan: Plan) -> float:
-    """From the first start to the last end of a queue, wall clock.
+    """Measure the time from the first start to the last end of a queue, wall clock.
 
     Raises CalledProcessError where a program fails, and leaves none running.
     """

@@ -31,14 +31,14 @@ from lab.simulation.system import built_in_system
 from shared.domain.eamc_policy import Reading
 from shared.eamc.frequency import Weighing
 
-# The sensitivity table shows no intervals: so many seeds tell its rows apart.
+# The sensitivity table shows no intervals: so many seeds distinguish its rows.
 SENSITIVITY_SEEDS: Final = 5
 PICTURE: Final = "placement-gains.png"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command was told: the folder of published data, how many seeds, where to write."""
+    """The options of the command: the folder of published data, how many seeds, where to write."""
 
     data: Path
     seeds: int

@@ -1,4 +1,4 @@
-"""The learner of the service prediction on a log: what it would have told placement."""
+"""The learner of the service prediction on a log: what it would have published for placement."""
 
 import math
 from collections import deque
@@ -19,8 +19,9 @@ _FREQ_GHZ = 2.2
 def replayed(
     jobs: Jobs, lag: int, alpha: float, tell: Callable[[int], object], *, grows_trees: bool
 ) -> Iterator[PredictedPower]:
-    """Each job starts when it comes, and ends when the `lag`-th behind it does: a round each.
-    Queues stand for applications. Without trees, what similar jobs drew is all that predicts."""
+    """Replay a log: each job starts when it comes, and ends when the `lag`-th behind it does: a
+    round each. Queues are taken for applications. Without trees, what similar jobs drew is all that
+    predicts."""
     learner, versions = OnlineLearner(alpha), TreeVersions({})
     running: deque[tuple[EndedJob, bool]] = deque()
     for number, (job, outcome) in enumerate(jobs):
@@ -38,7 +39,8 @@ def replayed(
 
 
 def kind_of(job: Submission) -> KindOfJob:
-    """A job of a log; an unknown number of nodes or walltime is a kind of its own."""
+    """Return the kind of a job of a log; an unknown number of nodes or walltime is a kind of its
+    own."""
     nodes = f"{job.nodes:.0f} units" if math.isfinite(job.nodes) else "unknown"
     walltime_s = job.walltime_s if math.isfinite(job.walltime_s) else 0.0
     return KindOfJob(job.cluster, _FREQ_GHZ, job.user, job.queue, nodes, walltime_s)

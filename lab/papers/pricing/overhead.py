@@ -1,4 +1,4 @@
-"""What the agent costs the jobs of this machine: by equation 10, as they stood still, and as they
+"""What the agent costs the jobs of this machine: by equation 10, as they were stopped, and as they
 got on with it and without."""
 
 import os
@@ -52,7 +52,8 @@ class _Tally(AgentMeter):
 
 
 def rows(seconds: float) -> Iterator[Mapping[str, str]]:
-    """By budget and cores; `seconds` with the agent and as many without, in rounds by turns."""
+    """Yield rows by budget and cores; `seconds` with the agent and as many without, in rounds by
+    turns."""
     with tempfile.TemporaryDirectory() as folder:
         program = compiled(Path(folder))
         for place, cores in (("a core each", APART), ("two threads, both cores", BOTH)):

@@ -208,7 +208,7 @@ CPI = "--policy simple --slowdown cpi"
     [
         ("power", "job_id,power_w\n7,nan\n", "refused: job 7 has a power of nan W", ""),
         ("power", "job_id,power_w\n7,-1\n", "refused: job 7 has a power of -1.0 W", ""),
-        ("power", "job_id,power_w\n7,1\n7,2\n", "refused: job 7 stands twice in ", ""),
+        ("power", "job_id,power_w\n7,1\n7,2\n", "refused: job 7 is listed twice in ", ""),
         ("power", "job_id,power_w\n7,nan\n8,inf\n", "error: job 7 has a power of nan W", ""),
         ("power", "job_id\n7\n", "must be a CSV of job_id and power_w", ""),
         ("power", "job_id,power_w,cpi\n7,40,1\n", "job 8 has no cpi", CPI),

@@ -49,7 +49,7 @@ def test_the_record_is_replayed_and_played_under_its_own_rules(play: Play) -> No
     assert done.exit_code == 0, done.output
     assert re.search(r"replay: 6 of 6 starts equal, (\d+) of \1 decisions to the byte", done.stdout)
     assert "what-if under the same rules: 6 of 6 starts equal" in done.stdout
-    assert "5 jobs, without 1 of which the record tells no end" in done.stdout
+    assert "5 jobs, without 1 whose end is not in the record" in done.stdout
     rows = [line for line in done.stdout.splitlines() if line.startswith("│")]
     assert len(rows) == 2
 
