@@ -1,4 +1,4 @@
-"""Kafka and Redis of a secure installation, told while they run whom to believe and what to
+"""Changes of running Kafka and Redis of a secure installation: whom they believe and what they
 show."""
 
 import asyncio

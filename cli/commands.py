@@ -41,7 +41,7 @@ def _command(name: str, place: str) -> Any:
 
 
 def _missing(error: NotInstalledError) -> Callable[[], None]:
-    """The stand-in for a command whose libraries are not installed; all others work."""
+    """The replacement for a command whose libraries are not installed; all others work."""
 
     def missing() -> None:
         raise error

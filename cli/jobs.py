@@ -290,7 +290,7 @@ def asked(message: Request, source: str, now_us: int) -> Envelope:
 
 
 def _ask_of(message: Request, placement: str, ingest: str, source: str) -> None:
-    """Publish what is asked of a job that placement knows; say where the job stands until then.
+    """Publish what is asked of a job that placement knows; print the job's state until then.
 
     Raises NoRunError where it is about a run that there is not, and UnansweredError where a service
     refused, or is not there.

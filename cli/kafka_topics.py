@@ -48,7 +48,7 @@ class KafkaTopics:
             return {record.partition: record.offset + 1 for record in reader.to_end()}
 
     def follow(self, progress: Callable[[int], None], patience_s: float) -> None:
-        """Wait for the last round's barrier in all of prices.charges; tell of finished jobs.
+        """Wait for the last round's barrier in all of prices.charges; report finished jobs.
 
         Raises StalledRunError when neither a job event nor a charge came for `patience_s`.
         """

@@ -108,7 +108,7 @@ def allow(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
-    """Let applications share nodes again that are kept apart, since they broke a promise. `coplace
+    """Let isolated applications share nodes again, which exceeded a promised slowdown. `coplace
     policy show` names them."""
     now_us = clock_us()
     publish(ingest, allowed(app_id, beside, node_model, reason, source, now_us))

@@ -40,7 +40,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 class Security:
-    """The credentials of one installation, in a folder of their own, and who has which.
+    """The credentials of one installation, in a folder of their own, and the holder of each.
 
     `namespace` is that of its topics: users of Kafka and Redis have it before their names.
     """

@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
-# What every record has: the rest is what the one who logs says beside the event.
+# What every record has: the rest is what the logging call adds to the event.
 _COMMON: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "taskName"})
 
 

@@ -164,6 +164,6 @@ def relative(shutters: Sequence[Rates]) -> list[Rates]:
 
 def tellable(shutters: Sequence[Rates]) -> list[Rates]:
     """Return the shutters that a consumer takes: without progress in one of its windows a shutter
-    shows nothing, as of a job that waits, or whose heartbeats are farther apart than a window is
+    shows nothing, as of a job that waits, or whose heartbeats have longer pauses than a window is
     long."""
     return [shutter for shutter in shutters if all(IPC.has(value) for value in shutter)]

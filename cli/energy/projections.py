@@ -72,7 +72,7 @@ def _cells(values: NDArray[np.float64]) -> list[float | str]:
 def with_errors_beside(
     several: Sequence[Matched], files: Sequence[Path]
 ) -> tuple[list[Matched], list[str]]:
-    """Add to coefficients the errors that stand in the file beside each; return a note for each
+    """Add to coefficients the errors in the file beside each; return a note for each
     without one.
 
     Raises OSError and RejectedError for errors that cannot be read.

@@ -20,7 +20,7 @@ Name = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class Pinning(BaseModel):
-    """The cores of who is measured, alone too, and of who runs beside it."""
+    """The cores of the measured program, alone too, and of the program beside it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,8 +1,8 @@
 """Hands facts to ingest.
 
-A fact may be sent again at any time: ingest and all behind it know it by its id. Who waits for one
-answer calls `publish` or `publish_all`, which try once; processes have an `IngestClient`.
-"""
+A fact may be sent again at any time: ingest and all behind it know it by its id. A caller that
+waits for one answer calls `publish` or `publish_all`, which try once; processes have an
+`IngestClient`."""
 
 import asyncio
 import logging

@@ -397,11 +397,11 @@ class Emulator:
         del self._running[run.job_id]
 
     def _on_nodes_of(self, run: RunningJob) -> list[RunningJob]:
-        """Who has a part of its nodes, itself included while it has."""
+        """The jobs with a part of its nodes, itself included while it has."""
         return [self._running[job] for job in run.machine.jobs_on(run.allocation.nodes)]
 
     def _settle(self, run: RunningJob, now_us: int) -> None:
-        """Handle that a neighbour came to its nodes, or left them."""
+        """Handle that a neighbour started on its nodes, or left them."""
         self._tell(run, run.settle(now_us, self._beside(run)), now_us)
         if not run.is_suspended:
             heappush(self._ends, (run.ends_at_us, run.job_id))

@@ -122,7 +122,7 @@ class PowerLearner:
         return Made(job, row, said, trust, spread_w, group, PredictedPower(predicted_w, upper_w))
 
     def know(self, job: Submission, outcome: MeasuredPower) -> None:
-        """Remember what a job drew: the history of those who come from now on."""
+        """Remember what a job drew: the history of later jobs."""
         log_w = log(outcome.node_power_w) if outcome.is_usable else math.nan
         self._history.learn(job, log_w, outcome.runtime_s)
 

@@ -192,7 +192,7 @@ class LookAheadSection(Section):
     )
     large: Amount = _field(AS_TUNED.bounds.large, "Units x root of h from which jobs count alike.")
     patience_h: Amount = _field(
-        AS_TUNED.bounds.patience_s / 3600, "Who has waited so long is passed no more, h."
+        AS_TUNED.bounds.patience_s / 3600, "A job that waited so long is passed no more, h."
     )
 
     @property

@@ -170,7 +170,7 @@ def _whole(field: str, text: str, most: int, least: int = 0) -> int:
 
 @dataclass(frozen=True, slots=True)
 class JobColumn:
-    """A column of a CSV of jobs: what it has `found` of each, by id. Of those of whom a row says no
+    """A column of a CSV of jobs: what it has `found` of each, by id. Of those whose row says no
     such value, or two do, `wrong` says so in words that name job, file and line."""
 
     found: Mapping[str, float]

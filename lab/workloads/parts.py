@@ -1,4 +1,4 @@
-"""Users whose jobs need part of a node, or accelerators, beside those who need whole nodes."""
+"""Users whose jobs need part of a node, or accelerators, beside users who need whole nodes."""
 
 from collections.abc import Sequence
 from dataclasses import replace

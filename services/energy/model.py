@@ -93,8 +93,8 @@ def fit(pstates_ghz: Sequence[float], kernels: Mapping[str, Mapping[float, Kerne
     """Fit ordinary least squares over the kernels that ran at both P-states of a pair.
 
     P' = a P + b TPI + c and CPI' = d CPI + e TPI + f. A P-state projects to itself as it is. A pair
-    with fewer than MIN_KERNELS, or whose kernels are too much alike to tell the coefficients
-    apart, is not available.
+    with fewer than MIN_KERNELS, or whose kernels are too much alike to determine the coefficients,
+    is not available.
     """
     measured = _tables(pstates_ghz, kernels)
     ran = ~np.isnan(measured.power_w)

@@ -47,7 +47,7 @@ MOST_QUESTIONS: Final = 64
 # A question is answered without its forecast when rounds leave no time for one, s.
 _PATIENCE_S: Final = 20.0
 _GIVES_WAY_S: Final = 0.002
-# A forecast serves those who ask soon after: in an event time of rounds, s.
+# A forecast serves later questions for a while: in an event time of rounds, s.
 _FRESH_S: Final = 5.0
 
 

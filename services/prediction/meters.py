@@ -21,7 +21,7 @@ from shared.domain.node import NodeNames
 from shared.streams.stages.stage import Round
 from shared.streams.stages.table import Table
 
-# Told of a cluster at most so often.
+# Published for a cluster at most so often.
 PERIOD_US: Final = 60_000_000
 
 

@@ -300,8 +300,8 @@ class NodePower:
     def _split(
         self, reading: WaitingReading, cluster: Cluster | None, expected_w: ExpectedWatts
     ) -> None:
-        """Among those who shared the node; to none of them where one was not there all the time, or
-        not as it had started, since nobody knows what it drew meanwhile."""
+        """Among the jobs that shared the node; to none of them where one was not there all the
+        time, or not as it had started, since nobody knows what it drew meanwhile."""
         there = {
             key: occupant
             for key in sorted(self._on.get(reading.node, ()))

@@ -1,4 +1,4 @@
-"""What of a run's discount is put on the accounts of those who slowed it down.
+"""What of a run's discount is put on the accounts of the jobs that slowed it down.
 
 Of the discount a share, rounded down, is apportioned among all co-runners by the time that each
 cost the run (`attribution.py`). A co-runner's account is charged its part, up to a bound for each

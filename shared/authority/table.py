@@ -127,7 +127,7 @@ class TableInForce:
 
     def successor(self, message: AuthorityDeclared, declarer: str) -> AuthorityTable:
         """Return the table that would be in force next. Raises RejectedError where the declaration
-        is not valid: of another version, by somebody who may not, or who could not undo it."""
+        is not valid: of another version, by an identity that may not, or that could not undo it."""
         found = AuthorityTable.of(message)
         if found.version != self.version + 1:
             problem = f"must be {self.version + 1}, got {found.version}"

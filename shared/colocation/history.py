@@ -30,7 +30,7 @@ class PairHistory:
 
     The others estimate what a target suffers beside a neighbour whose other pairs are known, all of
     shape (machines, targets, neighbours): `like_bubble` under the bubble that the neighbour is
-    like; `like_curves` from targets whose sensitivity is alike; `like_targets` from those who
+    like; `like_curves` from targets whose sensitivity is alike; `like_targets` from those that
     suffered alike beside others, which needs the target's other pairs too.
     """
 
@@ -87,8 +87,8 @@ def _distances(value: Floats, known: Mask) -> Floats:
 
 
 def _like_targets(value: Floats, known: Mask, distance: Floats, mean: Floats) -> Floats:
-    """What targets like this one suffered beside a neighbour, by weights e^(-distance / scale);
-    the scale is half the distance to the fifth of those who had this neighbour. The mean where none
+    """What targets like this one suffered beside a neighbour, by weights e^(-distance / scale); the
+    scale is half the distance to the fifth of those that had this neighbour. The mean where none
     had."""
     had = known[:, np.newaxis, :, :] & ~np.eye(value.shape[1], dtype=np.bool_)[:, :, np.newaxis]
     distance = np.where(had, distance, np.inf)

@@ -98,7 +98,7 @@ class DegradationModel:
         """Predict each job beside each other one, shape (jobs, jobs); `apps` says what each job
         runs.
 
-        No pair of these applications may have been measured: its own value would tell of itself.
+        No pair of these applications may have been measured: its own value would predict itself.
         """
         found = np.empty((len(apps), len(apps)))
         known = self._is_known(np.full(len(apps), machine), apps, apps)

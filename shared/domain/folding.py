@@ -90,7 +90,7 @@ def most_folded_bytes(names: Sequence[str]) -> int:
     """Return the most bytes that a fold of any of these names, in this order, has with a comma
     behind each entry.
 
-    Names that differ in their last number only and stand together begin at most two entries and
+    Names that differ in their last number only and are adjacent begin at most two entries and
     continue at most one of another number. In between each costs its number, and of numbers that
     follow one another two in three at most: runs of two with one left out.
     """

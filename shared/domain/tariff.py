@@ -113,8 +113,8 @@ FAIR: Final = RateFunction(((_ZERO, _ZERO), (_ONE, _ONE)))
 
 @dataclass(frozen=True, slots=True)
 class Surcharge:
-    """What of a run's discount is put on those who slowed it down, from 0 to 1; and the most for an
-    hour beside it, service units, None: without such a bound. Raises RejectedError."""
+    """What of a run's discount is put on the jobs that slowed it down, from 0 to 1; and the most
+    for an hour beside it, service units, None: without such a bound. Raises RejectedError."""
 
     share: Decimal
     most_su_per_hour: Decimal | None = None

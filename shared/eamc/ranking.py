@@ -89,7 +89,7 @@ def rank_clusters(
 ) -> Ranks:
     """Return the queue entries of each job from its `part_eff` (infinite: not eligible).
 
-    `preferred` (jobs,) names a cluster that stands before better ones, or NO_PREFERENCE.
+    `preferred` (jobs,) names a cluster that comes before better ones, or NO_PREFERENCE.
     """
     eligible = np.isfinite(efficiency)
     if policy in (Policy.MIN_RUNTIME, Policy.MIN_ENERGY):

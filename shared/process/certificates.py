@@ -10,7 +10,7 @@ from coplace_client.errors import UnusableError
 def common_name(path: Path) -> str:
     """Return the common name of the first certificate of a PEM file; empty where it has none.
 
-    Only to tell people who they are: whether to believe it the other side decides. Raises
+    Only to show people who they are: whether to believe it the other side decides. Raises
     UnusableError for what is no certificate.
     """
     # The standard library reads certificates of files by this alone.

@@ -136,7 +136,7 @@ def ends_process(
 
     Crash only: a send that failed, or a bug, must not be answered and forgotten. `work` never
     speaks to the caller itself: it reads by `received`, returns, or raises RefusedCallError. So
-    what fails in talking to a caller that has gone is never taken for a failure of ours.
+    what fails in talking to a caller that left is never taken for a failure of ours.
     """
 
     async def guarded(request: Any, context: Any) -> _T:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from shared.process.settings import Settings
 
-# Spans reach their file soon enough for somebody who watches it.
+# Spans reach their file soon enough for people that watch it.
 _FILE_DELAY_MS = 500
 
 

@@ -110,7 +110,7 @@ class Run:
 
 
 class Nodes:
-    """Who runs where. Slowdowns are those that the degradation model predicts, none where it
+    """The runs on each node. Slowdowns are those that the degradation model predicts, none where it
     predicts nothing; a job advances at the pace of its slowest node."""
 
     def __init__(self, neighbours: Mapping[str, Neighbours]) -> None:

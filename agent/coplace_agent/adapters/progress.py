@@ -59,7 +59,7 @@ class Heartbeats:
 
     def read(self) -> ProgressReading:
         """Read all counters together, and the time in seconds. Of a file that was cut short they
-        are 0, so that the job seems to have gone back: which shows nothing."""
+        are 0, so that the job seems to go back: which shows nothing."""
         now_s = time.monotonic()
         data = os.pread(self._file, HEARTBEAT_BYTES, 0).ljust(HEARTBEAT_BYTES, b"\0")
         return ProgressReading(sum(_COUNTS.unpack(data)[_LINE_WORDS::_LINE_WORDS]), now_s)

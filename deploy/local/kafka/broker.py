@@ -20,7 +20,7 @@ _LOG_CONFIG = Path(__file__).with_name("log4j2.xml")
 # A local broker lives for minutes, in which the optimising compiler and a concurrent collector
 # would take half of what it uses from the services beside it.
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-# The broker's own name, of its certificate: it and who has this certificate may do anything.
+# The broker's own name, of its certificate: it and holders of this certificate may do anything.
 KAFKA: Final = "kafka"
 NODE_ID: Final = 1
 

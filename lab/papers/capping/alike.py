@@ -33,7 +33,7 @@ class Alike(NamedTuple):
 
 
 def alike(judged: Sequence[Judged], lag: int) -> Alike:
-    """Estimate from jobs in their order; those of one user that are no further apart than `lag`
+    """Estimate from jobs in their order; those of one user within `lag` jobs of each other
     were predicted before the other one had ended."""
     low, high = 0.0, _MOST_SD
     for _ in range(_HALVINGS):

@@ -2,7 +2,7 @@
 jobs wait, and what CP-SAT makes of the list schedule within 1 and within 10 s of its work.
 
 Eurora's nodes under a cap of half of what the first instance of 50 jobs draws without one, full as
-list scheduling fills them; those who wait are the jobs of all synthetic instances, time and again.
+list scheduling fills them; the waiting jobs are those of all synthetic instances, time and again.
 Times are of the processor, so that what else runs on the machine counts little. Needs the data.
 """
 

@@ -22,7 +22,7 @@ from shared.scheduling.backfill import Backfill
 from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.power import Cap, PowerBudget, milliwatts
 
-# Who holds the margin.
+# The job that has the margin.
 _MARGIN: Final = -1
 
 

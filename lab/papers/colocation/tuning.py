@@ -14,7 +14,7 @@ from shared.colocation.history import Ints, Mask
 from shared.colocation.measured import Floats
 from shared.colocation.model import Cells
 
-# Gives what is said by who has seen all pairs but hidden ones.
+# Gives predictions of a model that has seen all pairs but hidden ones.
 Learn = Callable[[Mask], Predict]
 
 

@@ -74,7 +74,7 @@ class ScaleRun:
 def measured(folder: Path, log: str, policy: SimulatedPolicy) -> LogRun:
     """Measure one log in a process of its own: memory that others had does not count.
 
-    Raises subprocess.CalledProcessError for a log that cannot be read, which the process tells.
+    Raises subprocess.CalledProcessError for a log that cannot be read, which the process reports.
     """
     return LogRun(**_alone(LogRun.__name__, log, str(folder / LOGS[log]), policy))
 

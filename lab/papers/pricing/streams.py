@@ -1,4 +1,4 @@
-"""Simulated jobs with phases, noise and co-runners: how near shutters come to the true slowdown."""
+"""Simulated jobs with phases, noise and co-runners: how near shutters are to the true slowdown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -90,7 +90,7 @@ class ApiServer:
         await self._json("DELETE", _path(key), body=body)
 
     async def tell(self, namespace: str, event: Body) -> None:
-        """Create an event for those who look at the object."""
+        """Create an event for readers of the object."""
         await self._json("POST", f"/api/v1/namespaces/{quote(namespace)}/events", body=event)
 
     async def list(self, path: str, selector: str) -> tuple[list[Mapping[str, Any]], str]:

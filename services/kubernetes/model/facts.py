@@ -76,7 +76,7 @@ def submitted(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
 
 
 def require_placeable(job: KubernetesJob) -> None:
-    """Raise RejectedError for a Job that says itself where it runs, or who runs it."""
+    """Raise RejectedError for a Job that says itself where it runs, or what runs it."""
     pod = job.spec["template"]["spec"]
     for name in _PLACED_BY:
         if pod.get(name):

@@ -12,7 +12,7 @@ from services.pricing.charge import audit, charged_micro_su
 @dataclass(frozen=True, slots=True)
 class AccountEntry:
     """One charge: whom it belongs to, and how many 0.000001 service units it is; and what it puts
-    on the accounts of those who slowed its run down."""
+    on the accounts of the jobs that slowed its run down."""
 
     account: str
     job_id: str

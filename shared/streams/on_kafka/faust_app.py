@@ -107,7 +107,7 @@ def stateless_app(
     """Return the consumer group `name` that gives each topic's records to its handler, batch by
     batch.
 
-    `positions` tells where to read on, for a read model that keeps its position with its data;
+    `positions` gives where to read on, for a read model that keeps its position with its data;
     without it the group's offsets count.
     """
     settings = deployment.settings

@@ -33,7 +33,7 @@ Build = Callable[[Mapping[str, bytes], Blame | None], Unit]
 
 # Beyond so many causes of one round's failure it is broken, not its input: the process ends.
 _MOST_CULPRITS: Final = 100
-# Stands for the partition where a round is counted.
+# In place of the partition where a round is counted.
 _ROUND: Final = TopicPartition("", 0)
 
 _log = structlog.get_logger(__name__)

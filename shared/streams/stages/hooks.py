@@ -70,7 +70,8 @@ class Meter(Protocol):
 
 
 class CommitObserver(Protocol):
-    """Told each point that a driver reaches between receiving a batch and having committed it.
+    """Notified of each point that a driver passes between receiving a batch and having committed
+    it.
 
     Tests end the process in it.
     """

@@ -104,9 +104,9 @@ def at(record: Record) -> At:
 def culprits(
     candidates: Sequence[T], fails: Callable[[Sequence[T]], bool], most: int
 ) -> list[T] | None:
-    """Return candidates without which nothing fails any more, found one after another by halving.
+    """Return candidates without which nothing fails any more, located one after another by halving.
 
-    `fails` is told what is left out. None when leaving out all of them does not help, or when it
+    `fails` gets what is left out. None when leaving out all of them does not help, or when it
     takes more than `most`.
     """
     found: list[T] = []

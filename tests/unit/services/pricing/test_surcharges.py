@@ -228,7 +228,7 @@ def test_a_surcharge_is_explained_and_proved_by_the_charge() -> None:
     assert found.is_reproduced
     shown = list(lines(found))
     assert (
-        "surcharge: 0.5 of the discount on those who slowed it down, at most 2 SU for an hour "
+        "surcharge: 0.5 of the discount on the jobs that slowed it down, at most 2 SU for an hour "
         in (shown[-4] + " ")
     )
     assert shown[-3] == "surcharged: 0.333333 SU to bio, for b"
