@@ -199,7 +199,7 @@ def _surcharges(charge: ChargeMade) -> Iterator[str]:
     most = charge.surcharge_most_su
     bound = f", at most {most} SU for an hour beside it" if most else ""
     share = charge.surcharge_share
-        yield f"surcharge: {share} of the discount on the jobs that slowed it down{bound}"
+    yield f"surcharge: {share} of the discount on the jobs that slowed it down{bound}"
     surcharged = list(surcharges_of(charge))
     for each in surcharged:
         yield f"surcharged: {each.su} SU to {each.account}, for {each.co_runner_job_id}"
