@@ -1,4 +1,5 @@
-"""A clock that was wrong, on real Kafka: the state that it dragged along is refused, and mended."""
+"""A clock that was wrong, on real Kafka: the state that it dragged along is refused, and
+repaired."""
 
 import asyncio
 
@@ -47,7 +48,7 @@ async def close_a_round(unit: KafkaUnit) -> None:
     """Let it work until its first round is closed and committed."""
     task = asyncio.create_task(unit.run())
     async with asyncio.timeout(30):
-        while not unit.unit.closed_us:  # noqa: ASYNC110 a unit tells nobody
+        while not unit.unit.closed_us:  # noqa: ASYNC110 a unit notifies nobody
             await asyncio.sleep(0.02)
     await unit.close(task)
 

@@ -49,7 +49,7 @@ def outputs(backend: Backend) -> Found:
 
 
 def state(backend: Backend, stage: str = "counting") -> State:
-    """What the changelog says: the latest value of each key that is not gone."""
+    """What the changelog says: the latest value of each key that is not deleted."""
     latest = {
         (number, record.key.decode()): record.value
         for number in range(4)

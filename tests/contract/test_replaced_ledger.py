@@ -1,4 +1,4 @@
-"""A ledger that operators replace under a read model: Redis then holds what no ledger says."""
+"""Charges that operators replace under a read model: Redis then has what no charge says."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,12 @@ PARTITION = TopicPartition(LEDGER, 1)
 
 
 def charges(first: int, count: int) -> list[NewRecord]:
-    """Records of the ledger; what is in them does not matter here."""
+    """Records of charges; what is in them does not matter here."""
     return [NewRecord(PARTITION, b"job", f"charge {first + n}".encode()) for n in range(count)]
 
 
 class Accounts:
-    """A read model in a Redis in memory of a ledger on Kafka."""
+    """A read model in a Redis in memory of charges on Kafka."""
 
     def __init__(self, on_kafka: KafkaBackend) -> None:
         self.model = RedisAccounts(fakeredis.FakeAsyncRedis(), on_kafka.deployment.name)

@@ -40,7 +40,7 @@ Figures = NDArray[np.float64] | list[object]
 
 
 def learned(rng: np.random.Generator) -> Iterator[tuple[str, Figures]]:
-    """What learning comes to on measurements that are noise, which brings out every digit."""
+    """The results of learning on measurements that are noise, which brings out every digit."""
     kernels = {f"k{number:02}": dict(_runs(rng)) for number in range(12)}
     found = fit(PSTATES_GHZ, kernels)
     yield "coefficients", np.stack([found.power, found.cpi])

@@ -51,7 +51,7 @@ def requests() -> list[JobRequest]:
 
 @pytest.fixture(scope="module")
 def played() -> EmbeddedSystem:
-    """All jobs under a cap that leaves no room for errors of predictions."""
+    """All jobs under a cap that leaves nothing for errors of predictions."""
     options = DemoOptions(seed=SEED)
     settings = options.shared()
     stages = [

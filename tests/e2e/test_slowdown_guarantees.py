@@ -31,7 +31,7 @@ def payloads(system: embedded.EmbeddedSystem, topic: str) -> list[object]:
 def test_pairs_that_broke_a_promise_never_start_beside_each_other_again(
     system: embedded.EmbeddedSystem,
 ) -> None:
-    """By what was decided alone: who starts beside whom, and when what was told."""
+    """By what was decided alone: which jobs start beside which, and when what was published."""
     jobs = payloads(system, "jobs.events")
     apps = {job.job_id: job.app_id for job in jobs if isinstance(job, JobSubmitted)}
     commands = payloads(system, "commands")

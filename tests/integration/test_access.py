@@ -70,7 +70,7 @@ class Attempts:
         return int(found.partitions[0].error_code)
 
     def _produce(self, topic: str) -> int:
-        """Records of no format: who may write is told that they are none."""
+        """Records of no format: a client that may write gets the error that they are invalid."""
         data = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=b"")
         topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
         request = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=topics, max_version=9)
@@ -78,7 +78,7 @@ class Attempts:
         return int(found.partition_responses[0].error_code)
 
     def _join(self, group: str) -> int:
-        """Who may join is told to come again with a member id."""
+        """A client that may join is asked to come again with a member id."""
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
         request = JoinGroupRequest(
             group_id=group,

@@ -1,5 +1,5 @@
-"""Who may say and ask what, on real processes with mutual TLS and real Kafka and Redis: the first
-table, the attacks of one site on another, and each role against each payload and each RPC."""
+"""Who may publish and ask what, on real processes with mutual TLS and real Kafka and Redis: the
+first table, the attacks of one site on another, and each role against each payload and each RPC."""
 
 import os
 import subprocess
@@ -74,7 +74,7 @@ _OWN_JOB, _THEIR_JOB, _GUEST_JOB = "north/ada-1", "south/bob-2", "south/bob-9"
 
 
 class Region:
-    """The processes that have doors, and who stands before them."""
+    """The processes that have doors, and their callers."""
 
     def __init__(self, servers: LocalServers, folder: Path) -> None:
         self.servers = servers
@@ -400,7 +400,7 @@ def test_nobody_asks_about_the_jobs_of_others(held: Region) -> None:
 
 
 def test_a_guest_is_told_of_by_who_it_was_granted_to(held: Region) -> None:
-    """Their cluster is drained, so that their job comes to ours."""
+    """Their cluster is drained, so that their job starts on ours."""
     drained = {"cluster": "sigma", "reason": "service", "drainedAtUs": NOW_US}
     assert held.say("south", "nodes_drained", drained)[0] is _OK
     guest = submission(_GUEST_JOB, "bob", "biology", "sigma")
@@ -475,7 +475,7 @@ def test_in_a_stream_what_may_not_be_said_is_listed_and_the_rest_published(held:
     assert [each.refused for each in held.audited()[-4:]] == [False, True, True, False]
 
 
-# Where the own and the neighbour's of a kind stand in the statement.
+# The place of the own and the neighbour's of a kind in the statement.
 _PAIRS: Final = {
     "submission": ("own", "theirs"),
     "run": ("own", "theirs"),
@@ -671,7 +671,7 @@ def until_version(region: Region, version: int) -> None:
 def with_token(
     region: Region, file: Path, process: str, call: Callable[[grpc.Channel], object]
 ) -> tuple[grpc.StatusCode, str]:
-    """What came of a call of who has a token and no certificate."""
+    """The result of a call with a token and no certificate."""
     shown = Settings(grpc_ca_file=region.folder / "ca.pem", grpc_token_file=file)
     with grpc_channel(f"localhost:{region.token_ports[process]}", shown) as channel:
         return told(lambda: call(channel))

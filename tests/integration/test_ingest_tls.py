@@ -44,7 +44,7 @@ class Broker:
 
 
 class Started(Readiness):
-    """Tells when the server listens."""
+    """Wait until the server listens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def serving_as() -> AsyncIterator[Callable[[Settings], Awaitable[str]]]:
-    """Starts a service that wants certificates, and tells its address."""
+    """Start a service that wants certificates, and return its address."""
     async with AsyncExitStack() as running:
 
         async def begin(settings: Settings) -> str:

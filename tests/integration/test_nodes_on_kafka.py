@@ -1,6 +1,7 @@
 """What operators say is followed, over gRPC, with ingest and placement as processes on real Kafka:
-an impossible job is rejected, drained nodes get no job, a new cluster is seen by who waits, what is
-declared of the policy decides from the next round on, and what is pushed of energy is weighed."""
+an impossible job is rejected, drained nodes get no job, a new cluster is seen by jobs that wait,
+what is declared of the policy decides from the next round on, and what is pushed of energy is
+evaluated."""
 
 import os
 import shlex
@@ -33,7 +34,7 @@ _NAMESPACE = "nodes"
 
 
 class Region:
-    """Ingest and placement, and what a test tells and asks them."""
+    """Ingest and placement, and what a test publishes and asks."""
 
     def __init__(self, servers: LocalServers) -> None:
         self.servers = servers

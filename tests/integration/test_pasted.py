@@ -104,7 +104,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def half_way(reader: Reader) -> str:
-    """What is told of a start that was killed before its end."""
+    """What is shown of a start that was killed before its end."""
     start = subprocess.Popen(
         ["coplace", "up"], env=reader.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -118,7 +118,7 @@ def half_way(reader: Reader) -> str:
 
 @pytest.fixture(scope="module")
 def told(reader: Reader, half_way: str) -> str:
-    """What the story said, from a start that mends what was half-way to before its end."""
+    """What the story said, from a start that repairs what was half-way to before its end."""
     assert half_way
     typed = "".join(story()).removeprefix(_SET_UP)
     result = reader.paste(typed[: typed.index(_LAST)])

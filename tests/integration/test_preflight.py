@@ -1,4 +1,4 @@
-"""What stands in the way of a deployment on real Kafka and Redis is found before it starts."""
+"""Problems of a deployment on real Kafka and Redis are reported before it starts."""
 
 import os
 import subprocess
@@ -46,11 +46,11 @@ def preflight(deployment: Deployment, *options: str) -> subprocess.CompletedProc
 
 @contextmanager
 def member_of(deployment: Deployment, group: str, topic: str) -> Iterator[None]:
-    """Somebody who is in a consumer group.
+    """A member of a consumer group.
 
-    It asks who has the topic before it joins: a leader whose topics come in while it joins would
-    share nothing out for ever, since kafka-python takes what it heard meanwhile for shared out.
-    """
+    It asks for the topic's leader before it joins: a leader whose topics come in while it joins
+    would share nothing out for ever, since kafka-python takes what it heard meanwhile for shared
+    out."""
     options = {**deployment.connection, "group_id": deployment.name(group)}
     with closing(KafkaConsumer(**options)) as consumer:
         assert consumer.partitions_for_topic(topic)

@@ -1,4 +1,4 @@
-"""What does not fit between a process and its servers is told in one line, within seconds: a wrong
+"""What does not fit between a process and its servers is one line of error, within seconds: a wrong
 password, a certificate that nobody believes, has expired or is not valid yet, a missing rule."""
 
 import asyncio
@@ -218,7 +218,7 @@ async def use(operator: object, identity: Identity) -> None:
 
 
 async def redis_said(settings: Settings) -> str:
-    """What is told of an attempt to speak to it."""
+    """The error of an attempt to speak to it."""
     from redis.exceptions import RedisError
 
     async with redis_client(settings) as redis:
@@ -289,7 +289,7 @@ async def serve(secured: Secured, identity: Identity) -> tuple[grpc.aio.Server, 
 
 
 async def said_of(settings: Settings, address: str) -> str:
-    """What a command tells."""
+    """The output of a command."""
     return await asyncio.to_thread(grpc_problem, settings, address)
 
 

@@ -1,5 +1,5 @@
-"""From a submission to the answer why it waits, with a placement that decides and one that stands
-by, on real Kafka."""
+"""From a submission to the answer why it waits, with a placement that decides and a
+standby, on real Kafka."""
 
 import os
 import subprocess
@@ -59,11 +59,11 @@ class Region:
             publisher.append([self.deployment.codec.encode(Publish(topic, event))])
 
     def why(self, job_id: str) -> Result:
-        """What the worker that decides answers; the other says that it stands by."""
+        """What the worker that decides answers; the other says that it is a standby."""
         deadline = time.monotonic() + _DEADLINE_S
         while time.monotonic() < deadline:
             answers = [self.ask(name, job_id) for name in _WORKERS]
-            found = [answer for answer in answers if "stands by" not in answer.stderr]
+            found = [answer for answer in answers if "is a standby" not in answer.stderr]
             if len(found) == 1 and "Connection refused" not in found[0].stderr:
                 return found[0]
             time.sleep(0.2)
@@ -75,7 +75,7 @@ class Region:
         return CliRunner().invoke(app, ["why", job_id, address])
 
     def deciding(self) -> str:
-        """The worker that does not stand by."""
+        """The worker that is no standby."""
         [found] = [name for name in _WORKERS if self.ask(name, _RUNS).exit_code == 0]
         return found
 

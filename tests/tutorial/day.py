@@ -97,7 +97,7 @@ class Typed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a day came to: what each line printed, by minute, and what happened."""
+    """The results of a day: what each line printed, by minute, and what happened."""
 
     said: Mapping[int, Sequence[tuple[str, str]]]
     history: History
@@ -203,7 +203,7 @@ class Day:
     @contextmanager
     def _served(self) -> Iterator[None]:
         """Placement and ingest answer, the clock is that of the day, and accounts are those of the
-        ledger: Redis and Kafka would say the same (`test_pasted.py` holds them to it)."""
+        charges: Redis and Kafka would say the same (`test_pasted.py` compares them)."""
         server = grpc.server(ThreadPoolExecutor(1))
         server.add_generic_rpc_handlers((self._ingest.handlers(),))
         port = server.add_insecure_port("127.0.0.1:0")
@@ -244,7 +244,8 @@ def is_act(line: str) -> bool:
 
 
 class Cost(NamedTuple):
-    """What a day came to: energy of its jobs, what they pay, how long they waited, the last end."""
+    """The figures of a day: energy of its jobs, what they pay, how long they waited, the last
+    end."""
 
     energy_kwh: float
     price_su: Decimal

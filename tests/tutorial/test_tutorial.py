@@ -1,4 +1,4 @@
-"""docs/tutorial.md shows what its commands print and what the day came to."""
+"""docs/tutorial.md shows what its commands print and what the day cost."""
 
 from pathlib import Path
 

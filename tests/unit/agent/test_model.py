@@ -140,7 +140,7 @@ def test_an_interval_ends_when_somebody_comes_and_when_it_is_long_enough() -> No
     assert (first.began_at_us, first.ended_at_us) == (1_000_000, 6_000_000)
     log.add("c", shutter)
     [long] = log.beside(["a", "b", "c"], 7_000_000, 115.0)
-    # It began no earlier than what was told before had ended.
+    # It began no earlier than what was published before had ended.
     assert (long.job, long.co_runners) == ("c", ("a", "b"))
     assert (long.began_at_us, long.ended_at_us) == (6_000_000, 66_000_000)
     assert log.beside(["a", "b", "c"], 8_000_000, 116.0) == []

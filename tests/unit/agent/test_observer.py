@@ -1,4 +1,4 @@
-"""What the agent tells of a node beside shutters, with a job that runs and a tree of sysfs.
+"""What the agent publishes of a node beside shutters, with a job that runs and a tree of sysfs.
 
 Counters of the processor are replaced by those of the kernel's software, which every machine has:
 time on a processor in ns counts for instructions and cycles alike, so that CPI is 1 at 1 GHz.

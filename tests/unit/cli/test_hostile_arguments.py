@@ -31,7 +31,7 @@ from tests.unit.cli.hostile import (
 
 
 def commands() -> dict[tuple[str, ...], Any]:
-    """Every command with its words, found in the application itself."""
+    """Every command with its words, as the application itself lists them."""
 
     def below(words: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
         for name, each in getattr(command, "commands", {}).items():

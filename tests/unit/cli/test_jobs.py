@@ -146,7 +146,7 @@ def test_what_is_cut_off_is_told_and_pages_join(address: str) -> None:
     ("words", "told"),
     [
         ("jobs --standing bored", "--standing must be one of waiting, held"),
-        # Only a run stands still or goes on.
+        # Only a run is suspended or resumed.
         (f"suspend {B}", f"{B} has no run: it waits"),
         (f"unsuspend {B}", f"{B} has no run: it waits"),
     ],

@@ -1,4 +1,4 @@
-"""What `coplace seize` publishes: what was found of a job, and nothing that comes after it."""
+"""What `coplace seize` publishes: this attempt or grant of a job, and none that comes after it."""
 
 import pytest
 from coplace.v1.placement_service_pb2 import (

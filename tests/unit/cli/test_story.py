@@ -1,4 +1,4 @@
-"""One job's story: what was told of it and decided on it, in words."""
+"""One job's story: every event and decision of it, in words."""
 
 import pytest
 from coplace.v1.jobs_pb2 import (

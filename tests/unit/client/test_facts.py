@@ -1,4 +1,4 @@
-"""What is not carried out is told once a grant, or an action, and ingest takes it."""
+"""What is not carried out is published once a grant, or an action, and ingest takes it."""
 
 from coplace.v1.control_pb2 import NodesResumed
 from coplace.v1.ingest_service_pb2 import Envelope

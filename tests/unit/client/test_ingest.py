@@ -1,4 +1,5 @@
-"""Facts are told until ingest has them or refuses them; one that is refused holds up no other."""
+"""Facts are published until ingest has them or refuses them; one that is refused holds up no
+other."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What is told of mutants that were tried."""
+"""What is reported of mutants that were tried."""
 
 import pytest
 

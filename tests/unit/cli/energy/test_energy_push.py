@@ -1,4 +1,4 @@
-"""`coplace energy push`: what files would change, and the events that tell it."""
+"""`coplace energy push`: what files would change, and the events that publish it."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Slurm's jobs and nodes become what Coplace is told."""
+"""Slurm's jobs and nodes become facts for Coplace."""
 
 import json
 from collections.abc import Mapping
@@ -115,7 +115,7 @@ def test_a_cluster_is_declared_as_slurm_has_it() -> None:
     assert shown == [(2, 192, {}), (1, 384, {"gpu": 2})]
     assert (found.nodes, found.cores_per_node) == (3, 36)
     [untold] = of_nodes({**NODE, "real_memory": 1}).node_classes
-    assert untold.memory_gib == 0, "memory that nobody told Slurm is unknown"
+    assert untold.memory_gib == 0, "memory that Slurm does not know is unknown"
 
 
 def test_nodes_of_several_models_are_no_cluster() -> None:

@@ -1,4 +1,4 @@
-"""What Slurm is told to do comes to the same however often a decision comes, and no grant that was
+"""Orders to Slurm have the same effect however often a decision comes, and no grant that was
 given back starts."""
 
 from dataclasses import dataclass, field
@@ -131,7 +131,7 @@ class PlainSlurm:
                     self.declined.add(decision.grant)
 
     def start(self) -> None:
-        """Slurm found the nodes free."""
+        """Slurm has the nodes free."""
         if not self.is_held and not self.runs_under:
             self.runs_under = self.word.grant
 
@@ -140,7 +140,7 @@ class PlainSlurm:
 def test_no_grant_that_was_declined_runs_however_often_decisions_come(
     data: st.DataObject, grants: int
 ) -> None:
-    """Decisions on a job stand in order; a consumer that was killed reads some of them again."""
+    """Decisions on a job are in order; a consumer that was killed reads some of them again."""
     course = [each(grant) for grant in range(1, grants + 1) for each in (start, withdrawn)]
     slurm, at = PlainSlurm(), 0
     while at < len(course):

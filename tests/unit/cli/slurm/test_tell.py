@@ -1,4 +1,4 @@
-"""`coplace slurm tell` tells each fact once, and says which of them ingest refuses."""
+"""`coplace slurm tell` publishes each fact once, and says which of them ingest refuses."""
 
 from collections.abc import Mapping, Sequence
 

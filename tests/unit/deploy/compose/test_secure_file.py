@@ -41,7 +41,7 @@ def folder_of(security: Security, name: str) -> Path:
 
 
 def is_same(here: str, value: str, folder: Path) -> bool:
-    """Whether a container and this machine are told the same, of files what they hold."""
+    """Whether a container and this machine have the same settings, of files the content."""
     if here.startswith("/credentials/"):
         file = folder / Path(here).relative_to("/credentials")
         return file.read_bytes() == Path(value).read_bytes()

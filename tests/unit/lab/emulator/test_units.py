@@ -157,7 +157,7 @@ UNITS: dict[str, Any] = {"nodes": 2, "cores_per_unit": 12, "units_per_node": 2}
     [
         (UNITS, {"node_units": [1, 2]}, "asked for 2 units, got 3"),
         (UNITS, {"node_units": [2, 0]}, "asked for 2 units"),
-        (UNITS, {"node_units": [1]}, "tells the units of 1 nodes, got 2"),
+        (UNITS, {"node_units": [1]}, "gives the units of 1 nodes, got 2"),
         (
             UNITS | {"units_per_node": 1},
             {"node_indices": [3], "node_units": [2]},
@@ -245,7 +245,7 @@ def test_a_request_whose_units_no_cluster_holds_is_refused_at_once(asked: dict[s
 
 
 class _Node:
-    """One node and the jobs that come to it and leave it, as the emulator tells them."""
+    """One node and the jobs that start on it and leave it, as the emulator publishes them."""
 
     def __init__(self) -> None:
         self.machine = Machine(P1, Noise(1))
@@ -281,7 +281,7 @@ class _Node:
         return run.energy_j(now_us)
 
     def settle(self, now_us: int) -> None:
-        """Tell everybody who is there."""
+        """Give every job its neighbours."""
         for run in self.running.values():
             run.settle(now_us, {0: [o for o in self.running.values() if o is not run]})
 

@@ -145,7 +145,7 @@ def test_a_machine_on_which_nothing_ran_alone_has_applications_that_are_all_alik
 def test_where_all_pairs_have_one_application_it_is_not_predicted_without_them(
     tmp_path: Path,
 ) -> None:
-    """Constant columns are no obstacle."""
+    """Constant columns do no harm."""
     files = Files()
     files.pairs = [["m0", "600.app_s", f"b{n}", 1, 1, 1 - n / 50, 0.9] for n in range(12)]
     for row in files.sensitivity:

@@ -65,7 +65,7 @@ def test_a_log_is_played_and_its_jobs_written(simulate: Simulate, tmp_path: Path
         ("--policy fcfs", {11: 0, 13: 10, 15: 30, 19: 40}),
         ("--runtimes predicted", {11: 0, 13: 10, 15: 2, 19: 40}),
         ("--procs 9", {11: 0, 13: 1, 15: 2, 17: 21, 19: 40}),
-        # Slurm looks for backfill every 30 s, unless it is told to look before 13 starts.
+        # Slurm looks for backfill every 30 s, unless it is set to look before 13 starts.
         ("--policy slurm", {11: 0, 13: 10, 15: 30, 19: 40}),
         ("--policy slurm --bf-interval-s 1", {11: 0, 13: 10, 15: 2, 19: 40}),
         ("--cap-w 300 --proc-w 100", {11: 0, 15: 10, 19: 40}),

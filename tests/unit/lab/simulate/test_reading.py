@@ -108,7 +108,7 @@ def test_every_field_of_every_kind_has_an_option_and_says_what_it_is() -> None:
         ("", "it must have names and values"),
         ("- 1", "it must have names and values"),
         ("text", "it must have names and values"),
-        ("kind: [pool", "is no YAML that can be used"),
+        ("kind: [pool", "is not usable YAML"),
         ("kind: ponds", "kind must be one of pool, clusters, eurora, recorded, got 'ponds'"),
         ("kind: [pool]", "kind must be one of"),
         ("kind: {a: b}", "kind must be one of"),
@@ -161,7 +161,7 @@ def test_every_field_of_every_kind_has_an_option_and_says_what_it_is() -> None:
         (f"{POOL}policy: " + "[" * 30 + "]" * 30, "policy.0: Input should be"),
         ("kind: pool\nswf: " + "[" * 5000 + "]" * 5000, "nested over 32 levels deep"),
         ("a: &a [b]\nkind: pool\nswf: [*a, *a]", "aliases"),
-        ("kind: !!python/object/apply:os.system [ls]", "is no YAML that can be used"),
+        ("kind: !!python/object/apply:os.system [ls]", "is not usable YAML"),
         (POOL + "x" * 300_000 + ": 1", "characters"),
     ],
     ids=lambda text: text[:30],
@@ -212,7 +212,7 @@ def test_what_cannot_be_set_is_told_in_one_line(said: str, problem: str, file: P
         f"{EASY}policy: look-ahead\nthreshold: 0.9",
         f"{EASY}mix: [uniform, 0.33, 0.5]",
         f"{EASY}workload: some.swf\ncounts: core",
-        # It tells which cluster is best, of which there is a measure whatever the policy.
+        # It says which cluster is best, of which there is a measure whatever the policy.
         f"{EASY}reading: printed",
         f"{RECORDED}threshold: 0.9",
         f"{RECORDED}policy: [base, look-ahead]\nthreshold: 0.9",

@@ -107,7 +107,7 @@ def test_a_job_starts_at_no_clock_at_which_it_takes_more_than_a_fifth_longer() -
 
 def test_simple_gives_what_is_left_and_never_more() -> None:
     run, times = played(CappingMethod.SIMPLE, 50, JOB, JOB, factor=0.5)
-    # 10 of 40 W: 1 + 0.5 (4 - 1) = 2.5 times as long, though the first is gone after 50 s.
+    # 10 of 40 W: 1 + 0.5 (4 - 1) = 2.5 times as long, though the first has ended after 50 s.
     assert times == [(0, 50), (0, 125)]
     assert run.draws[1] == (Draw(0.0, 10_000),)
 

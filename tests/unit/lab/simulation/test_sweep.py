@@ -106,7 +106,7 @@ def test_jobs_and_what_idles_keep_to_a_cap_together(policy: SimulatedPolicy, cou
         assert 0.8 * 128 * 170.0 < both.value.max() <= 128 * 170.0 + 1e-6
 
 
-# Three clusters, of which two stand at one site; a node of "a" and "c" idles at 60 W.
+# Three clusters, of which two are at one site; a node of "a" and "c" idles at 60 W.
 IDLE_W = {"a": 60.0, "b": 0.0, "c": 60.0}
 ABC = tuple(
     SimulatedCluster(name=name, nodes=64, module=module, idle_power_w=IDLE_W[name], site=site)

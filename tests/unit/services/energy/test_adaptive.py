@@ -69,7 +69,7 @@ def worst_error(found: Floats, true: Floats = TRUE) -> float:
 
 
 def test_runs_of_many_applications_lead_to_what_is_true_now() -> None:
-    """At 0.98 the runs weigh as much as 50 kernels against the 12 that were learned from."""
+    """At 0.98 the runs count as much as 50 kernels against the 12 that were learned from."""
     kernels = gram_of(runs(12))
     found = adapted(LEARNED, kernels, evidence(runs(400, seed=2)))
     assert worst_error(found) < 2 * 12 / 62 * worst_error(LEARNED)

@@ -81,7 +81,7 @@ def test_a_start_that_nobody_confirms_is_asked_back_in_time_although_nothing_els
     [decided] = decisions(log).values()
     assert decided.verdict == VERDICT_WITHDRAWN
     assert decided.decided_at_us - T0_US == 10_200_000
-    assert len({*ended}) == 2  # the round of the start, and the one in which it is asked back
+    assert len({*ended}) == 2  # the round of the start, and the one in which it is withdrawn
 
 
 def test_with_a_clock_the_sequencer_takes_plans_from_their_own_topic() -> None:

@@ -1,4 +1,4 @@
-"""Which meters are read, told about once a minute."""
+"""Which meters are read, published about once a minute."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def told(prediction: Prediction, at_s: float, *events: Event) -> list[NodeMeters
 
 
 def whose(prediction: Prediction, at_s: float, *events: Event) -> list[list[str]]:
-    """Whose meters were read, as told at the end of a round."""
+    """Whose meters were read, as published at the end of a round."""
     return [list(each.nodes) for each in told(prediction, at_s, *events)]
 
 

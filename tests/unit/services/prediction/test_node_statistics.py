@@ -1,4 +1,4 @@
-"""What the samples of nodes come to, by node."""
+"""Means of the samples of nodes, by node."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Versions of the trees of pairs: grown of what shutters said, and held to what they say later."""
+"""Versions of the trees of pairs: grown of what shutters said, and compared with what they say
+later."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -42,7 +43,7 @@ APPS = {"calm": (10.0, 0.5), "busy": (90.0, 0.8), "loud": (200.0, 1.6), "deaf": 
 
 
 def slowdown(own: str, other: str) -> float:
-    """Not linear: only who waits for memory suffers, and only beside who presses."""
+    """Not linear: only jobs that wait for memory suffer, and only beside jobs that press."""
     return 1 + 0.6 * (APPS[own][1] > 0.7) * (APPS[other][0] > 100)
 
 

@@ -1,4 +1,4 @@
-"""Who slowed whom: the parts come to the whole, whatever was measured."""
+"""Who slowed whom: the sum of the parts is the whole, whatever was measured."""
 
 from decimal import Decimal
 from fractions import Fraction

@@ -41,7 +41,7 @@ RECORDED: Final = {
     ),
 }
 LATE_SHUTTERS: Final = shutters(2.0, "other", job_id="charged")
-# What the ledger has of it.
+# What was published of it.
 CHARGED: Final = ChargeMade(
     job_id="charged", attempt=1, revision=1, account="physics", price_su="22.118400"
 )
@@ -52,7 +52,7 @@ def old_state() -> dict[str, bytes]:
 
 
 def taken_up() -> Driver:
-    """As a unit begins: what the ledger tells beyond the state is taken in first."""
+    """As a unit begins: published charges beyond the state are taken in first."""
     driver = Driver(RULE, old_state())
     told = [Event("c", SOURCE, T0_US, "charged", CHARGED)]
     fold(driver.state, recalled(driver.state, told))

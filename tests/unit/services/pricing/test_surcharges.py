@@ -104,7 +104,7 @@ def last_of(told: Iterable[Message]) -> dict[str, ChargeMade]:
 
 
 def expected(told: Iterable[Beside], share: str, most_su: str) -> Mapping[str, int]:
-    """0.000001 SU of each account, from what was told and nothing of the code."""
+    """0.000001 SU of each account, from what was published and nothing of the code."""
     owed: Counter[str] = Counter()
     beside = set(told)
     for job_id, account in ACCOUNTS.items():

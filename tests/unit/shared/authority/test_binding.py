@@ -1,4 +1,4 @@
-"""What a binding covers, and which are none."""
+"""What a binding covers, and which are invalid."""
 
 import pytest
 from hypothesis import given

@@ -15,7 +15,7 @@ def test_without_declared_names_a_name_leads_back_to_its_index() -> None:
 
 @pytest.mark.parametrize("name", ["p2-0001", "p1-", "p1-x", "p1", "p1-²"])
 def test_a_name_of_another_form_or_cluster_is_rejected(name: str) -> None:
-    with pytest.raises(RejectedError, match="no node of p1"):
+    with pytest.raises(RejectedError, match="not a node of p1"):
         node_index("p1", name)
 
 
@@ -23,7 +23,7 @@ def test_declared_names_count_in_their_order() -> None:
     names = NodeNames("p1", ["n[001-002],login1", "x9"])
     assert [names.name(index) for index in range(4)] == ["n001", "n002", "login1", "x9"]
     assert names.index("x9") == 3
-    with pytest.raises(RejectedError, match="no node that p1 declared"):
+    with pytest.raises(RejectedError, match="not a declared node of p1"):
         names.index("p1-0000")
 
 

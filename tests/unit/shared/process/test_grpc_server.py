@@ -1,4 +1,4 @@
-"""What a gRPC server does with callers that are gone, and with a port that is not free."""
+"""What a gRPC server does with callers that left, and with a port that is not free."""
 
 import asyncio
 from collections.abc import AsyncIterator

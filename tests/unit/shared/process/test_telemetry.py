@@ -61,7 +61,7 @@ async def _asked(port: int, path: str, method: str = "GET") -> tuple[int, str]:
 
 
 async def _said(port: int, words: bytes) -> bytes:
-    """Everything that comes back until the server hangs up."""
+    """Everything that is answered until the server hangs up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(words)
     heard = await reader.read()
@@ -111,7 +111,7 @@ async def test_a_process_that_stands_still_does_not_say_that_it_is_alive(
     async with served(Readiness()) as (port, _):
         asked = asyncio.create_task(_asked(port, "/healthz"))
         await asyncio.sleep(0)
-        time.sleep(1.0)  # noqa: ASYNC251 it stands still
+        time.sleep(1.0)  # noqa: ASYNC251 it is stuck
         assert await asked == (503, "the process is stuck\n")
 
 

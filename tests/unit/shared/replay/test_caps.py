@@ -72,7 +72,9 @@ def test_what_is_no_cap_is_told_how_one_is_written(text: str) -> None:
 
 
 def test_a_cap_of_what_is_not_known_or_of_two_is_refused_with_what_is() -> None:
-    with pytest.raises(UnusableError, match=r"'p9' is no cluster .* cluster:p1, cluster:p2, site:"):
+    with pytest.raises(
+        UnusableError, match=r"'p9' is neither a cluster .* cluster:p1, cluster:p2, site:"
+    ):
         new("p9=5")
     with pytest.raises(UnusableError, match="several: say one of cluster:site, site:site"):
         new("site=5", "site")

@@ -54,14 +54,14 @@ def test_events_of_kinds_of_a_newer_version_are_passed_over_and_counted(
     ("text", "problem"),
     [
         ("", "holds no round that ended"),
-        ("\n", "line 1 is torn or no JSON"),
+        ("\n", "line 1 is torn or not JSON"),
         ("[]\n", "line 1 is not a JSON object"),
         ("7\n", "line 1 is not a JSON object"),
-        ("job_id,user\n1,2\n", "line 1 is torn or no JSON"),
+        ("job_id,user\n1,2\n", "line 1 is torn or not JSON"),
         ("{}\n", "line 1 is not an event: id: must be a text"),
         ('{"verdict": "VERDICT_START"}\n', "line 1 is not an event: id: must be a text"),
-        ("[" * 100_000, "line 1 is torn or no JSON"),
-        ('{"a":' * 100_000, "line 1 is torn or no JSON"),
+        ("[" * 100_000, "line 1 is torn or not JSON"),
+        ('{"a":' * 100_000, "line 1 is torn or not JSON"),
     ],
     ids=lambda text: text[:20],
 )

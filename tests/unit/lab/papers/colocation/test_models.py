@@ -57,7 +57,7 @@ def test_each_candidate_is_judged_on_the_same_pairs_and_queues(files: PairFiles)
 
 
 def _knowing(degradation: Floats, seen: list[Mask]) -> models.Candidate:
-    """It cheats: it knows all pairs; and tells what it was not to know."""
+    """It cheats: it knows all pairs; and notes what it was not to know."""
 
     def learned(hidden: Mask) -> Predict:
         seen.append(hidden)

@@ -41,7 +41,7 @@ def summary(scale: float) -> Summary:
 
 
 def grid(**scales: float) -> Grid:
-    """Two seeds: what a policy saves is the same for both, what they come to is not."""
+    """Two seeds: what a policy saves is the same for both, their results are not."""
     found = {
         (workload, row): [
             summary(size * scales.get(row.policy.replace("-", "_"), 1.0)) for size in (1, 2)

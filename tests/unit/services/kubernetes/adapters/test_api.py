@@ -26,7 +26,7 @@ KEY = JobKey("alpha", "physics", "lu")
 
 
 class PlayedServer:
-    """Answers as it is told, and notes what it was asked."""
+    """Gives the set answers, and notes what it was asked."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, list[Mapping[str, Any]]]] = []
@@ -99,7 +99,7 @@ async def test_a_server_that_is_gone_is_tried_again() -> None:
 
 
 class Notes:
-    """What a watcher was told."""
+    """What a watcher got."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, list[str]]] = []

@@ -1,4 +1,4 @@
-"""What decisions and standings ask for is done at API servers and told to ingest."""
+"""What decisions and states ask for is done at API servers and published to ingest."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def started(cluster: str, grant: int = 1) -> PlacementDecided:
 
 
 class Region:
-    """Two clusters and who starts their Jobs."""
+    """Two clusters and the reconciler that starts their Jobs."""
 
     def __init__(self) -> None:
         self.alpha, self.beta = MemoryApiServer("alpha"), MemoryApiServer("beta")

@@ -1,4 +1,4 @@
-"""A Job tells what Coplace has to know; one that cannot be understood names its field."""
+"""A Job gives what Coplace has to know; one that cannot be understood names its field."""
 
 from dataclasses import replace
 from typing import Any

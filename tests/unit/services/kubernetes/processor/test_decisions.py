@@ -1,4 +1,4 @@
-"""Decisions come to the same however often they are read, and the first word on a grant holds."""
+"""Decisions have the same effect however often they are read; a grant's first answer is final."""
 
 from typing import Any
 

@@ -47,7 +47,7 @@ NEW = replace(FOUND, committed={}, commits=None)
         (NEW, STATE, 20),
         (replace(FOUND, begins={IN: 20}, sha256={IN: None}), STATE, 20),
     ],
-    ids=["all", "a new stage", "positions that expired", "what is gone after it was read"],
+    ids=["all", "a new stage", "positions that expired", "what is deleted after it was read"],
 )
 def test_what_belongs_together_fits(
     found: LogFacts, state: Provenance | None, begins_at: int

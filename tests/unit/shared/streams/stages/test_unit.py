@@ -427,7 +427,7 @@ def test_an_output_under_a_foreign_key_or_into_a_topic_that_is_not_listed_ends_t
 
 @dataclass
 class Hoarding:
-    """Keeps and publishes as much as it is told to."""
+    """Keeps and publishes as much as is set."""
 
     state_bytes: int = 0
     reason_bytes: int = 0
