@@ -112,7 +112,7 @@ def fresh_token() -> str:
 
 
 def digest_of(token: str) -> bytes:
-    """Return the digest by which a token is known without holding it."""
+    """Return the digest by which a token is known without its text."""
     return hashlib.sha256(token.encode()).digest()
 
 

@@ -90,7 +90,7 @@ class Beginnings(_Counts):
         return not self._fatal.isdisjoint(at)
 
     def forget(self, is_passed: Callable[[Seen], bool]) -> bool:
-        """See `_Counts.forget`."""
+        """Forget what is older, as `_Counts.forget` does."""
         is_changed = super().forget(is_passed)
         self._fatal = {partition for partition in self._fatal if _name(partition) in self._seen}
         return is_changed

@@ -112,14 +112,14 @@ class GuardedUnit:
         return self._note({_ROUND: self.unit.next_round})
 
     def process(self, records: Sequence[Record], now_us: int = 0) -> Commit:
-        """See `Unit.process`."""
+        """Process records, as `Unit.process` does."""
         if self.is_careful:
             self._uncommitted += records
             self._work = _Work(self._uncommitted, now_us, closes_round=False)
         return self._done(_first(records), lambda: self.unit.process(records, now_us))
 
     def close_round(self, now_us: int) -> Commit:
-        """See `Unit.close_round`."""
+        """Close the open round, as `Unit.close_round` does."""
         self._work = _Work(self._uncommitted, now_us, closes_round=True)
         at_round = {_ROUND: self.unit.next_round}
         return self._done(at_round, lambda: self.unit.close_round(now_us))
