@@ -76,7 +76,7 @@ def test_a_cap_of_what_is_not_known_or_of_two_is_refused_with_what_is() -> None:
         UnusableError, match=r"'p9' is neither a cluster .* cluster:p1, cluster:p2, site:"
     ):
         new("p9=5")
-    with pytest.raises(UnusableError, match="several: say one of cluster:site, site:site"):
+    with pytest.raises(UnusableError, match="ambiguous: give one of cluster:site, site:site"):
         new("site=5", "site")
     assert new("site:site=5", "site").covered.scope is Scope.SITE
 
