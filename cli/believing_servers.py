@@ -46,7 +46,7 @@ class RunningServers:
         """
         files = reloaded_files(self._security.credentials)
         broker = ConfigResource(ConfigResourceType.BROKER, str(NODE_ID), files)
-        with self._security.of_kafka(self._servers) as client:
+        with self._security.open_kafka(self._servers) as client:
             _require_ok(client.alter_configs([broker], raise_on_unknown=False))
             _wait_until(lambda: _is_told(client, files), "Kafka begins to read its files again")
             # Where they are is said by its configuration.
@@ -63,7 +63,7 @@ class RunningServers:
     def set_kafka_passwords(self, credentials: Credentials) -> None:
         """Give each user one password, the only one that a broker knows of it."""
         users = filter(credentials.has_password, self._security.access.principals)
-        with self._security.of_kafka(self._servers) as client:
+        with self._security.open_kafka(self._servers) as client:
             self._security.set_passwords(client, credentials, users)
 
     def require_passwords(self) -> None:

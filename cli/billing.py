@@ -17,7 +17,7 @@ from cli.asking import Ingest, publish
 from cli.kafka_topics import CHARGES, KafkaTopics
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
-from cli.times import at, clock_us, time_us
+from cli.times import clock_us, format_utc, time_us
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
 from services.pricing.accounts.focus import FocusRow, FocusValue, focus_rows, page
@@ -107,7 +107,7 @@ def close(
     declared = PeriodClosed(until_us=until, reason=reason, closed_at_us=now_us)
     check_contents(declared)
     publish(ingest, fact(source, declared, str(declared.until_us), now_us))
-    typer.echo(f"periods are closed until {at(declared.until_us)}")
+    typer.echo(f"periods are closed until {format_utc(declared.until_us)}")
 
 
 @app.command()
@@ -147,7 +147,7 @@ def entries(events: Iterable[Event]) -> Iterable[ChargeEntry]:
     """Return the charges among events."""
     for event in events:
         if isinstance(event.payload, ChargeMade):
-            yield ChargeEntry.of(event.payload)
+            yield ChargeEntry.from_charge(event.payload)
 
 
 def text_of(found: Statement, written_as: Format) -> str:

@@ -6,8 +6,8 @@ from coplace.v1.placement_service_pb2 import ListedCluster
 
 from cli.asking import Placement
 from cli.listing import listed_clusters
+from cli.notes import note
 from cli.output import Output, OutputName, Row, write
-from cli.telling import note
 
 _COLUMNS: Final = ("cluster", "node model", "nodes", "free", "running", "waiting", "is")
 

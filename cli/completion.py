@@ -37,7 +37,7 @@ def clusters(ctx: typer.Context) -> list[str]:
     return _answered(ctx, lambda placement: (each.name for each in _clusters_at(placement)))
 
 
-def capped(ctx: typer.Context) -> list[str]:
+def cap_subjects(ctx: typer.Context) -> list[str]:
     """Return what a cap of power can limit: clusters, sites, and the region."""
     return _answered(ctx, _capped_at)
 

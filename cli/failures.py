@@ -23,7 +23,7 @@ _TOLD: Final = {
 _OF_KAFKA: Final = ("aiokafka.errors", "kafka.errors")
 
 
-class TellingGroup(TyperGroup):
+class ReportingGroup(TyperGroup):
     """Commands that end with one line and exit status 1 for what a user can repair; whatever else
     they raise is a bug, and shows its traceback."""
 

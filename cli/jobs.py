@@ -24,9 +24,9 @@ from coplace.v1.placement_service_pb2 import (
 from cli import completion, why
 from cli.asking import Ingest, Placement, publish
 from cli.listing import listed_jobs
+from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
-from cli.telling import note, utc
 from cli.times import clock_us
 from coplace_client.bounds import PRIORITY
 from coplace_client.errors import UnusableError
@@ -284,7 +284,7 @@ def _standing(name: str) -> JobStanding.ValueType:
     return JobStanding.Value(f"{_PREFIX}{name.upper()}")
 
 
-def asked(message: Request, source: str, now_us: int) -> Envelope:
+def request_event(message: Request, source: str, now_us: int) -> Envelope:
     """Return the event that asks something of a job."""
     return fact(source, message, f"{message.job_id}/{now_us}", now_us)
 
@@ -300,6 +300,6 @@ def _ask_of(message: Request, placement: str, ingest: str, source: str) -> None:
         raise NoRunError(f"{message.job_id} has no run: it {why.state(before)}")
     if isinstance(message, JobRequeueAsked) and before.standing in _OVER:
         raise OverError(f"{message.job_id} {why.state(before)}: submit it anew")
-    publish(ingest, asked(message, source, clock_us()))
+    publish(ingest, request_event(message, source, clock_us()))
     what = _ASKED[type(message)]
     typer.echo(f"to be {what}: {message.job_id}, which {why.state(before)}")

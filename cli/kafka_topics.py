@@ -34,7 +34,7 @@ class KafkaTopics:
             for record in reader.to_end():
                 yield from self._event(record)
 
-    def of_key(self, name: str, key: str) -> Iterable[Event]:
+    def read_key(self, name: str, key: str) -> Iterable[Event]:
         """Yield every committed event of a topic under one key: its Kafka partition alone is
         read."""
         with Reader(self.deployment, [self.deployment.topics.partition_of(name, key)]) as reader:

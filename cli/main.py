@@ -10,7 +10,7 @@ from rich.console import Console
 
 from cli import completion
 from cli.commands import with_commands_of
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
 
@@ -34,7 +34,7 @@ _WITH_THEIR_OWN = (*_INSTALLED, "certificates", "local", "demo", "demo-parity")
 
 app = typer.Typer(
     cls=with_commands_of(
-        TellingGroup,
+        ReportingGroup,
         {
             **_OF_THE_DEMO,
             **{verb: f"cli.installation.cli:{verb}" for verb in _INSTALLED},
@@ -118,7 +118,7 @@ def why(
         _tell_power(job_id)
         return
     from cli import why as question
-    from cli.telling import TABLE_WIDTH
+    from cli.notes import TABLE_WIDTH
 
     answer = question.ask(address, job_id)
     if output is not Output.TABLE:

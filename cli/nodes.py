@@ -26,7 +26,7 @@ from cli import completion
 from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
-from cli.times import at, clock_us, time_us
+from cli.times import clock_us, format_utc, time_us
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from shared.domain.hostlist import expand
@@ -98,7 +98,9 @@ def drain(
         cluster=cluster, nodes=nodes, reason=reason, until_us=until_us, drained_at_us=now_us
     )
     publish(ingest, fact(source, drained, f"{cluster}/{now_us}", now_us))
-    until_told = f" until {at(until_us)}" if until_us else f": `coplace resume {cluster}` ends it"
+    until_told = (
+        f" until {format_utc(until_us)}" if until_us else f": `coplace resume {cluster}` ends it"
+    )
     typer.echo(f"drained {_told(known, nodes)} of {cluster}{until_told}")
 
 
@@ -135,7 +137,9 @@ def nodes(
     if output is not Output.TABLE:
         write([row(group) for group in answer.groups], _COLUMNS, output)
         return
-    typer.echo(f"as of {at(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet")
+    typer.echo(
+        f"as of {format_utc(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet"
+    )
     for one in answer.clusters:
         if one.closed:
             typer.echo(f"{one.cluster}: nothing starts there, {one.closed}")
@@ -231,7 +235,7 @@ def row(group: NodeGroup) -> Row:
         "jobs": " ".join(_jobs(group)),
         "reason": group.reason,
         "drained_by": group.drained_by,
-        "until": at(group.until_us) if group.until_us else "",
+        "until": format_utc(group.until_us) if group.until_us else "",
     }
 
 
@@ -244,7 +248,7 @@ def _jobs(group: NodeGroup) -> Iterator[str]:
 def _reason(group: NodeGroup) -> str:
     if not group.reason:
         return ""
-    until = f", until {at(group.until_us)}" if group.until_us else ""
+    until = f", until {format_utc(group.until_us)}" if group.until_us else ""
     return f"{group.reason} ({group.drained_by}{until})"
 
 

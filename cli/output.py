@@ -12,7 +12,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from cli.telling import TABLE_WIDTH
+from cli.notes import TABLE_WIDTH
 
 Value = str | int | float | None
 Row = Mapping[str, Value]

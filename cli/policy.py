@@ -22,7 +22,7 @@ from rich.table import Table
 from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
-from cli.times import at, clock_us
+from cli.times import clock_us, format_utc
 from coplace_client.errors import RejectedError
 from coplace_client.facts import fact
 from shared.catalogue import policy_documents
@@ -59,7 +59,7 @@ def set_policy(
 ) -> None:
     """Declare settings, which hold from the next round on; the others stay as they are."""
     now_us = clock_us()
-    asked = parsed(settings)
+    asked = parse_settings(settings)
     event = declaration(asked, (), reason, source, now_us)
     before = ask(placement).settings
     _require_known(asked, before)
@@ -111,7 +111,7 @@ def allow(
     """Let isolated applications share nodes again, which exceeded a promised slowdown. `coplace
     policy show` names them."""
     now_us = clock_us()
-    publish(ingest, allowed(app_id, beside, node_model, reason, source, now_us))
+    publish(ingest, allow_event(app_id, beside, node_model, reason, source, now_us))
     typer.echo("asked for: these may share nodes again from the next round on")
 
 
@@ -122,12 +122,14 @@ def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50
     if output is not Output.TABLE:
         write([row(setting) for setting in answer.settings], _COLUMNS, output)
         return
-    typer.echo(f"as of {at(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet")
+    typer.echo(
+        f"as of {format_utc(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet"
+    )
     Console(width=_WIDTH).print(table(answer.settings))
     for setting in answer.settings:
         if setting.declared_by:
             reason = f": {setting.reason}" if setting.reason else ""
-            word = f"{setting.declared_by} at {at(setting.declared_at_us)}{reason}"
+            word = f"{setting.declared_by} at {format_utc(setting.declared_at_us)}{reason}"
             typer.echo(f"{setting.name}: declared by {word}")
     if answer.still_to_weigh:
         typer.echo(f"{answer.still_to_weigh:,} jobs that wait are not evaluated by it yet")
@@ -153,7 +155,7 @@ def ask(placement: str) -> ShowPolicyResponse:
         return PlacementServiceStub(channel).ShowPolicy(ShowPolicyRequest(), timeout=_WITHIN_S)
 
 
-def parsed(settings: Iterable[str]) -> dict[str, str]:
+def parse_settings(settings: Iterable[str]) -> dict[str, str]:
     """Return the values of NAME=VALUE by their names. Raise RejectedError naming the setting."""
     found: dict[str, str] = {}
     for each in settings:
@@ -184,7 +186,7 @@ def _require_known(names: Iterable[str], settings: Iterable[PolicySetting]) -> N
             raise RejectedError(name, "placement does not know this setting: upgrade it first")
 
 
-def allowed(
+def allow_event(
     app_id: str, beside: str, node_model: str, reason: str, source: str, now_us: int
 ) -> Envelope:
     """Return the event that lets applications share nodes again. Raises RejectedError."""
@@ -215,7 +217,7 @@ def _apart(pair: PairApart) -> str:
     by = f"{pair.measured_slowdown_ratio:.3f} times, {pair.promised_slowdown_ratio:g} promised"
     return (
         f"isolated on {pair.node_model}: {pair.app_id} and {pair.co_runner_app_id} since "
-        f"{at(pair.since_us)}: {pair.job_id}: {by}"
+        f"{format_utc(pair.since_us)}: {pair.job_id}: {by}"
     )
 
 
@@ -226,7 +228,7 @@ def row(setting: PolicySetting) -> Row:
         "is": setting.value,
         "started with": setting.started_with,
         "declared by": setting.declared_by or None,
-        "declared at": at(setting.declared_at_us) if setting.declared_at_us else None,
+        "declared at": format_utc(setting.declared_at_us) if setting.declared_at_us else None,
         "reason": setting.reason or None,
     }
 

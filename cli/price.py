@@ -15,16 +15,16 @@ from cli import completion
 from cli.accounts import latest
 from cli.asking import Ingest, publish
 from cli.kafka_topics import CHARGES, JOBS, KafkaTopics
+from cli.notes import utc
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.tariff import BILLING, newest, tariffs
-from cli.telling import utc
 from cli.times import clock_us, time_us
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
-from services.pricing.attribution import attributed, discount_su
+from services.pricing.attribution import attribute, discount_su
 from services.pricing.charge import surcharges_of
-from services.pricing.explanation import Explanation, explained, shutters_of
+from services.pricing.explanation import Explanation, explain_charge, shutters_of
 from shared.catalogue.event import Event
 from shared.domain.tariff import ENERGY
 from shared.models.shutters import interference, slowdown_interval
@@ -65,7 +65,7 @@ def explain(
 ) -> None:
     """Make a charge again from the shutters that are stored, and show these and the tariff."""
     topics = KafkaTopics(Deployment.of(settings()))
-    events = [each for name in (JOBS, _SHUTTERS, CHARGES) for each in topics.of_key(name, job_id)]
+    events = [each for name in (JOBS, _SHUTTERS, CHARGES) for each in topics.read_key(name, job_id)]
     events += topics.topic(BILLING)
     found = explanation(events, job_id, attempt)
     if output is Output.TABLE:
@@ -152,7 +152,7 @@ def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanati
     if charge.attempt not in finishes:
         raise UnusableError(f"the finish of attempt {charge.attempt} is no longer kept")
     own = {name: each for name, each in measured.items() if each.attempt == charge.attempt}
-    return explained(charge, finishes[charge.attempt], own, tariffs)
+    return explain_charge(charge, finishes[charge.attempt], own, tariffs)
 
 
 def lines(found: Explanation) -> Iterator[str]:
@@ -209,7 +209,7 @@ def _surcharges(charge: ChargeMade) -> Iterator[str]:
 
 def part_rows(charge: ChargeMade) -> Iterator[Row]:
     """Yield a row for each co-runner that cost run time, and a row of their sum."""
-    parts = attributed(charge)
+    parts = attribute(charge)
     for part in parts:
         others = f"{part.co_runners} others"
         yield {

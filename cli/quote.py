@@ -18,9 +18,9 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 from google.protobuf.json_format import ParseDict, ParseError
 
 from cli.asking import Placement, asking
+from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
 from cli.tariff import newest, tariffs
-from cli.telling import note, utc
 from cli.times import clock_us
 from coplace_client.errors import UnusableError
 from services.pricing.quotation import PriceRange, Quotation
@@ -62,7 +62,7 @@ def quote(
     scope = RateScope(partition=partition, qos=qos)
     rows = [row(each, job, answer.as_of_us, scope, price_terms) for each in answer.placements]
     if output is Output.TABLE:
-        write([in_words(each) for each in rows], _COLUMNS, output)
+        write([describe_row(each) for each in rows], _COLUMNS, output)
     else:
         write(rows, tuple(rows[0]), output)
     note(remarks(answer, price_terms))
@@ -104,7 +104,7 @@ class PriceTerms:
         """Return the rate or tariff for a job that starts then."""
         return self._asked or self._book.at(time_us) or self._rate
 
-    def told(self, time_us: int) -> str:
+    def describe(self, time_us: int) -> str:
         """Return those terms in words."""
         terms = self.at(time_us)
         if isinstance(terms, PriceTariff):
@@ -159,7 +159,7 @@ def _figures(name: str, found: QuotedRange | PriceRange | None) -> Row:
     return {f"{level}_{name}": value for level, value in zip(levels, told, strict=True)}
 
 
-def in_words(found: Row) -> Row:
+def describe_row(found: Row) -> Row:
     """Return a row for people: what is expected, and the interval."""
     return {
         **{name: found[name] for name in ("nodes are", "cluster", "units", "GHz", "why")},
@@ -182,7 +182,7 @@ def _range(found: Row, name: str, per: float, digits: str, unit: str) -> str | N
 
 def remarks(answer: QuoteResponse, terms: PriceTerms) -> Iterator[str]:
     """Yield what the figures mean, and by what they were made."""
-    yield f"as known at {utc(answer.as_of_us)} UTC; price by {terms.told(answer.as_of_us)}"
+    yield f"as known at {utc(answer.as_of_us)} UTC; price by {terms.describe(answer.as_of_us)}"
     yield "wait: if nothing else arrives; all jobs as short as 5 % of past ones, to their limits"
     if answer.past_jobs:
         common = f"of the same {answer.alike}" if answer.alike != "region" else "of the region"

@@ -98,12 +98,12 @@ class Security:
 
         Raises KafkaError, and RefusedError where it does not within seconds.
         """
-        with self.of_kafka(servers) as client:
+        with self.open_kafka(servers) as client:
             ensure_acls(client, self.access)
             self.set_passwords(client, self.credentials, self.access.principals)
         self.wait_until_believed(servers)
 
-    def of_kafka(self, servers: LocalServers) -> KafkaAdminClient:
+    def open_kafka(self, servers: LocalServers) -> KafkaAdminClient:
         """Open a client where Kafka speaks to itself: by its own certificate it may do anything
         there. Raises RefusedError."""
         certificate, key = self.credentials.identity(KAFKA)

@@ -32,7 +32,7 @@ def seize(placement: str, ingest: str, job_id: str, reason: str, source: str) ->
     """
     event = seizure(why.ask(placement, job_id), reason, source, clock_us())
     publish(ingest, event)
-    return told(event.job_seized)
+    return describe_seizure(event.job_seized)
 
 
 def seizure(found: ExplainResponse, reason: str, source: str, now_us: int) -> Envelope:
@@ -54,7 +54,7 @@ def seizure(found: ExplainResponse, reason: str, source: str, now_us: int) -> En
     return fact(source, seized, subject, now_us)
 
 
-def told(seized: JobSeized) -> str:
+def describe_seizure(seized: JobSeized) -> str:
     """Return what was asked for, in words."""
     grant = f" (grant {seized.grant})" if seized.grant else ""
     again = f"it waits again as attempt {seized.attempt + 1}"

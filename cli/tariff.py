@@ -19,7 +19,7 @@ from cli.asking import Ingest, publish
 from cli.kafka_topics import KafkaTopics
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
-from cli.times import at, clock_us, time_us
+from cli.times import clock_us, format_utc, time_us
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from shared.catalogue.contents.check import check_contents
@@ -148,11 +148,11 @@ def row(declared: TariffDeclared) -> Row:
     return {
         "tariff": declared.name,
         "version": declared.version,
-        "from": at(declared.from_us),
-        "until": at(declared.until_us) if declared.until_us else None,
+        "from": format_utc(declared.from_us),
+        "until": format_utc(declared.until_us) if declared.until_us else None,
         "model": _model(declared),
         "rates": ", ".join(f"{rate.resource} {rate.su}" for rate in declared.rates),
-        "declared": at(declared.declared_at_us),
+        "declared": format_utc(declared.declared_at_us),
     }
 
 
@@ -172,8 +172,8 @@ def _model(declared: TariffDeclared) -> str:
 
 
 def _held(declared: TariffDeclared) -> str:
-    until = f" until {at(declared.until_us)}" if declared.until_us else ""
-    return f"{_model(declared)}, for jobs that start from {at(declared.from_us)}{until}"
+    until = f" until {format_utc(declared.until_us)}" if declared.until_us else ""
+    return f"{_model(declared)}, for jobs that start from {format_utc(declared.from_us)}{until}"
 
 
 def _unit(rate: TariffRate) -> str:

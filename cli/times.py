@@ -31,6 +31,6 @@ def time_us(text: str) -> int:
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e6)
 
 
-def at(moment_us: int) -> str:
+def format_utc(moment_us: int) -> str:
     """Format a time in UTC to the second."""
     return in_utc(moment_us / 1e6)

@@ -26,8 +26,8 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from cli.asking import asking
+from cli.notes import utc, with_deviation
 from cli.output import Row, Value
-from cli.telling import utc, with_deviation
 
 # A forecast over a long queue takes seconds, and gives way to decisions.
 _WITHIN_S: Final = 30.0

@@ -9,11 +9,11 @@ import typer
 
 from cli.asking import Ingest, publish
 from cli.authority import declared
-from cli.authority.file import actions, in_words, read_table, row, written
+from cli.authority.file import actions, describe_binding, format_table, read_table, row
+from cli.notes import note
 from cli.output import Output, OutputName, write
 from cli.speaking import OPERATOR, Source, who_does_it
-from cli.telling import note
-from cli.times import at, clock_us
+from cli.times import clock_us, format_utc
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from shared.authority.binding import EVERY, Binding
@@ -41,10 +41,10 @@ def show(
     ] = False,
 ) -> None:
     """Show who may do what, and who declared it."""
-    found = declared.in_force(Deployment.of(settings()))
+    found = declared.read_table_in_force(Deployment.of(settings()))
     bindings = found.now.bindings if found.now else ()
     if as_file:
-        typer.echo(written(bindings), nl=False)
+        typer.echo(format_table(bindings), nl=False)
         return
     if output is Output.TABLE:
         typer.echo(_headline(found))
@@ -65,7 +65,7 @@ def set_table(
     Nothing is declared where the same is in force."""
     bindings = read_table(file)
     deployment = Deployment.of(settings())
-    before = declared.in_force(deployment)
+    before = declared.read_table_in_force(deployment)
     if before.now and Counter(before.now.bindings) == Counter(bindings):
         typer.echo(f"version {before.version} is the same table, and stays in force")
         return
@@ -116,7 +116,11 @@ def check(
     if action not in actions():
         raise UnusableError(f"{action[:40]!r} must be one of {', '.join(actions())}")
     deployment = Deployment.of(settings())
-    table = AuthorityTable(0, read_table(file)) if file else declared.in_force(deployment).now
+    table = (
+        AuthorityTable(0, read_table(file))
+        if file
+        else declared.read_table_in_force(deployment).now
+    )
     if table is None:
         typer.echo(f"allowed: {_NOBODY_IS_HELD}")
         return
@@ -131,7 +135,7 @@ def _headline(found: TableInForce) -> str:
         return _NOBODY_IS_HELD
     event = found.declared
     reason = getattr(event.payload, "reason", "")
-    by = f"declared by {event.source} at {at(event.time_us)}"
+    by = f"declared by {event.source} at {format_utc(event.time_us)}"
     return f"version {found.version}, {by}" + (f": {reason}" if reason else "")
 
 
@@ -142,8 +146,8 @@ def _told(value: str | list[str] | None) -> str | None:
 def _changes(before: Iterable[Binding], after: Iterable[Binding]) -> list[str]:
     """Return the bindings that a new table removes and those that it adds, in words."""
     old, new = Counter(before), Counter(after)
-    gone = [f"- {in_words(each)}" for each in (old - new).elements()]
-    come = [f"+ {in_words(each)}" for each in (new - old).elements()]
+    gone = [f"- {describe_binding(each)}" for each in (old - new).elements()]
+    come = [f"+ {describe_binding(each)}" for each in (new - old).elements()]
     return [*gone, *come] or ["nothing changed"]
 
 
@@ -164,7 +168,7 @@ def _about(deployment: Deployment, named: Iterable[str]) -> About:
         values.setdefault(name, []).append(value)
     sites = declared.sites(deployment)
     clusters, granted = (
-        tuple(declared.sited(name, sites) for name in values.get(each, ()))
+        tuple(declared.cluster_with_site(name, sites) for name in values.get(each, ()))
         for each in ("cluster", "granted")
     )
     user, account = (values.get(each, [""])[-1] for each in ("user", "account"))

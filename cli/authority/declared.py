@@ -13,7 +13,7 @@ from shared.streams.on_kafka.clients import Reader
 from shared.streams.on_kafka.deployment import Deployment
 
 
-def in_force(deployment: Deployment) -> TableInForce:
+def read_table_in_force(deployment: Deployment) -> TableInForce:
     """Return the table of authority in force. Raises KafkaError."""
     found = TableInForce()
     with Reader(deployment, deployment.topics.partitions(TOPIC)) as reader:
@@ -37,6 +37,6 @@ def sites(deployment: Deployment) -> Mapping[str, str]:
     return found
 
 
-def sited(cluster: str, known: Mapping[str, str]) -> SitedCluster:
+def cluster_with_site(cluster: str, known: Mapping[str, str]) -> SitedCluster:
     """Return a cluster with its site."""
     return SitedCluster(cluster, known.get(cluster, ""))

@@ -60,7 +60,7 @@ def _binding(path: Path, number: int, line: _BindingEntry) -> Binding:
         ) from error
 
 
-def written(bindings: Iterable[Binding]) -> str:
+def format_table(bindings: Iterable[Binding]) -> str:
     """Return bindings as the text of such a file."""
     lines = [row(binding) for binding in bindings]
     text: str = yaml.safe_dump({"bindings": lines}, sort_keys=False, allow_unicode=True)
@@ -73,7 +73,7 @@ def row(binding: Binding) -> dict[str, Any]:
     return {"who": binding.who, "role": str(binding.role), **lists}
 
 
-def in_words(binding: Binding) -> str:
+def describe_binding(binding: Binding) -> str:
     """Return a binding in words."""
     named = row(binding)
     lists = [f"{name}: {', '.join(named[name])}" for name in _LISTS if name in named]

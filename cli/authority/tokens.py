@@ -13,7 +13,7 @@ from cli.asking import Ingest, publish
 from cli.authority import declared
 from cli.output import Output, OutputName, write
 from cli.speaking import OPERATOR, Source
-from cli.times import at, clock_us
+from cli.times import clock_us, format_utc
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from coplace_client.files import written
@@ -50,7 +50,9 @@ def issue(
         _declare(table, [*table.tokens.every, known], f"token for {who}", ingest, source)
     for name, value in _environment(who, file).items():
         typer.echo(f"export {name}={shlex.quote(value)}")
-    typer.echo(f"token {known.name} of {who} is valid until {at(known.expires_at_us)}", err=True)
+    typer.echo(
+        f"token {known.name} of {who} is valid until {format_utc(known.expires_at_us)}", err=True
+    )
 
 
 @app.command("list")
@@ -61,8 +63,8 @@ def list_tokens(output: OutputName = Output.TABLE) -> None:
         {
             "token": one.name,
             "who": one.who,
-            "issued": at(one.issued_at_us),
-            "expires": at(one.expires_at_us),
+            "issued": format_utc(one.issued_at_us),
+            "expires": format_utc(one.expires_at_us),
             "state": _state(one, now_us),
         }
         for one in _table().tokens.every
@@ -109,7 +111,7 @@ def _environment(who: str, file: Path) -> Mapping[str, str]:
 
 
 def _table() -> AuthorityTable:
-    found = declared.in_force(Deployment.of(settings())).now
+    found = declared.read_table_in_force(Deployment.of(settings())).now
     if found is None:
         raise UnusableError(
             "no table of authority is declared, which says who is who: `coplace authority set FILE`"
@@ -133,5 +135,5 @@ def _declare(
 
 def _state(token: BearerToken, now_us: int) -> str:
     if token.revoked_at_us:
-        return f"revoked at {at(token.revoked_at_us)}"
+        return f"revoked at {format_utc(token.revoked_at_us)}"
     return "counts" if now_us < token.expires_at_us else "has expired"

@@ -17,7 +17,7 @@ from cli.cap.schedule import Period, read_schedule, steps
 from cli.cap.signal import SignalRule, read_signal
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
-from cli.times import at, clock_us, time_us
+from cli.times import clock_us, format_utc, time_us
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import UnusableError
 
@@ -28,7 +28,7 @@ Subject = Annotated[
     typer.Argument(
         metavar="CLUSTER|SITE|region",
         help="What the cap limits.",
-        autocompletion=completion.capped,
+        autocompletion=completion.cap_subjects,
     ),
 ]
 Reason = Annotated[str, typer.Option(help="Why: it is recorded, and shown for jobs that wait.")]
@@ -130,7 +130,9 @@ def show(
         typer.echo(MessageToJson(answer, preserving_proto_field_name=True))
         return
     if output is Output.TABLE:
-        typer.echo(f"as of {at(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet")
+        typer.echo(
+            f"as of {format_utc(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet"
+        )
     rows = [dict(zip(COLUMNS, _row(one), strict=True)) for one in answer.standings]
     write(rows, COLUMNS, output)
 
@@ -147,15 +149,15 @@ def _row(one: PowerStanding) -> tuple[str, ...]:
         f"{one.measured_w:,g}" if one.HasField("measured_w") else "",
         _above(one),
         f"{one.silent_nodes:,}, {one.nameplate_w:,g} W" if one.silent_nodes else "",
-        "; ".join(map(declare.told, one.ahead)),
-        f"{one.declared_by} at {at(one.declared_at_us)}" if one.declared_by else "",
+        "; ".join(map(declare.describe_step, one.ahead)),
+        f"{one.declared_by} at {format_utc(one.declared_at_us)}" if one.declared_by else "",
         one.reason,
     )
 
 
 def _above(one: PowerStanding) -> str:
     """Since when meters show more than the cap, and for how long they ever did."""
-    now = f"{one.measured_w - one.cap_w:,.0f} W since {at(one.above_since_us)}; "
+    now = f"{one.measured_w - one.cap_w:,.0f} W since {format_utc(one.above_since_us)}; "
     ever = f"{one.above_s / 60:,.1f} min, {one.above_j / 3.6e6:,.3g} kWh in all"
     return (now if one.above_since_us else "") + (ever if one.above_s else "")
 
@@ -170,7 +172,7 @@ def _is_negative(word: str) -> bool:
 
 def _rule(text: str) -> SignalRule:
     try:
-        return SignalRule.parsed(text)
+        return SignalRule.parse(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -193,9 +195,9 @@ def _declare(
     source: str,
     now_us: int,
 ) -> None:
-    standing = declare.found(declare.ask(placement), name)
+    standing = declare.find_state(declare.ask(placement), name)
     event = declare.declaration(standing, found, reason, source, now_us)
     publish(ingest, event)
     typer.echo(f"declared for {declare.subject(standing)}:")
     for step in found:
-        typer.echo(f"  {declare.told(step)}")
+        typer.echo(f"  {declare.describe_step(step)}")

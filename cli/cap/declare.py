@@ -15,7 +15,7 @@ from coplace.v1.placement_service_pb2 import PowerStanding, ShowPowerRequest, Sh
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.asking import asking
-from cli.times import at
+from cli.times import format_utc
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
@@ -45,7 +45,7 @@ def subject(standing: PowerStanding) -> str:
     return f"{scope} {standing.name}" if standing.name else scope
 
 
-def found(answer: ShowPowerResponse, name: str) -> PowerStanding:
+def find_state(answer: ShowPowerResponse, name: str) -> PowerStanding:
     """Return the state of power of a name: a cluster, a site, `region`, or `site NAME` where a
     cluster has its name.
 
@@ -84,9 +84,9 @@ def declaration(
     return fact(source, declared, f"{subject(standing)}/{now_us}", now_us)
 
 
-def told(step: PowerCapStep) -> str:
+def describe_step(step: PowerCapStep) -> str:
     """Return a step in words: the cap, and its start."""
-    return f"{watts(step)} from {at(step.from_us)} on"
+    return f"{watts(step)} from {format_utc(step.from_us)} on"
 
 
 def watts(step: PowerCapStep) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from coplace.v1.control_pb2 import PowerCapStep
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from cli.times import at, time_us
+from cli.times import format_utc, time_us
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import UnusableError
 from shared.process.user_files import read_yaml
@@ -56,10 +56,12 @@ def steps(periods: Sequence[Period]) -> list[PowerCapStep]:
     ordered = sorted(periods, key=lambda period: period.from_us)
     for period in ordered:
         if period.until_us is not None and period.until_us <= period.from_us:
-            raise UnusableError(f"a period must end after it begins: {told(period)}")
+            raise UnusableError(f"a period must end after it begins: {describe_period(period)}")
     for period, following in pairwise(ordered):
         if period.until_us is None or following.from_us < period.until_us:
-            raise UnusableError(f"periods overlap: {told(period)}, and {told(following)}")
+            raise UnusableError(
+                f"periods overlap: {describe_period(period)}, and {describe_period(following)}"
+            )
     for period in ordered:
         if found and found[-1].from_us == period.from_us:
             found.pop()
@@ -69,7 +71,7 @@ def steps(periods: Sequence[Period]) -> list[PowerCapStep]:
     return found
 
 
-def told(period: Period) -> str:
+def describe_period(period: Period) -> str:
     """Return a period in words."""
-    until = f" until {at(period.until_us)}" if period.until_us is not None else " on"
-    return f"{period.watts:,g} W from {at(period.from_us)}{until}"
+    until = f" until {format_utc(period.until_us)}" if period.until_us is not None else " on"
+    return f"{period.watts:,g} W from {format_utc(period.from_us)}{until}"

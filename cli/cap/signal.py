@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from coplace.v1.control_pb2 import PowerCapStep
 
-from cli.times import at, time_us
+from cli.times import format_utc, time_us
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import RejectedError, UnusableError
 from shared.process.rows import FileRow, read_rows
@@ -31,7 +31,7 @@ class SignalRule:
         self._points = sorted(points)
 
     @classmethod
-    def parsed(cls, text: str) -> "SignalRule":
+    def parse(cls, text: str) -> "SignalRule":
         """Parse `VALUE=WATTS,VALUE=WATTS...`. Raises ValueError, for watts that no cap has too."""
         try:
             points = [RulePoint(*map(float, each.split("="))) for each in text.split(",")]
@@ -84,9 +84,9 @@ def read_signal(path: Path, rule: SignalRule, now_us: int) -> list[PowerCapStep]
     times_us = _even_times_us(rows)
     end_us = 2 * times_us[-1] - times_us[-2]
     if end_us <= now_us:
-        raise UnusableError(f"{path} is over: it ends at {at(end_us)}")
+        raise UnusableError(f"{path} is over: it ends at {format_utc(end_us)}")
     if times_us[0] > now_us:
-        problem = f"{path} begins at {at(times_us[0])}, and it is {at(now_us)}"
+        problem = f"{path} begins at {format_utc(times_us[0])}, and it is {format_utc(now_us)}"
         raise UnusableError(f"{problem}: there would be no cap until then; add the value of now")
     caps_w = [rule.watts(_value(row, columns[0])) for row in rows]
     held = [*zip(times_us, caps_w, strict=True), (end_us, rule.least_w)]
@@ -101,9 +101,9 @@ def _even_times_us(rows: Sequence[FileRow]) -> list[int]:
         raise RejectedError(_TIME, f"must be later than the one before it in {rows[1].where}")
     for row, (before_us, time_us_) in zip(rows[1:], pairwise(times_us), strict=True):
         if time_us_ - before_us != distance_us:
-            problem = f"must be {at(before_us + distance_us)} after {at(before_us)}"
+            problem = f"must be {format_utc(before_us + distance_us)} after {format_utc(before_us)}"
             raise RejectedError(
-                _TIME, f"{problem}, got {at(time_us_)} in {row.where}: the signal has a gap"
+                _TIME, f"{problem}, got {format_utc(time_us_)} in {row.where}: the signal has a gap"
             )
     return times_us
 

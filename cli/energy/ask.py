@@ -10,7 +10,7 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from cli.asking import asking
-from cli.telling import with_deviation
+from cli.notes import with_deviation
 
 _WITHIN_S: Final = 10.0
 _TEXTS: Final = ("app", "node model", "GHz")

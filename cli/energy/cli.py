@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 
 from cli.asking import Ingest, publish
+from cli.notes import TABLE_WIDTH, note
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
-from cli.telling import TABLE_WIDTH, note
 from cli.times import clock_us
 from shared.domain.eamc_policy import Reading
 from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
@@ -99,11 +99,11 @@ def project(
         several, notes = projections.with_errors_beside(several, coefficients)
         note(notes)
     for matched in several:
-        found = projections.projected(matched, via_intermediate=via_intermediate)
+        found = projections.project_all(matched, via_intermediate=via_intermediate)
         rows += projections.rows(
             matched, found, via_intermediate=via_intermediate, interval=interval
         )
-        note(projections.left_out(matched, found))
+        note(projections.describe_gaps(matched, found))
         note(matched.doubts)
     write_csv(out_csv, header, rows)
     typer.echo(f"{len(rows)} projections are in {out_csv}")
@@ -135,14 +135,14 @@ def choose(
     weights = tuple(t_weight or (1.0, 1.5))
     knobs = choices.Knobs(weights, distance, default_ghz, min_energy_threshold, min_time_threshold)
     several = [
-        (matched, projections.projected(matched, via_intermediate=via_intermediate))
+        (matched, projections.project_all(matched, via_intermediate=via_intermediate))
         for matched in read_matched(coefficients, signatures, module or ())
     ]
     chosen = choices.choose(several, knobs)
     if out_csv is not None:
         write_csv(out_csv, choices.COLUMNS, (each.row for each in chosen))
     for matched, found in several:
-        note(projections.left_out(matched, found))
+        note(projections.describe_gaps(matched, found))
         note(matched.doubts)
     Console(width=TABLE_WIDTH).print(choices.table(several, chosen))
 
@@ -165,7 +165,7 @@ def time_coefficients(
     from services.energy.adapters.matching import read_matched
 
     several = read_matched(coefficients, signatures, module or ())
-    rows = list(ratios.compared(several, ratios.nodes(node)))
+    rows = list(ratios.compare_modules(several, ratios.nodes(node)))
     if out_csv is not None:
         write_csv(out_csv, ratios.COLUMNS, (row.cells for row in rows))
     Console(width=TABLE_WIDTH).print(ratios.table(rows))
@@ -193,9 +193,9 @@ def learn(
     plot: Annotated[bool, typer.Option(help="Draw measured against predicted as PNG.")] = False,
 ) -> None:
     """Learn the coefficients of every module of a file of kernels."""
-    from cli.energy.learning import learned, write
+    from cli.energy.learning import learn, write
 
-    for module in learned(signatures):
+    for module in learn(signatures):
         note(module.notes)
         typer.echo(module.summary)
         for path in write(module, out):

@@ -72,7 +72,7 @@ class Learned:
         )
 
 
-def learned(path: Path) -> list[Learned]:
+def learn(path: Path) -> list[Learned]:
     """Learn every module of a file of kernels; a kernel measured again counts with its mean.
 
     Raises OSError, and RejectedError for a bad row, for TPI scales that are mixed, and for a module

@@ -87,12 +87,12 @@ def with_errors_beside(
     return found, notes
 
 
-def projected(matched: Matched, *, via_intermediate: bool) -> Projection:
+def project_all(matched: Matched, *, via_intermediate: bool) -> Projection:
     """Project all signatures over all P-states."""
     return project(matched.coefficients, matched.signatures, via_intermediate=via_intermediate)
 
 
-def left_out(matched: Matched, projection: Projection) -> list[str]:
+def describe_gaps(matched: Matched, projection: Projection) -> list[str]:
     """Return one line for each P-state and reason that some applications have no projection for."""
     table = matched.coefficients
     missing: Counter[tuple[float, float, Status]] = Counter()

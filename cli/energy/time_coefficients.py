@@ -59,7 +59,7 @@ def nodes(texts: Sequence[str]) -> dict[str, tuple[int, float]]:
     return dict(map(_node, texts))
 
 
-def compared(
+def compare_modules(
     several: Sequence[Matched], hardware: Mapping[str, tuple[int, float]]
 ) -> Iterator[CoefficientRow]:
     """Compare every application of each module with the first one. Raises RejectedError."""

@@ -18,8 +18,8 @@ from cli.installation.installation import (
     names_another,
 )
 from cli.installation.record import InstallationRecord, last_folder
+from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
-from cli.telling import note, utc
 
 _UP = """\
 Coplace is up, kept in

@@ -69,7 +69,7 @@ def bubble_name(mib: float) -> str:
     return f"bubble of {mib:g} MiB"
 
 
-def words(command: str, cores: Sequence[int]) -> list[str]:
+def split_command(command: str, cores: Sequence[int]) -> list[str]:
     """Return a command as it is started on these cores."""
     found: list[str] = []
     for word in shlex.split(command):

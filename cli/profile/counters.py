@@ -26,7 +26,7 @@ class Counter(BaseModel):
     usage: str = ""
     whole: bool = False
 
-    def told(self, value: float, run_s: float) -> float:
+    def as_feature(self, value: float, run_s: float) -> float:
         """Return a value as a feature: by second, or of the whole run."""
         return value if self.whole else value / run_s
 
@@ -44,20 +44,20 @@ def countable(counters: Sequence[Counter], perf: str = "perf") -> tuple[Sequence
     if program is None:
         return (), "perf is not installed: the kernel's own counters alone"
     tried = subprocess.run(
-        [*stat_words(events, perf=program), "true"], capture_output=True, text=True, check=False
+        [*perf_command(events, perf=program), "true"], capture_output=True, text=True, check=False
     )
-    found = [event for event in events if event in parsed(tried.stderr)]
+    found = [event for event in events if event in parse_counts(tried.stderr)]
     lacking = [event for event in events if event not in found]
     return found, f"perf counts no {', '.join(lacking)} here" if lacking else ""
 
 
-def stat_words(events: Sequence[str], into: Path | None = None, perf: str = "perf") -> list[str]:
+def perf_command(events: Sequence[str], into: Path | None = None, perf: str = "perf") -> list[str]:
     """Return what to put before a command so that perf counts it."""
     output = ["--output", str(into)] if into else []
     return [perf, "stat", "-x", _SEPARATOR, *output, "-e", ",".join(events), "--"]
 
 
-def parsed(text: str) -> Mapping[str, float]:
+def parse_counts(text: str) -> Mapping[str, float]:
     """Parse what `perf stat -x` printed, by event; without what it could not count, and without the
     modifiers that it adds (instructions:u)."""
     found = {}
@@ -79,5 +79,5 @@ def features(
     for each in counters:
         value = events.get(each.perf) if each.perf else getattr(usage, each.usage)
         if value is not None:
-            found[each.name] = each.told(float(value), run_s)
+            found[each.name] = each.as_feature(float(value), run_s)
     return found

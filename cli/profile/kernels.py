@@ -24,7 +24,7 @@ _FIRST_BEATS: Final = 8
 _LEAST_S: Final = 0.05
 
 
-def compiled(folder: Path) -> Path:
+def compile_kernels(folder: Path) -> Path:
     """Compile the program of all kernels in a folder. Raises UnusableError without a C compiler."""
     program = folder / "kernels"
     include = str(Path(client.__file__).parent)

@@ -9,13 +9,13 @@ import typer
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.asking import Ingest, Placement
-from cli.slurm.jobs import NodeHardware, declared
-from cli.slurm.nodes import NodeTeller
+from cli.notes import note
+from cli.slurm.jobs import NodeHardware, declared_cluster
+from cli.slurm.nodes import DrainPublisher
 from cli.slurm.obey import Obedience
 from cli.slurm.orders import Order
 from cli.slurm.slurm import Slurm, SlurmError
-from cli.slurm.tell import Teller
-from cli.telling import note
+from cli.slurm.tell import SlurmPublisher
 from coplace_client.calls import UnansweredError
 from shared.clients.decisions import DecisionFollower, ResourceManager
 from shared.process.settings import settings
@@ -64,9 +64,9 @@ def tell(
         nameplate_power_w=nameplate_power_w,
     )
     binding = architecture or cluster
-    teller = Teller(ingest, Site(site, account, node_model), binding)
-    nodes = NodeTeller(placement, ingest, site, cluster)
-    found = declared(slurm.nodes(), cluster, site, binding, hardware)
+    teller = SlurmPublisher(ingest, Site(site, account, node_model), binding)
+    nodes = DrainPublisher(placement, ingest, site, cluster)
+    found = declared_cluster(slurm.nodes(), cluster, site, binding, hardware)
     teller.declare(found)
     typer.echo(f"declared {cluster}: {found.nodes} nodes of {found.cores_per_node} cores")
     is_known = False

@@ -28,7 +28,7 @@ _MINUTE_S: Final = 60
 _WORD: Final = re.compile(r"coplace grant=(\d+) (started|declined)(?: freq_ghz=([\d.]+))?")
 
 
-class Word(NamedTuple):
+class GrantAnswer(NamedTuple):
     """The word that was given on a grant of a job: it was started at a clock, or declined."""
 
     grant: int = 0
@@ -36,7 +36,7 @@ class Word(NamedTuple):
     freq_ghz: float = 0.0
 
     @classmethod
-    def of(cls, admin_comment: str) -> Self:
+    def parse(cls, admin_comment: str) -> Self:
         """Parse the word in a comment; that of grant 0 where there is none."""
         found = _WORD.search(admin_comment)
         if found is None:
@@ -72,14 +72,14 @@ class SlurmJob:
         return self.state not in _HOLDS_NODES and self.state not in OUTCOMES
 
     @property
-    def holds_nodes(self) -> bool:
+    def has_nodes(self) -> bool:
         """Return whether it runs, or is about to."""
         return self.state in _HOLDS_NODES
 
     @property
-    def word(self) -> Word:
+    def word(self) -> GrantAnswer:
         """Return the word that `obey` wrote on it."""
-        return Word.of(self.fields.get("admin_comment") or "")
+        return GrantAnswer.parse(self.fields.get("admin_comment") or "")
 
     @property
     def is_placed(self) -> bool:
@@ -148,7 +148,7 @@ def facts(job: SlurmJob, site: Site, architecture: str) -> list[Envelope]:
     return [submitted, *(_under(word, fact) for fact in later)]
 
 
-def _under(word: Word, later: Envelope) -> Envelope:
+def _under(word: GrantAnswer, later: Envelope) -> Envelope:
     """A start or an end, with the grant and the clock that it is of."""
     if later.HasField("job_started"):
         later.job_started.grant, later.job_started.freq_ghz = word.grant, word.freq_ghz
@@ -174,7 +174,7 @@ class UnlikeNodesError(UnusableError):
     """Nodes of several models are in one cluster, which has one."""
 
 
-def declared(
+def declared_cluster(
     nodes: Iterable[Mapping[str, Any]], cluster: str, site: str, architecture: str, of: NodeHardware
 ) -> ClusterDeclared:
     """Return the cluster that `sinfo --json` shows, in its order.

@@ -51,7 +51,7 @@ def _named(host_lists: Iterable[str]) -> Iterable[str]:
     return (name for each in host_lists for name in expand(each))
 
 
-class NodeTeller:
+class DrainPublisher:
     """Asks placement only when the states of Slurm's nodes have changed; keeps nothing else."""
 
     def __init__(self, placement: str, ingest: str, site: str, cluster: str) -> None:

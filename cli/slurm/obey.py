@@ -57,7 +57,7 @@ class Obedience:
         """Once it is held it starts no more: what is seen then is final."""
         self._slurm.hold(job.job_id)
         now = self._job(job_id)
-        if now is not None and now.holds_nodes:
+        if now is not None and now.has_nodes:
             return False
         self._slurm.leave(job.job_id, order.word)
         return True

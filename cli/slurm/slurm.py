@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cli.slurm.jobs import SlurmJob, Word
+from cli.slurm.jobs import GrantAnswer, SlurmJob
 from cli.slurm.orders import Release
 from coplace_client.errors import UnusableError
 
@@ -58,7 +58,7 @@ class Slurm:
         """Let a job that waits not start before it is released."""
         _change("scontrol", "hold", str(job))
 
-    def leave(self, job: int, word: Word) -> None:
+    def leave(self, job: int, word: GrantAnswer) -> None:
         """Leave the word on a grant with its job."""
         _change("scontrol", "update", f"JobId={job}", f"AdminComment={word}")
 

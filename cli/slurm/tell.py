@@ -6,8 +6,8 @@ from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.ingest_service_pb2 import Envelope
 
 from cli.asking import publish
+from cli.notes import note
 from cli.slurm.jobs import SlurmJob, facts
-from cli.telling import note
 from cli.times import clock_us
 from coplace_client.errors import RejectedError
 from coplace_client.facts import fact
@@ -16,7 +16,7 @@ from shared.process.settings import settings
 from shared.slurm.facts import Site
 
 
-class Teller:
+class SlurmPublisher:
     """Sends each fact once: after a restart it is sent again, a copy that nobody counts."""
 
     def __init__(self, ingest: str, site: Site, architecture: str) -> None:

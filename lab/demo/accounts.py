@@ -22,7 +22,7 @@ class WrongAccountsError(RuntimeError):
     """The accounts in Redis are not the sums of the charges."""
 
 
-def folded(charges: Iterable[ChargeMade]) -> Spent:
+def fold_charges(charges: Iterable[ChargeMade]) -> Spent:
     """Return what each account spent by its charges, in 0.000001 service units."""
     return spent_micro_su(map(entry_of, charges))
 

@@ -52,7 +52,7 @@ class EmbeddedSystem:
                 begin, end = self._read_to.get(partition, 0), self._log.end_offset(partition)
                 found += self._events(partition, begin, end)
                 self._read_to[partition] = end
-        return Answers.among(found)
+        return Answers.from_events(found)
 
     def topic(self, name: str) -> Iterable[Event]:
         """Every event of a topic."""

@@ -27,7 +27,7 @@ def run_embedded(options: DemoOptions, console: Console) -> DemoSummary:
     with _finished_jobs(options, console) as told:
         system = embedded.run(options, told)
     history = History.read(system.topic)
-    summary = report.write(history, accounts.folded(history.charges), options.out)
+    summary = report.write(history, accounts.fold_charges(history.charges), options.out)
     report.write_inputs(system.topic, options.out)
     _show(summary, options, console, "no server")
     return summary
@@ -69,7 +69,7 @@ def write_files(topics: KafkaTopics, out: Path, *, hold_redis: bool = True) -> D
     the charges alone are summed.
     """
     history = History.read(topics.topic)
-    spent = accounts.folded(history.charges)
+    spent = accounts.fold_charges(history.charges)
     if hold_redis:
         found = accounts.in_redis(topics.deployment, topics.ends(CHARGES), PATIENCE_S)
         accounts.require_equal(found, spent)

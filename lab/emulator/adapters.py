@@ -180,7 +180,7 @@ class RecordedAnswers:
                 return Answers([])
             await self._poll()
         del self._at_barrier[number]
-        return Answers.among(self._events.pop(number, []))
+        return Answers.from_events(self._events.pop(number, []))
 
     async def _poll(self) -> None:
         found = await self._consumer.getmany(timeout_ms=_POLL_MS)

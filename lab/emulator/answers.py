@@ -19,7 +19,7 @@ class Answers(NamedTuple):
     proposed: Event | None = None
 
     @classmethod
-    def among(cls, events: Iterable[Event]) -> Self:
+    def from_events(cls, events: Iterable[Event]) -> Self:
         """Return the answers among the events of one round."""
         found = list(events)
         decided = [e.payload for e in found if isinstance(e.payload, PlacementDecided)]

@@ -12,7 +12,7 @@ from lab.emulator.scales import PER_INSTRUCTION, read_eamc_scale
 from lab.emulator.settings import SimulationSettings
 from lab.workloads.clusters import GPU_NODES, clusters
 from lab.workloads.generate import built_in
-from lab.workloads.mislabel import mislabelled
+from lab.workloads.mislabel import mislabel
 from lab.workloads.parts import with_parts
 from lab.workloads.replay import replay
 from lab.workloads.request import JobRequest
@@ -31,7 +31,7 @@ def workload(settings: SimulationSettings) -> tuple[Sequence[JobRequest], tuple[
     Raises OSError or UnusableError for a log that cannot be replayed.
     """
     requests, emulated = _labelled_workload(settings)
-    return mislabelled(requests, settings.seed, settings.mislabelled_share), emulated
+    return mislabel(requests, settings.seed, settings.mislabelled_share), emulated
 
 
 def _labelled_workload(

@@ -54,7 +54,7 @@ def built_in_caps(clusters: Sequence[Cluster]) -> list[PowerCapDeclared]:
     ]
 
 
-def declared(cap: PowerCapDeclared) -> Publish:
+def cap_event(cap: PowerCapDeclared) -> Publish:
     """Return the event that an operator declared it."""
     subject = f"{cap.scope}/{cap.name}"
     event = Event(

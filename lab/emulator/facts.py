@@ -71,7 +71,7 @@ def source(cluster: Cluster) -> str:
     return f"{cluster.site}/{cluster.name}"
 
 
-def submitted(request: JobRequest, job: str, cluster: Cluster) -> Publish:
+def submission(request: JobRequest, job: str, cluster: Cluster) -> Publish:
     """Return the event that a user handed `request` to its reference cluster."""
     time_us = submit_us(request)
     payload = JobSubmitted(
@@ -93,7 +93,7 @@ def submitted(request: JobRequest, job: str, cluster: Cluster) -> Publish:
     return _of_job(JOBS, cluster, job, time_us, payload)
 
 
-def started(run: RunningJob) -> Publish:
+def start(run: RunningJob) -> Publish:
     """Return the event that the resource manager obeyed a placement decision."""
     names = run.machine.node_names
     payload = JobStarted(
@@ -110,7 +110,7 @@ def started(run: RunningJob) -> Publish:
     return _of_job(JOBS, cluster, run.job_id, run.started_us, payload, attempt=run.attempt)
 
 
-def finished(run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> Publish:
+def finish(run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> Publish:
     """Return the event that a job ended, with what its price needs."""
     cluster = run.machine.cluster
     payload = JobFinished(
@@ -161,7 +161,7 @@ def _intervals(run: RunningJob, now_us: int) -> list[RunInterval]:
     return [RunInterval(began_at_us=us, freq_ghz=ghz, energy_j=j) for us, ghz, j in found]
 
 
-def requeued(run: RunningJob, reason: str, now_us: int) -> Publish:
+def requeue(run: RunningJob, reason: str, now_us: int) -> Publish:
     """Return the event that a run was ended, and its job is in the queue again."""
     attempt, cluster = run.attempt + 1, run.machine.cluster
     payload = JobRequeued(
@@ -174,7 +174,7 @@ def requeued(run: RunningJob, reason: str, now_us: int) -> Publish:
     return _of_job(JOBS, cluster, run.job_id, now_us, payload, sequence=attempt)
 
 
-def declined(decision: PlacementDecided, cluster: Cluster, now_us: int) -> Publish:
+def decline(decision: PlacementDecided, cluster: Cluster, now_us: int) -> Publish:
     """Return the event that the resource manager declines a start, as it was asked."""
     payload = JobDeclined(
         job_id=decision.job_id,
@@ -187,7 +187,7 @@ def declined(decision: PlacementDecided, cluster: Cluster, now_us: int) -> Publi
     return _of_job(JOBS, cluster, job, now_us, payload, sequence=grant)
 
 
-def cancelled(request: JobRequest, job: str, cluster: Cluster, now_us: int) -> Publish:
+def cancellation(request: JobRequest, job: str, cluster: Cluster, now_us: int) -> Publish:
     """Return the event that a job left the queue: its finish has no start."""
     payload = JobFinished(
         job_id=job,

@@ -143,7 +143,7 @@ def _shares(run: DeadlineRun, setting: DeadlineSetting, until_s: float) -> list[
     return [*outcomes, *mean_usage(run.usage, setting.nodes, setting.cores, until_s)]
 
 
-def printed(found: Iterable[DeadlineRuns], setting: DeadlineSetting) -> Table:
+def deadline_table(found: Iterable[DeadlineRuns], setting: DeadlineSetting) -> Table:
     """Return the runs as a table, a row each."""
     table = Table(box=MARKDOWN)
     for place, name in enumerate(HEADER):

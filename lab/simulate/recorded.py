@@ -11,9 +11,9 @@ from coplace.v1.plans_pb2 import PlanProposed
 from rich.console import Console
 
 from cli.kafka_topics import KafkaTopics
+from cli.notes import TABLE_WIDTH, note
 from cli.progress import progress_of
 from cli.region_policy import RegionPolicy
-from cli.telling import TABLE_WIDTH, note
 from coplace_client.errors import UnusableError
 from lab.demo.caps import caps_in_force, drawn_under, metered
 from lab.demo.report import DECISIONS

@@ -164,10 +164,10 @@ def refusals(rules: CappingRules, jobs: Sequence[EuroraJob]) -> Iterator[tuple[i
         if all(_never_has(rules.cap, job.submit_s, *mode) for mode in modes):
             least_mw = min(draw_mw for _, draw_mw in modes)
             least = f"draws {least_mw / 1000:g} W at least under {rules.method}"
-            yield number, f"{least}: {told(rules.cap)} never lets it start"
+            yield number, f"{least}: {describe_cap(rules.cap)} never lets it start"
 
 
-def without(rules: CappingRules, numbers: Container[int]) -> CappingRules:
+def leave_out(rules: CappingRules, numbers: Container[int]) -> CappingRules:
     """Return the rules of the jobs that are left without some."""
     left = [number for number in range(len(rules.waits_s)) if number not in numbers]
     return replace(
@@ -177,7 +177,7 @@ def without(rules: CappingRules, numbers: Container[int]) -> CappingRules:
     )
 
 
-def holds_within(cap: Cap, from_s: float, until_s: float) -> bool:
+def applies_within(cap: Cap, from_s: float, until_s: float) -> bool:
     """Return whether there is a cap at some moment from one time on and before another."""
     ends_s = [*(step_s for step_s, _ in cap.steps[1:]), inf]
     return any(
@@ -186,7 +186,7 @@ def holds_within(cap: Cap, from_s: float, until_s: float) -> bool:
     )
 
 
-def told(cap: Cap) -> str:
+def describe_cap(cap: Cap) -> str:
     """Return a cap in words."""
 
     def step(from_s: float, cap_mw: int) -> str:

@@ -99,7 +99,7 @@ class Epm:
     projections: tuple[Projection, ...]
 
     @classmethod
-    def of(cls, models: Sequence[NodeModels]) -> "Epm":
+    def from_models(cls, models: Sequence[NodeModels]) -> "Epm":
         """Return the model of the applications that some cluster knows. Raises UnusableError when
         there is none."""
         apps = tuple(dict.fromkeys(app for each in models for app in each.signatures))

@@ -63,7 +63,7 @@ class SubmittedJobs:
     counts: SizeUnit
 
 
-def submitted(spec: WorkloadSpec, seed: int, system: System) -> SubmittedJobs:
+def submit_jobs(spec: WorkloadSpec, seed: int, system: System) -> SubmittedJobs:
     """Return the jobs of a workload, the same for the same seed; a log is the same for any.
 
     Raises OSError or UnusableError for a log that cannot be read, ValueError for a model that

@@ -26,7 +26,7 @@ class Percentiles:
     p99: float
 
     @classmethod
-    def of(cls, values: Floats) -> "Percentiles":
+    def from_values(cls, values: Floats) -> "Percentiles":
         """Return the spread of at least one value."""
         return cls(float(values.mean()), *map(float, np.percentile(values, PERCENTILES)))
 
@@ -87,10 +87,14 @@ def summarise(played: Played) -> Summary:
     return Summary(
         jobs=len(played.workload),
         makespan_s=played.makespan_s,
-        wait_s=Percentiles.of(played.wait_s),
-        response_s=Percentiles.of(played.response_s),
-        bounded_slowdown_10s=Percentiles.of(bounded_slowdown(played.wait_s, played.runtime_s, 10)),
-        bounded_slowdown_60s=Percentiles.of(bounded_slowdown(played.wait_s, played.runtime_s, 60)),
+        wait_s=Percentiles.from_values(played.wait_s),
+        response_s=Percentiles.from_values(played.response_s),
+        bounded_slowdown_10s=Percentiles.from_values(
+            bounded_slowdown(played.wait_s, played.runtime_s, 10)
+        ),
+        bounded_slowdown_60s=Percentiles.from_values(
+            bounded_slowdown(played.wait_s, played.runtime_s, 60)
+        ),
         utilisation=busy_unit_s / (float(played.fleet.units.sum()) * played.makespan_s),
         busy_energy_j=float(played.energy_j.sum()),
         idle_energy_j=sum(cluster.idle_energy_j for cluster in clusters),

@@ -43,7 +43,7 @@ class Steps:
         return np.asarray(np.maximum.reduceat(np.append(self.value, -np.inf), ends)[::2])
 
 
-def stacked(start_s: Floats, end_s: Floats, amount: Floats) -> Steps:
+def stack(start_s: Floats, end_s: Floats, amount: Floats) -> Steps:
     """Return the sum of amounts from a start to an end each, all arrays (jobs,)."""
     change_s = np.concatenate(([-np.inf], start_s, end_s))
     time_s, place = np.unique(change_s, return_inverse=True)
@@ -54,20 +54,20 @@ def stacked(start_s: Floats, end_s: Floats, amount: Floats) -> Steps:
 def used_units(played: Played, of: Mask) -> Steps:
     """Return the units that these jobs (jobs,) have in use."""
     schedule, amount = played.schedule, played.used_units[of].astype(np.float64)
-    return stacked(schedule.start_s[of], schedule.end_s[of], amount)
+    return stack(schedule.start_s[of], schedule.end_s[of], amount)
 
 
 def waited_units(played: Played, of: Mask) -> Steps:
     """Return the units that these jobs (jobs,) wait for: those on which they start in the end."""
     amount = played.used_units[of].astype(np.float64)
-    return stacked(played.workload.submit_s[of], played.schedule.start_s[of], amount)
+    return stack(played.workload.submit_s[of], played.schedule.start_s[of], amount)
 
 
 def job_power_w(played: Played, cluster: int) -> Steps:
     """Return the power of the jobs on a cluster, without what idles."""
     here = played.schedule.cluster == cluster
     start_s, end_s = played.schedule.start_s[here], played.schedule.end_s[here]
-    return stacked(start_s, end_s, played.power_w[here])
+    return stack(start_s, end_s, played.power_w[here])
 
 
 def idle_power_w(played: Played, cluster: int) -> Steps:

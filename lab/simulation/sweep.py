@@ -15,7 +15,7 @@ from lab.simulation.jobs import (
     SubmittedJobs,
     WorkloadSpec,
     draw_apps,
-    submitted,
+    submit_jobs,
 )
 from lab.simulation.lookahead import AS_TUNED, Ahead, play_ahead
 from lab.simulation.metrics import Summary, summarise
@@ -97,14 +97,14 @@ def play_case(setup: Setup, case: Case) -> Outcome:
     policy that does not keep the system's caps.
     """
     setup.system.require_kept_by([case.policy])
-    return play_jobs(setup, case, submitted(case.workload, case.seed, setup.system))
+    return play_jobs(setup, case, submit_jobs(case.workload, case.seed, setup.system))
 
 
 def play_jobs(
     setup: Setup, case: Case, jobs: SubmittedJobs, discipline: Discipline | None = None
 ) -> Outcome:
     """Play a case's applications on other jobs, or with another discipline than its policy's."""
-    epm = Epm.of(setup.models)
+    epm = Epm.from_models(setup.models)
     app = draw_apps(epm.best(), case.workload, case.seed, len(jobs.jobs))
     weighing = Weighing(case.t_weight, case.reading)
     by = case.policy, weighing, case.threshold, case.kill_at_limit, case.cap_slowdown

@@ -41,7 +41,7 @@ class PairEvidence:
         return cls(np.zeros((2, 3, 3)), np.zeros((2, 3)))
 
     @classmethod
-    def stacked(cls, of: Sequence["PairEvidence"]) -> "PairEvidence":
+    def stack(cls, of: Sequence["PairEvidence"]) -> "PairEvidence":
         """Return the evidence of several pairs, along a leading axis."""
         return cls(np.stack([each.gram for each in of]), np.stack([each.moment for each in of]))
 
@@ -72,7 +72,7 @@ def gram_of(runs: Iterable[KernelRun]) -> Floats:
     return total(x[..., :, np.newaxis] * x[..., np.newaxis, :])
 
 
-def adapted(learned: Floats, kernels: Floats, evidence: PairEvidence) -> Floats:
+def adapt(learned: Floats, kernels: Floats, evidence: PairEvidence) -> Floats:
     """Return the coefficients [own, TPI, constant] of power and CPI, shape (2, 3), after the
     evidence; of many pairs at once where all arrays have a leading axis for them.
 

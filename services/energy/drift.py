@@ -31,7 +31,7 @@ class Errors(NamedTuple):
     time: float
 
     @classmethod
-    def of(cls, predicted: KernelRun, measured: KernelRun) -> "Errors":
+    def between(cls, predicted: KernelRun, measured: KernelRun) -> "Errors":
         """Return the errors of a prediction; both runs have power and time above 0."""
         return cls(
             log(measured.power_w / predicted.power_w), log(measured.time_s / predicted.time_s)
@@ -58,7 +58,7 @@ class Drift:
     measured_j: float = 0.0
 
     @classmethod
-    def decoded(cls, value: Mapping[str, Any]) -> Self:
+    def decode(cls, value: Mapping[str, Any]) -> Self:
         """Decode what JSON kept, in which NaN is null."""
         known: dict[str, Any] = {name: nan if v is None else v for name, v in value.items()}
         return cls(**known)
@@ -67,7 +67,7 @@ class Drift:
         """Return the drift with one more run: mean <- mean + w (new - mean), w the plain mean's at
         first."""
         weight = max(1 / (self.runs + 1), WEIGHT)
-        error = Errors.of(predicted, measured)
+        error = Errors.between(predicted, measured)
 
         def mixed(before: float, new: float) -> float:
             return before + weight * (new - before)

@@ -37,7 +37,7 @@ def intake(deployment: Deployment, of_site: str = "") -> Intake:
 
 
 @asynccontextmanager
-async def gated(
+async def open_gate(
     deployment: Deployment, name: str, remember_days: float, publisher: KafkaPublisher, meter: Meter
 ) -> AsyncIterator[Gate]:
     """Open the gate of a process of this name, which follows the table and the region meanwhile;
@@ -58,7 +58,7 @@ async def serve(process: Process) -> None:
     own, crash = IngestSettings(), partial(end_process, NAME)
     async with (
         KafkaPublisher(deployment, NAME) as publisher,
-        gated(deployment, NAME, own.remember_days, publisher, process.telemetry.meter) as gate,
+        open_gate(deployment, NAME, own.remember_days, publisher, process.telemetry.meter) as gate,
     ):
         process.readiness.wait_for("who may say what")
         await gate.open()

@@ -27,7 +27,7 @@ def run_of(key: str, job: Job, message: JobFinished) -> EndedRun | None:
         time_us=message.ended_at_us,
         key=key,
         job_id=message.job_id,
-        job=JobOnCluster.of(job, message.cluster, message.freq_ghz),
+        job=JobOnCluster.from_job(job, message.cluster, message.freq_ghz),
         node_power_w=node_power_w,
         cores_per_node=cores_of(message) / message.nodes,
     )

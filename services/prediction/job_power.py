@@ -49,7 +49,7 @@ class JobOnCluster(NamedTuple):
     is_shareable: bool = False
 
     @classmethod
-    def of(cls, job: Job, cluster: str, freq_ghz: float) -> "JobOnCluster":
+    def from_job(cls, job: Job, cluster: str, freq_ghz: float) -> "JobOnCluster":
         """Return an attempt of a job that runs there."""
         asked = job.user, job.app_id, size_of(job), job.walltime_s
         unit = job.resources_per_unit, job.cores_per_unit, job.shareable
@@ -137,7 +137,7 @@ class JobPower:
 
     def start(self, key: str, job: Job, cluster: str, freq_ghz: float) -> None:
         """Note that an attempt of a job started."""
-        self._started.put(key, JobOnCluster.of(job, cluster, freq_ghz))
+        self._started.put(key, JobOnCluster.from_job(job, cluster, freq_ghz))
 
     def expected_w(self, key: str) -> float | None:
         """Return what a node used whole by an attempt was predicted to draw when it started."""

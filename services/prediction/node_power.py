@@ -116,7 +116,7 @@ class MeteredNode(NamedTuple):
         )
 
 
-class ToldPower(NamedTuple):
+class PublishedPower(NamedTuple):
     """The power of a running job as published, and until when it was measured."""
 
     until_us: int
@@ -137,7 +137,7 @@ class NodePower:
         self._readings = Table("reading", restored, list, lambda v: WaitingReading(*v))
         self._draws = Table("draw", restored, list, lambda v: NodeDraw(*v))
         self._metered = Table("metered", restored, list, lambda v: MeteredNode(*v))
-        self._told = Table("told-power", restored, list, lambda v: ToldPower(*v))
+        self._told = Table("told-power", restored, list, lambda v: PublishedPower(*v))
         # Until when somebody was on a node with others who is not known any more.
         self._left_us: Table[int] = Table("left-node", restored, int, int)
         self._trained: Table[list[int]] = Table("node-power", restored, list, list)
@@ -262,7 +262,7 @@ class NodePower:
         told = self._told.get(key)
         if not NODE_POWER_W.has(power_w) or (told and not told.is_old(until_us, power_w)):
             return None
-        self._told.put(key, ToldPower(until_us, power_w))
+        self._told.put(key, PublishedPower(until_us, power_w))
         job_id, _, attempt = key.rpartition("|")
         return RunningPowerMeasured(
             job_id=job_id,

@@ -59,7 +59,7 @@ class PairVersions(Versions[PairTreesPublished, PairTrees]):
         if self._is_due(intervals, FIRST_TRAINING, GROWN_SHARE, MOST_UNTRAINED):
             newest = examples()[-MOST_EXAMPLES:]
             if len(newest) >= FIRST_TRAINING:
-                published.append(self._take(grown(newest, intervals)))
+                published.append(self._take(grow_pair_trees(newest, intervals)))
         self._forget()
         return [trees_event(each, PAIR_TREES, ended) for each in published]
 
@@ -103,7 +103,7 @@ class PairVersions(Versions[PairTreesPublished, PairTrees]):
     ) -> Iterator[tuple[float, float, float]]:
         """All were learned before any of it was measured."""
         for each in measured:
-            without = abs(slowdown_of_shares(weights, *each.weighed) - each.slowdown_ratio)
+            without = abs(slowdown_of_shares(weights, *each.bandwidth_shares) - each.slowdown_ratio)
             now = _error(self.in_force, each) if self.in_force else without
             yield _error(shadow, each), now, without
 
@@ -112,7 +112,7 @@ def _error(trees: PairTrees, of: PairExample) -> float:
     return abs(1 + trees.excess(of.own, of.other) - of.slowdown_ratio)
 
 
-def grown(examples: Sequence[PairExample], number: int) -> PairTreesPublished:
+def grow_pair_trees(examples: Sequence[PairExample], number: int) -> PairTreesPublished:
     """Grow trees of intervals in the order of their times, of which the newest is so many-th."""
     by_trees, by_weights = unseen_errors(examples)
     message = PairTreesPublished(

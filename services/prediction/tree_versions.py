@@ -56,7 +56,9 @@ class TreeVersions(Versions[PowerTreesPublished, PowerTrees]):
         learner.tables.take_trees(self.in_force)
         if self._is_due(learner.progress.judged, FIRST_TRAINING, GROWN_SHARE, MOST_UNTRAINED):
             examples = learner.examples
-            published += [self._take(grown(examples))] if len(examples) >= FIRST_TRAINING else []
+            published += (
+                [self._take(grow_power_trees(examples))] if len(examples) >= FIRST_TRAINING else []
+            )
         self._forget()
         return [trees_event(each, TREES, ended) for each in published]
 
@@ -105,7 +107,7 @@ class TreeVersions(Versions[PowerTreesPublished, PowerTrees]):
             yield abs(power_w / each.power_w - 1), each.trees_error, each.trees_error
 
 
-def grown(examples: Sequence[JudgedPrediction]) -> PowerTreesPublished:
+def grow_power_trees(examples: Sequence[JudgedPrediction]) -> PowerTreesPublished:
     """Grow trees of jobs in the order of their numbers."""
     users, rows = [each.of_user for each in examples], [each.row for each in examples]
     powers_w = [each.power_w for each in examples]

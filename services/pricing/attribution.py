@@ -35,7 +35,7 @@ class InterferencePart(NamedTuple):
         return Decimal(self.energy_mj) / _MILLIJOULES
 
 
-def attributed(charge: ChargeMade) -> tuple[InterferencePart, ...]:
+def attribute(charge: ChargeMade) -> tuple[InterferencePart, ...]:
     """Return the parts of all co-runners that cost the run any time, as its evidence has them, none
     where nobody did. The sum of their discounts is `discount_su`, of their energy `lost_energy_mj`.
     Raises RejectedError."""

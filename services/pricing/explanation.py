@@ -48,7 +48,7 @@ class Explanation:
         return self.again == self.charge
 
 
-def explained(
+def explain_charge(
     charge: ChargeMade,
     finished: JobFinished,
     measured: Mapping[str, ShuttersMeasured],

@@ -43,7 +43,7 @@ def scope_of(finished: JobFinished) -> RateScope:
     return RateScope(finished.cluster, finished.node_model, finished.partition, finished.qos)
 
 
-def held_of(finished: JobFinished, cores: int) -> dict[str, Decimal]:
+def allocated_resources(finished: JobFinished, cores: int) -> dict[str, Decimal]:
     """Return units of each resource that the run had."""
     others = {name: Decimal(n) for name, n in finished.resources.items() if name != ENERGY}
     memory = {GIB: Decimal(repr(finished.memory_gib))} if finished.memory_gib else {}
@@ -56,7 +56,7 @@ def amounts(tariff: PriceTariff, finished: JobFinished, usage: Occupied) -> tupl
         return ()
     with localcontext(EXACT):
         weighed_us = _weighed_us(tariff, usage)
-        held = held_of(finished, usage.cores)
+        held = allocated_resources(finished, usage.cores)
         return tuple(_rated(tariff, scope_of(finished), _quantities(held, weighed_us))) + (
             _energy(tariff, finished, usage, weighed_us)
         )

@@ -22,7 +22,7 @@ from lab.emulator.truth.noise import Noise
 from lab.power_prediction.learner import PowerLearner, replay
 from lab.workloads.cirne import cirne_jobs
 from lab.workloads.rigid import lublin_jobs
-from services.energy.adaptive import PairEvidence, adapted, gram_of
+from services.energy.adaptive import PairEvidence, adapt, gram_of
 from services.energy.model import KernelRun, fit
 from services.prediction.model import train_weights
 from services.prediction.node_factors import NodeDraw, node_factors
@@ -51,7 +51,7 @@ def learned(rng: np.random.Generator) -> Iterator[tuple[str, Figures]]:
     for run in kernels.values():
         evidence = evidence.and_run(np.ones((2, 3)), run[first], run[second])
     gram = gram_of(run[first] for run in kernels.values())
-    yield "adapted", adapted(np.ones((2, 3)), gram, evidence)
+    yield "adapted", adapt(np.ones((2, 3)), gram, evidence)
     features = np.stack([np.ones(99), *rng.random((3, 99))], axis=1)
     yield "weights", [train_weights(features, 1 + rng.random(99))]
     yield "power of similar jobs", list(_similar(rng))

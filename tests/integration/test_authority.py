@@ -34,7 +34,7 @@ from coplace.v1.placement_service_pb2 import (
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 from google.protobuf.json_format import ParseDict
 
-from cli.authority.audit import recorded
+from cli.authority.audit import read_audit
 from cli.authority.file import row
 from cli.stages import create_topics
 from coplace_client.channels import grpc_channel
@@ -151,7 +151,7 @@ class Region:
 
     def audited(self) -> list[AccessAudited]:
         """What is on record."""
-        return list(recorded(self.deployment))
+        return list(read_audit(self.deployment))
 
     def metric(self, process: str, name: str) -> float:
         """The sum of a metric of a process."""

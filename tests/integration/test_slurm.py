@@ -162,7 +162,7 @@ def test_a_job_starts_where_and_at_the_clock_that_is_decided_and_its_end_is_told
 
 def test_a_job_that_waits_or_runs_is_cancelled_in_slurm(region: Region) -> None:
     runs = region.slurm.submit("sleep 100", "--nodes=2", "--time=5")
-    region.until(lambda: region.job(runs).holds_nodes, "the start")
+    region.until(lambda: region.job(runs).has_nodes, "the start")
     waits = region.slurm.submit("sleep 100", "--nodes=2", "--time=5")
     waits_id, runs_id = region.id_of(waits), region.id_of(runs)
     region.until(lambda: "0 free" in region.ask("why", waits_id), "its reason")

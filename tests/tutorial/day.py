@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from cli.accounts import latest
 from cli.main import app
 from coplace_client.errors import RejectedError
-from lab.demo.accounts import folded
+from lab.demo.accounts import fold_charges
 from lab.demo.embedded import EmbeddedSystem
 from lab.demo.history import History
 from lab.emulator.emulator import Emulator
@@ -228,7 +228,7 @@ class Day:
         return latest(e.payload for e in events if isinstance(e.payload, ChargeMade))
 
     def _balances(self, _deployment: object) -> dict[str, Decimal]:
-        return {name: micro * QUANTUM for name, micro in sorted(folded(self._made()).items())}
+        return {name: micro * QUANTUM for name, micro in sorted(fold_charges(self._made()).items())}
 
     def _charges(self, _deployment: object, account: str) -> list[ChargeMade]:
         return [charge for charge in self._made() if charge.account == account]

@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from lab.benchmarks.system import report
 from lab.benchmarks.system.on_kafka import Guard
 from lab.benchmarks.system.run import measure
 from lab.demo.cli import Out, RunDir
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 
 @app.callback(invoke_without_command=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.main import Out
 from coplace_client.errors import UnusableError
 from lab.papers.capping.document import Solvers, put, require_solvers
@@ -28,7 +28,7 @@ from lab.papers.capping.tables import (
 from lab.papers.options import Caps, Data, InstanceNames, Into
 from lab.papers.published_data import DATA
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 # The published method beside each dispatcher.
 _PUBLISHED = {
     "LS": "LS",

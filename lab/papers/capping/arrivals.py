@@ -17,7 +17,7 @@ from typing import Final
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.progress import progress_of
 from lab.papers.capping.caps import constant_cap
 from lab.papers.capping.document import put
@@ -30,7 +30,7 @@ from lab.simulation.eurora import EuroraRun
 from lab.workloads.eurora import EuroraJob, EuroraMachine, expected_waits_s, read_queues
 from shared.models.bounded_slowdown import bounded_length_s
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 _SEED, _CAP_PCT, _FACTOR, _BURSTS, _EARLIEST_OF = 1, 50, 0.5, 10, 3
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from lab.papers.capping.caps import constant_cap
 from lab.papers.capping.document import put
 from lab.papers.capping.instances import CAPS_PCT, Instance, read_instances
@@ -27,7 +27,7 @@ from shared.scheduling.list_scheduling import PriorityRule
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.wait_queue import order_of
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 _TELLING: Final = 0.1
 HEADER: Final = (

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from lab.papers.capping.document import put
 from lab.papers.options import Data, Into
 from lab.papers.placement.markdown import table
@@ -43,7 +43,7 @@ from shared.scheduling.list_scheduling import (
 )
 from shared.scheduling.power import milliwatts
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 _QUEUED: Final = (50, 400, 1_000, 5_000)
 _CAP_W: Final = 2_849.0
 # What the solver may work, in units of about a second.

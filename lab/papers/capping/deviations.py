@@ -15,11 +15,11 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from lab.papers.placement.markdown import table
 from shared.process.user_files import lines
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 # Of a node of the demo's clusters.
 _CORES: Final = {"p1": 48, "p2": 36}

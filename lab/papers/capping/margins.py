@@ -13,7 +13,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.progress import progress_of
 from coplace_client.errors import UnusableError
 from lab.papers.capping.caps import constant_cap
@@ -27,7 +27,7 @@ from lab.simulation.capping import CappingMethod, CappingRules, play_capped
 from lab.simulation.eurora import figures_of
 from lab.workloads.eurora import EuroraMachine
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 _SETS: Final = ("rndm_50_300", "rndm_100_900", "hist_100")
 HEADER: Final = (

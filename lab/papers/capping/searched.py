@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.progress import progress_of
 from lab.papers.capping.arrivals import Case, drawn
 from lab.papers.capping.caps import constant_cap
@@ -42,7 +42,7 @@ from shared.scheduling.dispatch import Dispatcher
 from shared.scheduling.list_scheduling import StartPlanner
 from shared.scheduling.problem import NodeTable
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 _CASES: Final = (Case(100, 900), Case(400, 300))
 _CAPS_PCT: Final = (100, 50)

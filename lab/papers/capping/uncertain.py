@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.main import Out
 from coplace_client.files import written
 from lab.evaluate.power_log import read_log
@@ -47,7 +47,7 @@ from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.online import EndedJob, OnlineLearner
 from shared.power_prediction.submission import MeasuredPower, Submission
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 MARGINS: Final = (0.0, 0.01, 0.05)
 _CAP_PCT: Final = 50

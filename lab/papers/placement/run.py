@@ -64,7 +64,7 @@ def run(options: Options) -> dict[str, str]:
     if missing := [name for name in LOGS.values() if not (options.data / "swf" / name).is_file()]:
         raise UnusableError(f"{options.data / 'swf'} has no {', '.join(missing)}: set COPLACE_DATA")
     setup = setup_of(built_in_system(["p1", "p2"]), options.data / "eamc")
-    epm = Epm.of(setup.models)
+    epm = Epm.from_models(setup.models)
     blocks = _blocks(options.seeds)
     with progress_of(sum(len(block.trials()) for block in blocks), "simulations") as done:
         played = _played(blocks, grids(setup, blocks, options.workers, done))

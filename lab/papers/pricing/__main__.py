@@ -9,7 +9,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.main import Out
 from lab.papers.options import Into
 from lab.papers.placement.markdown import table, write_tables
@@ -28,7 +28,7 @@ class Part(StrEnum):
     OVERHEAD = "overhead"
 
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 
 @app.callback(invoke_without_command=True)

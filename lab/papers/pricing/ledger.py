@@ -170,7 +170,7 @@ def played_ledger(jobs: int, *, is_disturbed: bool = False) -> PlayedLedger:
     """Play a delivery; of the disturbed one a tenth is read twice too, and all in another order."""
     gc.set_threshold(*GC_THRESHOLDS)
     begun_s = time.process_time()
-    ledger = [ChargeEntry.of(charge) for charge in played(jobs, is_disturbed=is_disturbed)]
+    ledger = [ChargeEntry.from_charge(charge) for charge in played(jobs, is_disturbed=is_disturbed)]
     rated_s = time.process_time() - begun_s
     assert len(ledger) == jobs
     if is_disturbed:

@@ -12,7 +12,7 @@ from typing import Final
 
 import psutil
 
-from cli.profile.kernels import compiled
+from cli.profile.kernels import compile_kernels
 from coplace_agent.meter import AgentMeter
 from coplace_agent.model import Timing, dilation_ratio
 from coplace_agent.settings import AgentSettings
@@ -55,7 +55,7 @@ def rows(seconds: float) -> Iterator[Mapping[str, str]]:
     """Yield rows by budget and cores; `seconds` with the agent and as many without, in rounds by
     turns."""
     with tempfile.TemporaryDirectory() as folder:
-        program = compiled(Path(folder))
+        program = compile_kernels(Path(folder))
         for place, cores in (("a core each", APART), ("two threads, both cores", BOTH)):
             for budget in _BUDGETS:
                 here = Path(folder, f"{len(cores[0])}-{budget}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Final
 
-from cli.profile.kernels import compiled
+from cli.profile.kernels import compile_kernels
 from coplace_agent.adapters.pausing import Pauser
 from coplace_agent.adapters.processes import ProcessTree
 from coplace_agent.meter import AgentMeter
@@ -56,7 +56,7 @@ class Measured:
 def measured(seconds: float) -> Iterator[Measured]:
     """Measure all pairs, each shuttered for so long."""
     with tempfile.TemporaryDirectory() as folder:
-        program = compiled(Path(folder))
+        program = compile_kernels(Path(folder))
         for number, (one, other, cores) in enumerate(PAIRS):
             place = Path(folder, str(number))
             place.mkdir()

@@ -20,6 +20,8 @@ def read_coefficients(folder: Path) -> Mapping[str, Imported]:
     if not files:
         raise RejectedError(str(folder), f"holds no file called NODE_MODEL{SUFFIX}.csv")
     return {
-        NODE_MODEL_OF_MODULE.get(module, module): Imported.of(read_coefficients_file(files[module]))
+        NODE_MODEL_OF_MODULE.get(module, module): Imported.from_coefficients(
+            read_coefficients_file(files[module])
+        )
         for module in sorted(files)
     }

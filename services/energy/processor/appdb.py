@@ -42,11 +42,11 @@ class AppDB:
     """
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self._rows = Table("row", restored, AppDBRow.encoded, AppDBRow.decoded)
+        self._rows = Table("row", restored, AppDBRow.encode, AppDBRow.decode)
         self._rivals = Table("rival", restored, list, _Kept._make)
-        self._waiting = Table("waiting", restored, MeasuredRun.encoded, MeasuredRun.decoded)
+        self._waiting = Table("waiting", restored, MeasuredRun.encode, MeasuredRun.decode)
         for key, freq_ghz, rival in self._rivals.values():
-            self._row(key).rivals[freq_ghz] = Rival.decoded(rival)
+            self._row(key).rivals[freq_ghz] = Rival.decode(rival)
         self._round: defaultdict[str, dict[str, MeasuredRun]] = defaultdict(dict)
         for run in self._waiting.values():
             self._round[run.row][run.event_id] = run
@@ -101,7 +101,7 @@ class AppDB:
         for freq_ghz in rivals_before - row.rivals.keys():
             self._rivals.drop(f"{key}|{freq_ghz!r}")
         for freq_ghz, rival in row.rivals.items():
-            self._rivals.put(f"{key}|{freq_ghz!r}", _Kept(key, freq_ghz, rival.encoded()))
+            self._rivals.put(f"{key}|{freq_ghz!r}", _Kept(key, freq_ghz, rival.encode()))
 
 
 def row_of(key: str, value: bytes) -> str:
@@ -111,7 +111,7 @@ def row_of(key: str, value: bytes) -> str:
         case "rival":
             return _Kept._make(orjson.loads(value)).row
         case "waiting":
-            return MeasuredRun.decoded(orjson.loads(value)).row
+            return MeasuredRun.decode(orjson.loads(value)).row
         case _:
             return rest
 

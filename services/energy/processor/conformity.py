@@ -59,7 +59,7 @@ class Verdict:
         return not any(each.differs for each in self.deviations)
 
 
-def compared(profile: SignatureProfile, run: Signature) -> Verdict:
+def compare_run(profile: SignatureProfile, run: Signature) -> Verdict:
     """Compare a run of the same TPI scale with the nearest P-state that was measured.
 
     A metric that one of the two does not have (0) is not compared.

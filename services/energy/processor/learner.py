@@ -42,7 +42,7 @@ class Imported:
     fit: Fit
 
     @classmethod
-    def of(cls, c: Coefficients) -> Self:
+    def from_coefficients(cls, c: Coefficients) -> Self:
         """Return the coefficients of a file or of a declaration, whose fit is not known here."""
         power, cpi = np.stack([c.a, c.b, c.c], axis=-1), np.stack([c.d, c.e, c.f], axis=-1)
         fitted = Fit(c.pstates_ghz, power, cpi, c.available, 0.0, 0.0, kernels=0)
@@ -83,8 +83,8 @@ class Learner:
         self._imported = {**(imported or {}), **declared}
         self._declared_anew: set[str] = set()
         self._adapt_after = adapt_after
-        self._heads = Table("model", restored, asdict, Head.decoded)
-        self._waiting = Table("waiting", restored, PairedRun.encoded, PairedRun.decoded)
+        self._heads = Table("model", restored, asdict, Head.decode)
+        self._waiting = Table("waiting", restored, PairedRun.encode, PairedRun.decode)
         self._models = {
             name: self._create(name, head, restored) for name, head in self._heads.items()
         }
@@ -107,7 +107,7 @@ class Learner:
         elif isinstance(message, CoefficientsDeclared):
             self._import(event, message)
         elif isinstance(message, SignatureMeasured):
-            self._wait(PairedRun.of(event, message))
+            self._wait(PairedRun.from_event(event, message))
         return []
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
@@ -206,7 +206,7 @@ class Learner:
 
 
 def _imported(message: CoefficientsDeclared) -> Imported:
-    return Imported.of(declared_coefficients_of(message))
+    return Imported.from_coefficients(declared_coefficients_of(message))
 
 
 def _message(node_model: str, ended: Round, model: LearnedNodeModel) -> CoefficientsPublished:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import orjson
 
-from services.energy.adaptive import Floats, PairEvidence, adapted, gram_of, regressors
+from services.energy.adaptive import Floats, PairEvidence, adapt, gram_of, regressors
 from services.energy.drift import Deviations, Errors
 from services.energy.model import Fit, KernelRun, fit
 from services.energy.processor.measured import require_few_pstates
@@ -17,11 +17,11 @@ from services.energy.processor.observed import (
     Measured,
     MeasuredKernel,
     PairedRun,
+    PairLesson,
     PStatePair,
     Reference,
-    Taught,
-    kernel_decoded,
-    kernel_encoded,
+    decode_kernel,
+    encode_kernel,
 )
 from shared.streams.stages.table import Table
 
@@ -44,12 +44,12 @@ class LearnedNodeModel:
         self.head = head
         self._imported = imported
         self._kernels: Table[MeasuredKernel] = Table(
-            f"kernel|{quoted}", restored, kernel_encoded, kernel_decoded
+            f"kernel|{quoted}", restored, encode_kernel, decode_kernel
         )
         self._references = Table(
-            f"reference|{quoted}", restored, Reference.encoded, Reference.decoded
+            f"reference|{quoted}", restored, Reference.encode, Reference.decode
         )
-        self._taught = Table(f"pair|{quoted}", restored, Taught.encoded, Taught.decoded)
+        self._taught = Table(f"pair|{quoted}", restored, PairLesson.encode, PairLesson.decode)
         self._seen_ghz = self.table_ghz
         self._learned: Fit | None = None
 
@@ -157,14 +157,14 @@ class LearnedNodeModel:
         learned = self._coefficients(pair)
         if learned is None:
             return
-        taught = self._taught.get(pair.key) or Taught(pair, PairEvidence.none())
+        taught = self._taught.get(pair.key) or PairLesson(pair, PairEvidence.none())
         published = learned if taught.published is None else taught.published
         predicted = _projected(published, pair, before)
         if min(predicted.power_w, predicted.time_s) <= 0:
             return
         drift = self.head.drift.and_run(predicted, measured, self._deviations(pair))
         self.head = replace(self.head, drift=drift, compared=self.head.compared + 1)
-        errors = Errors.of(predicted, measured)
+        errors = Errors.between(predicted, measured)
         if self._imported is None and max(map(abs, errors)) <= MOST_ERROR:
             evidence = taught.evidence.and_run(learned, before, measured)
             self._taught.put(pair.key, replace(taught, evidence=evidence))
@@ -175,10 +175,10 @@ class LearnedNodeModel:
         pairs = [(taught, learned) for taught, learned in known if learned is not None]
         if not pairs:
             return
-        published = adapted(
+        published = adapt(
             np.stack([learned for _, learned in pairs]),
             np.stack([self._kernels_of(taught.pair) for taught, _ in pairs]),
-            PairEvidence.stacked([taught.evidence for taught, _ in pairs]),
+            PairEvidence.stack([taught.evidence for taught, _ in pairs]),
         )
         for (taught, _), coefficients in zip(pairs, published, strict=True):
             self._taught.put(taught.pair.key, replace(taught, published=coefficients))
@@ -217,7 +217,7 @@ class LearnedNodeModel:
         )
 
 
-def _clear(table: "Table[MeasuredKernel] | Table[Taught]") -> None:
+def _clear(table: "Table[MeasuredKernel] | Table[PairLesson]") -> None:
     for key, _ in list(table.items()):
         table.drop(key)
 

@@ -30,7 +30,7 @@ class PairedRun(NamedTuple):
     metrics: KernelRun
 
     @classmethod
-    def of(cls, event: Event, message: SignatureMeasured) -> Self:
+    def from_event(cls, event: Event, message: SignatureMeasured) -> Self:
         """Read the run in an event. Raises RejectedError when it is not a signature."""
         seen = signature_of(message)
         return cls(
@@ -45,12 +45,12 @@ class PairedRun(NamedTuple):
         )
 
     @classmethod
-    def decoded(cls, value: list[Any]) -> Self:
+    def decode(cls, value: list[Any]) -> Self:
         """Decode the run that a changelog kept."""
         value[-1] = KernelRun(*value[-1])
         return cls(*value)
 
-    def encoded(self) -> list[Any]:
+    def encode(self) -> list[Any]:
         """Encode the run for its changelog."""
         return [*self[:-1], [*self.metrics]]
 
@@ -72,12 +72,12 @@ class Measured(NamedTuple):
 MeasuredKernel = dict[float, Measured]
 
 
-def kernel_encoded(kernel: MeasuredKernel) -> list[Any]:
+def encode_kernel(kernel: MeasuredKernel) -> list[Any]:
     """Encode a kernel's runs for their changelog."""
     return [[ghz, one.time_us, one.event_id, [*one.run]] for ghz, one in kernel.items()]
 
 
-def kernel_decoded(value: list[Any]) -> MeasuredKernel:
+def decode_kernel(value: list[Any]) -> MeasuredKernel:
     """Decode the runs that a changelog kept, by P-state."""
     return {
         freq_ghz: Measured(time_us, event_id, KernelRun(*run))
@@ -101,11 +101,11 @@ class Reference:
         return cls(run.freq_ghz, run.tpi_scale, run.metrics, 1, (run.event_id,))
 
     @classmethod
-    def decoded(cls, value: dict[str, Any]) -> Self:
+    def decode(cls, value: dict[str, Any]) -> Self:
         """Decode the reference that a changelog kept."""
         return cls(**value | {"mean": KernelRun(*value["mean"]), "seen": tuple(value["seen"])})
 
-    def encoded(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """Encode the reference for its changelog."""
         return asdict(self) | {"mean": [*self.mean]}
 
@@ -139,7 +139,7 @@ class PStatePair(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taught:
+class PairLesson:
     """What applications taught of a pair since the learning phase, and the coefficients that were
     published for it, None while they are those learned."""
 
@@ -148,13 +148,13 @@ class Taught:
     published: Floats | None = None
 
     @classmethod
-    def decoded(cls, value: list[Any]) -> Self:
+    def decode(cls, value: list[Any]) -> Self:
         """Decode what a changelog kept."""
         pair, gram, moment, published = value
         evidence = PairEvidence(np.array(gram), np.array(moment))
         return cls(PStatePair(*pair), evidence, None if published is None else np.array(published))
 
-    def encoded(self) -> list[Any]:
+    def encode(self) -> list[Any]:
         """Encode the pair for its changelog."""
         published = None if self.published is None else self.published.tolist()
         return [[*self.pair], self.evidence.gram.tolist(), self.evidence.moment.tolist(), published]
@@ -175,7 +175,7 @@ class Head:
     source: str = ""
 
     @classmethod
-    def decoded(cls, value: dict[str, Any]) -> Self:
+    def decode(cls, value: dict[str, Any]) -> Self:
         """Decode the head that a changelog kept."""
-        drift = Drift.decoded(value["drift"])
+        drift = Drift.decode(value["drift"])
         return cls(**value | {"pstates_ghz": tuple(value["pstates_ghz"]), "drift": drift})

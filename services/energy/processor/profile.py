@@ -31,7 +31,7 @@ class SignatureProfile:
     variances: Mapping[str, float]
 
     @classmethod
-    def of(cls, first: Signature) -> Self:
+    def from_run(cls, first: Signature) -> Self:
         """Return the profile of one run, of which nobody knows yet how far others will be from
         it."""
         return cls({first.freq_ghz: first}, dict.fromkeys(METRICS, PRIOR_SPREAD * PRIOR_SPREAD))

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
 from coplace_client.signature import Signature
-from services.energy.processor.conformity import Verdict, compared
+from services.energy.processor.conformity import Verdict, compare_run
 from services.energy.processor.profile import SignatureProfile
 
 # Copies of a row's last runs are recognised. A copy that is older counts as one more run.
@@ -35,12 +35,12 @@ class MeasuredRun(NamedTuple):
         return f"{self.row}|{self.event_id}"
 
     @classmethod
-    def decoded(cls, value: list[Any]) -> Self:
+    def decode(cls, value: list[Any]) -> Self:
         """Decode the run that a changelog kept."""
         time_us, event_id, traceparent, job_id, signature = value
         return cls(time_us, event_id, traceparent, job_id, Signature(**signature))
 
-    def encoded(self) -> list[Any]:
+    def encode(self) -> list[Any]:
         """Encode the run for its changelog."""
         return [*self[:-1], asdict(self.signature)]
 
@@ -60,12 +60,12 @@ class Rival:
     jobs: tuple[str, ...]
 
     @classmethod
-    def decoded(cls, value: list[Any]) -> Self:
+    def decode(cls, value: list[Any]) -> Self:
         """Decode the rival that a changelog kept."""
         profile, jobs = value
         return cls(SignatureProfile.from_json(profile), tuple(jobs))
 
-    def encoded(self) -> list[Any]:
+    def encode(self) -> list[Any]:
         """Encode the rival for its changelog."""
         return [self.profile.to_json(), self.jobs]
 
@@ -109,9 +109,9 @@ class AppDBRow:
         """
         new = run.signature
         if self.profile is None or any(m.tpi_scale != new.tpi_scale for m in self.means.values()):
-            self.profile, self.rivals = SignatureProfile.of(new), {}
+            self.profile, self.rivals = SignatureProfile.from_run(new), {}
             return None
-        verdict = compared(self.profile, new)
+        verdict = compare_run(self.profile, new)
         if run.job_id and not verdict.conforms:
             return self._doubted(self.profile, run, verdict)
         self.rivals.pop(verdict.compared_ghz, None)
@@ -138,20 +138,20 @@ class AppDBRow:
         return None
 
     @classmethod
-    def decoded(cls, value: list[Any]) -> Self:
+    def decode(cls, value: list[Any]) -> Self:
         """Decode the row that a changelog kept, without its rivals: each is a record of its own."""
         profile, seen = value
         return cls(SignatureProfile.from_json(profile) if profile else None, seen=seen)
 
-    def encoded(self) -> list[Any]:
+    def encode(self) -> list[Any]:
         """Encode the row for its changelog, without its rivals."""
         return [self.profile.to_json() if self.profile else None, self.seen]
 
 
 def _joined(rival: Rival | None, run: MeasuredRun) -> Rival:
     """A rival with one more run; a new one when the run does not agree with it."""
-    if rival is None or not compared(rival.profile, run.signature).conforms:
-        return Rival(SignatureProfile.of(run.signature), (run.job_id,))
+    if rival is None or not compare_run(rival.profile, run.signature).conforms:
+        return Rival(SignatureProfile.from_run(run.signature), (run.job_id,))
     if run.job_id in rival.jobs:
         return rival  # one job that is measured often is still one job
     return Rival(rival.profile.taking(run.signature), (*rival.jobs, run.job_id))
@@ -159,4 +159,4 @@ def _joined(rival: Rival | None, run: MeasuredRun) -> Rival:
 
 def _bears_out(others: SignatureProfile, rival: SignatureProfile) -> bool:
     means = rival.means.values()
-    return bool(others.means) and all(compared(others, mean).conforms for mean in means)
+    return bool(others.means) and all(compare_run(others, mean).conforms for mean in means)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from coplace_client.errors import RejectedError
-from services.ingest.app import gated, intake
+from services.ingest.app import intake, open_gate
 from services.ingest.gate import Gate, NotAllowedError
 from services.ingest.model import Intake
 from services.ingest.region import FOLDED
@@ -88,7 +88,7 @@ async def serve(process: Process) -> None:
     own, meter = IngestSettings(), process.telemetry.meter
     async with (
         KafkaPublisher(deployment, NAME) as publisher,
-        gated(deployment, NAME, own.remember_days, publisher, meter) as gate,
+        open_gate(deployment, NAME, own.remember_days, publisher, meter) as gate,
     ):
         mapping = jobcomp(deployment, own, gate)
 

@@ -17,7 +17,7 @@ _KINDS: Final = ("jobs", "pods", "nodes")
 Jobs = Callable[[], Iterable[KubernetesJob]]
 
 
-class HeldAs(StrEnum):
+class QueueState(StrEnum):
     """The state of a Job with Coplace."""
 
     REFUSED = "refused"
@@ -26,14 +26,14 @@ class HeldAs(StrEnum):
     ENDED = "ended"
 
 
-def held_as(job: KubernetesJob) -> HeldAs:
+def queue_state(job: KubernetesJob) -> QueueState:
     """Return the state of a Job that is not a copy: refused where Coplace does not take it as it
     is."""
     if job.outcome:
-        return HeldAs.ENDED
+        return QueueState.ENDED
     if PROBLEM in job.annotations:
-        return HeldAs.REFUSED
-    return HeldAs.RUNS if job.claim.is_live else HeldAs.WAITS
+        return QueueState.REFUSED
+    return QueueState.RUNS if job.claim.is_live else QueueState.WAITS
 
 
 class KubernetesMeter(WatchMeter):
@@ -93,9 +93,11 @@ class KubernetesMeter(WatchMeter):
 
     def _observe_jobs(self, _options: CallbackOptions) -> Iterable[Observation]:
         clusters = {cluster for cluster, _ in self._heard_s}
-        found = Counter((job.key.cluster, held_as(job)) for job in self._jobs() if not job.is_copy)
+        found = Counter(
+            (job.key.cluster, queue_state(job)) for job in self._jobs() if not job.is_copy
+        )
         for cluster in sorted(clusters):
-            for state in HeldAs:
+            for state in QueueState:
                 yield Observation(found[cluster, state], {"cluster": cluster, "state": str(state)})
 
 

@@ -91,7 +91,7 @@ class NodeReporter:
             self._declared = found
         self.declared.set()
 
-    async def tell_out(self) -> None:
+    async def publish_out(self) -> None:
         """Drain what takes no pods, and resume what is back and was drained here."""
         now_out = {name: why for name in self._known if (why := self._why_out(name))}
         if now_out == self._out:
@@ -114,7 +114,7 @@ class NodeReporter:
             await asyncio.sleep(_SETTLE_S)
             try:
                 await self.declare()
-                await self.tell_out()
+                await self.publish_out()
             except UnusableError as error:
                 log.error("cluster not declared", cluster=self._traits.cluster, problem=str(error))
                 await asyncio.sleep(_REFUSED_RETRY_S)

@@ -27,9 +27,9 @@ from services.kubernetes.processor.effects import (
     CreateCopy,
     DeleteJob,
     JobEffect,
+    NotifyUser,
     PatchJob,
-    TellCoplace,
-    TellUser,
+    PublishFact,
 )
 from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.reconcile import problem, reconcile, stray
@@ -198,7 +198,7 @@ class JobReconciler:
         wanted = reconcile(job, run, disruption, self._terms, self._now_us())
         told = self._told[self._root(key)]
         return [
-            each for each in wanted if not (isinstance(each, TellCoplace) and each.event.id in told)
+            each for each in wanted if not (isinstance(each, PublishFact) and each.event.id in told)
         ]
 
     async def _carry_out(self, effects: Sequence[JobEffect]) -> bool:
@@ -210,7 +210,7 @@ class JobReconciler:
 
     async def _done(self, effect: JobEffect) -> bool:
         match effect:
-            case TellCoplace(event):
+            case PublishFact(event):
                 await self._tell(event)
             case PatchJob(job):
                 return await self._patch(job, effect)
@@ -218,7 +218,7 @@ class JobReconciler:
                 return await self._create(effect)
             case DeleteJob(job):
                 await self._delete(job)
-            case TellUser(job):
+            case NotifyUser(job):
                 await self._tell_user(job, effect)
         return True
 
@@ -265,7 +265,7 @@ class JobReconciler:
         except (ApiMissingError, ApiConflictError):
             await self._see(job.key)
 
-    async def _tell_user(self, job: KubernetesJob, effect: TellUser) -> None:
+    async def _tell_user(self, job: KubernetesJob, effect: NotifyUser) -> None:
         """It is for reading alone: a failure is logged, and the work goes on."""
         try:
             at = in_utc(time.time())
@@ -321,7 +321,7 @@ class JobReconciler:
         asyncio.get_running_loop().call_later(wait_s, self.touch, key)
 
 
-def user_event(job: KubernetesJob, effect: TellUser, at: str) -> Body:
+def user_event(job: KubernetesJob, effect: NotifyUser, at: str) -> Body:
     """Return an event as Kubernetes wants it."""
     namespace, name = job.key.namespace, job.key.name
     return {

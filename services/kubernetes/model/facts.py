@@ -51,7 +51,7 @@ def id_of(job: KubernetesJob, terms: JobTerms) -> str:
     return job_id(terms.site, job.cluster, job.local_id, job.created_at_us / 1e6)
 
 
-def submitted(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
+def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
     """Return what a Job asks for. Raises RejectedError, which names what cannot be understood."""
     needs, (user, account) = pod_needs(job.spec["template"]["spec"]), owner(job, terms)
     message = JobSubmitted(
@@ -132,7 +132,7 @@ def _number(field: str, text: str) -> float:
 
 def submission(job: KubernetesJob, terms: JobTerms) -> Envelope:
     """Return the event that it was submitted. Raises RejectedError, which names the field."""
-    message = submitted(job, terms)
+    message = submission_of(job, terms)
     return job_fact(terms.site, message, 1, message.submitted_at_us)
 
 
@@ -188,7 +188,7 @@ def _held_units(job: KubernetesJob) -> list[int]:
     return list(claim.node_units) or [1] * sum(len(expand(each)) for each in claim.nodes)
 
 
-def cancelled(at_us: int) -> RunEnd:
+def cancelled_end(at_us: int) -> RunEnd:
     """Return the end of a run that was cancelled."""
     return RunEnd(JOB_OUTCOME_CANCELLED, at_us)
 

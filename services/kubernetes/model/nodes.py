@@ -11,7 +11,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
-from services.kubernetes.model.units import amounts, counted
+from services.kubernetes.model.units import amounts, count_resources
 from shared.domain.folding import fold
 
 _GIB: Final = 1024**3
@@ -103,7 +103,7 @@ def _allocatable(node: Mapping[str, Any]) -> tuple[int, float, tuple[tuple[str, 
     if "cpu" not in told:
         raise RejectedError("status.allocatable.cpu", "must be set")
     memory_gib = float(told["memory"] / _GIB) if "memory" in told else 0.0
-    return floor(told["cpu"]), memory_gib, tuple(sorted(counted(told).items()))
+    return floor(told["cpu"]), memory_gib, tuple(sorted(count_resources(told).items()))
 
 
 def why_out(node: Mapping[str, Any]) -> str:

@@ -35,7 +35,7 @@ def resource_name(name: str) -> str:
     return "gpu" if name.endswith("/gpu") else name
 
 
-def counted(amounts: Mapping[str, Fraction]) -> dict[str, int]:
+def count_resources(amounts: Mapping[str, Fraction]) -> dict[str, int]:
     """Return the extended resources among amounts, whole ones, by the names that clusters
     declare."""
     found: _Amounts = Counter()
@@ -68,7 +68,7 @@ def pod_needs(pod: Mapping[str, Any]) -> PodNeeds:
     found = PodNeeds(
         cores=ceil(needs["cpu"]),
         memory_gib=max(memory_gib, NODE_MEMORY_GIB.least) if memory_gib else 0.0,
-        resources=counted(needs),
+        resources=count_resources(needs),
     )
     CORES_PER_NODE.require("requests.cpu", found.cores)
     NODE_MEMORY_GIB.require_if_known("requests.memory", found.memory_gib)

@@ -17,7 +17,7 @@ from coplace_client.facts import action_refused, declined
 from services.kubernetes.model import bodies
 from services.kubernetes.model.claims import AfterStop, GrantClaim, StopRequest
 from services.kubernetes.model.jobs import KubernetesJob
-from services.kubernetes.processor.effects import JobEffect, PatchJob, TellCoplace, TellUser
+from services.kubernetes.processor.effects import JobEffect, NotifyUser, PatchJob, PublishFact
 
 _GONE = "the Job is not there any more"
 _ENDED = "the Job has ended"
@@ -113,13 +113,13 @@ def _decline(
     return [
         PatchJob(job, bodies.claiming(job, kept), f"declined grant {decision.grant}"),
         _declined(decision, site, why, now_us),
-        TellUser(job, "Declined", f"grant {decision.grant}: {why}"),
+        NotifyUser(job, "Declined", f"grant {decision.grant}: {why}"),
     ]
 
 
 def _declined(decision: PlacementDecided, site: str, why: str, now_us: int) -> JobEffect:
     words = (decision.job_id, decision.attempt, decision.grant)
-    return TellCoplace(declined(site, *words, why, now_us))
+    return PublishFact(declined(site, *words, why, now_us))
 
 
 def _withdraw(
@@ -150,7 +150,7 @@ def _drop(
         told = [_declined(decision, site, word, now_us)]
     outcome = f"{word}: {decision.reason}"
     patch = PatchJob(job, bodies.closing(job, outcome, kept), word)
-    return [patch, *told, TellUser(job, word.capitalize(), decision.reason, is_warning=True)]
+    return [patch, *told, NotifyUser(job, word.capitalize(), decision.reason, is_warning=True)]
 
 
 def _act(
@@ -163,7 +163,7 @@ def _act(
     if decision.action.kind == ACTION_KIND_REQUEUE:
         return _stop(job, AfterStop.REQUEUE, decision, now_us)
     why = "a pod keeps its clock, and one that is suspended is lost"
-    return [TellCoplace(action_refused(site, decision, why, now_us))]
+    return [PublishFact(action_refused(site, decision, why, now_us))]
 
 
 def _stop(
@@ -174,5 +174,5 @@ def _stop(
     if stop is not None and (stop.then is not AfterStop.REQUEUE or then is AfterStop.REQUEUE):
         return ()
     request = StopRequest(then, decision.reason, now_us)
-    words = TellUser(job, "Stopped", decision.reason)
+    words = NotifyUser(job, "Stopped", decision.reason)
     return [PatchJob(job, bodies.stopping(job, request), f"stops, to {then}"), words]

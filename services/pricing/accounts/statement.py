@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason
 
-from services.pricing.attribution import attributed
+from services.pricing.attribution import attribute
 from services.pricing.charge import ChargedSurcharge, surcharges_of
 from shared.domain.money import QUANTUM, apportioned
 
@@ -62,7 +62,7 @@ class ChargeEntry(NamedTuple):
     surcharges: tuple[ChargedSurcharge, ...] = ()
 
     @classmethod
-    def of(cls, charge: ChargeMade) -> "ChargeEntry":
+    def from_charge(cls, charge: ChargeMade) -> "ChargeEntry":
         """Read the entry of a charge; charges of before they were booked count when they were made.
         Raises RejectedError for invalid evidence."""
         ended_us = charge.finished.ended_at_us or charge.charged_at_us
@@ -96,7 +96,7 @@ class ChargeEntry(NamedTuple):
 
 
 def _slowed_by(charge: ChargeMade) -> tuple[SlowedBy, ...]:
-    parts = attributed(charge)
+    parts = attribute(charge)
     shares = apportioned(_SHARES, [part.share for part in parts]) if parts else ()
     return tuple(
         SlowedBy(

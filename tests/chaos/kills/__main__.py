@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.region_policy import RegionPolicy
 from lab.demo.cli import Coefficients, Out, PolicyName, RunDir, Seed, Swf
 from lab.demo.options import DemoOptions
 from tests.chaos.kills import matrix
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 
 @app.callback(invoke_without_command=True)

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.kafka_topics import StalledRunError
+from cli.notes import TABLE_WIDTH
 from cli.processes import STATEFUL
 from cli.security import Security
-from cli.telling import TABLE_WIDTH
 from coplace_client.files import written
 from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers

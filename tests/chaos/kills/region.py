@@ -176,7 +176,7 @@ def books(region: Region) -> str | None:
     if late := [charge.job_id for charge in every if charge.charged_at_us > now]:
         return f"{late[0]} was charged in the future"
     spent = accounts.in_redis(region.deployment, region.topics.ends(CHARGES), PATIENCE_S)
-    accounts.require_equal(spent, accounts.folded(every))
+    accounts.require_equal(spent, accounts.fold_charges(every))
     if wrong := region.wrong():
         return wrong[0]
     return _quarantined(region)

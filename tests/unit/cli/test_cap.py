@@ -168,9 +168,9 @@ def test_a_name_of_a_cluster_and_a_site_has_to_say_which() -> None:
     both = answer()
     both.standings.add(scope=POWER_SCOPE_SITE, name="p1")
     with pytest.raises(declare.WrongCapError, match="'cluster p1' or 'site p1'"):
-        declare.found(both, "p1")
-    assert declare.found(both, "site p1").scope == POWER_SCOPE_SITE
-    assert declare.found(both, "region").scope == POWER_SCOPE_REGION
+        declare.find_state(both, "p1")
+    assert declare.find_state(both, "site p1").scope == POWER_SCOPE_SITE
+    assert declare.find_state(both, "region").scope == POWER_SCOPE_REGION
 
 
 def period(begin_s: int, end_s: int | None, watts: float = 1.0) -> Period:

@@ -12,7 +12,7 @@ from coplace_client.errors import RejectedError, UnusableError
 
 EIGHT_US = time_us("2026-07-01T08:00:00Z")
 QUARTER_US = 900_000_000
-RULE = SignalRule.parsed("0.1=250000,0.4=100000")
+RULE = SignalRule.parse("0.1=250000,0.4=100000")
 
 
 def signal(folder: Path, *rows: str, column: str = "price_per_kwh") -> Path:
@@ -85,7 +85,7 @@ def test_a_signal_of_one_value_or_of_the_past_or_of_something_else_is_refused(
 )
 def test_what_is_no_rule_is_refused(text: str, problem: str) -> None:
     with pytest.raises((ValueError, UnusableError), match=problem):
-        SignalRule.parsed(text)
+        SignalRule.parse(text)
 
 
 @given(

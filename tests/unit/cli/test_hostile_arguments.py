@@ -67,7 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         raise StalledRunError("nothing is played here")
 
     monkeypatch.setattr(LocalServers, "up", refuse)
-    monkeypatch.setattr(kernels, "compiled", refuse)
+    monkeypatch.setattr(kernels, "compile_kernels", refuse)
     monkeypatch.setattr(embedded, "run", stall)
     monkeypatch.setattr("lab.emulator.app.built_in", _BUILT_IN)
     settings.cache_clear()

@@ -19,7 +19,7 @@ from coplace.v1.placement_service_pb2 import ListJobsRequest
 from typer.testing import Result
 
 from cli import jobs as commands
-from cli.jobs import asked
+from cli.jobs import request_event
 from cli.listing import listed_jobs
 from shared.domain.eamc_policy import Policy
 from tests.unit.cli import command_line
@@ -195,6 +195,6 @@ def test_ingest_takes_what_is_asked_of_a_job() -> None:
         JobResumed(job_id="a", resumed_at_us=T0_US),
         JobRequeueAsked(job_id="a", attempt=1, reason="typo", asked_at_us=T0_US),
     ):
-        accepted = taken(asked(message, "operator/ada", T0_US))
+        accepted = taken(request_event(message, "operator/ada", T0_US))
         assert (accepted.topic, accepted.event.source) == ("jobs.events", "operator/ada")
         assert accepted.event.payload == message

@@ -9,7 +9,7 @@ from coplace.v1.placement_service_pb2 import (
     ExplainResponse,
 )
 
-from cli.seize import NothingToSeizeError, seizure, told
+from cli.seize import NothingToSeizeError, describe_seizure, seizure
 from tests.unit.cli.command_line import taken
 
 NOW_US = 1_767_225_600_000_000
@@ -29,7 +29,7 @@ def test_ingest_takes_it_for_the_attempt_and_the_grant_that_were_found() -> None
     assert (taken(event).topic, taken(event).event.source) == ("jobs.events", "operator/ada")
     seized = event.job_seized
     assert (seized.attempt, seized.grant, seized.reason) == (2, 3, "p1 burnt down")
-    assert told(seized) == (
+    assert describe_seizure(seized) == (
         "seized attempt 2 (grant 3) of north/p1/7/1767225600: it waits again as attempt 3"
     )
     later = seizure(granted(), "p1 burnt down", "operator/ada", NOW_US + 5)

@@ -21,7 +21,7 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.pricing_pb2 import ChargeMade
 from google.protobuf.message import Message
 
-from cli.story import rows, told
+from cli.story import describe_event, rows
 from shared.catalogue.event import Event
 
 HOUR_US = 3_600_000_000
@@ -84,7 +84,7 @@ HOUR_US = 3_600_000_000
 def test_each_event_is_told_with_what_matters_of_it(
     payload: Message, what: str, details: str
 ) -> None:
-    assert told(payload) == (what, details)
+    assert describe_event(payload) == (what, details)
 
 
 def test_a_row_says_when_which_attempt_and_who() -> None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from cli.times import at, time_us
+from cli.times import format_utc, time_us
 
 NOW_US = 1_782_892_512_000_000
 
@@ -30,7 +30,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_time_may_be_from_now_or_of_the_calendar(text: str, later_s: int) -> None:
     assert time_us(text) == NOW_US + later_s * 1_000_000
-    assert time_us(at(time_us(text))) == time_us(text)
+    assert time_us(format_utc(time_us(text))) == time_us(text)
 
 
 @pytest.mark.parametrize(

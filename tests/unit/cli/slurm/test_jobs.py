@@ -11,7 +11,15 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_COMPLETED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.slurm.jobs import NodeHardware, SlurmJob, UnlikeNodesError, Word, declared, facts, number
+from cli.slurm.jobs import (
+    GrantAnswer,
+    NodeHardware,
+    SlurmJob,
+    UnlikeNodesError,
+    declared_cluster,
+    facts,
+    number,
+)
 from services.ingest.model import Intake
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.payloads.domain_types import cluster_of
@@ -94,14 +102,14 @@ def test_arrays_that_wait_are_slurms_own_and_their_tasks_are_told(
 def test_a_word_is_read_as_it_was_written(
     grant: int, is_started: bool, freq_ghz: float, beside: str
 ) -> None:
-    word = Word(grant, is_started, freq_ghz if is_started else 0.0)
-    assert Word.of(f"{word}") == Word.of(f"{word} {beside}") == word
-    assert Word.of("ask ada") == Word()
+    word = GrantAnswer(grant, is_started, freq_ghz if is_started else 0.0)
+    assert GrantAnswer.parse(f"{word}") == GrantAnswer.parse(f"{word} {beside}") == word
+    assert GrantAnswer.parse("ask ada") == GrantAnswer()
 
 
 def of_nodes(*nodes: Mapping[str, Any], hardware: NodeHardware = HARDWARE) -> ClusterDeclared:
     """As ingest takes it."""
-    found = declared(nodes, "alpha", "north", "alpha", hardware)
+    found = declared_cluster(nodes, "alpha", "north", "alpha", hardware)
     check_contents(found)
     return found
 

@@ -8,7 +8,7 @@ import pytest
 from coplace.v1.placement_pb2 import PlacementDecided
 from typer.testing import Result
 
-from cli.times import at
+from cli.times import format_utc
 from lab.simulation import plots
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
@@ -77,7 +77,7 @@ def test_policies_weights_and_caps_are_compared_with_the_record(play: Play, tmp_
 
 
 def test_a_cap_is_said_as_to_cap_set_and_may_follow_a_schedule(play: Play, tmp_path: Path) -> None:
-    period = f"{{from: '{at(T0_US)}', until: 2030-01-01, watts: 1500}}"
+    period = f"{{from: '{format_utc(T0_US)}', until: 2030-01-01, watts: 1500}}"
     (tmp_path / "nights.yaml").write_text(f"periods:\n- {period}\n")
     cases, figures = [], []
     for cap in ("cluster:p1=1500", "p1=1500", "p1=nights.yaml"):
@@ -133,7 +133,7 @@ def test_a_record_that_several_policies_decided_says_so(play: Play, tmp_path: Pa
 FILES = {
     "elsewhere.csv": "cluster,hour,price_per_kwh\np9,0,0.1\n",
     "past.yaml": "periods:\n- {from: 2020-01-01, until: 2020-01-02, watts: 1500}\n",
-    "low.yaml": f"periods:\n- {{from: '{at(T0_US)}', watts: 5}}\n",
+    "low.yaml": f"periods:\n- {{from: '{format_utc(T0_US)}', watts: 5}}\n",
     "none.yaml": "periods: 3",
     "tomorrow.jsonl": '{"job_id": "j", "policy": "of tomorrow"}\n',
 }

@@ -17,16 +17,16 @@ from lab.simulation.capping import (
     CappingMethod,
     CappingRules,
     KeptFree,
+    applies_within,
     cap_of,
     counting_deviations,
-    holds_within,
     impossible_under,
+    leave_out,
     play_capped,
     priority_ranks,
     refusals,
     wait_weights,
     weighted_queue_time_s,
-    without,
 )
 from lab.simulation.eurora import Draw, EuroraRun, figures_of, table_of
 from lab.simulation.power_reduction import duration_ratio
@@ -191,7 +191,7 @@ def test_all_jobs_that_no_cap_lets_start_are_told_and_the_others_are_played() ->
     why = "draws {} W at least under bf: a cap of 40 W never lets it start"
     above = dict(refusals(rules, jobs))
     assert above == {0: why.format(41), 2: why.format(90)}
-    left = without(rules, above)
+    left = leave_out(rules, above)
     assert (left.waits_s, left.factors) == ([2.0, 4.0], [0.2, 0.4])
     run = play_capped(SMALL, [jobs[1], jobs[3]], left)
     assert [placed.start_s for placed in run.placements] == [0, 50]
@@ -210,9 +210,9 @@ def test_all_jobs_that_no_cap_lets_start_are_told_and_the_others_are_played() ->
 )
 def test_a_cap_holds_where_a_period_is(from_s: float, until_s: float, holds: bool) -> None:
     cap = cap_of((10.0, 80.0), (20.0, inf))
-    assert holds_within(cap, from_s, until_s) is holds
-    assert holds_within(constant_cap(80.0), from_s, until_s)
-    assert not holds_within(constant_cap(inf), from_s, until_s)
+    assert applies_within(cap, from_s, until_s) is holds
+    assert applies_within(constant_cap(80.0), from_s, until_s)
+    assert not applies_within(constant_cap(inf), from_s, until_s)
 
 
 def test_a_job_beyond_the_machine_is_named() -> None:

@@ -76,5 +76,5 @@ def test_a_learning_phase_begins_anew_but_energies_go_on() -> None:
 @pytest.mark.parametrize("sd", [SD, Deviations(nan, nan)])
 def test_a_restart_keeps_it(sd: Deviations) -> None:
     drift = after([0.1] * 3, sd=sd)
-    again = Drift.decoded(orjson.loads(orjson.dumps(asdict(drift))))
+    again = Drift.decode(orjson.loads(orjson.dumps(asdict(drift))))
     assert repr(again) == repr(drift)

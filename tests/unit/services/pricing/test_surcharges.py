@@ -23,7 +23,7 @@ from coplace_client.errors import RejectedError
 from services.pricing.accounts.model import entry_of, spent_micro_su
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
 from services.pricing.charge import audit
-from services.pricing.explanation import explained
+from services.pricing.explanation import explain_charge
 from services.pricing.processor import PriceRule
 from services.pricing.restoring import recalled
 from shared.catalogue.contents.check import check_contents
@@ -182,7 +182,7 @@ def test_in_any_order_all_books_come_to_what_a_plain_sum_gives(
     assert books(life.state) == owed
     spent = spent_micro_su(map(entry_of, charges))
     assert {name: su for name, su in spent.items() if su} == owed
-    posted = postings([ChargeEntry.of(one) for one in (*charges, *charges[::-1])])
+    posted = postings([ChargeEntry.from_charge(one) for one in (*charges, *charges[::-1])])
     balances = trial_balance(posted)
     assert sum(balances.values()) == 0
     for account, micro_su in owed.items():
@@ -224,7 +224,7 @@ def test_a_surcharge_is_explained_and_proved_by_the_charge() -> None:
     _, told = played(*run_of("b"), *run_of("a"), beside, declared=declared)
     charge, finished = last_of(told)["a"], run_of("a")[1]
     assert isinstance(finished, JobFinished)
-    found = explained(charge, finished, {"e": beside}, [declared])
+    found = explain_charge(charge, finished, {"e": beside}, [declared])
     assert found.is_reproduced
     shown = list(lines(found))
     assert (

@@ -35,7 +35,7 @@ def reporter(coplace: Coplace) -> NodeReporter:
 
 async def tell(told: NodeReporter) -> None:
     await told.declare()
-    await told.tell_out()
+    await told.publish_out()
 
 
 async def test_a_node_that_is_cordoned_is_drained_and_resumed_once() -> None:
