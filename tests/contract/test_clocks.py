@@ -53,7 +53,7 @@ async def close_a_round(unit: KafkaUnit) -> None:
     await unit.close(task)
 
 
-async def test_a_state_from_the_future_is_refused_until_it_is_mended(
+async def test_a_state_from_the_future_is_refused_until_it_is_repaired(
     on_kafka: KafkaBackend,
 ) -> None:
     wrong, right = clocked(on_kafka, ahead_us=HOUR_US), clocked(on_kafka)

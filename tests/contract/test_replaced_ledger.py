@@ -46,7 +46,7 @@ def ledger(on_kafka: KafkaBackend, count: int) -> list[Record]:
     return on_kafka.read(PARTITION)
 
 
-async def test_a_redis_that_is_as_old_as_the_ledger_or_older_follows(
+async def test_a_redis_that_is_as_old_as_the_charges_or_older_follows(
     on_kafka: KafkaBackend,
 ) -> None:
     accounts = Accounts(on_kafka)
@@ -56,7 +56,7 @@ async def test_a_redis_that_is_as_old_as_the_ledger_or_older_follows(
     assert await accounts.told() == []
 
 
-async def test_a_ledger_that_is_older_than_redis_is_told_even_after_new_charges(
+async def test_charges_that_are_older_than_redis_is_reported_even_after_new_charges(
     on_kafka: KafkaBackend,
 ) -> None:
     accounts = Accounts(on_kafka)

@@ -79,7 +79,7 @@ def under_predicted(system: EmbeddedSystem) -> set[str]:
     return {job for job in jobs if Noise(SEED).generator("under", job).random() < SHARE}
 
 
-def test_it_is_told_when_it_begins_and_when_it_is_over(played: EmbeddedSystem) -> None:
+def test_it_is_reported_when_it_begins_and_when_it_is_over(played: EmbeddedSystem) -> None:
     told = payloads(played.topic("placement.decisions"), PowerCapExceeded)
     assert told
     assert {each.ended_at_us > 0 for each in told} == {True, False}

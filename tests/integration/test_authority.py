@@ -399,7 +399,7 @@ def test_nobody_asks_about_the_jobs_of_others(held: Region) -> None:
     assert "may not Explain" in refused.stderr
 
 
-def test_a_guest_is_told_of_by_who_it_was_granted_to(held: Region) -> None:
+def test_a_guest_is_reported_by_who_it_was_granted_to(held: Region) -> None:
     """Their cluster is drained, so that their job starts on ours."""
     drained = {"cluster": "sigma", "reason": "service", "drainedAtUs": NOW_US}
     assert held.say("south", "nodes_drained", drained)[0] is _OK

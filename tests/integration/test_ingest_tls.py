@@ -120,7 +120,7 @@ async def test_a_resource_manager_cannot_speak_for_another(address: str, authori
     assert "source: must be 'south'" in str(error.value.details())
 
 
-async def test_who_has_no_certificate_is_not_heard(address: str, authority: Path) -> None:
+async def test_what_has_no_certificate_is_not_heard(address: str, authority: Path) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await publish(address, Settings(grpc_ca_file=authority / "ca.pem"), "north")
     assert error.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -235,7 +235,7 @@ def test_the_policy_is_declared_as_the_how_to_says(region: Region) -> None:
     region.until(lambda told: "is to start" in told, "why", decided.job_id)
 
 
-def test_a_job_that_waits_is_weighed_by_what_is_pushed(region: Region, tmp_path: Path) -> None:
+def test_a_job_that_waits_is_evaluated_by_what_is_pushed(region: Region, tmp_path: Path) -> None:
     write_programs(HOW_TO / "operate.md", tmp_path, "csv")
     region.tell(cluster_declared=cluster("delta", node_model="epyc-9654", architecture="zen4"))
     region.until(lambda told: "| delta" in told, "nodes")

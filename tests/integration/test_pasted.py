@@ -126,7 +126,7 @@ def told(reader: Reader, half_way: str) -> str:
     return result.stdout
 
 
-def test_a_start_that_was_killed_half_way_is_told(half_way: str) -> None:
+def test_a_start_that_was_killed_half_way_is_reported(half_way: str) -> None:
     assert "error: another `coplace up` or `coplace down` is at work" in half_way
     assert "Coplace is not whole" in half_way
 

@@ -62,7 +62,7 @@ def member_of(deployment: Deployment, group: str, topic: str) -> Iterator[None]:
         yield
 
 
-def test_what_is_wrong_is_told_and_what_is_mended_is_ready(deployment: Deployment) -> None:
+def test_what_is_wrong_is_reported_and_what_is_repaired_is_ready(deployment: Deployment) -> None:
     """In one test: each command starts Python and connects."""
     topic = deployment.name("jobs.events")
     with admin_client(deployment) as client:
@@ -81,14 +81,14 @@ def test_what_is_wrong_is_told_and_what_is_mended_is_ready(deployment: Deploymen
     assert ready.stdout.startswith("ready to start: ")
 
 
-def test_a_redis_that_does_not_answer_is_told(deployment: Deployment) -> None:
+def test_a_redis_that_does_not_answer_is_reported(deployment: Deployment) -> None:
     nowhere = deployment.settings.model_copy(update={"redis_url": "redis://127.0.0.1:1/0"})
     refused = preflight(Deployment.of(nowhere))
     assert refused.returncode == 1
     assert "COPLACE_REDIS_URL" in refused.stderr
 
 
-def test_a_hub_without_topics_and_a_site_whose_name_is_taken_are_told(
+def test_a_hub_without_topics_and_a_site_whose_name_is_taken_are_reported(
     deployment: Deployment,
 ) -> None:
     lacking = preflight(deployment, "--link", "north", "--new")

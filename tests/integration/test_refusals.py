@@ -85,7 +85,7 @@ def test_kafka_with_a_wrong_password(secured: Secured, wrong_password: Path) -> 
     )
 
 
-def test_a_new_password_is_believed_once_kafka_was_told(secured: Secured) -> None:
+def test_a_new_password_is_believed_once_kafka_has_it(secured: Secured) -> None:
     credentials = secured.security.credentials
     file = credentials.password_file("operator")
     first = file.read_text()

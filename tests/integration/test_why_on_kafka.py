@@ -138,7 +138,7 @@ def region(servers: LocalServers) -> Iterator[Region]:
     found.close()
 
 
-def test_a_waiting_job_is_told_its_reason_its_promise_and_its_expected_start(
+def test_a_waiting_job_has_its_reason_its_promise_and_its_expected_start(
     region: Region,
 ) -> None:
     answer = region.why(_WAITS)

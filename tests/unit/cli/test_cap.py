@@ -159,7 +159,7 @@ def test_watts_that_no_cap_has_are_refused_before_anybody_is_asked(
     assert result.output == f"error: {problem}\n"
 
 
-def test_what_an_option_is_told_may_be_a_number_below_0(published: list[Envelope]) -> None:
+def test_what_an_option_gets_may_be_a_number_below_0(published: list[Envelope]) -> None:
     assert run("coplace cap set p1 90000 --reason -5").exit_code == 0
     assert published[0].power_cap_declared.reason == "-5"
 

@@ -148,5 +148,5 @@ def test_promises_are_counted_and_pairs_named_until_an_operator_allows_them(
     assert call(processor, "show").splitlines()[-1] == counts
 
 
-def test_where_nothing_was_measured_nothing_is_told_of_promises() -> None:
+def test_where_nothing_was_measured_nothing_is_reported_of_promises() -> None:
     assert "promised" not in call(placement(), "show")

@@ -8,7 +8,7 @@ def test_topics_with_the_declared_counts_and_missing_ones_are_no_problem() -> No
     assert not list(link_problems("north", is_taken=False))
 
 
-def test_each_problem_is_told_with_what_to_do() -> None:
+def test_each_problem_is_reported_with_what_to_do() -> None:
     [count] = count_problems({"jobs.events": 12}, {"jobs.events": 3})
     assert count.startswith("topic jobs.events has 3 Kafka partitions instead of 12: ")
     assert "COPLACE_KAFKA_PARTITIONS" in count

@@ -81,7 +81,7 @@ HOUR_US = 3_600_000_000
         (JobCancelled(), "cancelled", ""),
     ],
 )
-def test_each_event_is_told_with_what_matters_of_it(
+def test_each_event_is_reported_with_what_matters_of_it(
     payload: Message, what: str, details: str
 ) -> None:
     assert describe_event(payload) == (what, details)

@@ -81,7 +81,7 @@ def rows(answer: ExplainResponse) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found]
 
 
-def test_a_waiting_job_is_told_why_when_and_what_is_promised() -> None:
+def test_a_waiting_job_has_why_when_and_what_is_promised() -> None:
     assert list(why.lines(waiting())) == [
         "north/p1/7/1767225600 (attempt 2) waits, and nodes are reserved for it",
         "why: p1: needs 4 nodes, 1 free",
@@ -96,7 +96,7 @@ def test_a_waiting_job_is_told_why_when_and_what_is_promised() -> None:
     ]
 
 
-def test_each_cluster_has_a_row_with_the_reason_and_one_with_what_was_weighed() -> None:
+def test_each_cluster_has_a_row_with_the_reason_and_one_with_what_was_evaluated() -> None:
     assert rows(waiting()) == [
         ["p1", "3 of 9", "1 of 8", "capacity", "needs 4 nodes, 1 free"],
         ["p2", "none", "2 of 2", "misfit", "needs 4 nodes, the cluster has 2"],
@@ -177,7 +177,7 @@ def test_a_job_that_holds_nodes_says_where_since_when_and_until_when() -> None:
         ),
     ],
 )
-def test_what_is_known_of_a_job_is_told_in_a_line(answer: ExplainResponse, line: str) -> None:
+def test_what_is_known_of_a_job_is_reported_in_a_line(answer: ExplainResponse, line: str) -> None:
     answer.standing = answer.standing or JOB_STANDING_WAITING
     assert line in list(why.lines(answer))
 
@@ -187,7 +187,7 @@ def test_an_address_where_nobody_listens_is_named() -> None:
         why.ask("127.0.0.1:1", "a")
 
 
-def test_programs_read_a_row_for_each_cluster_with_where_the_job_stands() -> None:
+def test_programs_read_a_row_for_each_cluster_with_the_state_of_the_job() -> None:
     rows, columns = why.for_programs(waiting())
     assert {row["is"] for row in rows} == {"waits, and nodes are reserved for it"}
     assert [(row["cluster"], row["place"], row["kind"], row["not_now"]) for row in rows] == [

@@ -107,7 +107,7 @@ def test_coefficients_say_what_they_change_for_every_known_application(tmp_path:
     }
 
 
-def test_a_reader_is_told_what_to_doubt(tmp_path: Path) -> None:
+def test_a_reader_is_warned_what_to_doubt(tmp_path: Path) -> None:
     system = System()
     files = Files.read([table(tmp_path)], "", system.known)
     assert list(files.doubts(system.known)) == []

@@ -27,7 +27,7 @@ def test_what_is_counted_is_data_with_a_source_each() -> None:
     assert all(hasattr(usage, each.usage) for each in found if each.usage)
 
 
-def test_counts_are_told_by_second_and_what_is_whole_is_not() -> None:
+def test_counts_are_reported_by_second_and_what_is_whole_is_not() -> None:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     found = features(schema(), 2.0, usage, parse_counts(_RECORDED))
     assert found["instructions"] == 123456789.0 / 2

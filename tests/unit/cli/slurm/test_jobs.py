@@ -51,13 +51,13 @@ def test_a_job_that_waits_is_submitted_and_stays_on_its_cluster() -> None:
     assert list(submitted.architectures) == ["alpha"]
 
 
-def test_a_job_that_runs_tells_the_grant_and_the_clock_of_its_start() -> None:
+def test_a_job_that_runs_shows_the_grant_and_the_clock_of_its_start() -> None:
     _, started = told(job(**RUNS))
     assert (list(started.nodes), started.grant, started.freq_ghz) == (["n2"], 2, 2.1)
     assert started.started_at_us == (SUBMIT_S + 2) * 1_000_000
 
 
-def test_a_job_that_ended_tells_what_its_price_needs() -> None:
+def test_a_job_that_ended_shows_what_its_price_needs() -> None:
     _, finished = told(job(**RUNS | {"job_state": "COMPLETED", "end_time": SUBMIT_S + 62}))
     assert (finished.outcome, finished.grant) == (JOB_OUTCOME_COMPLETED, 2)
     assert (finished.nodes, finished.cores, finished.node_model) == (1, 2, "gold-6254")
@@ -87,7 +87,7 @@ def test_later_versions_wrap_numbers_and_list_states() -> None:
         ({"array_task_id": 1, "array_job_id": 17, **RUNS}, True),
     ],
 )
-def test_arrays_that_wait_are_slurms_own_and_their_tasks_are_told(
+def test_arrays_that_wait_are_slurms_own_and_their_tasks_are_reported(
     changes: dict[str, Any], is_placed: bool
 ) -> None:
     assert job(**changes).is_placed == is_placed

@@ -58,14 +58,14 @@ def test_a_start_that_comes_again_is_obeyed_again_as_long_as_the_job_waits() -> 
     assert orders(start(), RUNNING, NOW_US) == []
 
 
-def test_a_start_that_is_too_late_or_of_a_job_that_is_gone_is_declined() -> None:
+def test_a_start_that_is_too_late_or_of_a_job_that_is_removed_is_declined() -> None:
     too_late = orders(start(start_by_us=NOW_US - 1), PENDING, NOW_US)
     assert too_late == [Hold(GrantAnswer(1)), Decline("too late")]
     for job in (None, ENDED):
         assert orders(start(), job, NOW_US) == [Decline("Slurm does not have the job any more")]
 
 
-def test_a_start_that_is_asked_back_is_given_back_unless_it_took_place() -> None:
+def test_a_start_that_is_withdrawn_is_given_back_unless_it_took_place() -> None:
     assert orders(withdrawn(), pending(STARTED), NOW_US) == [
         Hold(GrantAnswer(1)),
         Decline("as asked"),
@@ -97,7 +97,7 @@ def test_other_verdicts_ask_for_nothing() -> None:
     assert orders(PlacementDecided(verdict=VERDICT_QUEUED), PENDING, NOW_US) == []
 
 
-def test_orders_are_told_in_words() -> None:
+def test_orders_are_reported_in_words() -> None:
     found = orders(start(), PENDING, NOW_US) + orders(withdrawn(), PENDING, NOW_US)
     assert list(map(str, [*found, Cancel(), Refuse("why")])) == [
         "released on n[1-2] at 2.1 GHz for 2 min",

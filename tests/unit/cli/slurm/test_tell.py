@@ -13,7 +13,7 @@ from shared.slurm.facts import Site
 from tests.unit.cli.slurm.fields import JOB, RUNS
 
 
-def test_what_is_new_is_told_and_what_is_refused_is_noted_by_its_id(
+def test_what_is_new_is_reported_and_what_is_refused_is_noted_by_its_id(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: list[list[str]] = []

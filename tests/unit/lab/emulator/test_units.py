@@ -123,7 +123,7 @@ def test_a_job_on_several_nodes_is_as_slow_as_on_the_worst_of_them() -> None:
     assert by_calm.co_runners == by_hungry.co_runners == 1
 
 
-def test_several_units_a_node_are_told_and_counted() -> None:
+def test_several_units_a_node_are_reported_and_counted() -> None:
     wide = request(0, nodes=5, cores_per_unit=12, shareable=False)
     outputs = ran(wide, node_indices=[3, 7], node_units=[4, 1], cores_per_node=12)
 
@@ -135,7 +135,7 @@ def test_several_units_a_node_are_told_and_counted() -> None:
     assert ended.energy_j == pytest.approx(energy_j, rel=0.08)
 
 
-def test_node_classes_are_declared_and_what_a_job_held_of_them_is_told() -> None:
+def test_node_classes_are_declared_and_what_a_job_held_of_them_is_reported() -> None:
     gpus = request(0, nodes=3, cores_per_unit=24, resources_per_unit=(("gpu", 1),))
     emulator, [job] = in_round_one(gpus, clusters=MIXED)
     emulator.apply([start(job, node_indices=[12, 15], node_units=[2, 1], cores_per_node=24)])

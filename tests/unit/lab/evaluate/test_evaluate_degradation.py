@@ -85,7 +85,7 @@ def test_each_side_of_each_pair_is_predicted_and_the_same_seed_gives_the_same_by
     assert (tmp_path / "out.csv").read_bytes() == first
 
 
-def test_duplicates_and_what_was_broken_off_are_left_out_and_told(tmp_path: Path) -> None:
+def test_duplicates_and_what_was_broken_off_are_left_out_and_reported(tmp_path: Path) -> None:
     files = Files()
     copies = [["copy", *row[1:]] for row in files.pairs if row[0] == "m0"]
     files.pairs += [*copies, *(["short", *row[1:]] for row in files.pairs[:3])]

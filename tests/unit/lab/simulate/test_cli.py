@@ -260,7 +260,7 @@ def test_what_cannot_be_played_ends_in_one_line_that_says_why(
 
 
 @needs_data
-def test_the_papers_system_comes_to_what_the_paper_says_of_its_makespan() -> None:
+def test_the_papers_system_results_in_what_the_paper_says_of_its_makespan() -> None:
     done = coplace(
         *("simulate", "--clusters", "p1,p2", "--coefficients", DATA / "eamc", "--workers", 2),
         *("--policy", "min-runtime", "--policy", "priority-inc-v"),

@@ -85,7 +85,7 @@ def test_a_value_that_is_set_to_nothing_is_the_default_again(file: Path) -> None
         ({"from_kafka": True}, RecordedScenario),
     ],
 )
-def test_options_tell_what_is_simulated(values: dict[str, Any], kind: type) -> None:
+def test_options_say_what_is_simulated(values: dict[str, Any], kind: type) -> None:
     assert type(scenario_of(None, (), values)) is kind
 
 
@@ -166,7 +166,9 @@ def test_every_field_of_every_kind_has_an_option_and_says_what_it_is() -> None:
     ],
     ids=lambda text: text[:30],
 )
-def test_what_is_no_scenario_is_told_in_one_line(text: str, problem: str, tmp_path: Path) -> None:
+def test_what_is_no_scenario_is_reported_in_one_line(
+    text: str, problem: str, tmp_path: Path
+) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     with pytest.raises(UnusableError) as caught:
@@ -195,7 +197,7 @@ def test_what_is_no_scenario_is_told_in_one_line(text: str, problem: str, tmp_pa
     ],
     ids=lambda text: text[:20],
 )
-def test_what_cannot_be_set_is_told_in_one_line(said: str, problem: str, file: Path) -> None:
+def test_what_cannot_be_set_is_reported_in_one_line(said: str, problem: str, file: Path) -> None:
     with pytest.raises(UnusableError) as caught:
         scenario_of(file, (said,), {})
     assert problem in str(caught.value)

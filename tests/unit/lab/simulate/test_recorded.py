@@ -105,7 +105,7 @@ def test_without_its_decisions_starts_are_compared_with_those_reported(
     assert "replay: 6 of 6 starts equal\n" in play("").stdout
 
 
-def test_a_record_of_other_settings_is_told_to_differ(
+def test_a_record_of_other_settings_is_reported_to_differ(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COPLACE_PLACEMENT_T_WEIGHT", "9")

@@ -131,7 +131,7 @@ def test_the_hybrid_that_shares_admits_three_times_the_cap_and_lets_the_shorter_
     assert run.draws[1][0].draw_mw > run.draws[0][0].draw_mw == run.draws[2][0].draw_mw
 
 
-def test_while_a_job_waits_for_nodes_who_holds_more_of_them_has_more_watts() -> None:
+def test_while_a_job_waits_for_nodes_what_holds_more_of_them_has_more_watts() -> None:
     large = replace(JOB, units=3)
     run, times = played(CappingMethod.HYBRID_RAPL, 60, large, JOB, JOB, factor=0.5)
     assert [start_s for start_s, _ in times] == [0, 0, pytest.approx(times[0][1])]
@@ -151,7 +151,7 @@ def test_the_hybrid_moves_single_jobs_where_less_is_waited_then() -> None:
     ]
 
 
-def test_the_hybrid_that_shares_refuses_who_draws_more_than_three_times_the_cap() -> None:
+def test_the_hybrid_that_shares_refuses_what_draws_more_than_three_times_the_cap() -> None:
     played(CappingMethod.HYBRID_RAPL, 40, replace(JOB, power_w=120))
     with pytest.raises(UnusableError, match=r"job a \(number 1 of 1\) draws 40.334 W at least"):
         played(CappingMethod.HYBRID_RAPL, 40, replace(JOB, power_w=121))
@@ -165,7 +165,7 @@ def test_the_rule_is_expected_wait_then_demand() -> None:
     assert priority_ranks(table_of(SMALL), jobs, [2.0, 1.0, 1.0, 2.0]) == [2, 1, 0, 3]
 
 
-def test_equation_2_weighs_waits_by_what_was_expected() -> None:
+def test_equation_2_weights_waits_by_what_was_expected() -> None:
     run, _ = played(CappingMethod.LS, 40, JOB, JOB)
     assert wait_weights([86400.0, 3600.0]) == [1.0, 24.0]
     assert weighted_queue_time_s(run, [86400.0, 3600.0]) == 24 * 50
@@ -183,7 +183,7 @@ def test_a_cap_of_nothing_names_the_first_job(method: CappingMethod) -> None:
         played(method, 0.0, JOB)
 
 
-def test_all_jobs_that_no_cap_lets_start_are_told_and_the_others_are_played() -> None:
+def test_all_jobs_that_no_cap_lets_start_are_reported_and_the_others_are_played() -> None:
     jobs = [replace(JOB, power_w=41), JOB, replace(JOB, power_w=90), replace(JOB, job_id="b")]
     rules = CappingRules(
         CappingMethod.BF, constant_cap(40.0), [1.0, 2.0, 3.0, 4.0], [0.1, 0.2, 0.3, 0.4]
@@ -382,7 +382,7 @@ def test_a_job_that_no_time_of_the_cap_is_long_enough_for_is_named(method: Cappi
         starts_s(method, cap, JOB)
 
 
-def test_shares_follow_a_cap_that_falls_and_comes_back() -> None:
+def test_shares_follow_a_cap_that_falls_and_returns() -> None:
     cap = cap_of((-inf, 80.0), (20.0, 40.0), (60.0, 80.0))
     run = run_under(CappingMethod.DYN_SHARE, cap, JOB, JOB)
     assert run.draws[0] == (Draw(0.0, 40_000), Draw(20.0, 20_000), Draw(60.0, 40_000))

@@ -58,7 +58,7 @@ def test_power_is_rounded_up_node_by_node_within_its_bounds(
     assert one(tmp_path, power_w=predicted).power_w == power_w
 
 
-def test_jobs_stand_in_the_order_of_their_submission(tmp_path: Path) -> None:
+def test_jobs_replace_it_the_order_of_their_submission(tmp_path: Path) -> None:
     later = JOB.replace("1334697", "7").replace("23:54:10", "23:55:10")
     same = JOB.replace("1334697", "8")
     jobs = read_jobs(written(tmp_path, later, JOB, same), {})
@@ -115,7 +115,7 @@ def test_what_no_machine_has_is_refused_with_its_bound(
         one(tmp_path, line)
 
 
-def test_a_job_that_stands_twice_is_refused_with_both_lines_and_a_file_without_any(
+def test_a_job_that_is_twice_is_refused_with_both_lines_and_a_file_without_any(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(UnusableError, match="must hold 1 to"):

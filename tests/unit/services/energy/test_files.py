@@ -30,7 +30,7 @@ finite = st.floats(-1e6, 1e6)
 
 
 @given(st.lists(finite, min_size=6, max_size=6), st.booleans())
-def test_coefficients_come_back_to_the_last_digit(values: list[float], available: bool) -> None:
+def test_coefficients_return_to_the_last_digit(values: list[float], available: bool) -> None:
     changes = dict(zip("ABCDEF", values, strict=True)) if available else {"available": 0}
     with TemporaryDirectory() as folder:
         first = read_coefficients_file(write(Path(folder) / "m_coefficients.csv", pairs(changes)))

@@ -67,7 +67,7 @@ def test_what_is_taken_in(run: Event) -> None:
     assert rows(events)[0].at[0].count == 9
 
 
-def test_who_has_run_once_is_allowed_more_than_who_has_shown_how_little_he_varies() -> None:
+def test_what_has_run_once_is_allowed_more_than_what_has_shown_how_little_he_varies() -> None:
     far: Any = {"power_w": 360.0 * 1.2}
 
     assert mismatches(in_round(known(runs=1), 1, of_job(50, **far))) == []

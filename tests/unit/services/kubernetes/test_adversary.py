@@ -423,7 +423,7 @@ async def course(play: Play, steps: int) -> None:
 
 @given(st.data(), st.integers(1, 60))
 @settings(max_examples=25, deadline=None)
-def test_no_grant_starts_twice_or_after_it_was_declined_and_every_end_is_told(
+def test_no_grant_starts_twice_or_after_it_was_declined_and_every_end_is_reported(
     data: st.DataObject, steps: int
 ) -> None:
     asyncio.run(course(Play(data.draw), steps))

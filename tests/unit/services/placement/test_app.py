@@ -69,7 +69,7 @@ def test_bad_input_becomes_a_dead_letter_and_the_round_goes_on() -> None:
     assert b"'p2-0001' is not a node of p1" in (letter.value or b"")
 
 
-def test_a_start_that_nobody_confirms_is_asked_back_in_time_although_nothing_else_happens() -> None:
+def test_a_start_that_nobody_confirms_is_withdrawn_in_time_although_nothing_else_happens() -> None:
     log = InMemoryLog()
     own = PlacementSettings(start_timeout_s=10.0)
     runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.CLOCK), own), TOPICS)

@@ -65,7 +65,7 @@ MENDINGS: dict[str, Mending] = {
 @pytest.mark.parametrize(
     ("is_lost", "is_older", "how"), list(MENDINGS.values()), ids=list(MENDINGS)
 )
-def test_inputs_that_were_put_back_older_are_refused_and_mended_without_giving_a_round_twice(
+def test_inputs_that_were_restored_older_are_refused_and_repaired_without_giving_a_round_twice(
     is_lost: bool,
     is_older: bool,
     how: Callable[[UnitAtRest], Mended],

@@ -167,7 +167,7 @@ def test_a_version_may_be_pinned_and_be_rolled_back_to_weights(played: Region) -
         region.rolls_back()
 
 
-def test_weights_come_back_where_they_err_less_than_trees(
+def test_weights_return_where_they_err_less_than_trees(
     played: Region, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     region = deepcopy(played)

@@ -65,7 +65,7 @@ _ROWS = st.lists(
 
 
 @given(told=_ROWS, energy_j=st.floats(0, 1e12))
-def test_shares_discounts_and_energy_come_to_the_whole(
+def test_shares_discounts_and_energy_sum_to_the_whole(
     told: list[tuple[str, int, float]], energy_j: float
 ) -> None:
     made = charge([beside(*row) for row in told], 1 + sum(row[1] for row in told), energy_j)

@@ -91,7 +91,7 @@ def test_late_shutters_revise_by_the_rate_that_was_charged_by_whatever_was_decla
     assert [row.co_runner_job_id for row in charge.evidence] == ["other"]
 
 
-def test_accounts_count_what_the_ledger_charged_before_there_were_accounts() -> None:
+def test_accounts_count_what_the_charges_charged_before_there_were_accounts() -> None:
     driver = taken_up()
     driver.take(AllocationDeclared(account="physics", allocated_su="100", declared_at_us=1))
     end(driver, HOUR_US)

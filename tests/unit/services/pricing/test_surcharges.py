@@ -159,7 +159,7 @@ _BESIDE = st.lists(
     most_su=st.sampled_from(["", "0", "1.5", "0.123457"]),
     data=st.data(),
 )
-def test_in_any_order_all_books_come_to_what_a_plain_sum_gives(
+def test_in_any_order_all_books_result_in_what_a_plain_sum_gives(
     beside: list[Beside], share: str, most_su: str, data: st.DataObject
 ) -> None:
     facts = [fact for job_id in ACCOUNTS for fact in run_of(job_id)]

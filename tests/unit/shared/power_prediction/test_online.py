@@ -124,7 +124,7 @@ def test_a_restart_forgets_the_predictions_that_were_judged_long_ago_too(
     assert [each.taught for each in now] == [each.taught for each in then]
 
 
-def test_kinds_that_ended_long_ago_make_room_with_what_they_alone_said() -> None:
+def test_kinds_that_ended_long_ago_are_dropped_with_what_they_alone_said() -> None:
     tables, kept = PowerTables(most_kinds=10), PowerTables(most_kinds=10)
     learner = OnlineLearner(ALPHA)
     learner.tables = tables

@@ -66,7 +66,7 @@ def test_a_cap_is_written_in_the_words_of_cap_set_or_as_scope_and_name(
 
 
 @pytest.mark.parametrize("text", ["", "=", "=5", "cluster:=5", "region:x=5", "a=b", "p1=nan.yaml"])
-def test_what_is_no_cap_is_told_how_one_is_written(text: str) -> None:
+def test_what_is_no_cap_is_reported_how_one_is_written(text: str) -> None:
     with pytest.raises(UnusableError, match="is not a cap: write CLUSTER=WATTS"):
         GivenCap.parse(text, unread)
 

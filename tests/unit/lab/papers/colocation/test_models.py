@@ -81,7 +81,7 @@ def _nothing(cells: Cells) -> Floats:
     return np.zeros(len(cells.machine))
 
 
-def test_a_model_is_chosen_by_queues_that_its_makespans_are_not_told_of() -> None:
+def test_a_model_is_chosen_by_queues_that_its_makespans_are_not_reported_of() -> None:
     def judged(model: str, r2: float, told: float, others: float) -> models.Judged:
         candidate = models.Candidate(model, "counters", lambda _: _nothing, r2)
         shares = [[models.PolicyShares(1.0, each, 0.5)] for each in (told, others)]

@@ -92,7 +92,7 @@ async def test_an_answer_says_whether_to_try_again(
     assert server.asked[0][:2] == ("PATCH", "/apis/batch/v1/namespaces/physics/jobs/lu")
 
 
-async def test_a_server_that_is_gone_is_tried_again() -> None:
+async def test_a_server_that_is_removed_is_tried_again() -> None:
     async with ApiClient(Configuration(host="http://127.0.0.1:1")) as client:
         with pytest.raises(ApiUnavailableError, match=r"^alpha: "):
             await ApiServer("alpha", client).get(KEY)

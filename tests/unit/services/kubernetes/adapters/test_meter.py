@@ -58,7 +58,7 @@ def test_what_never_happened_is_counted_as_none() -> None:
     assert {f"{resyncs} 1.0", f"{refusals} 1.0"} <= exported(telemetry)
 
 
-def test_a_job_is_counted_as_it_stands_and_a_copy_is_not() -> None:
+def test_a_job_is_counted_as_it_is_and_a_copy_is_not() -> None:
     telemetry, meter, _ = metered()
     jobs = [
         *(job("a"), job("b"), job("c", problem="no cores"), job("d", claim=LIVE.to_json())),

@@ -78,7 +78,7 @@ async def region() -> Region:
     return found
 
 
-async def test_a_job_is_taken_started_told_of_and_let_go(region: Region) -> None:
+async def test_a_job_is_taken_started_reported_and_let_go(region: Region) -> None:
     assert region.annotations()[JOB_ID] == LU
     await region.start("alpha")
     await region.settle()

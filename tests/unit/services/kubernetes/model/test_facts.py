@@ -106,7 +106,7 @@ def test_a_job_of_another_controller_is_refused() -> None:
         require_placeable(job(managedBy="kueue.x-k8s.io/multikueue"))
 
 
-def test_a_start_and_an_end_tell_what_was_held() -> None:
+def test_a_start_and_an_end_show_what_was_held() -> None:
     ran = claimed(CLAIM_OF_TWO)
     started = start(ran, TERMS).job_started
     assert (started.cluster, list(started.nodes)) == ("beta", ["n[1-2]"])

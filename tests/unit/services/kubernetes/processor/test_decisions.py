@@ -111,7 +111,7 @@ def test_a_start_that_was_made_is_not_made_again() -> None:
     assert words(start(), None) == ["published job_declined"]
 
 
-def test_a_start_that_is_asked_back_is_given_back_unless_it_took_place() -> None:
+def test_a_start_that_is_withdrawn_is_given_back_unless_it_took_place() -> None:
     back, void = decision(VERDICT_WITHDRAWN), decision(VERDICT_WITHDRAWN, is_void=True)
     assert words(back, taken())[:2] == ["declined grant 1", "published job_declined"]
     assert words(back, taken(GrantClaim(declined=1))) == ["published job_declined"]

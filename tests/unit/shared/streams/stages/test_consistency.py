@@ -130,7 +130,7 @@ def test_what_was_replaced_is_named_with_what_to_do(
     ],
     ids=["a lost changelog", "looks new and has written", "of nobody knows what", "newer"],
 )
-def test_a_state_that_cannot_be_gone_on_with_is_named_alone(
+def test_a_state_that_cannot_be_continued_is_named_alone(
     found: LogFacts, state: Provenance | None, has_state: bool, says: str, advises: str
 ) -> None:
     [wrong] = at_start(UNIT, state, has_state, found)

@@ -322,7 +322,7 @@ def test_a_wake_up_is_asked_for_once_and_again_when_it_has_passed() -> None:
 WAKING = counting(rounds=RoundSource.CLOCK, inputs=("placement.wakes",), single=True)
 
 
-def test_a_clock_closes_a_round_for_who_waits_and_an_idle_system_still_writes_nothing() -> None:
+def test_a_clock_closes_a_round_for_what_waits_and_an_idle_system_still_writes_nothing() -> None:
     clocked = unit(WAKING)
     clocked.close_round(START_US)
     wake = Event("w", "placement.0", START_US, "region", WakeWanted(at_us=START_US + 50))
