@@ -142,7 +142,7 @@ def the_sequencer_drops_the_last_of_a_full_round() -> Iterator[None]:
 
 @contextmanager
 def refusals_leave_no_dead_letter() -> Iterator[None]:
-    """What is refused is gone."""
+    """What is refused is lost."""
     right = Unit._append
 
     def append(unit: Unit, publish: Any) -> None:
@@ -208,7 +208,7 @@ def decisions_end_by_an_error() -> Iterator[None]:
 
 @contextmanager
 def waiting_is_not_explained() -> Iterator[None]:
-    """A job that waits is told so without a reason."""
+    """A job that waits is queued without a reason."""
     right = Outcomes.of_waiting
 
     def of_waiting(outcomes: Outcomes, job: Any, situation: Any) -> Any:
@@ -229,7 +229,8 @@ def lost_clusters_get_jobs() -> AbstractContextManager[Any]:
 
 @contextmanager
 def rejected_jobs_wait_on() -> Iterator[None]:
-    """A job that is rejected is told so, and stays in the queue for a cluster that comes later."""
+    """A job that is rejected is published so, and stays in the queue for a cluster that comes
+    later."""
     right = Notices.of
 
     def of(notices: Notices, job: Any, now_s: float) -> Any:
@@ -324,7 +325,7 @@ def a_round_is_forgotten() -> Iterator[None]:
 
 @contextmanager
 def silence_ends_a_grant() -> Iterator[None]:
-    """What is asked back is free at once: the job starts elsewhere before its holder declined."""
+    """What is withdrawn is free at once: the job starts elsewhere before its holder declined."""
     right = Withdrawals._ask_back
 
     def ask_back(
@@ -397,7 +398,7 @@ def nobody_is_asked_when_a_cap_falls() -> AbstractContextManager[Any]:
 
 
 def who_is_suspended_stays_so() -> AbstractContextManager[Any]:
-    """Nobody looks whether watts came back."""
+    """Nobody looks whether watts are available again."""
     return patch.object(Measures, "_run_on", lambda *_: iter(()))
 
 
@@ -457,7 +458,8 @@ def backfill_ignores_the_reservation() -> Iterator[None]:
 
 @contextmanager
 def jobs_are_forgotten_by_their_own_times() -> Iterator[None]:
-    """How long an ended job is remembered counts from when it ended, whenever that was told."""
+    """How long an ended job is remembered counts from when it ended, whenever that was
+    published."""
     finish, forget = JobFacts.finish, JobTable.forget
     ended_s: dict[str, float] = {}
 
@@ -527,7 +529,7 @@ def declared_policies_are_forgotten_by_a_restart() -> AbstractContextManager[Any
 
 
 def nobody_is_put_back() -> AbstractContextManager[Any]:
-    """Resource managers are not asked to put back what runs."""
+    """Resource managers are not asked to requeue what runs."""
     return patch.object(Measures, "_requeue_for_operators", lambda *_: ())
 
 
@@ -549,7 +551,7 @@ def tariffs_hold_for_ever() -> AbstractContextManager[Any]:
 
 
 def empty_accounts_get_nodes() -> AbstractContextManager[Any]:
-    """Placement does not look at how accounts stand."""
+    """Placement does not look at the state of accounts."""
     return patch.object(PendingReasons, "_empty", lambda *_: None)
 
 
@@ -572,8 +574,8 @@ def surcharges_go_by_time_beside() -> AbstractContextManager[Any]:
 
 
 def what_was_told_is_decided_again() -> AbstractContextManager[Any]:
-    """A state that was put back decides in rounds that it told of before. In episodes those are
-    seldom decided otherwise: it must be found in the run of `test_told_rounds.py`."""
+    """A state that was restored decides in rounds that it published before. In episodes those are
+    seldom decided otherwise: it must show in the run of `test_told_rounds.py`."""
     return patch.object(ToldDecisions, "covers", lambda *_: False)
 
 
@@ -584,8 +586,8 @@ def requests_that_were_overtaken_are_waited_for() -> AbstractContextManager[Any]
 
 
 def silent_meters_count_as_predicted() -> AbstractContextManager[Any]:
-    """That a meter is silent is told, and changes nothing. Caps are seldom that tight in episodes:
-    it must be found in the run of `test_silent_meters.py`."""
+    """That a meter is silent is published, and changes nothing. Caps are seldom that tight in
+    episodes: it must show in the run of `test_silent_meters.py`."""
     return patch.object(Meters, "counted", lambda *_: (0, 0))
 
 

@@ -48,7 +48,7 @@ def evidence_of_a_replay() -> Evidence:
 
 
 def obeyed(log: OperatedLog) -> Journal:
-    """Of a resource manager that starts at once whatever it is told to."""
+    """Of a resource manager that starts at once whatever is decided."""
     journal = Journal(cores={"p1": 1})
     records = [r for p in TOPICS.partitions("placement.decisions") for r in log.read(p)]
     for decided in (CODEC.decode(record).payload for record in records):

@@ -35,7 +35,7 @@ def kill(
     ] = None,
     run_dir: RunDir = Path("run/chaos"),
 ) -> None:
-    """Kill or stop every process in the middle of runs and compare what these come to."""
+    """Kill or stop every process in the middle of runs and compare the results."""
     options = DemoOptions(seed, jobs, policy, out, swf, coefficients, secure=secure)
     session_s = matrix.session_timeout_s()
     every = matrix.trials(jobs, kills, repeats, session_s, planned=options.planned, secure=secure)
