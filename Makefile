@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# What the demo and the benchmarks can be told: make demo SEED=7 JOBS=200 OUT=out/try
+# Parameters of the demo and the benchmarks: make demo SEED=7 JOBS=200 OUT=out/try
 SEED ?= 1
 JOBS ?= 1000
 # One of the EAMC paper, or look-ahead.
@@ -54,7 +54,7 @@ $(VENV)/.generated: $(VENV)/.locked $(PROTOS)
 	touch $@
 
 # A compiled module goes before its source, so it has to be as new. Bytecode of the rest: each start
-# of a process takes a quarter less of CPU where Python is told to write none itself.
+# of a process takes a quarter less of CPU where Python is set to write none itself.
 $(VENV)/.installed: $(VENV)/.generated pyproject.toml client/pyproject.toml agent/pyproject.toml \
     setup.py $(COMPILED)
 	@command -v gcc >/dev/null || echo "No C compiler: scheduling passes take twice the time." \

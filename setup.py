@@ -1,7 +1,7 @@
 """Compiles the queue, the schedulers that serve it, and what writes and explains what they decide:
 with 10,000 jobs waiting, that is the time of a decision.
 
-The modules stay plain Python. Where no C compiler is found they run as they are, at half the speed:
+The modules stay plain Python. Without a C compiler they run as they are, at half the speed:
 see docs/adr/0016-compiled-schedulers.md. COPLACE_PLAIN=1 leaves them so.
 """
 

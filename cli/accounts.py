@@ -20,7 +20,7 @@ class UnknownAccountError(UnusableError):
 
 
 def balances(deployment: Deployment) -> dict[str, Decimal]:
-    """What each account spent, in service units, as Redis has it."""
+    """Return what each account spent, in service units, as Redis has it."""
     return asyncio.run(_balances(deployment))
 
 
@@ -31,7 +31,7 @@ async def _balances(deployment: Deployment) -> dict[str, Decimal]:
 
 
 def charges(deployment: Deployment, account: str) -> list[ChargeMade]:
-    """The last revision of each charge of an account, the oldest first.
+    """Return the last revision of each charge of an account, the oldest first.
 
     Raises UnknownAccountError where there is none.
     """
@@ -46,7 +46,7 @@ def charges(deployment: Deployment, account: str) -> list[ChargeMade]:
 
 
 def latest(made: Iterable[ChargeMade]) -> list[ChargeMade]:
-    """The last revision of each charge by the time at which it was made."""
+    """Return the last revision of each charge, ordered by the time at which it was made."""
     found: dict[tuple[str, int], ChargeMade] = {}
     for charge in made:
         subject = charge.job_id, charge.attempt
@@ -56,13 +56,13 @@ def latest(made: Iterable[ChargeMade]) -> list[ChargeMade]:
 
 
 def balance_rows(spent: dict[str, Decimal]) -> list[Row]:
-    """A row for each account; service units."""
+    """Return a row for each account, in service units."""
     return [{"account": account, "spent SU": str(amount)} for account, amount in spent.items()]
 
 
 def statement_rows(made: Sequence[ChargeMade]) -> list[Row]:
-    """A row for each attempt that was charged; in full is the state of practice's price, without
-    discounts for interference."""
+    """Return a row for each attempt that was charged. "In full" is the state of practice's price,
+    without discounts for interference."""
     return [
         {
             "job": _run(one),
@@ -76,7 +76,7 @@ def statement_rows(made: Sequence[ChargeMade]) -> list[Row]:
 
 
 def total_row(made: Sequence[ChargeMade]) -> Row:
-    """What they come to together."""
+    """Return the row that sums all charges."""
     prices = sum((Decimal(one.price_su) for one in made), Decimal(0))
     in_full = sum((Decimal(one.state_of_practice_su) for one in made), Decimal(0))
     sums = {"price SU": str(prices), "in full SU": str(in_full)}

@@ -20,7 +20,7 @@ Ingest = Annotated[str, typer.Option(envvar="COPLACE_INGEST_ADDRESS", help="host
 
 @contextmanager
 def asking(address: str) -> Iterator[grpc.Channel]:
-    """A channel to the service at an address. Raises UnansweredError where a call fails."""
+    """Open a channel to the service at an address. Raises UnansweredError where a call fails."""
     with calling(address, settings()) as channel:
         yield channel
 

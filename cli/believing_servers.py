@@ -1,4 +1,4 @@
-"""Kafka and Redis of a secure installation, told while they run whom to believe and what to
+"""Changes of running Kafka and Redis of a secure installation: whom they believe and what they
 show."""
 
 import asyncio
@@ -38,44 +38,45 @@ class RunningServers:
         self._servers = servers
 
     def reload_kafka(self) -> None:
-        """A broker reads its files again when it is told their names, though they be the same.
+        """Make the broker read its files again: it does when it is given their names, though they
+        be the same.
 
-        It takes changes one after another: once it is seen to have taken back what it was told, it
+        It takes changes one after another: once it is seen to have reset the setting, it
         has read the files for everything that it opens connections with.
         """
         files = reloaded_files(self._security.credentials)
         broker = ConfigResource(ConfigResourceType.BROKER, str(NODE_ID), files)
-        with self._security.of_kafka(self._servers) as client:
+        with self._security.open_kafka(self._servers) as client:
             _require_ok(client.alter_configs([broker], raise_on_unknown=False))
-            _wait_until(lambda: _is_told(client, files), "Kafka was told to read its files again")
+            _wait_until(lambda: _is_told(client, files), "Kafka begins to read its files again")
             # Where they are is said by its configuration.
             _require_ok(client.reset_configs([broker], raise_on_unknown=False))
             _wait_until(lambda: not _is_told(client, files), "Kafka has read its files again")
 
     def require_kafka(self, authority: Credentials, shown: Identity) -> None:
-        """Where Kafka speaks to itself it wants certificates."""
+        """Wait until Kafka wants certificates where it speaks to itself."""
         _wait_until(
             lambda: believe_each_other(self._servers.kafka_internal, authority, shown),
             "Kafka shows and believes certificates of the new authority",
         )
 
     def set_kafka_passwords(self, credentials: Credentials) -> None:
-        """A broker knows one password of each user."""
+        """Give each user one password, the only one that a broker knows of it."""
         users = filter(credentials.has_password, self._security.access.principals)
-        with self._security.of_kafka(self._servers) as client:
+        with self._security.open_kafka(self._servers) as client:
             self._security.set_passwords(client, credentials, users)
 
     def require_passwords(self) -> None:
-        """A broker applies what its controller has taken a moment later."""
+        """Wait until a broker applies what its controller has taken."""
         self._security.wait_until_believed(self._servers)
 
     def set_redis_passwords(self, *believed: Credentials) -> None:
-        """In its file of users too, which Redis reads as it starts."""
+        """Set the passwords of Redis, in its file of users too, which it reads as it starts."""
         passwords = self._security.write_redis_users(believed)
         asyncio.run(self._ask_redis(lambda redis: set_passwords(redis, passwords)))
 
     def reload_redis(self) -> None:
-        """Redis reads its certificate again when it is told its name."""
+        """Make Redis read its certificate again, which it does when it is given its name."""
 
         async def load(redis: Redis) -> None:
             certificate, _ = self._security.credentials.identity(REDIS)
@@ -93,8 +94,8 @@ class RunningServers:
 
 
 def believe_each_other(address: str, authority: Credentials, shown: Identity) -> bool:
-    """Whether a server that wants certificates, and is silent until it is asked something, takes
-    this one, and shows one of this authority."""
+    """Return whether a server accepts this certificate, and shows one of this authority. The server
+    must want certificates, and be silent until it is asked something."""
     context = ssl.create_default_context(cafile=authority.authority)
     context.load_cert_chain(shown.certificate, shown.key)
     host, _, port = address.rpartition(":")

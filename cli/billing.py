@@ -17,7 +17,7 @@ from cli.asking import Ingest, publish
 from cli.kafka_topics import CHARGES, KafkaTopics
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
-from cli.times import at, clock_us, time_us
+from cli.times import clock_us, format_utc, time_us
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
 from services.pricing.accounts.focus import FocusRow, FocusValue, focus_rows, page
@@ -68,7 +68,7 @@ def allocate(
     account: Account,
     service_units: Annotated[str, typer.Argument(help="In all, with what is spent; a decimal.")],
     when_empty: Annotated[
-        Empty, typer.Option(help="Its jobs do not start, it is told, or nothing.")
+        Empty, typer.Option(help="Refuse its jobs, warn its owner, or do nothing.")
     ] = Empty.REFUSE,
     reason: Reason = "",
     ingest: Ingest = "127.0.0.1:50051",
@@ -85,7 +85,7 @@ def allocate(
     )
     check_contents(declared)
     publish(ingest, fact(source, declared, f"{account}/{now_us}", now_us))
-    typer.echo(f"{account} may spend {service_units} SU in all, then: {when_empty}")
+    typer.echo(f"{account} may spend {service_units} SU in all; when they are spent: {when_empty}")
 
 
 @app.command()
@@ -93,7 +93,9 @@ def close(
     until: Annotated[
         int,
         typer.Argument(
-            parser=time_us, metavar="TIME", help="Such as 2026-11-01: what ended before is over."
+            parser=time_us,
+            metavar="TIME",
+            help="Such as 2026-11-01: periods that ended before it close.",
         ),
     ],
     reason: Reason = "",
@@ -105,7 +107,7 @@ def close(
     declared = PeriodClosed(until_us=until, reason=reason, closed_at_us=now_us)
     check_contents(declared)
     publish(ingest, fact(source, declared, str(declared.until_us), now_us))
-    typer.echo(f"periods are closed until {at(declared.until_us)}")
+    typer.echo(f"periods are closed until {format_utc(declared.until_us)}")
 
 
 @app.command()
@@ -130,11 +132,11 @@ def statement(
 
 @app.command()
 def balance(output: OutputName = Output.TABLE) -> None:
-    """Print what each account owes by the ledger, and the operator's side: together nothing."""
+    """Print what each account owes by its charges, and the operator's side; the sum is 0."""
     posted = postings(entries(KafkaTopics(Deployment.of(settings())).topic(CHARGES)))
     found = trial_balance(posted)
     if sum(found.values()):
-        raise UnusableError(f"the ledger does not balance: {sum(found.values())} SU are left")
+        raise UnusableError(f"the charges do not balance: {sum(found.values())} SU are left")
     rows = [
         {"account": name, "balance SU": f"{amount:f}"} for name, amount in sorted(found.items())
     ]
@@ -142,14 +144,14 @@ def balance(output: OutputName = Output.TABLE) -> None:
 
 
 def entries(events: Iterable[Event]) -> Iterable[ChargeEntry]:
-    """The charges of a ledger."""
+    """Return the charges among events."""
     for event in events:
         if isinstance(event.payload, ChargeMade):
-            yield ChargeEntry.of(event.payload)
+            yield ChargeEntry.from_charge(event.payload)
 
 
 def text_of(found: Statement, written_as: Format) -> str:
-    """A statement as it is written."""
+    """Return a statement in a format."""
     rows = list(focus_rows(found))
     match written_as:
         case Format.HTML:

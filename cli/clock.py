@@ -14,7 +14,7 @@ app = typer.Typer(no_args_is_help=True, help="After a clock was wrong.")
 
 @app.callback()
 def clock() -> None:
-    """Keeps `mend` a command of its own."""
+    """Group the commands, so that `mend` stays one of its own."""
 
 
 @app.command()

@@ -6,8 +6,8 @@ from coplace.v1.placement_service_pb2 import ListedCluster
 
 from cli.asking import Placement
 from cli.listing import listed_clusters
+from cli.notes import note
 from cli.output import Output, OutputName, Row, write
-from cli.telling import note
 
 _COLUMNS: Final = ("cluster", "node model", "nodes", "free", "running", "waiting", "is")
 
@@ -24,7 +24,7 @@ def clusters(
 
 
 def row(cluster: ListedCluster) -> Row:
-    """All that is told of a cluster."""
+    """Return the row of a cluster."""
     return {
         "cluster": cluster.name,
         "site": cluster.site,

@@ -41,7 +41,7 @@ def _command(name: str, place: str) -> Any:
 
 
 def _missing(error: NotInstalledError) -> Callable[[], None]:
-    """What stands in for a command whose libraries are not installed; all others work."""
+    """The replacement for a command whose libraries are not installed; all others work."""
 
     def missing() -> None:
         raise error
@@ -51,7 +51,7 @@ def _missing(error: NotInstalledError) -> Callable[[], None]:
 
 
 def with_commands_of(group: type[Any], places: Mapping[str, str]) -> type[Any]:
-    """The group's class with commands that are elsewhere, by name and `module:name`."""
+    """Return the group's class with commands that are elsewhere, by name and `module:name`."""
 
     class Group(group):  # type: ignore[misc]
         def __init__(self, **given: Any) -> None:

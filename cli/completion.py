@@ -1,6 +1,6 @@
 """What a shell completes: the topics, and the jobs and clusters that placement knows.
 
-Whoever presses the key waits for it, and there is no place to tell an error: without an answer soon
+Whoever presses the key waits for it, and an error can be shown nowhere: without an answer soon
 nothing is completed.
 """
 
@@ -21,24 +21,24 @@ _USUAL_ADDRESS: Final = "127.0.0.1:50053"
 
 
 def topics() -> list[str]:
-    """The names of all topics."""
+    """Return the names of all topics."""
     from shared.catalogue.topics import load_topics
 
     return sorted(load_topics())
 
 
 def jobs(ctx: typer.Context) -> list[str]:
-    """The jobs that wait, run or were rejected: what is asked of a job or about it is of these."""
+    """Return the jobs that wait, run or were rejected: commands on a job take these."""
     return _answered(ctx, _jobs_at)
 
 
 def clusters(ctx: typer.Context) -> list[str]:
-    """The clusters that are declared."""
+    """Return the declared clusters."""
     return _answered(ctx, lambda placement: (each.name for each in _clusters_at(placement)))
 
 
-def capped(ctx: typer.Context) -> list[str]:
-    """What a cap of power may be of: clusters, sites, and the region."""
+def cap_subjects(ctx: typer.Context) -> list[str]:
+    """Return what a cap of power can limit: clusters, sites, and the region."""
     return _answered(ctx, _capped_at)
 
 
@@ -49,7 +49,7 @@ def _answered(ctx: typer.Context, ask: Callable[[str], Iterable[str]]) -> list[s
     try:
         with reachable():
             return list(ask(_placement(ctx)))
-    except UnusableError:  # as `asking` tells it to commands, which print it
+    except UnusableError:  # as `asking` raises it for commands, which print it
         return []
 
 

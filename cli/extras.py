@@ -21,7 +21,8 @@ class NotInstalledError(UnusableError):
 
 
 def not_installed(error: ModuleNotFoundError) -> NotInstalledError:
-    """Say which extra is missing. Raises the error itself where no extra brings the module."""
+    """Return the error that names the missing extra. Raises the error itself where no extra brings
+    the module."""
     library = (error.name or "").partition(".")[0]
     if library not in _EXTRAS:
         raise error

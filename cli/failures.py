@@ -1,4 +1,4 @@
-"""What can go wrong with a command through no fault of ours, told in one line."""
+"""What can go wrong with a command through no fault of ours, reported in one line."""
 
 import sys
 from typing import Any, Final, NoReturn
@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from cli.extras import not_installed
 
-# Of whom a user can mend what went wrong, by module. An error of a module that nobody has imported
+# Errors that a user can repair, by module. An error of a module that nobody has imported
 # is raised by nobody: clients of all servers would take half a second.
 _TOLD: Final = {
     "aiokafka.errors": "KafkaError",
@@ -23,20 +23,22 @@ _TOLD: Final = {
 _OF_KAFKA: Final = ("aiokafka.errors", "kafka.errors")
 
 
-class TellingGroup(TyperGroup):
-    """Commands that end with one line and exit status 1 for what a user can mend; whatever else
+class ReportingGroup(TyperGroup):
+    """Commands that end with one line and exit status 1 for what a user can repair; whatever else
     they raise is a bug, and shows its traceback."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As the base class. Bytes that are no UTF-8 fit into no message and no output."""
+        """Parse as the base class does. Bytes that are not UTF-8 fit into no message and no
+        output."""
         for each in args:
             if not _is_text(each):
                 shown = each.encode(errors="backslashreplace").decode()
-                raise typer.BadParameter(f"{shown} is no UTF-8 text")
+                raise typer.BadParameter(f"{shown} is not UTF-8")
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """As the base class, which ends silently where nobody reads on, as behind `| head`."""
+        """Invoke as the base class does, which ends silently where nobody reads on, as behind `|
+        head`."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -55,7 +57,7 @@ class TellingGroup(TyperGroup):
 
 
 def _errors(*modules: str) -> tuple[type[Exception], ...]:
-    """Those that are told, of the modules that were imported."""
+    """Return the errors that are reported in one line, of the modules that were imported."""
     found = (getattr(sys.modules.get(name), _TOLD[name], None) for name in modules)
     return tuple(error for error in found if error)
 
@@ -69,7 +71,7 @@ def _is_text(word: str) -> bool:
 
 
 def line_of(error: BaseException) -> str:
-    """What happened and what to do, in one line."""
+    """Return what happened and what to do, in one line."""
     return " ".join(_text_of(error).split())
 
 

@@ -24,9 +24,9 @@ from coplace.v1.placement_service_pb2 import (
 from cli import completion, why
 from cli.asking import Ingest, Placement, publish
 from cli.listing import listed_jobs
+from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
-from cli.telling import note, utc
 from cli.times import clock_us
 from coplace_client.bounds import PRIORITY
 from coplace_client.errors import UnusableError
@@ -52,7 +52,7 @@ JobId = Annotated[
     str,
     typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
 ]
-Reason = Annotated[str, typer.Option(help="Why: it is recorded and told.")]
+Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]
 Limit = Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")]
 
 
@@ -95,7 +95,7 @@ def jobs(
         str,
         typer.Argument(
             metavar="[JOB]",
-            help="One job: all that was told of it and decided on it.",
+            help="One job: every event and decision of it.",
             autocompletion=completion.jobs,
         ),
     ] = "",
@@ -190,7 +190,7 @@ def suspend(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
-    """Have a job that runs stand still on its nodes until it is resumed."""
+    """Suspend a running job on its nodes until it is resumed."""
     message = JobSuspended(job_id=job_id, reason=reason, suspended_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
@@ -202,7 +202,7 @@ def unsuspend(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
-    """Have a job that was suspended run on as soon as the caps of power allow it."""
+    """Let a suspended job run on as soon as the caps of power allow it."""
     message = JobResumed(job_id=job_id, reason=reason, resumed_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
@@ -213,7 +213,7 @@ def release(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
-    """Let a job start again that was held."""
+    """Let a held job start."""
     message = JobReleased(job_id=job_id, released_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
@@ -250,7 +250,7 @@ def _list(
 
 
 def row(job: ListedJob) -> Row:
-    """All that is told of a job."""
+    """Return the row of a job."""
     held, promised = job.allocation, job.reservation
     return {
         "place": job.place or None,
@@ -284,13 +284,13 @@ def _standing(name: str) -> JobStanding.ValueType:
     return JobStanding.Value(f"{_PREFIX}{name.upper()}")
 
 
-def asked(message: Request, source: str, now_us: int) -> Envelope:
-    """The event that asks something of a job."""
+def request_event(message: Request, source: str, now_us: int) -> Envelope:
+    """Return the event that asks something of a job."""
     return fact(source, message, f"{message.job_id}/{now_us}", now_us)
 
 
 def _ask_of(message: Request, placement: str, ingest: str, source: str) -> None:
-    """Publish what is asked of a job that placement knows; say where the job stands until then.
+    """Publish what is asked of a job that placement knows; print the job's state until then.
 
     Raises NoRunError where it is about a run that there is not, and UnansweredError where a service
     refused, or is not there.
@@ -300,6 +300,6 @@ def _ask_of(message: Request, placement: str, ingest: str, source: str) -> None:
         raise NoRunError(f"{message.job_id} has no run: it {why.state(before)}")
     if isinstance(message, JobRequeueAsked) and before.standing in _OVER:
         raise OverError(f"{message.job_id} {why.state(before)}: submit it anew")
-    publish(ingest, asked(message, source, clock_us()))
+    publish(ingest, request_event(message, source, clock_us()))
     what = _ASKED[type(message)]
     typer.echo(f"to be {what}: {message.job_id}, which {why.state(before)}")

@@ -28,25 +28,27 @@ class KafkaTopics:
         self.deployment = deployment
 
     def topic(self, name: str) -> Iterable[Event]:
-        """Every committed event of a topic; what is none is in the dead-letter queue."""
+        """Yield every committed event of a topic; records that are invalid are in the dead-letter
+        queue."""
         with Reader(self.deployment, self.deployment.topics.partitions(name)) as reader:
             for record in reader.to_end():
                 yield from self._event(record)
 
-    def of_key(self, name: str, key: str) -> Iterable[Event]:
-        """Every committed event of a topic under one key: its Kafka partition alone is read."""
+    def read_key(self, name: str, key: str) -> Iterable[Event]:
+        """Yield every committed event of a topic under one key: its Kafka partition alone is
+        read."""
         with Reader(self.deployment, [self.deployment.topics.partition_of(name, key)]) as reader:
             for record in reader.to_end():
                 if record.key == key.encode():
                     yield from self._event(record)
 
     def ends(self, name: str) -> Mapping[TopicPartition, int]:
-        """The offset after the last committed record of each partition of a topic."""
+        """Return the offset after the last committed record of each partition of a topic."""
         with Reader(self.deployment, self.deployment.topics.partitions(name)) as reader:
             return {record.partition: record.offset + 1 for record in reader.to_end()}
 
     def follow(self, progress: Callable[[int], None], patience_s: float) -> None:
-        """Wait for the last round's barrier in all of prices.charges; tell of finished jobs.
+        """Wait for the last round's barrier in all of prices.charges; report finished jobs.
 
         Raises StalledRunError when neither a job event nor a charge came for `patience_s`.
         """

@@ -29,7 +29,8 @@ class KnownPower:
         self.jobs: defaultdict[Key | None, _NewestJobs] = defaultdict(_newest)
 
     def fold(self, message: Message) -> None:
-        """A cluster or a publication; what placement refuses it refuses silently, too."""
+        """Apply a cluster's declaration or a publication; what placement refuses it refuses
+        silently, too."""
         match message:
             case ClusterDeclared():
                 self.clusters[message.cluster] = cluster_of(message)

@@ -29,7 +29,7 @@ def set_limits(
         int, typer.Option(min=0, max=_MOST, help="Jobs that run at once; 0: any number.")
     ] = 0,
     nodes: Annotated[
-        int, typer.Option(min=0, max=_MOST, help="Nodes that they hold; 0: any number.")
+        int, typer.Option(min=0, max=_MOST, help="Nodes that they are allocated; 0: any number.")
     ] = 0,
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
@@ -41,14 +41,14 @@ def set_limits(
 
 
 def declaration(limit: LimitsDeclared, source: str, now_us: int) -> Envelope:
-    """The event that declares limits. Raises RejectedError for a name that is none."""
+    """Return the event that declares limits. Raises RejectedError for an invalid name."""
     subject, _ = limit_of(limit)
     return fact(source, limit, f"{subject.kind}/{subject.name}/{now_us}", now_us)
 
 
 @app.command()
 def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50053") -> None:
-    """List the limits, and what is held under them."""
+    """List the limits, and what is allocated under them."""
     with asking(placement) as channel:
         stub = PlacementServiceStub(channel)
         answer = stub.ListLimits(ListLimitsRequest(), timeout=_WITHIN_S)
@@ -56,7 +56,7 @@ def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50
 
 
 def row(listed: ListedLimit) -> Row:
-    """A limit and what is held under it."""
+    """Return the row of a limit, and of what is allocated under it."""
     subject, limit = limit_of(listed.limit)
     return {
         "of": subject.kind,

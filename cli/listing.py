@@ -19,7 +19,7 @@ _WITHIN_S: Final = 30.0
 
 
 def listed_clusters(placement: str, *, within_s: float = _WITHIN_S) -> Sequence[ListedCluster]:
-    """The clusters that placement knows, by their names. Raises UnansweredError."""
+    """Return the clusters that placement knows, by their names. Raises UnansweredError."""
     with asking(placement) as channel:
         stub = PlacementServiceStub(channel)
         answer: ListClustersResponse = stub.ListClusters(ListClustersRequest(), timeout=within_s)
@@ -29,8 +29,8 @@ def listed_clusters(placement: str, *, within_s: float = _WITHIN_S) -> Sequence[
 def listed_jobs(
     placement: str, request: ListJobsRequest, limit: int, *, within_s: float = _WITHIN_S
 ) -> tuple[list[ListedJob], int]:
-    """At most `limit` of the jobs that are asked for, and how many there are, each answer within so
-    many seconds. Raises UnansweredError."""
+    """Return at most `limit` of the jobs that are asked for, and how many there are, each answer
+    within so many seconds. Raises UnansweredError."""
     found: list[ListedJob] = []
     for answer in _answers(placement, request, limit, within_s):
         found.extend(answer.jobs)

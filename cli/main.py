@@ -10,7 +10,7 @@ from rich.console import Console
 
 from cli import completion
 from cli.commands import with_commands_of
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
 
@@ -34,7 +34,7 @@ _WITH_THEIR_OWN = (*_INSTALLED, "certificates", "local", "demo", "demo-parity")
 
 app = typer.Typer(
     cls=with_commands_of(
-        TellingGroup,
+        ReportingGroup,
         {
             **_OF_THE_DEMO,
             **{verb: f"cli.installation.cli:{verb}" for verb in _INSTALLED},
@@ -90,8 +90,8 @@ def main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Common options of every command."""
-    # What went wrong is told in a line of our own.
+    """Apply the common options of every command."""
+    # Errors are reported in a line of our own.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if ctx.invoked_subcommand not in _WITH_THEIR_OWN:
         from cli.installation.installation import reachable
@@ -113,12 +113,12 @@ def why(
         bool, typer.Option("--power", help="What it was expected to draw, and by which past jobs.")
     ] = False,
 ) -> None:
-    """Say where a job stands, why it does not start yet, and when it is expected to."""
+    """Explain the state of a job: why it does not start yet, and when it is expected to."""
     if power:
         _tell_power(job_id)
         return
     from cli import why as question
-    from cli.telling import TABLE_WIDTH
+    from cli.notes import TABLE_WIDTH
 
     answer = question.ask(address, job_id)
     if output is not Output.TABLE:
@@ -146,7 +146,7 @@ def statement(
     account: Annotated[str, typer.Argument(help="As its jobs named it.")],
     output: OutputName = Output.TABLE,
 ) -> None:
-    """Print what an account was charged for each job, from the ledger."""
+    """Print what an account was charged for each job."""
     from cli import accounts as spending
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment

@@ -26,9 +26,9 @@ from google.protobuf.json_format import MessageToDict
 from cli.asking import Ingest, publish
 from cli.jobs import Reason
 from cli.kafka_topics import KafkaTopics
+from cli.notes import utc
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
-from cli.telling import utc
 from cli.times import clock_us
 from coplace_client.errors import UnusableError
 from shared.catalogue.digest import model_sha256
@@ -37,7 +37,9 @@ from shared.domain.model_names import PAIR_TREES, TREES
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
 
-app = typer.Typer(no_args_is_help=True, help="The versions of learned models, and which holds.")
+app = typer.Typer(
+    no_args_is_help=True, help="The versions of learned models, and which is in force."
+)
 
 Model = (
     PowerModelPublished
@@ -67,11 +69,11 @@ class Published(NamedTuple):
 
 @app.command("list")
 def list_models(output: OutputName = Output.TABLE) -> None:
-    """One line a version, the oldest first: what it was learned from, and how wrong it was. Of what
-    similar jobs drew, which every finished job changes, the newest version alone. The newest of a
-    model is what placement evaluates; of trees, what is in force."""
+    """List versions, one a line, the oldest first: what it was learned from, and how wrong it was.
+    Of what similar jobs drew, which every finished job changes, the newest version alone. The
+    newest of a model is what placement evaluates; of trees, what is in force."""
     events = list(_events())
-    write(rows(published(events), trees_told(events)), _COLUMNS, output)
+    write(rows(list_published(events), list_tree_events(events)), _COLUMNS, output)
 
 
 @app.command()
@@ -79,7 +81,7 @@ def show(
     version: Annotated[str, typer.Argument(help="As `coplace models list` names it.")],
 ) -> None:
     """Print a version as JSON: its parameters."""
-    typer.echo(text(chosen(published(_events()), version)))
+    typer.echo(text(choose_model(list_published(_events()), version)))
 
 
 @app.command()
@@ -91,8 +93,8 @@ def pin(
 ) -> None:
     """Put a version into force from the end of the round on; it stays, whatever would be better.
     The newest five can be."""
-    model = _known(_name(chosen(published(_events()), version)))
-    publish(ingest, pinned(version, reason, source, clock_us(), model))
+    model = _known(_name(choose_model(list_published(_events()), version)))
+    publish(ingest, pin_event(version, reason, source, clock_us(), model))
     typer.echo(f"asked for {version}: it stays until it is unpinned")
 
 
@@ -104,7 +106,7 @@ def unpin(
     source: Source = "operator",
 ) -> None:
     """Let a better version replace the one in force again."""
-    publish(ingest, pinned("", reason, source, clock_us(), _known(model)))
+    publish(ingest, pin_event("", reason, source, clock_us(), _known(model)))
     typer.echo("asked for: the next better version takes its place")
 
 
@@ -126,12 +128,12 @@ def rollback(
 def _known(model: str) -> str:
     """Raises UnusableError for one of which several versions are not kept."""
     if model not in _OF_TREES:
-        raise UnusableError(f"of {model} no versions are kept, but of {' and '.join(_OF_TREES)}")
+        raise UnusableError(f"no versions of {model} are kept: give {' and '.join(_OF_TREES)}")
     return model
 
 
-def pinned(version: str, reason: str, source: str, now_us: int, model: str) -> Envelope:
-    """The event that pins a version; an empty one unpins."""
+def pin_event(version: str, reason: str, source: str, now_us: int, model: str) -> Envelope:
+    """Return the event that pins a version; an empty one unpins."""
     order = ModelPinned(model=model, version=version, reason=reason, pinned_at_us=now_us)
     return _envelope(order.DESCRIPTOR.full_name, source, now_us, model_pinned=order)
 
@@ -145,8 +147,8 @@ def _events() -> Iterable[Event]:
     return chain.from_iterable(map(topics.topic, _TOPICS))
 
 
-def published(events: Iterable[Event]) -> list[Published]:
-    """The versions in the order of their publication; copies of one are one."""
+def list_published(events: Iterable[Event]) -> list[Published]:
+    """Return the versions in the order of their publication; copies of one are one."""
     found: dict[tuple[str, bytes], Published] = {}
     for event in events:
         if isinstance(event.payload, Model):
@@ -155,14 +157,14 @@ def published(events: Iterable[Event]) -> list[Published]:
     return sorted(found.values(), key=lambda each: (each.time_us, each.model.version))
 
 
-def trees_told(events: Iterable[Event]) -> list[Trees]:
-    """What came of versions of trees, in the order of the events."""
+def list_tree_events(events: Iterable[Event]) -> list[Trees]:
+    """Return what became of versions of trees, in the order of the events."""
     told = [(event.time_us, event.payload) for event in events if isinstance(event.payload, Trees)]
     return [payload for _, payload in sorted(told, key=lambda each: each[0])]
 
 
 def rows(versions: Sequence[Published], told: Sequence[Trees] = ()) -> list[Row]:
-    """All that is told of each."""
+    """Return a row for each version."""
     newest = {_name(model): model for _, model in versions}
     return [
         {
@@ -178,7 +180,7 @@ def rows(versions: Sequence[Published], told: Sequence[Trees] = ()) -> list[Row]
     ]
 
 
-def chosen(versions: Sequence[Published], version: str) -> Model:
+def choose_model(versions: Sequence[Published], version: str) -> Model:
     """Raises UnusableError for a version that was not published."""
     for _, model in reversed(versions):
         if model.version == version:
@@ -187,7 +189,7 @@ def chosen(versions: Sequence[Published], version: str) -> Model:
 
 
 def text(model: Model) -> str:
-    """The message as JSON, with the SHA-256 of its content and where it came from."""
+    """Return the message as JSON, with the SHA-256 of its content and where it came from."""
     content = MessageToDict(model, preserving_proto_field_name=True)
     content["sha256"] = _sha256(model)
     if isinstance(model, PowerTreesPublished | PairTreesPublished):

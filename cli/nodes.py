@@ -1,5 +1,5 @@
 """`coplace drain`, `resume`, `undeclare` and `nodes`: what operators say of clusters and nodes, and
-where these stand."""
+the state of these."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from cli import completion
 from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
-from cli.times import at, clock_us, time_us
+from cli.times import clock_us, format_utc, time_us
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from shared.domain.hostlist import expand
@@ -54,7 +54,7 @@ NodeNames = Annotated[
     list[str] | None,
     typer.Argument(metavar="[NODE]...", help="Names or host lists (n[001-004]); all if none."),
 ]
-Reason = Annotated[str, typer.Option(help="Why: it is recorded, and told to those who wait.")]
+Reason = Annotated[str, typer.Option(help="Why: it is recorded, and shown for jobs that wait.")]
 
 
 class UnknownNodeError(UnusableError):
@@ -62,7 +62,8 @@ class UnknownNodeError(UnusableError):
 
 
 def ask(placement: str, cluster: str) -> ShowNodesResponse:
-    """Where the nodes of a cluster stand, of all where it is empty. Raises UnansweredError."""
+    """Ask placement for the nodes of a cluster, of all where it is empty. Raises
+    UnansweredError."""
     with asking(placement) as channel:
         request = ShowNodesRequest(cluster=cluster)
         return PlacementServiceStub(channel).ShowNodes(request, timeout=_WITHIN_S)
@@ -73,7 +74,8 @@ def drain(
     nodes: NodeNames = None,
     reason: Reason = "",
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When they are back; if not said, resumed.")
+        str | None,
+        typer.Option(metavar="TIME", help="When they are back; by default, when they are resumed."),
     ] = None,
     placement: Placement = _PLACEMENT,
     ingest: Ingest = _INGEST,
@@ -81,7 +83,9 @@ def drain(
 ) -> None:
     """Let nothing new start on nodes, or on a whole cluster; what runs there goes on."""
     if not reason:
-        raise typer.BadParameter("say why: it is told to those who wait", param_hint="--reason")
+        raise typer.BadParameter(
+            "give the reason: it is shown for jobs that wait", param_hint="--reason"
+        )
     now_us = clock_us()
     try:
         until_us = time_us(until) if until else 0
@@ -94,7 +98,9 @@ def drain(
         cluster=cluster, nodes=nodes, reason=reason, until_us=until_us, drained_at_us=now_us
     )
     publish(ingest, fact(source, drained, f"{cluster}/{now_us}", now_us))
-    until_told = f" until {at(until_us)}" if until_us else f": `coplace resume {cluster}` ends it"
+    until_told = (
+        f" until {format_utc(until_us)}" if until_us else f": `coplace resume {cluster}` ends it"
+    )
     typer.echo(f"drained {_told(known, nodes)} of {cluster}{until_told}")
 
 
@@ -119,19 +125,21 @@ def nodes(
         str | None,
         typer.Argument(
             metavar="[CLUSTER]",
-            help="One cluster; all if not said.",
+            help="One cluster; all by default.",
             autocompletion=completion.clusters,
         ),
     ] = None,
     output: OutputName = Output.TABLE,
     placement: Placement = _PLACEMENT,
 ) -> None:
-    """Say what nodes do, which are drained and why, and what runs there."""
+    """Show the state of nodes, which are drained and why, and what runs there."""
     answer = ask(placement, cluster or "")
     if output is not Output.TABLE:
         write([row(group) for group in answer.groups], _COLUMNS, output)
         return
-    typer.echo(f"as of {at(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet")
+    typer.echo(
+        f"as of {format_utc(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet"
+    )
     for one in answer.clusters:
         if one.closed:
             typer.echo(f"{one.cluster}: nothing starts there, {one.closed}")
@@ -148,23 +156,26 @@ def undeclare(
     ingest: Ingest = _INGEST,
     source: Source = "operator",
 ) -> None:
-    """Take a cluster out of the region: nothing starts there, what runs ends, then it is gone."""
+    """Take a cluster out of the region: nothing starts there, running jobs end, then it is
+    removed."""
     if not reason:
-        raise typer.BadParameter("say why: it is told to those who wait", param_hint="--reason")
+        raise typer.BadParameter(
+            "give the reason: it is shown for jobs that wait", param_hint="--reason"
+        )
     now_us = clock_us()
     answer = ask(placement, cluster)
     undeclared = ClusterUndeclared(cluster=cluster, reason=reason, undeclared_at_us=now_us)
     publish(ingest, fact(source, undeclared, f"{cluster}/{now_us}", now_us))
     jobs = {job_id for group in answer.groups for job_id in group.job_ids}
-    ends = f"{len(jobs)} jobs or more run there, and end as ever" if jobs else "nothing runs there"
+    ends = f"{len(jobs)} jobs or more run there, until they end" if jobs else "nothing runs there"
     typer.echo(f"undeclared {cluster}: {ends}; declare it again to have it back")
 
 
 def require_known(
     answer: ShowNodesResponse, cluster: str, wanted: Sequence[str]
 ) -> dict[str, NodeGroup]:
-    """The nodes of a cluster by name. Raises UnknownNodeError unless all that are wanted are there,
-    as placement would refuse them."""
+    """Return the nodes of a cluster by name. Raises UnknownNodeError unless all that are wanted are
+    there, as placement would refuse them."""
     known = {
         name: group
         for group in answer.groups
@@ -174,7 +185,9 @@ def require_known(
     try:
         unknown = [name for name in expand(",".join(wanted)) if name not in known] if wanted else []
     except RejectedError as error:
-        raise UnknownNodeError(f"{','.join(wanted)[:80]!r} is no list of nodes: {error}") from error
+        raise UnknownNodeError(
+            f"{','.join(wanted)[:80]!r} is not a list of nodes: {error}"
+        ) from error
     if unknown and not answer.groups_left_out:
         example = next(iter(known), "none")
         raise UnknownNodeError(
@@ -184,7 +197,7 @@ def require_known(
 
 
 def summary(groups: Iterable[NodeGroup]) -> Table:
-    """Of each cluster how many nodes are in which state."""
+    """Return how many nodes of each cluster are in which state."""
     counts: dict[tuple[str, str], int] = defaultdict(int)
     reasons: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for group in groups:
@@ -200,7 +213,7 @@ def summary(groups: Iterable[NodeGroup]) -> Table:
 
 
 def table(groups: Iterable[NodeGroup]) -> Table:
-    """A row for nodes that stand alike."""
+    """Return a table with a row for nodes in the same state."""
     found = Table("nodes", box=MARKDOWN)
     found.add_column("count", justify="right")
     found.add_column("state")
@@ -213,7 +226,7 @@ def table(groups: Iterable[NodeGroup]) -> Table:
 
 
 def row(group: NodeGroup) -> Row:
-    """All that is told of nodes that stand alike; jobs are separated by blanks, times are UTC."""
+    """Return the row of nodes in the same state; jobs are separated by blanks, times are UTC."""
     return {
         "cluster": group.cluster,
         "nodes": ",".join(group.nodes),
@@ -222,7 +235,7 @@ def row(group: NodeGroup) -> Row:
         "jobs": " ".join(_jobs(group)),
         "reason": group.reason,
         "drained_by": group.drained_by,
-        "until": at(group.until_us) if group.until_us else "",
+        "until": format_utc(group.until_us) if group.until_us else "",
     }
 
 
@@ -235,7 +248,7 @@ def _jobs(group: NodeGroup) -> Iterator[str]:
 def _reason(group: NodeGroup) -> str:
     if not group.reason:
         return ""
-    until = f", until {at(group.until_us)}" if group.until_us else ""
+    until = f", until {format_utc(group.until_us)}" if group.until_us else ""
     return f"{group.reason} ({group.drained_by}{until})"
 
 

@@ -12,7 +12,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from cli.telling import TABLE_WIDTH
+from cli.notes import TABLE_WIDTH
 
 Value = str | int | float | None
 Row = Mapping[str, Value]
@@ -32,7 +32,7 @@ _UNITS: Final = (" W", " SU", " h")
 
 
 def write(rows: Sequence[Row], columns: Sequence[str], output: Output) -> None:
-    """Rows as a table of these columns, or all that they hold as JSON lines or as CSV."""
+    """Write rows as a table of these columns, or all their values as JSON lines or as CSV."""
     match output:
         case Output.TABLE:
             Console(width=TABLE_WIDTH).print(_table(rows, columns))

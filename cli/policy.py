@@ -22,7 +22,7 @@ from rich.table import Table
 from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
-from cli.times import at, clock_us
+from cli.times import clock_us, format_utc
 from coplace_client.errors import RejectedError
 from coplace_client.facts import fact
 from shared.catalogue import policy_documents
@@ -30,12 +30,12 @@ from shared.catalogue.contents.check import check_contents
 from shared.catalogue.policy_declarations import declaration_of
 from shared.catalogue.policy_settings import DECLARABLE
 
-app = typer.Typer(no_args_is_help=True, help="By what placement decides: policy, weights, limits.")
+app = typer.Typer(no_args_is_help=True, help="What placement decides by: policy, weights, limits.")
 _WITHIN_S: Final = 30.0
 # Tables are read in terminals of this width.
 _WIDTH: Final = 80
 _COLUMNS: Final = ("setting", "is", "started with", "declared by", "declared at", "reason")
-# As an empty value is told.
+# As an empty value is shown.
 _NOTHING: Final = "nothing"
 
 Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]
@@ -59,7 +59,7 @@ def set_policy(
 ) -> None:
     """Declare settings, which hold from the next round on; the others stay as they are."""
     now_us = clock_us()
-    asked = parsed(settings)
+    asked = parse_settings(settings)
     event = declaration(asked, (), reason, source, now_us)
     before = ask(placement).settings
     _require_known(asked, before)
@@ -108,29 +108,31 @@ def allow(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
-    """Let applications share nodes again that are kept apart, since they broke a promise. `coplace
+    """Let isolated applications share nodes again, which exceeded a promised slowdown. `coplace
     policy show` names them."""
     now_us = clock_us()
-    publish(ingest, allowed(app_id, beside, node_model, reason, source, now_us))
+    publish(ingest, allow_event(app_id, beside, node_model, reason, source, now_us))
     typer.echo("asked for: these may share nodes again from the next round on")
 
 
 @app.command()
 def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50053") -> None:
-    """Say by what placement decides, what it was started with, and who declared what."""
+    """Show by what placement decides, what it was started with, and who declared what."""
     answer = ask(placement)
     if output is not Output.TABLE:
         write([row(setting) for setting in answer.settings], _COLUMNS, output)
         return
-    typer.echo(f"as of {at(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet")
+    typer.echo(
+        f"as of {format_utc(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet"
+    )
     Console(width=_WIDTH).print(table(answer.settings))
     for setting in answer.settings:
         if setting.declared_by:
             reason = f": {setting.reason}" if setting.reason else ""
-            word = f"{setting.declared_by} at {at(setting.declared_at_us)}{reason}"
+            word = f"{setting.declared_by} at {format_utc(setting.declared_at_us)}{reason}"
             typer.echo(f"{setting.name}: declared by {word}")
     if answer.still_to_weigh:
-        typer.echo(f"{answer.still_to_weigh:,} jobs that wait are not weighed by it yet")
+        typer.echo(f"{answer.still_to_weigh:,} jobs that wait are not evaluated by it yet")
     for line in slowdown_guarantees(answer):
         typer.echo(line)
 
@@ -148,18 +150,18 @@ def reference() -> None:
 
 
 def ask(placement: str) -> ShowPolicyResponse:
-    """By what placement decides. Raises UnansweredError."""
+    """Ask by what placement decides. Raises UnansweredError."""
     with asking(placement) as channel:
         return PlacementServiceStub(channel).ShowPolicy(ShowPolicyRequest(), timeout=_WITHIN_S)
 
 
-def parsed(settings: Iterable[str]) -> dict[str, str]:
+def parse_settings(settings: Iterable[str]) -> dict[str, str]:
     """Return the values of NAME=VALUE by their names. Raise RejectedError naming the setting."""
     found: dict[str, str] = {}
     for each in settings:
         name, is_set, value = each.partition("=")
         if name not in DECLARABLE or not is_set:
-            problem = f"write NAME=VALUE, of which NAME is one of {', '.join(DECLARABLE)}"
+            problem = f"write NAME=VALUE, where NAME is one of {', '.join(DECLARABLE)}"
             raise RejectedError(each[:80], problem)
         if name in found:
             raise RejectedError(name, "is named twice")
@@ -184,10 +186,10 @@ def _require_known(names: Iterable[str], settings: Iterable[PolicySetting]) -> N
             raise RejectedError(name, "placement does not know this setting: upgrade it first")
 
 
-def allowed(
+def allow_event(
     app_id: str, beside: str, node_model: str, reason: str, source: str, now_us: int
 ) -> Envelope:
-    """The event that lets applications share nodes again. Raises RejectedError."""
+    """Return the event that lets applications share nodes again. Raises RejectedError."""
     order = PairsAllowed(
         node_model=node_model,
         app_id=app_id,
@@ -200,39 +202,39 @@ def allowed(
 
 
 def slowdown_guarantees(answer: ShowPolicyResponse) -> list[str]:
-    """What came of promised slowdowns, and who is kept apart since; nothing where none was
-    measured."""
+    """Return how many promised slowdowns were kept, and the pairs that are isolated since; nothing
+    where none was measured."""
     kept, broken = answer.promises_kept, answer.promises_broken
     if not (kept or broken or answer.pairs_kept_apart):
         return []
     told = [f"promised slowdowns: {kept:,} kept, {broken:,} broken, as measured"]
     told += map(_apart, answer.pairs_apart)
     more = answer.pairs_kept_apart - len(answer.pairs_apart)
-    return [*told, f"and {more:,} more pairs are kept apart"] if more > 0 else told
+    return [*told, f"and {more:,} more pairs are isolated"] if more > 0 else told
 
 
 def _apart(pair: PairApart) -> str:
     by = f"{pair.measured_slowdown_ratio:.3f} times, {pair.promised_slowdown_ratio:g} promised"
     return (
-        f"apart on {pair.node_model}: {pair.app_id} and {pair.co_runner_app_id} since "
-        f"{at(pair.since_us)}: {pair.job_id}: {by}"
+        f"isolated on {pair.node_model}: {pair.app_id} and {pair.co_runner_app_id} since "
+        f"{format_utc(pair.since_us)}: {pair.job_id}: {by}"
     )
 
 
 def row(setting: PolicySetting) -> Row:
-    """All that is told of a setting."""
+    """Return the row of a setting."""
     return {
         "setting": setting.name,
         "is": setting.value,
         "started with": setting.started_with,
         "declared by": setting.declared_by or None,
-        "declared at": at(setting.declared_at_us) if setting.declared_at_us else None,
+        "declared at": format_utc(setting.declared_at_us) if setting.declared_at_us else None,
         "reason": setting.reason or None,
     }
 
 
 def table(settings: Iterable[PolicySetting]) -> Table:
-    """What is, beside what the process was started with."""
+    """Return a table of the values, beside what the process was started with."""
     found = Table("setting", "is", "started with", box=MARKDOWN)
     for setting in settings:
         found.add_row(setting.name, setting.value, setting.started_with)

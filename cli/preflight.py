@@ -56,12 +56,12 @@ def preflight(
     for problem in problems:
         typer.echo(problem, err=True)
     if problems:
-        raise UnusableError(f"{len(problems)} things to mend before anything starts")
+        raise UnusableError(f"{len(problems)} problems to repair before anything starts")
     typer.echo(f"ready to start: {len(wanted.keys() - found.keys())} topics are to be created")
 
 
 def count_problems(wanted: Mapping[str, int], found: Mapping[str, int]) -> Iterator[str]:
-    """Topics that are there with another count of Kafka partitions than declared, in words."""
+    """Yield, in words, the topics whose count of Kafka partitions is not the declared one."""
     for name in sorted(wanted.keys() & found.keys()):
         if wanted[name] != found[name]:
             yield (
@@ -72,17 +72,17 @@ def count_problems(wanted: Mapping[str, int], found: Mapping[str, int]) -> Itera
 
 
 def name_problems(members: Mapping[str, Iterable[str]], namespace: str) -> Iterator[str]:
-    """Groups of consumers that somebody is in, in words."""
+    """Yield, in words, the groups of consumers that have members."""
     for group, hosts in sorted(members.items()):
         yield (
-            f"somebody at {', '.join(sorted(set(hosts)))} is already in the consumer group "
+            f"a process at {', '.join(sorted(set(hosts)))} is already in the consumer group "
             f"{group}: another deployment runs with COPLACE_NAMESPACE={namespace!r} on this Kafka; "
             "give one of both a name of its own"
         )
 
 
 def linked_topics() -> frozenset[str]:
-    """The topics that are copied between a site and its hub, one way each."""
+    """Return the topics that are copied between a site and its hub, one way each."""
     ends = {frozenset(("site",)), frozenset(("mirror",))}
     return frozenset(
         spec.name
@@ -92,33 +92,33 @@ def linked_topics() -> frozenset[str]:
 
 
 def link_group(deployment: Deployment, site: str) -> str:
-    """The group of the processes of MirrorMaker 2 that write to the hub for a site."""
+    """Return the group of the processes of MirrorMaker 2 that write to the hub for a site."""
     return deployment.name(f"mirror.{site}.link")
 
 
 def hub_problems(wanted: Iterable[str], found: Iterable[str]) -> Iterator[str]:
-    """Topics of the link that the hub does not have, in words."""
+    """Yield, in words, the topics of the link that the hub does not have."""
     for name in sorted(set(wanted) - set(found)):
         yield f"the hub has no topic {name}: install the hub first, with the same COPLACE_NAMESPACE"
 
 
 def link_problems(site: str, *, is_taken: bool) -> Iterator[str]:
-    """That a site of this name sends already, in words."""
+    """Yield, in words, that a site of this name sends already."""
     if is_taken:
         yield (
-            f"somebody sends to the hub as the site {site} already: "
+            f"another process sends to the hub as the site {site} already: "
             "give one of both sites a name of its own"
         )
 
 
 def kafka_partitions_of(client: KafkaAdminClient) -> Mapping[str, int]:
-    """The count of Kafka partitions of each topic there is. Raises KafkaError."""
+    """Return the count of Kafka partitions of each topic there is. Raises KafkaError."""
     described = client.describe_topics()
     return {topic["name"]: len(topic["partitions"]) for topic in described}
 
 
 def members_of(client: KafkaAdminClient, deployment: Deployment) -> Mapping[str, list[str]]:
-    """The hosts of the members of each of the deployment's groups that has some. Raises
+    """Return the hosts of the members of each of the deployment's groups that has some. Raises
     KafkaError."""
     ours = {deployment.name(group) for one in load_principals().values() for group in one.consumers}
     there = {found["group_id"] for found in client.list_groups()}

@@ -15,16 +15,16 @@ from cli import completion
 from cli.accounts import latest
 from cli.asking import Ingest, publish
 from cli.kafka_topics import CHARGES, JOBS, KafkaTopics
+from cli.notes import utc
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.tariff import BILLING, newest, tariffs
-from cli.telling import utc
 from cli.times import clock_us, time_us
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
-from services.pricing.attribution import attributed, discount_su
+from services.pricing.attribution import attribute, discount_su
 from services.pricing.charge import surcharges_of
-from services.pricing.explanation import Explanation, explained, shutters_of
+from services.pricing.explanation import Explanation, explain_charge, shutters_of
 from shared.catalogue.event import Event
 from shared.domain.tariff import ENERGY
 from shared.models.shutters import interference, slowdown_interval
@@ -60,12 +60,12 @@ def explain(
     ],
     attempt: Annotated[int, typer.Option(min=0, help="Which one; 0: the last charged.")] = 0,
     shutters: Annotated[bool, typer.Option("--shutters", help="List each of them.")] = False,
-    by_whom: Annotated[bool, typer.Option("--by-whom", help="List who slowed it down.")] = False,
+    by_whom: Annotated[bool, typer.Option("--by-whom", help="List its co-runners.")] = False,
     output: OutputName = Output.TABLE,
 ) -> None:
     """Make a charge again from the shutters that are stored, and show these and the tariff."""
     topics = KafkaTopics(Deployment.of(settings()))
-    events = [each for name in (JOBS, _SHUTTERS, CHARGES) for each in topics.of_key(name, job_id)]
+    events = [each for name in (JOBS, _SHUTTERS, CHARGES) for each in topics.read_key(name, job_id)]
     events += topics.topic(BILLING)
     found = explanation(events, job_id, attempt)
     if output is Output.TABLE:
@@ -79,8 +79,8 @@ def explain(
         write(list(interval_rows(found)), _INTERVALS, output)
     if not found.is_reproduced:
         raise UnusableError(
-            f"charged {found.charge.price_su} SU, topics give {found.again.price_su} SU: shutters "
-            "came when no revision was made any more, or are no longer kept"
+            f"charged {found.charge.price_su} SU, topics give {found.again.price_su} SU: "
+            "shutters came too late for a revision, or are no longer kept"
         )
 
 
@@ -100,8 +100,8 @@ def reprocess(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
-    """Have the runs of a time charged again by another tariff: the next revision of each reverses
-    the charge in force, which stays in the ledger."""
+    """Charge the runs of a time again by another tariff: the next revision of each reverses the
+    charge in force, which stays in the topic."""
     topics = KafkaTopics(Deployment.of(settings()))
     told = (event.payload for event in topics.topic(CHARGES))
     by = newest(tariffs(topics.deployment), tariff)
@@ -117,7 +117,7 @@ def reprocess(
 def reprice(
     charge: ChargeMade, by: TariffDeclared, reason: str, source: str, now_us: int
 ) -> Envelope:
-    """The event that asks for it; its id is the same whoever asks again."""
+    """Return the event that asks for it; its id is the same whoever asks again."""
     asked = RepriceAsked(
         charge=charge,
         tariff=by.name,
@@ -130,8 +130,8 @@ def reprice(
 
 
 def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanation:
-    """Of the last revision of an attempt. Raises UnusableError where it was not charged, or its
-    finish is no longer kept."""
+    """Explain the last revision of an attempt. Raises UnusableError where it was not charged, or
+    its finish is no longer kept."""
     charges: list[ChargeMade] = []
     finishes: dict[int, JobFinished] = {}
     measured: dict[str, ShuttersMeasured] = {}
@@ -147,18 +147,16 @@ def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanati
             case TariffDeclared() as tariff:
                 tariffs.append(tariff)
     if not charges:
-        raise UnusableError(
-            f"{job_id[:80]!r} was not charged so far: `coplace jobs JOB` tells more"
-        )
+        raise UnusableError(f"{job_id[:80]!r} was not charged so far: see `coplace jobs JOB`")
     charge = max(latest(charges), key=lambda each: each.attempt)
     if charge.attempt not in finishes:
         raise UnusableError(f"the finish of attempt {charge.attempt} is no longer kept")
     own = {name: each for name, each in measured.items() if each.attempt == charge.attempt}
-    return explained(charge, finishes[charge.attempt], own, tariffs)
+    return explain_charge(charge, finishes[charge.attempt], own, tariffs)
 
 
 def lines(found: Explanation) -> Iterator[str]:
-    """The tariff, and how it comes to the price."""
+    """Yield the tariff, and the steps to the price."""
     charge = found.charge
     yield (
         f"attempt {charge.attempt}, revision {charge.revision} of {utc(charge.charged_at_us)}: "
@@ -200,7 +198,8 @@ def _surcharges(charge: ChargeMade) -> Iterator[str]:
     """By whom the discount is borne."""
     most = charge.surcharge_most_su
     bound = f", at most {most} SU for an hour beside it" if most else ""
-    yield f"surcharge: {charge.surcharge_share} of the discount on those who slowed it down{bound}"
+    share = charge.surcharge_share
+    yield f"surcharge: {share} of the discount on the jobs that slowed it down{bound}"
     surcharged = list(surcharges_of(charge))
     for each in surcharged:
         yield f"surcharged: {each.su} SU to {each.account}, for {each.co_runner_job_id}"
@@ -209,8 +208,8 @@ def _surcharges(charge: ChargeMade) -> Iterator[str]:
 
 
 def part_rows(charge: ChargeMade) -> Iterator[Row]:
-    """A row for each co-runner that cost the run time, which come to the last row."""
-    parts = attributed(charge)
+    """Yield a row for each co-runner that cost run time, and a row of their sum."""
+    parts = attribute(charge)
     for part in parts:
         others = f"{part.co_runners} others"
         yield {
@@ -231,7 +230,7 @@ def part_rows(charge: ChargeMade) -> Iterator[Row]:
 
 
 def interval_rows(found: Explanation) -> Iterator[Row]:
-    """A row for each time beside co-runners: slowdown by algorithm 4, and how sure it is."""
+    """Yield a row for each time beside co-runners: slowdown by algorithm 4, and how sure it is."""
     for measured in found.measured.values():
         seen = shutters_of(measured)
         slowdown = interference(seen)
@@ -249,7 +248,7 @@ def interval_rows(found: Explanation) -> Iterator[Row]:
 
 
 def shutter_rows(found: Explanation) -> Iterator[Row]:
-    """A row for each shutter, used or filtered by algorithm 4."""
+    """Yield a row for each shutter, used or filtered by algorithm 4."""
     for measured in found.measured.values():
         for each in shutters_of(measured):
             yield {

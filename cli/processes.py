@@ -24,7 +24,7 @@ MODULES: Final[Mapping[str, str]] = {
     "accounts": "services.pricing.accounts",
 }
 # These may have several workers: keyed stages share their Kafka partitions among them, of a single
-# stage one works and the others stand by.
+# stage one works and the others are standbys.
 STATEFUL: Final = ("energy", "appdb-cache", "prediction", "placement", "pricing", "accounts")
 # Beside the others where plans are wanted.
 PLANNER: Final = "planner"
@@ -83,25 +83,26 @@ class Processes:
 
     @property
     def ingest_address(self) -> str:
-        """Where gRPC clients find ingest."""
+        """Return where gRPC clients find ingest."""
         [address] = self._addresses(_INGEST)
         return address
 
     @property
     def placement_addresses(self) -> tuple[str, ...]:
-        """Where the workers of placement answer `coplace why`: one does, the others stand by."""
+        """Return where the workers of placement answer `coplace why`: one does, the others are
+        standbys."""
         return self._addresses(_PLACEMENT)
 
     @property
     def energy_address(self) -> str:
-        """Where gRPC clients find the energy API."""
+        """Return where gRPC clients find the energy API."""
         [address] = self._addresses(_ENERGY_API)
         return address
 
     @property
     def token_addresses(self) -> Mapping[str, str]:
-        """Where clients with a token find each process, by the variable of its address; none in an
-        installation that is not secure."""
+        """Return where clients with a token find each process, by the variable of its address; none
+        in an installation that is not secure."""
         if not self._credentials:
             return {}
         return {
@@ -110,14 +111,14 @@ class Processes:
         }
 
     def services(self) -> list[Program]:
-        """Every service, the stateful ones as often as they have workers."""
+        """Return every service, the stateful ones as often as they have workers."""
         return [
             self._program(name, module, self._grpc_port(name, module))
             for name, module in self._workers.items()
         ]
 
     def emulator(self) -> Program:
-        """The emulated resource managers and nodes."""
+        """Return the emulated resource managers and nodes."""
         address = {"COPLACE_SIMULATION_INGEST_ADDRESS": self.ingest_address}
         return replace(self._program(EMULATOR, "lab.emulator", address), one_shot=True)
 

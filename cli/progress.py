@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def progress_of(total: int, what: str) -> Iterator[Callable[[int], None]]:
-    """A live bar; call what it gives with how many are done so far."""
+    """Show a live bar; call what it gives with how many are done so far."""
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(what, total=total)

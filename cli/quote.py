@@ -18,9 +18,9 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 from google.protobuf.json_format import ParseDict, ParseError
 
 from cli.asking import Placement, asking
+from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
 from cli.tariff import newest, tariffs
-from cli.telling import note, utc
 from cli.times import clock_us
 from coplace_client.errors import UnusableError
 from services.pricing.quotation import PriceRange, Quotation
@@ -49,13 +49,13 @@ def quote(
         str,
         typer.Option(help="NAME, of which the last version, or NAME/VERSION: not that in force."),
     ] = "",
-    partition: Annotated[str, typer.Option(help="By which rates tell jobs apart.")] = "",
-    qos: Annotated[str, typer.Option(help="By which rates tell jobs apart.")] = "",
+    partition: Annotated[str, typer.Option(help="As rates distinguish jobs by it.")] = "",
+    qos: Annotated[str, typer.Option(help="As rates distinguish jobs by it.")] = "",
     output: OutputName = Output.TABLE,
     placement: Placement = "127.0.0.1:50053",
 ) -> None:
-    """Tell what a job would cost, wait and draw if it were submitted now, with its nodes for itself
-    and beside others. Nothing is submitted."""
+    """Print what a job would cost, wait and draw if it were submitted now, with its nodes for
+    itself and beside others. Nothing is submitted."""
     job = read_job(file, clock_us())
     price_terms = PriceTerms(Deployment.of(settings()), tariff)
     answer = ask(placement, job)
@@ -63,15 +63,15 @@ def quote(
     scope = RateScope(partition=partition, qos=qos)
     rows = [row(each, job, answer.as_of_us, scope, price_terms) for each in answer.placements]
     if output is Output.TABLE:
-        write([in_words(each) for each in rows], _COLUMNS, output)
+        write([describe_row(each) for each in rows], _COLUMNS, output)
     else:
         write(rows, tuple(rows[0]), output)
     note(remarks(answer, price_terms))
 
 
 def read_job(file: Path, now_us: int) -> JobSubmitted:
-    """A file's job. Raises UnusableError for what is none, RejectedError naming the field that
-    ingest would refuse."""
+    """Read a job from a file. Raises UnusableError for an invalid file, RejectedError naming the
+    field that ingest would refuse."""
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -82,7 +82,7 @@ def read_job(file: Path, now_us: int) -> JobSubmitted:
     try:
         job = ParseDict({**given, **found}, JobSubmitted())
     except ParseError as error:
-        raise UnusableError(f"{file} is no JobSubmitted: {error}") from None
+        raise UnusableError(f"{file} is not a valid JobSubmitted: {error}") from None
     check_contents(job)
     return job
 
@@ -102,19 +102,19 @@ class PriceTerms:
         self._rate = PricingSettings().rate_su_per_core_s
 
     def at(self, time_us: int) -> Decimal | PriceTariff:
-        """For a job that starts then."""
+        """Return the rate or tariff for a job that starts then."""
         return self._asked or self._book.at(time_us) or self._rate
 
-    def told(self, time_us: int) -> str:
-        """What that is, in words."""
+    def describe(self, time_us: int) -> str:
+        """Return those terms in words."""
         terms = self.at(time_us)
         if isinstance(terms, PriceTariff):
             return f"tariff {terms.name}, version {terms.version}"
-        return f"{terms:.9f} SU a core and second: no tariff holds"
+        return f"{terms:.9f} SU a core and second: no tariff is in force"
 
 
 def ask(address: str, job: JobSubmitted) -> QuoteResponse:
-    """What placement at `address` answers. Raises UnansweredError."""
+    """Ask placement at `address` for a quote. Raises UnansweredError."""
     with asking(address) as channel:
         return PlacementServiceStub(channel).Quote(QuoteRequest(job=job), timeout=_WITHIN_S)
 
@@ -128,7 +128,7 @@ def require_accepted(answer: QuoteResponse) -> None:
 def row(
     found: QuotedPlacement, job: JobSubmitted, now_us: int, scope: RateScope, terms: PriceTerms
 ) -> Row:
-    """All figures of one way; None where there are none."""
+    """Return all figures of one way; None where there are none."""
     price: PriceRange | None = None
     if found.cluster:
         price = Quotation(job, found, now_us, scope, terms.at, terms.edges_us).price()
@@ -160,8 +160,8 @@ def _figures(name: str, found: QuotedRange | PriceRange | None) -> Row:
     return {f"{level}_{name}": value for level, value in zip(levels, told, strict=True)}
 
 
-def in_words(found: Row) -> Row:
-    """The same for people: what is expected, and the interval."""
+def describe_row(found: Row) -> Row:
+    """Return a row for people: what is expected, and the interval."""
     return {
         **{name: found[name] for name in ("nodes are", "cluster", "units", "GHz", "why")},
         "wait": _range(found, "wait_s", 3600, ".2f", "h"),
@@ -182,8 +182,8 @@ def _range(found: Row, name: str, per: float, digits: str, unit: str) -> str | N
 
 
 def remarks(answer: QuoteResponse, terms: PriceTerms) -> Iterator[str]:
-    """What the figures are, and by what they were made."""
-    yield f"as known at {utc(answer.as_of_us)} UTC; price by {terms.told(answer.as_of_us)}"
+    """Yield what the figures mean, and by what they were made."""
+    yield f"as known at {utc(answer.as_of_us)} UTC; price by {terms.describe(answer.as_of_us)}"
     yield "wait: if nothing else arrives; all jobs as short as 5 % of past ones, to their limits"
     if answer.past_jobs:
         common = f"of the same {answer.alike}" if answer.alike != "region" else "of the region"

@@ -1,4 +1,4 @@
-"""The policies that a region can be told."""
+"""The policies of a region."""
 
 from enum import StrEnum
 
@@ -16,10 +16,10 @@ class RegionPolicy(StrEnum):
 
     @property
     def is_planned(self) -> bool:
-        """Whether a planner is at work beside placement."""
+        """Return whether a planner is at work beside placement."""
         return self is RegionPolicy.LOOK_AHEAD
 
     @property
     def without_plan(self) -> "RegionPolicy":
-        """What placement decides by where no plan holds."""
+        """Return what placement decides by where no plan is in force."""
         return RegionPolicy.PRIORITY_INC_V if self.is_planned else self

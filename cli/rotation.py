@@ -1,5 +1,5 @@
 """New credentials for a secure installation while it runs: a new authority, new certificates and
-new passwords. Nobody is stopped: who connects next reads the files as they are then."""
+new passwords. Nothing is stopped: the next connection reads the files as they are then."""
 
 import shutil
 from collections.abc import Callable
@@ -13,31 +13,32 @@ _NEW: Final = "next"
 
 
 class BelievingServers(Protocol):
-    """Kafka and Redis as far as they are told whom to believe and what to show. Each method
-    returns once it is so, and raises RefusedError where it is not within seconds."""
+    """Kafka and Redis as far as a rotation changes whom they believe and what they show. Each
+    method returns once it is so, and raises RefusedError where it is not within seconds."""
 
     def reload_kafka(self) -> None:
-        """Have Kafka read its certificate and its authorities again."""
+        """Reload the certificate and the authorities of Kafka."""
         ...
 
     def require_kafka(self, authority: Credentials, shown: Identity) -> None:
-        """Kafka shows a certificate of this authority, and believes the one that is shown."""
+        """Wait until Kafka shows a certificate of this authority, and believes the one that is
+        shown."""
         ...
 
     def set_kafka_passwords(self, credentials: Credentials) -> None:
-        """Each user that has a password there has that one, and no other."""
+        """Set for each user that has a password that one, and no other."""
         ...
 
     def require_passwords(self) -> None:
-        """Kafka believes who shows the passwords that are kept."""
+        """Wait until Kafka believes clients that show the passwords that are kept."""
         ...
 
     def set_redis_passwords(self, *believed: Credentials) -> None:
-        """Each user has the passwords that these have."""
+        """Set for each user the passwords that these have."""
         ...
 
     def reload_redis(self) -> None:
-        """Have Redis read its certificate again."""
+        """Reload the certificate of Redis."""
         ...
 
 
@@ -47,7 +48,7 @@ class Rotation:
     The new ones are made whole in a folder beside the old and taken out of it one by one, so what
     is left there is what is left to do: after a death at any place `run` goes on. In between all
     works, over new starts too; but where death came between Kafka's new passwords and their files,
-    who connects waits until `run` goes on.
+    connections wait until `run` goes on.
     """
 
     def __init__(self, security: Security, servers: BelievingServers) -> None:
@@ -57,8 +58,8 @@ class Rotation:
         self._new = Credentials(self._kept.folder / _NEW)
 
     def run(self, tell: Callable[[str], object], *, keep_old: bool = False) -> None:
-        """Do what is left, telling each step once it is done; with `keep_old` all but the last, so
-        that programs from outside can be given what is new while what they have is believed.
+        """Do what is left, reporting each step once it is done; with `keep_old` all but the last,
+        so that programs from outside can be given what is new while what they have is believed.
 
         Raises LocalServersError, KafkaError, RefusedError and RedisError; then run it again.
         """
@@ -114,5 +115,5 @@ class Rotation:
 
 
 def has_begun(security: Security) -> bool:
-    """Whether a rotation was begun and is not over."""
+    """Return whether a rotation was begun and is not over."""
     return Credentials(security.credentials.folder / _NEW).exist

@@ -27,8 +27,8 @@ from shared.streams.on_kafka.admin import admin_client
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.refusals import require_kafka_believes
 
-# Who answers over gRPC, and who asks only; the emulator speaks for the resource managers of its
-# site.
+# Services that answer over gRPC, and clients that ask only; the emulator speaks for the resource
+# managers of its site.
 _SERVING: Final = (KAFKA, REDIS, "ingest", "placement", "energy-api")
 _ASKING: Final[Mapping[str, str]] = {OPERATOR: OPERATOR, "simulation": EMULATED_SITE}
 _FOLDER: Final = "credentials"
@@ -40,7 +40,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 class Security:
-    """The credentials of one installation, in a folder of their own, and who has which.
+    """The credentials of one installation, in a folder of their own, and the holder of each.
 
     `namespace` is that of its topics: users of Kafka and Redis have it before their names.
     """
@@ -51,18 +51,18 @@ class Security:
 
     @property
     def access(self) -> Access:
-        """What services and clients may do."""
+        """Return what services and clients may do."""
         from cli.stages import access
 
         return access(self.namespace, self.clients())
 
     @property
     def redis(self) -> SecureRedis:
-        """What its Redis needs."""
+        """Return what its Redis needs."""
         return SecureRedis(self.credentials, self._user(OPERATOR))
 
     def clients(self) -> Mapping[str, str]:
-        """Those from outside who were given credentials, with their role."""
+        """Return the clients from outside that were given credentials, with their role."""
         file = self.credentials.folder / _CLIENTS
         return json.loads(file.read_text()) if file.exists() else {}
 
@@ -82,8 +82,8 @@ class Security:
             credentials.give_password(user)
 
     def write_redis_users(self, believed: Sequence[Credentials]) -> Mapping[str, Sequence[str]]:
-        """The file that Redis reads its users from as it starts, each with the passwords that these
-        have; and the passwords."""
+        """Write the file that Redis reads its users from as it starts, each with the passwords that
+        these have; return the passwords."""
         users = self.access.redis_users()
         passwords = {
             user.name: [one.password(user.name) for one in believed if one.has_password(user.name)]
@@ -93,19 +93,19 @@ class Security:
         return passwords
 
     def provision(self, servers: LocalServers) -> None:
-        """Tell Kafka, where it speaks to itself, who may do what and every user with password, and
-        return when it believes them.
+        """Give Kafka, where it speaks to itself, the ACLs and every user with password, and return
+        when it applies them.
 
         Raises KafkaError, and RefusedError where it does not within seconds.
         """
-        with self.of_kafka(servers) as client:
+        with self.open_kafka(servers) as client:
             ensure_acls(client, self.access)
             self.set_passwords(client, self.credentials, self.access.principals)
         self.wait_until_believed(servers)
 
-    def of_kafka(self, servers: LocalServers) -> KafkaAdminClient:
-        """A client where Kafka speaks to itself: by its own certificate it may do anything there.
-        Raises RefusedError."""
+    def open_kafka(self, servers: LocalServers) -> KafkaAdminClient:
+        """Open a client where Kafka speaks to itself: by its own certificate it may do anything
+        there. Raises RefusedError."""
         certificate, key = self.credentials.identity(KAFKA)
         settings = Settings(
             kafka_bootstrap=servers.kafka_internal,
@@ -136,7 +136,7 @@ class Security:
     def set_passwords(
         self, client: KafkaAdminClient, credentials: Credentials, users: Iterable[str]
     ) -> None:
-        """Tell Kafka the passwords of these users. Raises KafkaError."""
+        """Set the passwords of these users in Kafka. Raises KafkaError."""
         set_scram_passwords(client, {user: credentials.password(user) for user in users})
 
     def add_client(self, name: str, role: str) -> None:
@@ -144,7 +144,7 @@ class Security:
         Raises UnusableError for a role that does not exist, and for a name that is not free or that
         no file and no certificate can have."""
         if not _NAME.fullmatch(name):
-            raise UnusableError(f"{name!r} is no name: use a-z, 0-9 and '-'")
+            raise UnusableError(f"{name!r} is not a valid name: use a-z, 0-9 and '-'")
         if name in (*_SERVING, *_ASKING, _FOLDER):
             raise UnusableError(f"{name} is the name of a service: give the client another one")
         from cli.stages import access
@@ -155,12 +155,12 @@ class Security:
             fresh.write_text(json.dumps(clients, indent=2) + "\n")
 
     def environment(self, name: str) -> Mapping[str, str]:
-        """What a service or client needs to be believed, as COPLACE_* variables: names of files,
-        and nothing secret itself."""
+        """Return what a service or client needs to be believed, as COPLACE_* variables: names of
+        files, and nothing secret itself."""
         return {f"COPLACE_{field.upper()}": text for field, text in self.settings(name).items()}
 
     def settings(self, name: str) -> Mapping[str, str]:
-        """The same as fields of `Settings`."""
+        """Return what a service or client needs to be believed, as fields of `Settings`."""
         user = self._user(name)
         password = str(self.credentials.password_file(user))
         authority = str(self.credentials.authority)

@@ -32,15 +32,15 @@ def seize(placement: str, ingest: str, job_id: str, reason: str, source: str) ->
     """
     event = seizure(why.ask(placement, job_id), reason, source, clock_us())
     publish(ingest, event)
-    return told(event.job_seized)
+    return describe_seizure(event.job_seized)
 
 
 def seizure(found: ExplainResponse, reason: str, source: str, now_us: int) -> Envelope:
-    """The event that seizes what was found of a job, and nothing that comes after it."""
+    """Return the event that seizes this attempt or grant of a job, and no later one."""
     if found.standing not in _SEIZED and not found.runs_on:
         raise NothingToSeizeError(
-            f"{found.job_id} is neither granted nor does it run: there is nothing to seize "
-            "(`coplace why` says where it stands)"
+            f"{found.job_id} has no grant and does not run: there is nothing to seize "
+            "(`coplace why` shows its state)"
         )
     grant = found.allocation.grant
     seized = JobSeized(
@@ -54,8 +54,8 @@ def seizure(found: ExplainResponse, reason: str, source: str, now_us: int) -> En
     return fact(source, seized, subject, now_us)
 
 
-def told(seized: JobSeized) -> str:
-    """What was asked for, in words."""
+def describe_seizure(seized: JobSeized) -> str:
+    """Return what was asked for, in words."""
     grant = f" (grant {seized.grant})" if seized.grant else ""
     again = f"it waits again as attempt {seized.attempt + 1}"
     return f"seized attempt {seized.attempt}{grant} of {seized.job_id}: {again}"

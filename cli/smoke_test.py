@@ -25,7 +25,7 @@ _NODE_MODEL: Final = "smoke-test"
 _CORES: Final = 2
 _GHZ: Final = 2.0
 _DECISIONS, _CHARGES = "placement.decisions", "prices.charges"
-_LOOK: Final = "`coplace status` and `coplace why` tell more"
+_LOOK: Final = "see `coplace status` and `coplace why`"
 
 Answer = TypeVar("Answer", PlacementDecided, ChargeMade)
 
@@ -43,11 +43,11 @@ class SmokeJob:
 
     @property
     def job_id(self) -> str:
-        """Of no other run of the test."""
+        """Return an id that no other run of the test has."""
         return f"{_SITE}/{self.cluster}/1/{self.now_us}"
 
     def declared(self) -> ClusterDeclared:
-        """The declaration of a cluster of one node, for the test alone."""
+        """Return the declaration of a cluster of one node, for the test alone."""
         return ClusterDeclared(
             cluster=self.cluster,
             site=_SITE,
@@ -62,7 +62,7 @@ class SmokeJob:
         )
 
     def submitted(self) -> JobSubmitted:
-        """The submission of the one job of the test."""
+        """Return the submission of the one job of the test."""
         return JobSubmitted(
             job_id=self.job_id,
             attempt=1,
@@ -76,7 +76,7 @@ class SmokeJob:
         )
 
     def started(self, grant: int, now_us: int) -> JobStarted:
-        """What a resource manager says of its start."""
+        """Return what a resource manager publishes of its start."""
         return JobStarted(
             job_id=self.job_id,
             attempt=1,
@@ -88,7 +88,7 @@ class SmokeJob:
         )
 
     def finished(self, start: JobStarted, now_us: int) -> JobFinished:
-        """What it says of its end."""
+        """Return what a resource manager publishes of its end."""
         return JobFinished(
             job_id=self.job_id,
             attempt=1,
@@ -107,7 +107,7 @@ class SmokeJob:
         )
 
     def undeclared(self, now_us: int) -> ClusterUndeclared:
-        """Its cluster is not to stay."""
+        """Return the event that removes its cluster."""
         return ClusterUndeclared(
             cluster=self.cluster, reason="the smoke test is over", undeclared_at_us=now_us
         )
@@ -153,13 +153,13 @@ def smoke_test(
             report(job_started=started)
             tell(f"started on {start.cluster}, as decided")
             report(job_finished=job.finished(started, clock_us()))
-            tell("ended, as told" if not price else f"charged {price_of(job, charges)} SU")
+            tell("ended, as published" if not price else f"charged {price_of(job, charges)} SU")
         finally:
             report(cluster_undeclared=job.undeclared(clock_us()))
 
 
 def start_of(job: SmokeJob, decisions: Iterator[PlacementDecided]) -> PlacementDecided:
-    """The decision that starts the job. Raises SmokeTestError when none comes."""
+    """Return the decision that starts the job. Raises SmokeTestError when none comes."""
     told = "is not decided on"
     for decided in decisions:
         if decided.verdict == VERDICT_START:
@@ -171,7 +171,7 @@ def start_of(job: SmokeJob, decisions: Iterator[PlacementDecided]) -> PlacementD
 
 
 def price_of(job: SmokeJob, charges: Iterator[ChargeMade]) -> str:
-    """In service units. Raises SmokeTestError when none comes."""
+    """Return the price in service units. Raises SmokeTestError when none comes."""
     charge = next(charges, None)
     if charge is None:
         raise SmokeTestError(f"{job.job_id} ended and is not charged: {_LOOK}")

@@ -8,7 +8,7 @@ OPERATOR: Final = "operator"
 
 
 def who_does_it(told: str) -> str:
-    """As told; whom the certificate names that is shown, where nobody was told."""
+    """Return the identity that was given; by default, the name in the certificate that is shown."""
     if told != OPERATOR:
         return told
     from shared.process.certificates import common_name
@@ -22,7 +22,7 @@ Source = Annotated[
     str,
     typer.Option(
         envvar="COPLACE_SOURCE",
-        help="Who does it: it is recorded. Else the common name of the certificate that is shown.",
+        help="Who does it, as recorded. By default the common name of your certificate.",
         callback=who_does_it,
     ),
 ]

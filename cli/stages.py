@@ -67,15 +67,15 @@ def every_stage(settings: Settings) -> list[Stage]:
 
 
 def topics_in_use() -> Mapping[str, TopicSpec]:
-    """The topics with all who read them. In production stages read what they do in emulated runs,
-    and more."""
+    """Return the topics with all stages that read them. In production stages read what they do in
+    emulated runs, and more."""
     production = every_stage(Settings(rounds=RoundSource.CLOCK))
     return read_by(load_topics(), {stage.name: stage.inputs for stage in production})
 
 
 def access(namespace: str = "", clients: Mapping[str, str] | None = None) -> Access:
-    """What the principals of a deployment may do. Raises UnusableError for clients that cannot
-    be."""
+    """Return what the principals of a deployment may do. Raises UnusableError for clients that
+    cannot be."""
     return Access(topics_in_use(), namespace, clients)
 
 

@@ -1,4 +1,4 @@
-"""One job's whole story: all that was told of it and decided on it, from the topics."""
+"""One job's whole story: every event and decision of it, from the topics."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,8 +15,8 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.kafka_topics import CHARGES, JOBS, KafkaTopics
+from cli.notes import utc
 from cli.output import Row
-from cli.telling import utc
 from coplace_client.errors import UnusableError
 from shared.catalogue.event import Event
 from shared.streams.on_kafka.deployment import Deployment
@@ -25,37 +25,39 @@ _DECISIONS: Final = "placement.decisions"
 _JOULES_A_KWH: Final = 3.6e6
 
 
-class UntoldJobError(UnusableError):
+class UnpublishedJobError(UnusableError):
     """No topic has anything of the job."""
 
 
 def events(deployment: Deployment, job_id: str) -> list[Event]:
-    """All about a job that topics still hold, by its time. Raises UntoldJobError."""
+    """Return all events of a job that topics still have, by its time. Raises UntoldJobError."""
     topics = KafkaTopics(deployment)
-    found = [each for topic in (JOBS, _DECISIONS, CHARGES) for each in topics.of_key(topic, job_id)]
+    found = [
+        each for topic in (JOBS, _DECISIONS, CHARGES) for each in topics.read_key(topic, job_id)
+    ]
     if not found:
-        raise UntoldJobError(
-            f"no topic has anything of {job_id[:80]!r}: `coplace jobs` lists those that placement "
+        raise UnpublishedJobError(
+            f"no topic has an event of {job_id[:80]!r}: `coplace jobs` lists those that placement "
             "knows, `coplace dlq list` what was refused"
         )
     return sorted(found, key=lambda event: event.time_us)
 
 
 def rows(found: Iterable[Event]) -> Iterator[Row]:
-    """A row an event: when, what, and what matters of it."""
+    """Yield a row for each event: when, what, and what matters of it."""
     for event in found:
-        what, details = told(event.payload)
+        what, details = describe_event(event.payload)
         yield {
             "time": utc(event.time_us),
             "attempt": getattr(event.payload, "attempt", 0) or None,
             "what": what,
             "details": details,
-            "told by": event.source,
+            "source": event.source,
         }
 
 
-def told(payload: Any) -> tuple[str, str]:
-    """What a message says, in words, and what matters of it."""
+def describe_event(payload: Any) -> tuple[str, str]:
+    """Return what a message says, in words, and what matters of it."""
     describe = _DETAILS.get(type(payload))
     if describe is not None:
         return describe(payload)

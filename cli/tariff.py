@@ -19,7 +19,7 @@ from cli.asking import Ingest, publish
 from cli.kafka_topics import KafkaTopics
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
-from cli.times import at, clock_us, time_us
+from cli.times import clock_us, format_utc, time_us
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from shared.catalogue.contents.check import check_contents
@@ -56,7 +56,7 @@ def set_tariff(
 
 @app.command()
 def check(file: File) -> None:
-    """Say what a file would declare, or what is wrong with it."""
+    """Print what a file would declare, or what is wrong with it."""
     declared = read_tariff(file, "", clock_us())
     typer.echo(f"{declared.name}, version {declared.version}: {_held(declared)}")
     for rate in declared.rates:
@@ -76,7 +76,7 @@ def show(output: OutputName = Output.TABLE) -> None:
 
 
 def tariffs(deployment: Deployment) -> list[TariffDeclared]:
-    """Each version once, by when it was declared."""
+    """Return each version once, by when it was declared."""
     events = KafkaTopics(deployment).topic(BILLING)
     told = (event.payload for event in events)
     found = {(t.name, t.version): t for t in told if isinstance(t, TariffDeclared)}
@@ -84,22 +84,22 @@ def tariffs(deployment: Deployment) -> list[TariffDeclared]:
 
 
 def read_tariff(file: Path, reason: str, now_us: int) -> TariffDeclared:
-    """A file's tariff. Raises UnusableError for what is no YAML mapping, RejectedError naming the
-    field that cannot be."""
+    """Read a tariff from a file. Raises UnusableError for what is not a YAML mapping, RejectedError
+    naming the invalid field."""
     try:
         # Every value as a text: decimals stay as they are written.
         found = yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UnusableError(f"{file} is no YAML: {error}") from None
+        raise UnusableError(f"{file} is not valid YAML: {error}") from None
     if not isinstance(found, dict):
         raise UnusableError(f"{file} must map names to values: {', '.join(_KNOWN)}")
     for name in found:
         if name not in _KNOWN:
-            raise RejectedError(str(name)[:80], f"is none of {', '.join(_KNOWN)}")
+            raise RejectedError(str(name)[:80], f"must be one of {', '.join(_KNOWN)}")
     try:
         declared = TariffDeclared(**_fields(found), reason=reason, declared_at_us=now_us)
     except (TypeError, ValueError, KeyError) as error:
-        raise UnusableError(f"{file} holds a value that is none: {error}") from None
+        raise UnusableError(f"{file} has an invalid value: {error}") from None
     check_contents(declared)
     return declared
 
@@ -138,26 +138,27 @@ def _time_us(value: object) -> int:
 
 
 def declaration(declared: TariffDeclared, source: str, now_us: int) -> Envelope:
-    """The event that declares a version."""
+    """Return the event that declares a version."""
     subject = f"{declared.name}/{declared.version}"
     return fact(source, declared, subject, now_us)
 
 
 def row(declared: TariffDeclared) -> Row:
-    """A version of a tariff by columns; "until" is empty where no end is declared."""
+    """Return a version of a tariff by columns; "until" is empty where no end is declared."""
     return {
         "tariff": declared.name,
         "version": declared.version,
-        "from": at(declared.from_us),
-        "until": at(declared.until_us) if declared.until_us else None,
+        "from": format_utc(declared.from_us),
+        "until": format_utc(declared.until_us) if declared.until_us else None,
         "model": _model(declared),
         "rates": ", ".join(f"{rate.resource} {rate.su}" for rate in declared.rates),
-        "declared": at(declared.declared_at_us),
+        "declared": format_utc(declared.declared_at_us),
     }
 
 
 def newest(declared: Iterable[TariffDeclared], name: str) -> TariffDeclared:
-    """The last version of a name, or the one that `NAME/VERSION` names. Raises UnusableError."""
+    """Return the last version of a name, or the one that `NAME/VERSION` names. Raises
+    UnusableError."""
     found = list(declared)
     named = [each for each in found if name in (each.name, f"{each.name}/{each.version}")]
     if not named:
@@ -171,8 +172,8 @@ def _model(declared: TariffDeclared) -> str:
 
 
 def _held(declared: TariffDeclared) -> str:
-    until = f" until {at(declared.until_us)}" if declared.until_us else ""
-    return f"{_model(declared)}, for jobs that start from {at(declared.from_us)}{until}"
+    until = f" until {format_utc(declared.until_us)}" if declared.until_us else ""
+    return f"{_model(declared)}, for jobs that start from {format_utc(declared.from_us)}{until}"
 
 
 def _unit(rate: TariffRate) -> str:

@@ -12,12 +12,12 @@ _UNIT_S: Final = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
 
 def clock_us() -> int:
-    """The wall clock, in microseconds since 1970."""
+    """Return the wall clock, in microseconds since 1970."""
     return time.time_ns() // 1000
 
 
 def time_us(text: str) -> int:
-    """A time as ISO 8601 writes it, UTC where it names no zone, or one from now as Slurm's
+    """Parse a time as ISO 8601 writes it, UTC where it names no zone, or one from now as Slurm's
     `--begin` does: `now+90minutes`. Raises ValueError."""
     if match := _FROM_NOW.fullmatch(text):
         count, unit = match.groups()
@@ -26,11 +26,11 @@ def time_us(text: str) -> int:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text[:40]!r} is no time such as 2026-07-01T08:00:00Z or now+90minutes"
+            f"{text[:40]!r} is not a time such as 2026-07-01T08:00:00Z or now+90minutes"
         ) from None
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e6)
 
 
-def at(moment_us: int) -> str:
-    """In UTC to the second."""
+def format_utc(moment_us: int) -> str:
+    """Format a time in UTC to the second."""
     return in_utc(moment_us / 1e6)

@@ -20,7 +20,7 @@ from shared.process.settings import settings
 from shared.streams.on_kafka.clients import Reader
 from shared.streams.on_kafka.deployment import Deployment
 
-app = typer.Typer(no_args_is_help=True, help="Create and list the topics. Say who may use them.")
+app = typer.Typer(no_args_is_help=True, help="Create and list the topics. Create their ACLs.")
 
 
 class AclForm(StrEnum):
@@ -37,7 +37,7 @@ Clients = Annotated[
     typer.Option(
         "--client",
         metavar="NAME=ROLE",
-        help="One from outside, who is resource-manager, slurm, billing or agent; may be repeated.",
+        help="A client from outside: resource-manager, slurm, billing or agent; may be repeated.",
     ),
 ]
 
@@ -51,7 +51,7 @@ def create(
     passwords: Annotated[
         Path | None,
         typer.Option(
-            help="And tell Kafka the users: each with the password that USER.password has in this "
+            help="And create the users in Kafka, each with the password of USER.password in this "
             "folder, for SCRAM-SHA-512.",
         ),
     ] = None,
@@ -122,11 +122,11 @@ def _tell_passwords(deployment: Deployment, access: Access, kept: Credentials) -
         raise UnusableError(f"{', '.join(missing)}: no such file; each user needs a password")
     with admin_client(deployment) as connected:
         set_scram_passwords(connected, {user: kept.password(user) for user in users})
-    typer.echo(f"told Kafka the passwords of {len(users)} users")
+    typer.echo(f"gave Kafka the passwords of {len(users)} users")
 
 
 def named_clients(clients: list[str] | None) -> Mapping[str, str]:
-    """Those of `--client` with their roles, which are not looked at."""
+    """Return the names of `--client` with their roles, which are not looked at."""
     return dict(one.partition("=")[::2] for one in clients or ())
 
 
@@ -138,7 +138,7 @@ def _access(clients: list[str] | None) -> Access:
 
 @app.command("list")
 def list_topics() -> None:
-    """One line a topic: name, Kafka partitions, what it holds."""
+    """List the topics, one a line: name, Kafka partitions, what it contains."""
     for spec in load_topics().values():
         typer.echo(f"{spec.name}\t{spec.kafka_partitions}\t{spec.description}")
 

@@ -1,4 +1,4 @@
-"""`coplace why`: where a job stands, why it does not start, and when it is expected to."""
+"""`coplace why`: the state of a job, why it does not start, and when it is expected to."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import hypot
@@ -26,39 +26,39 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from cli.asking import asking
+from cli.notes import utc, with_deviation
 from cli.output import Row, Value
-from cli.telling import utc, with_deviation
 
 # A forecast over a long queue takes seconds, and gives way to decisions.
 _WITHIN_S: Final = 30.0
 _STANDINGS: Final = {
     JOB_STANDING_WAITING: "waits",
-    JOB_STANDING_HELD: "is held: it waits until somebody acts",
-    JOB_STANDING_RESERVED: "waits, and nodes are promised to it",
+    JOB_STANDING_HELD: "is held: it waits until it is released",
+    JOB_STANDING_RESERVED: "waits, and nodes are reserved for it",
     JOB_STANDING_DECIDED: "is to start: its resource manager has not confirmed it yet",
     JOB_STANDING_RUNNING: "runs",
     JOB_STANDING_SUSPENDED: "is suspended",
     JOB_STANDING_FINISHED: "has ended",
-    JOB_STANDING_CANCELLED: "is cancelled: it starts no more",
-    JOB_STANDING_REJECTED: "is rejected: it starts no more, submit it anew or requeue it",
+    JOB_STANDING_CANCELLED: "is cancelled: it does not start any more",
+    JOB_STANDING_REJECTED: "is rejected: submit it anew or requeue it",
 }
 _FIGURES: Final = ("nodes", "GHz", "time s", "power W", "node energy kJ", "part_eff", "tier")
 _KINDS: Final = {
     kind: name.removeprefix("CONSTRAINT_KIND_").lower().replace("_", " ")
     for name, kind in ConstraintKind.items()
 }
-_CONDITION: Final = "if nothing else arrives and all jobs run to their limits"
+_CONDITION: Final = "if no other job arrives and all jobs run to their limits"
 
 
 def ask(address: str, job_id: str) -> ExplainResponse:
-    """What placement at `address` answers. Raises UnansweredError."""
+    """Ask placement at `address` about a job. Raises UnansweredError."""
     with asking(address) as channel:
         request = ExplainRequest(job_id=job_id)
         return PlacementServiceStub(channel).Explain(request, timeout=_WITHIN_S)
 
 
 def lines(answer: ExplainResponse) -> Iterator[str]:
-    """The answer in words, the most important first."""
+    """Yield the answer in words, the most important first."""
     attempt = f" (attempt {answer.attempt})" if answer.attempt > 1 else ""
     yield f"{answer.job_id}{attempt} {_STANDINGS[answer.standing]}"
     if answer.reason:
@@ -68,12 +68,12 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
     if answer.HasField("forecast"):
         yield from _forecast(answer.forecast)
     elif any(one.place for one in answer.clusters):
-        yield "expected start: not worked out in time, since placement is busy: ask again"
+        yield "expected start: not known in time, since placement is busy: ask again"
     if answer.HasField("reservation"):
         promise = answer.reservation
         yield (
             f"promised: {promise.nodes} nodes of {promise.cluster} at {_at(promise.start_at_us)} "
-            "at the latest, while nothing with a better place arrives"
+            "at the latest, unless a job with a better place arrives"
         )
     unknown = [one.candidate.cluster for one in answer.clusters if one.candidate.memory_unknown]
     if unknown:
@@ -83,18 +83,18 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
             "needs was not looked at there"
         )
     if answer.clusters:
-        known = f"at {_at(answer.as_of_us)}" if answer.as_of_us else "before placement started anew"
+        known = f"at {_at(answer.as_of_us)}" if answer.as_of_us else "before placement restarted"
         yield f"as known {known}"
 
 
 def state(answer: ExplainResponse) -> str:
-    """What state the job is in, in the words that start the answer."""
+    """Return the state of the job, in the words that start the answer."""
     return _STANDINGS[answer.standing].partition(":")[0]
 
 
 def tables(answer: ExplainResponse) -> Iterator[Table]:
-    """Of a job that waits: why it does not start on each cluster, and what was weighed there; of
-    one that fits nowhere: what it lacks."""
+    """Yield the tables of a job that waits: why it does not start on each cluster, and what was
+    evaluated there; of one that fits nowhere: what it lacks."""
     if answer.misfits:
         yield _lacks(answer)
     if answer.clusters:
@@ -103,8 +103,8 @@ def tables(answer: ExplainResponse) -> Iterator[Table]:
 
 
 def for_programs(answer: ExplainResponse) -> tuple[list[Row], Sequence[str]]:
-    """Where the job stands, a row for each cluster that it waits for or does not fit on, and their
-    columns; one row without a cluster where there is none."""
+    """Return a row with the job's state for each cluster that it waits for or does not fit on, and
+    their columns; one row without a cluster where there is none."""
     job: dict[str, Value] = {
         "job": answer.job_id,
         "attempt": answer.attempt,
@@ -166,22 +166,22 @@ def _allocation(found: Allocation) -> Iterator[str]:
         )
     if found.asked_back:
         yield (
-            f"grant {found.grant} was asked back and {found.cluster} has not answered: the job "
-            "starts nowhere else until it does, or somebody seizes it (`coplace seize`)"
+            f"grant {found.grant} was withdrawn and {found.cluster} has not answered: the job "
+            "starts nowhere else until it does, or until you seize it (`coplace seize`)"
         )
     elif found.start_by_us:
-        yield f"if it is not confirmed by {_at(found.start_by_us)}, the start is asked back"
+        yield f"if it is not confirmed by {_at(found.start_by_us)}, the start is withdrawn"
 
 
 def _forecast(found: Forecast) -> Iterator[str]:
     yield f"expected start: {_start(found)}"
-    jobs = "1 job stands" if found.jobs_before == 1 else f"{found.jobs_before} jobs stand"
+    jobs = "1 job is" if found.jobs_before == 1 else f"{found.jobs_before} jobs are"
     yield f"before it: {jobs} before it in the queue of a cluster that it waits for"
 
 
 def _start(found: Forecast) -> str:
     if not found.start_at_us:
-        return "none is foreseen, it fits on no cluster as they are now"
+        return "none, since it fits on no cluster as they are now"
     ahead = _duration((found.start_at_us - found.made_at_us) / 1e6)
     if not found.cluster:
         return f"not before {_at(found.start_at_us)} (in {ahead}), {_CONDITION}"

@@ -22,8 +22,8 @@ _MOST_PREDICTORS: Final = 5
 
 
 def lines(inputs: Iterable[Event], job_id: str) -> Iterator[str]:
-    """Of each cluster at its nominal P-state, by all that stood in placement's inputs up to the end
-    of the round in which the job came first. Raises UnusableError where it never did."""
+    """Yield lines for each cluster at its nominal P-state, by all that was in placement's inputs at
+    the end of the round in which the job came first. Raises UnusableError where it never did."""
     known, job = _when_it_came(inputs, job_id)
     yield f"{job_id} of {job.user}, application {job.app_id or 'unknown'}"
     for cluster in known.clusters.values():

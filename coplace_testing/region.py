@@ -14,8 +14,8 @@ from google.protobuf.message import Message
 from rich.console import Console
 
 from cli import why
+from cli.notes import TABLE_WIDTH
 from cli.stages import PLANNER, SERVICES
-from cli.telling import TABLE_WIDTH
 from coplace_client.errors import RejectedError
 from coplace_client.facts import PAYLOADS, fact
 from coplace_testing.services import EmbeddedServices

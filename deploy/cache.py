@@ -5,5 +5,5 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """The project's folder below the user's cache folder; it may not exist yet."""
+    """Return the project's folder below the user's cache folder; it may not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coplace"

@@ -25,13 +25,13 @@ _HERE: Final = Path(__file__).parent
 
 
 def pytest_collection() -> None:
-    """Nothing that is made while tests are found becomes garbage: looking for it takes a third of
-    the time."""
+    """Nothing that is made while tests are collected becomes garbage: looking for it takes a third
+    of the time."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """What was found stays."""
+    """What was collected stays."""
     gc.freeze()
     gc.enable()
 

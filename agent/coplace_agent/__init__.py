@@ -1,1 +1,2 @@
-"""The node agent: pauses the co-runners of each job for an instant, and tells what that showed."""
+"""The node agent: pauses the co-runners of each job for an instant, and publishes what that
+showed."""

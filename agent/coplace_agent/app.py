@@ -31,22 +31,22 @@ log = logging.getLogger(__name__)
 
 
 def agent_settings() -> AgentSettings:
-    """As the environment says. Raises WrongSettingsError."""
+    """Read the settings from the environment. Raises WrongSettingsError."""
     return AgentSettings.of_environment(PREFIX, os.environ)
 
 
 def job_folder(settings: AgentSettings) -> JobFolder:
-    """Where jobs are attached."""
+    """Return the folder where jobs are attached."""
     return JobFolder(settings.run_dir / "jobs")
 
 
 def pauses_file(settings: AgentSettings) -> Path:
-    """Where the watchdog notes what is paused."""
+    """Return the file where the watchdog notes what is paused."""
     return settings.run_dir / "paused"
 
 
 def run() -> None:
-    """Be the agent of this node until a signal ends it.
+    """Run the agent of this node until a signal ends it.
 
     Raises WrongSettingsError. What cannot start exits with 1, and so does what fails.
     """

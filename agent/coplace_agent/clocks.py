@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The wall clock, for what is told of when; all else goes by one that never steps."""
+    """The wall clock, for the times of events; all else uses one that never steps."""
 
     wall_us: Callable[[], int]
     steady_s: Callable[[], float] = time.monotonic

@@ -19,7 +19,7 @@ _COLUMNS: Final = ("job", "attempt", "application", "processes", "progress", "co
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run the command. What a user can mend is told in one line, with exit status 1."""
+    """Run the command. An error that a user can repair is one line, with exit status 1."""
     asked = _parser().parse_args(words)
     try:
         asked.do(asked)
@@ -36,7 +36,7 @@ def _said(error: Exception) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="coplace-agent", description="The agent of this node.")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
-    verb = verbs.add_parser("run", help="be the agent, until a signal ends it")
+    verb = verbs.add_parser("run", help="run the agent, until a signal ends it")
     verb.set_defaults(do=lambda _asked: run())
     verb = verbs.add_parser("attach", help="a job runs here from now on")
     verb.set_defaults(do=attach)
@@ -126,7 +126,7 @@ def _started(pid: int | None) -> int:
     try:
         return started_ticks(pid)
     except (FileNotFoundError, ProcessLookupError):
-        raise UnusableError(f"no process {pid} runs") from None
+        raise UnusableError(f"process {pid} does not run") from None
 
 
 def _row(job: JobFile) -> Mapping[str, object]:

@@ -57,7 +57,7 @@ class Controller:
         self._look_at_s = 0.0
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set, and tell what was measured by then."""
+        """Work until `stop` is set, and publish what was measured by then."""
         while not stop.is_set():
             stop.wait(self.step())
         self._together({})
@@ -65,7 +65,7 @@ class Controller:
         self._table.close()
 
     def step(self) -> float:
-        """One turn of algorithm 3; returns for how long all jobs are to run undisturbed.
+        """Make one turn of algorithm 3; returns for how long all jobs are to run undisturbed.
 
         Raises WatchdogLostError, OSError.
         """
@@ -132,7 +132,7 @@ class Controller:
         return rates
 
     def _together(self, running: Mapping[str, AttachedJob]) -> None:
-        """These run together from now on; what ended by that is told."""
+        """Note which jobs run together from now on; publish the intervals that ended by that."""
         ended = self._intervals.beside(
             list(running), self._clocks.wall_us(), self._clocks.steady_s()
         )

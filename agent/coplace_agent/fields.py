@@ -1,7 +1,5 @@
-"""What fields of settings and files may hold, said beside each field and held to on construction.
-
-In place of a library for it: that would be a fifth of all memory that the agent has.
-"""
+"""What fields of settings and files may hold, said beside each field and checked on
+construction."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -26,7 +24,7 @@ class Limits:
     among: tuple[str, ...] = ()
 
     def problem(self, value: object) -> str:
-        """What is wrong with a value; empty for nothing."""
+        """Return what is wrong with a value; empty for nothing."""
         if self.among and value not in self.among:
             return f"must be one of {', '.join(self.among)}"
         if isinstance(value, str):
@@ -84,7 +82,7 @@ def _kind(hint: Any) -> _Kind:
 
 
 class Checked:
-    """A frozen dataclass that is held to the limits of its fields. Raises RejectedError."""
+    """A frozen dataclass that checks the limits of its fields. Raises RejectedError."""
 
     __slots__ = ()
 
@@ -96,7 +94,7 @@ class Checked:
 
     @classmethod
     def of_environment(cls, prefix: str, environment: Mapping[str, str]) -> Self:
-        """As the variables say whose names begin so. Raises WrongSettingsError."""
+        """Read the fields from the variables whose names begin so. Raises WrongSettingsError."""
         given = {}
         for name, kind in _kinds(cls).items():
             text = environment.get(variable := f"{prefix}{name}".upper())
@@ -114,7 +112,7 @@ class Checked:
 
     @classmethod
     def of_json(cls, data: object) -> Self:
-        """As a JSON object says. Raises RejectedError."""
+        """Read the fields from a JSON object. Raises RejectedError."""
         kinds, given = _kinds(cls), {}
         if not isinstance(data, dict):
             raise RejectedError("file", "must be a JSON object")
@@ -131,7 +129,7 @@ class Checked:
         return cls(**given)
 
     def as_json(self) -> dict[str, object]:
-        """All that is not as it would be if it were left out."""
+        """Return all fields that differ from their default."""
         given = {}
         for each in fields(self):  # type: ignore[arg-type]
             value = getattr(self, each.name)
@@ -142,4 +140,4 @@ class Checked:
 
 def _wrong(variable: str, value: object, problem: str) -> WrongSettingsError:
     shown = str(value)[:_SHOWN]
-    return WrongSettingsError(f"{variable}={shown}: {problem}: set it right, or leave it out")
+    return WrongSettingsError(f"{variable}={shown}: {problem}: correct it, or leave it out")

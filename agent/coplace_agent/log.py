@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
-# What every record has: the rest is what the one who logs says beside the event.
+# What every record has: the rest is what the logging call adds to the event.
 _COMMON: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "taskName"})
 
 
@@ -18,7 +18,7 @@ class JsonFormatter(logging.Formatter):
         self._service = service
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever it tells of."""
+        """Format a record as one line."""
         at = datetime.fromtimestamp(record.created, UTC)
         line = {
             **{name: value for name, value in vars(record).items() if name not in _COMMON},

@@ -28,8 +28,8 @@ def shutters_measured(
     node_model: str,
     node_cores: int,
 ) -> ShuttersMeasured | None:
-    """What an interval's shutters showed of the job, its first co-runner named; None where none of
-    them showed progress. Heartbeats are told relative to their own level."""
+    """Return what an interval's shutters showed of the job, its first co-runner named; None where
+    none of them showed progress. Heartbeats are published relative to their own level."""
     counts_beats = job.heartbeats is not None
     shutters = tellable(relative(interval.shutters) if counts_beats else interval.shutters)
     if not shutters:
@@ -55,13 +55,13 @@ def shutters_measured(
 
 
 def shutters_event(measured: ShuttersMeasured, source: str) -> Envelope:
-    """The event of one interval, of which no two of an attempt begin at once."""
+    """Return the event of one interval, of which no two of an attempt begin at once."""
     subject = f"{measured.job_id}/{measured.attempt}/{measured.began_at_us}"
     return fact(source, measured, subject, measured.ended_at_us)
 
 
 def node_samples(batch: Sequence[PowerSample], settings: AgentSettings) -> Envelope:
-    """The event of a batch of samples, which is not empty."""
+    """Return the event of a batch of samples, which is not empty."""
     samples = [NodeSample(time_us=each.time_us, power_w=each.power_w) for each in batch]
     message = NodeSamples(
         node=settings.node,
@@ -76,7 +76,7 @@ def node_samples(batch: Sequence[PowerSample], settings: AgentSettings) -> Envel
 def signature_measured(
     found: Signature, job: JobFile, time_us: int, settings: AgentSettings
 ) -> Envelope:
-    """The event of a job's signature, one for each frequency."""
+    """Return the event of a job's signature, one for each frequency."""
     message = SignatureMeasured(
         app_id=found.app_id,
         node_model=found.node_model,

@@ -15,7 +15,7 @@ class ShutterResult(StrEnum):
 
     MEASURED = "measured"
     SPOILED = "spoiled"
-    """A co-runner did not stand still, or for too long."""
+    """A co-runner was not stopped, or for too long."""
 
 
 class AgentMeter:
@@ -27,7 +27,7 @@ class AgentMeter:
         self._shutters = Counter(
             "coplace_agent_shutters", "Shutters, by result", ["result"], registry=self._registry
         )
-        self._paused_s = self._counter("paused_seconds", "Time that jobs stood still for shutters")
+        self._paused_s = self._counter("paused_seconds", "Time that jobs were stopped for shutters")
         self._shared_s = self._counter(
             "shared_seconds", "Time that jobs ran together and were shuttered"
         )
@@ -47,28 +47,28 @@ class AgentMeter:
         return Gauge(f"coplace_agent_{name}", about, registry=self._registry)
 
     def exposition(self) -> bytes:
-        """All metrics as Prometheus reads them."""
+        """Return all metrics as Prometheus reads them."""
         return generate_latest(self._registry)
 
     def jobs(self, count: int) -> None:
-        """So many jobs run on the node; below two nobody is shuttered."""
+        """Set how many jobs run on the node; below two no shutter is made."""
         self._jobs.set(count)
         if count < 2:
             self._overhead.set(0)
 
     def result(self, result: ShutterResult) -> None:
-        """What became of a shutter."""
+        """Count a shutter by its result."""
         self._shutters.labels(result).inc()
 
     def shutter(self, jobs: int, pause_s: float, timing: Timing) -> None:
-        """All of n jobs but one stood still for `pause_s`."""
+        """Count a shutter: all of n jobs but one were stopped for `pause_s`."""
         self._paused_s.inc((jobs - 1) * pause_s)
         self._overhead.set(dilation_ratio(jobs, pause_s, timing.period_s) - 1)
         self._period_s.set(timing.period_s)
         self._measurement_s.set(timing.measurement_s)
 
     def shared(self, jobs: int, time_s: float) -> None:
-        """N jobs ran together for so long."""
+        """Count the time that n jobs ran together."""
         self._shared_s.inc(jobs * time_s)
 
     def watch_spool(self, waiting: Callable[[], int], refused: Callable[[], int]) -> None:

@@ -1,8 +1,5 @@
-"""What the agent decides: whom to shutter next, how long and how often, and what is told of it.
-
-Algorithms 1 to 3 and equations 9 and 10 of "Enabling Fair Pricing on HPC Systems with Node Sharing"
-(Breslow et al., 2013). No clock and no I/O: times are given.
-"""
+"""Decisions of the agent: which job to shutter next, how long and how often, and what to publish of
+it."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -22,8 +19,8 @@ class ProgressReading(NamedTuple):
 
 
 def rate(begin: ProgressReading, end: ProgressReading) -> float:
-    """Progress between two readings by what it is measured against; 0 where nothing of that went
-    by, as of a job that slept."""
+    """Return the progress between two readings by what it is measured against; 0 where nothing of
+    that went by, as of a job that slept."""
     base = end.base - begin.base
     return (end.progress - begin.progress) / base if base > 0 else 0.0
 
@@ -37,24 +34,25 @@ class Rates(NamedTuple):
 
     @classmethod
     def of(cls, windows: Sequence[Sequence[float]]) -> "Rates":
-        """The means of the K measurements in each of the three windows."""
+        """Return the means of the K measurements in each of the three windows."""
         return cls(*(fmean(window) for window in windows))
 
 
 def next_in_turn(previous: str, jobs: Sequence[str]) -> str:
-    """Round robin (algorithm 3, line 10) over jobs that come and go: the next after the previous
-    in the order of their ids. `jobs` are sorted and not none."""
+    """Return the next job round robin (algorithm 3, line 10), over jobs that come and go: the next
+    after the previous in the order of their ids. `jobs` are sorted and not empty."""
     return jobs[bisect_right(jobs, previous) % len(jobs)]
 
 
 def paused_share(jobs: int, shutter_s: float, period_s: float) -> float:
-    """Equation 9: the share of its time that each of n jobs stands still,
-    (n - 1) S / (n (3 S + P)), of shutters of S in all, what it costs to make one included."""
+    """Return equation 9: the share of its time that each of n jobs is stopped, (n - 1) S / (n (3 S
+    + P)), of shutters of S in all, what it costs to make one included."""
     return (jobs - 1) * shutter_s / (jobs * (3 * shutter_s + period_s))
 
 
 def dilation_ratio(jobs: int, shutter_s: float, period_s: float) -> float:
-    """Equation 10: the runtime with shutters over that without, beside jobs that do not disturb."""
+    """Return equation 10: the runtime with shutters over that without, beside jobs that do not
+    disturb."""
     return 1 / (1 - paused_share(jobs, shutter_s, period_s))
 
 
@@ -78,14 +76,15 @@ class OverheadBudget:
 
 
 def least_period_s(jobs: int, shutter_s: float, overhead: float) -> float:
-    """Equations 9 and 10 solved for P: from which on a shutter of S keeps within the overhead."""
+    """Solve equations 9 and 10 for P: return from which on a shutter of S keeps within the
+    overhead."""
     share = overhead / (1 + overhead)
     return max(0.0, shutter_s * ((jobs - 1) / (jobs * share) - 3))
 
 
 def adapted(wanted: Timing, jobs: int, cost_s: float, budget: OverheadBudget) -> Timing:
-    """The wanted S and P where equation 10 holds them to the budget; else a longer P, up to its
-    bound; then a shorter S, down to its own; then as long a P as it takes.
+    """Return the wanted S and P where equation 10 keeps them within the budget; else a longer P, up
+    to its bound; then a shorter S, down to its own; then as long a P as it takes.
 
     `cost_s` is how long co-runners are paused beyond the measurements, to signal and wait for them.
     """
@@ -113,7 +112,7 @@ class Interval:
 
     @property
     def ended_at_us(self) -> int:
-        """Its end by the clock that told its begin."""
+        """Return its end by the clock that gave its begin."""
         return self.began_at_us + round((self.ended_s - self.began_s) * 1e6)
 
 
@@ -129,9 +128,9 @@ class IntervalLog:
         self._told_until_us = 0
 
     def beside(self, jobs: Sequence[str], now_us: int, now_s: float) -> list[Interval]:
-        """These run together from now on, where they did not already: returns the intervals that
-        ended by that or are as long as one may be, and have shutters. `now_s` is of a clock that
-        never steps."""
+        """Note that these run together from now on, where they did not already: returns the
+        intervals that ended by that or are as long as one may be, and have shutters. `now_s` is of
+        a clock that never steps."""
         together = {job: tuple(sorted(set(jobs) - {job})) for job in jobs} if len(jobs) > 1 else {}
         ended = []
         for job, interval in list(self._open.items()):
@@ -148,7 +147,7 @@ class IntervalLog:
         return found
 
     def add(self, job: str, shutter: Rates) -> None:
-        """One more shutter of a job that was said to run beside others."""
+        """Add one more shutter of a job that was said to run beside others."""
         self._open[job].shutters.append(shutter)
 
     def _is_full(self, interval: Interval, now_s: float) -> bool:
@@ -157,13 +156,14 @@ class IntervalLog:
 
 
 def relative(shutters: Sequence[Rates]) -> list[Rates]:
-    """Rates by the level of their own source, the median rate during shutters: so that delta, 0.05
-    of IPC in the paper, is 5 % of what this source shows alone."""
+    """Scale rates by the level of their own source, the median rate during shutters: so that delta,
+    0.05 of IPC in the paper, is 5 % of what this source shows alone."""
     level = median(shutter.during for shutter in shutters)
     return [Rates(*(each / level for each in shutter)) for shutter in shutters] if level else []
 
 
 def tellable(shutters: Sequence[Rates]) -> list[Rates]:
-    """Those that a consumer takes: without progress in one of its windows a shutter shows nothing,
-    as of a job that waits, or whose heartbeats are farther apart than a window is long."""
+    """Return the shutters that a consumer takes: without progress in one of its windows a shutter
+    shows nothing, as of a job that waits, or whose heartbeats have longer pauses than a window is
+    long."""
     return [shutter for shutter in shutters if all(IPC.has(value) for value in shutter)]

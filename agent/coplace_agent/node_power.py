@@ -21,7 +21,8 @@ class PowerSampler:
         self._samples: list[PowerSample] = []
 
     def read(self, energy_j: float, now_s: float, now_us: int) -> list[PowerSample]:
-        """So much was drawn by now; returns a batch that is full by that, else nothing."""
+        """Take a reading of the energy drawn by now; returns a batch that is full by that, else
+        nothing."""
         if self._began is None:
             self._began = energy_j, now_s
             return []
@@ -35,10 +36,10 @@ class PowerSampler:
         return self.rest() if now_s - self._batch_began_s >= self._batch_s else []
 
     def lost(self) -> None:
-        """The meter did not answer: no sample goes over that time."""
+        """Note that the meter did not answer: no sample goes over that time."""
         self._began = None
 
     def rest(self) -> list[PowerSample]:
-        """What is not given out yet."""
+        """Return what is not given out yet."""
         found, self._samples = self._samples, []
         return found

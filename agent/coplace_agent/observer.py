@@ -31,9 +31,8 @@ log = logging.getLogger(__name__)
 class NodeObserver:
     """Spools the node's power, and the signature of each job that runs on it alone.
 
-    Where the node has no meter nothing is told, where it has no counters no signature; the log says
-    so, once.
-    """
+    Where the node has no meter nothing is published, where it has no counters no signature; the log
+    says so, once."""
 
     def __init__(self, settings: AgentSettings, spool: Spool, clocks: Clocks) -> None:
         self._settings = settings
@@ -46,7 +45,8 @@ class NodeObserver:
         self._counts_nothing = False
 
     def look(self, running: Mapping[str, AttachedJob]) -> None:
-        """These run now; to be called every second or so. Raises OSError of the spool."""
+        """Observe the jobs that run now; to be called every second or so. Raises OSError of the
+        spool."""
         now_s = self._clocks.steady_s()
         energy_j = None if self._spool.is_full else self._energy_j(now_s)
         if energy_j is None:
@@ -57,7 +57,7 @@ class NodeObserver:
         self._follow(running, energy_j, now_s)
 
     def close(self) -> None:
-        """Tell what is not told yet."""
+        """Publish what is not published yet."""
         self._tell_power(self._power.rest())
         self._end_stretch()
 
@@ -148,7 +148,7 @@ class _Stretch:
 
 
 def _alone(running: Mapping[str, AttachedJob], node_cores: int) -> AttachedJob | None:
-    """The job that has the whole node, said who it is and told how many cores it has."""
+    """Return the job that has the whole node, if it named its application and its cores."""
     if len(running) != 1:
         return None
     [job] = running.values()
@@ -158,10 +158,10 @@ def _alone(running: Mapping[str, AttachedJob], node_cores: int) -> AttachedJob |
 def _meter(settings: AgentSettings, clocks: Clocks) -> NodeMeter | None:
     if not (settings.cluster and settings.node_model):
         problem = "COPLACE_AGENT_CLUSTER and COPLACE_AGENT_NODE_MODEL are not both set"
-        log.info("power of the node is not told", extra={"problem": problem})
+        log.info("power of the node is not published", extra={"problem": problem})
         return None
     try:
         return node_meter(settings.sys_dir, settings.rest_power_w, clocks.steady_s())
     except NoMeterError as error:
-        log.warning("power of the node is not told", extra={"problem": str(error)})
+        log.warning("power of the node is not published", extra={"problem": str(error)})
         return None

@@ -17,7 +17,7 @@ SHARED_PREFIX: Final = "COPLACE_"
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings(Checked):
-    """What every process of Coplace is told in the same variables. Raises RejectedError."""
+    """Settings that every process of Coplace has in the same variables. Raises RejectedError."""
 
     clock_tolerance_s: Annotated[float, Limits(above=0)] = 10.0
     """Larger steps of the clock are jumps."""
@@ -46,19 +46,19 @@ class SharedSettings(Checked):
         for name in ("grpc_ca_file", "grpc_cert_file", "grpc_key_file", "grpc_token_file"):
             path = getattr(self, name)
             if path is not None and not path.is_file():
-                raise RejectedError(name, "is no file")
+                raise RejectedError(name, "is not a file")
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings(Checked):
-    """What only the agent needs to be told. Raises RejectedError."""
+    """Settings that only the agent has. Raises RejectedError."""
 
     ingest_address: str = "127.0.0.1:50051"
     """host:port of ingest."""
     source: Annotated[str, Limits(least=1, most=256)] = field(default_factory=socket.gethostname)
     """Of its events, such as SITE/CLUSTER/NODE; the host's name."""
     cluster: Annotated[str, Limits(most=256)] = ""
-    """Of the node, whose power it then tells."""
+    """Of the node, whose power it then publishes."""
     node: Annotated[str, Limits(least=1, most=256)] = field(default_factory=socket.gethostname)
     """As the cluster declares it; the host's name."""
     node_model: Annotated[str, Limits(most=256)] = ""
@@ -66,7 +66,7 @@ class AgentSettings(Checked):
     node_cores: Annotated[int, Limits(least=1)] = field(default_factory=lambda: os.cpu_count() or 1)
     """That jobs share; all."""
     run_dir: Path = Path("/run/coplace-agent")
-    """Of the jobs, and of what is paused: gone with a restart of the node."""
+    """Of the jobs, and of what is paused: it is lost with a restart of the node."""
     spool_dir: Path = Path("/var/lib/coplace-agent")
     """Of what ingest has not yet acknowledged."""
     most_spool_mib: Annotated[int, Limits(least=1)] = 64
@@ -85,11 +85,11 @@ class AgentSettings(Checked):
     most_period_s: Annotated[float, Limits(above=0, most=3600)] = 2.0
     """To which P gives way first."""
     standstill_s: Annotated[float, Limits(above=0, most=0.1)] = 0.001
-    """What does not stand still within spoils the shutter."""
+    """A job that does not stop within this time spoils the shutter."""
     most_pause_s: Annotated[float, Limits(above=0, most=10)] = 0.5
     """After so long the watchdog continues what is paused."""
     interval_s: Annotated[float, Limits(above=0, most=3600)] = 60.0
-    """How often shutters are told, at the least."""
+    """How often shutters are published, at the least."""
     look_s: Annotated[float, Limits(above=0, most=60)] = 1.0
     """How often it looks for new jobs."""
 
@@ -98,21 +98,21 @@ class AgentSettings(Checked):
     rest_power_w: Annotated[float, Limits(least=0, most=100000.0)] = 0.0
     """What the node draws beside what RAPL counts."""
     sample_s: Annotated[float, Limits(above=0, most=3600)] = 10.0
-    """Over so long its power is a mean; told by INTERVAL_S."""
+    """Time over which its power is a mean; published every INTERVAL_S."""
     signature_s: Annotated[float, Limits(above=0, most=3600)] = 60.0
     """So long a job has the node alone before it has one."""
 
     @property
     def timing(self) -> Timing:
-        """S, K and P as wanted."""
+        """Return S, K and P as wanted."""
         return Timing(self.measurement_s, self.measurements, self.period_s)
 
     @property
     def budget(self) -> OverheadBudget:
-        """What overhead shutters may have, and between which bounds they are spaced."""
+        """Return what overhead shutters may have, and between which bounds they are spaced."""
         return OverheadBudget(self.overhead, self.least_measurement_s, self.most_period_s)
 
     @property
     def most_shutters(self) -> int:
-        """How many shutters one event may hold."""
+        """Return how many shutters one event may hold."""
         return LENGTHS["shutters"].most

@@ -8,7 +8,7 @@ from coplace_client.signature import Signature
 # Of the last level; each brings a line from memory.
 TPI_SCALE: Final = "llc-misses"
 _LINE_BYTES: Final = 64
-# P-states lie 0.1 GHz apart, as frequencies do that cpufreq tells.
+# P-states differ by 0.1 GHz, as the frequencies of cpufreq do.
 _STEPS_A_GHZ: Final = 10
 # Who counts no iterations has one of so many instructions.
 _ITERATION_INSTRUCTIONS: Final = 1e9
@@ -27,8 +27,8 @@ class JobCounts(NamedTuple):
 
 
 def signature(app_id: str, node_model: str, begin: JobCounts, end: JobCounts) -> Signature | None:
-    """The means of a stretch; None where it has nothing to divide by, or shows what no processor
-    does. An iteration is a heartbeat, or 10^9 instructions of all cores together."""
+    """Return the means of a stretch; None where it has nothing to divide by, or shows what no
+    processor does. An iteration is a heartbeat, or 10^9 instructions of all cores together."""
     wall_s = end.at_s - begin.at_s
     instructions = end.instructions - begin.instructions
     cycles = end.cycles - begin.cycles

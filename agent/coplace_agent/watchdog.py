@@ -2,8 +2,8 @@
 
 It knows of each pause before the agent makes it: the agent sends what it is about to pause, and
 waits for the answer. When the agent ends, however it ends, its side of the socket closes, and all
-that was last told is continued. So it is when a pause lasts too long: an agent that hangs holds no
-job either. What is paused also stands in a file, for the case that both are killed at once: the
+that was last reported is continued. So it is when a pause lasts too long: an agent that hangs holds
+no job either. What is paused is also kept in a file, for the case that both are killed at once: the
 next watchdog on that file, or `coplace-agent release`, continues it.
 
 The standard library alone, so that it is up within some 20 ms: it runs as a script.
@@ -33,7 +33,8 @@ _GONE: Final = (ProcessLookupError, FileNotFoundError)
 
 
 def started_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since the machine did: with its id, its name for ever.
+    """Return when a process started, in clock ticks since the machine did: with its id, its name
+    for ever.
 
     Raises FileNotFoundError or ProcessLookupError for one that has ended.
     """
@@ -41,7 +42,8 @@ def started_ticks(pid: int) -> int:
 
 
 def stat_fields(pid: int) -> list[bytes]:
-    """Of /proc/PID/stat from the state on, which is behind a name that may hold anything.
+    """Return the fields of /proc/PID/stat from the state on, which is behind a name that may hold
+    anything.
 
     Raises FileNotFoundError or ProcessLookupError for a process that has ended.
     """
@@ -99,7 +101,7 @@ def signal_process(pid: int, started: int, wanted: signal.Signals) -> None:
 
 
 def release(file: IO[bytes]) -> None:
-    """Continue all that stands in the file, and empty it."""
+    """Continue all that the file names, and empty it."""
     file.seek(0)
     for line in file:
         if line.endswith(b"\n"):  # otherwise its writer was killed before it answered
@@ -125,7 +127,7 @@ def watch(agent: socket.socket, file: IO[bytes], most_pause_s: float) -> None:
             break
         paused = json.loads(message)
         if paused:
-            # Behind what stands there: a line that is cut short takes no other with it.
+            # Behind what is there: a line that is cut short takes no other with it.
             file.write(message + b"\n")
             file.flush()
             with suppress(BrokenPipeError):
@@ -137,7 +139,7 @@ def watch(agent: socket.socket, file: IO[bytes], most_pause_s: float) -> None:
 
 
 def main() -> None:
-    """`watchdog.py FILE MOST_PAUSE_S`, with the socket to the agent as standard input."""
+    """Run `watchdog.py FILE MOST_PAUSE_S`, with the socket to the agent as standard input."""
     # Whoever ends both politely, as a terminal or systemd does, ends the agent; this follows it.
     for asked in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(asked, signal.SIG_IGN)

@@ -7,7 +7,7 @@ import typer
 from coplace.v1.authority_pb2 import AccessAudited
 
 from cli.output import Output, OutputName, Row, write
-from cli.times import at, time_us
+from cli.times import format_utc, time_us
 from coplace_client.errors import RejectedError
 from shared.authority.door import AUDIT
 from shared.process.settings import settings
@@ -31,7 +31,7 @@ def audit(
         raise typer.BadParameter(str(error)) from None
     found = [
         row(each)
-        for each in recorded(Deployment.of(settings()))
+        for each in read_audit(Deployment.of(settings()))
         if who in ("", each.who)
         and action in ("", each.action)
         and (each.refused or not refused)
@@ -40,8 +40,8 @@ def audit(
     write(found, _COLUMNS, output)
 
 
-def recorded(deployment: Deployment) -> Iterator[AccessAudited]:
-    """All that is on record. Raises KafkaError."""
+def read_audit(deployment: Deployment) -> Iterator[AccessAudited]:
+    """Yield every record of the audit. Raises KafkaError."""
     with Reader(deployment, deployment.topics.partitions(AUDIT)) as reader:
         for record in reader.to_end():
             try:
@@ -53,9 +53,9 @@ def recorded(deployment: Deployment) -> Iterator[AccessAudited]:
 
 
 def row(found: AccessAudited) -> Row:
-    """A record of the audit by columns."""
+    """Return a record of the audit by columns."""
     return {
-        "at": at(found.at_us),
+        "at": format_utc(found.at_us),
         "who": found.who,
         "action": found.action,
         "about": found.about,

@@ -9,11 +9,11 @@ import typer
 
 from cli.asking import Ingest, publish
 from cli.authority import declared
-from cli.authority.file import actions, in_words, read_table, row, written
+from cli.authority.file import actions, describe_binding, format_table, read_table, row
+from cli.notes import note
 from cli.output import Output, OutputName, write
 from cli.speaking import OPERATOR, Source, who_does_it
-from cli.telling import note
-from cli.times import at, clock_us
+from cli.times import clock_us, format_utc
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from shared.authority.binding import EVERY, Binding
@@ -22,12 +22,12 @@ from shared.authority.table import AuthorityTable, TableInForce, message_of
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
 
-app = typer.Typer(no_args_is_help=True, help="Who may say and ask what.")
+app = typer.Typer(no_args_is_help=True, help="Who may publish what, and ask for what.")
 
 _COLUMNS: Final = ("who", "role", "sites", "clusters", "accounts", "users", "jobs")
 _NAMES: Final = ("cluster", "site", "account", "user", "job", "granted", "region")
 _NOBODY_IS_HELD: Final = (
-    "no table of authority is declared: everybody may say and ask everything "
+    "no table of authority is declared: everybody may publish and ask everything "
     "(`coplace authority set FILE`)"
 )
 TableFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE")]
@@ -37,14 +37,14 @@ TableFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar=
 def show(
     output: OutputName = Output.TABLE,
     as_file: Annotated[
-        bool, typer.Option("--yaml", help="As `coplace authority set` takes it.")
+        bool, typer.Option("--yaml", help="As a file for `coplace authority set`.")
     ] = False,
 ) -> None:
-    """Say who may do what, since whose word."""
-    found = declared.in_force(Deployment.of(settings()))
+    """Show who may do what, and who declared it."""
+    found = declared.read_table_in_force(Deployment.of(settings()))
     bindings = found.now.bindings if found.now else ()
     if as_file:
-        typer.echo(written(bindings), nl=False)
+        typer.echo(format_table(bindings), nl=False)
         return
     if output is Output.TABLE:
         typer.echo(_headline(found))
@@ -65,9 +65,9 @@ def set_table(
     Nothing is declared where the same is in force."""
     bindings = read_table(file)
     deployment = Deployment.of(settings())
-    before = declared.in_force(deployment)
+    before = declared.read_table_in_force(deployment)
     if before.now and Counter(before.now.bindings) == Counter(bindings):
-        typer.echo(f"version {before.version} says so already, and stays in force")
+        typer.echo(f"version {before.version} is the same table, and stays in force")
         return
     now_us = clock_us()
     named = {binding.who for binding in bindings}
@@ -87,7 +87,7 @@ def set_table(
 
 @app.command()
 def verify(file: TableFile, source: Source = OPERATOR) -> None:
-    """Say whether you could declare a table as the first one, and ask no server."""
+    """Check whether you could declare a table as the first one, without a server."""
     bindings = read_table(file)
     try:
         TableInForce().successor(message_of(1, bindings, "", clock_us()), source)
@@ -109,14 +109,18 @@ def check(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Of this table, not of that in force."),
+        typer.Option(exists=True, dir_okay=False, help="Check this table, not the one in force."),
     ] = None,
 ) -> None:
-    """Say whether somebody may do something, and why; exit status 1 where not."""
+    """Check whether an identity may do something, and say why; exit status 1 where it may not."""
     if action not in actions():
         raise UnusableError(f"{action[:40]!r} must be one of {', '.join(actions())}")
     deployment = Deployment.of(settings())
-    table = AuthorityTable(0, read_table(file)) if file else declared.in_force(deployment).now
+    table = (
+        AuthorityTable(0, read_table(file))
+        if file
+        else declared.read_table_in_force(deployment).now
+    )
     if table is None:
         typer.echo(f"allowed: {_NOBODY_IS_HELD}")
         return
@@ -131,7 +135,7 @@ def _headline(found: TableInForce) -> str:
         return _NOBODY_IS_HELD
     event = found.declared
     reason = getattr(event.payload, "reason", "")
-    by = f"declared by {event.source} at {at(event.time_us)}"
+    by = f"declared by {event.source} at {format_utc(event.time_us)}"
     return f"version {found.version}, {by}" + (f": {reason}" if reason else "")
 
 
@@ -140,10 +144,10 @@ def _told(value: str | list[str] | None) -> str | None:
 
 
 def _changes(before: Iterable[Binding], after: Iterable[Binding]) -> list[str]:
-    """What is not held any more, and what is from now on."""
+    """Return the bindings that a new table removes and those that it adds, in words."""
     old, new = Counter(before), Counter(after)
-    gone = [f"- {in_words(each)}" for each in (old - new).elements()]
-    come = [f"+ {in_words(each)}" for each in (new - old).elements()]
+    gone = [f"- {describe_binding(each)}" for each in (old - new).elements()]
+    come = [f"+ {describe_binding(each)}" for each in (new - old).elements()]
     return [*gone, *come] or ["nothing changed"]
 
 
@@ -164,7 +168,7 @@ def _about(deployment: Deployment, named: Iterable[str]) -> About:
         values.setdefault(name, []).append(value)
     sites = declared.sites(deployment)
     clusters, granted = (
-        tuple(declared.sited(name, sites) for name in values.get(each, ()))
+        tuple(declared.cluster_with_site(name, sites) for name in values.get(each, ()))
         for each in ("cluster", "granted")
     )
     user, account = (values.get(each, [""])[-1] for each in ("user", "account"))

@@ -13,8 +13,8 @@ from shared.streams.on_kafka.clients import Reader
 from shared.streams.on_kafka.deployment import Deployment
 
 
-def in_force(deployment: Deployment) -> TableInForce:
-    """The table that every door holds to. Raises KafkaError."""
+def read_table_in_force(deployment: Deployment) -> TableInForce:
+    """Return the table of authority in force. Raises KafkaError."""
     found = TableInForce()
     with Reader(deployment, deployment.topics.partitions(TOPIC)) as reader:
         for record in reader.to_end():
@@ -26,7 +26,7 @@ def in_force(deployment: Deployment) -> TableInForce:
 
 
 def sites(deployment: Deployment) -> Mapping[str, str]:
-    """The site that each cluster is declared of. Raises KafkaError."""
+    """Return the declared site of each cluster. Raises KafkaError."""
     found: dict[str, str] = {}
     kind = ClusterDeclared.DESCRIPTOR.full_name.encode()
     with Reader(deployment, deployment.topics.partitions("commands")) as reader:
@@ -37,6 +37,6 @@ def sites(deployment: Deployment) -> Mapping[str, str]:
     return found
 
 
-def sited(cluster: str, known: Mapping[str, str]) -> SitedCluster:
-    """A cluster with its site."""
+def cluster_with_site(cluster: str, known: Mapping[str, str]) -> SitedCluster:
+    """Return a cluster with its site."""
     return SitedCluster(cluster, known.get(cluster, ""))

@@ -34,7 +34,8 @@ class _TableFile(BaseModel):
 
 
 def read_table(path: Path) -> list[Binding]:
-    """The bindings in a YAML file: `bindings`, a list of `who`, `role` and what it is held of.
+    """Read the bindings of a YAML file: `bindings`, a list of `who`, `role` and the names it is
+    limited to.
 
     Raises OSError when the file cannot be read, UnusableError, naming the field, when it is not of
     this form.
@@ -45,7 +46,7 @@ def read_table(path: Path) -> list[Binding]:
         problems = "; ".join(
             f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
         )
-        raise UnusableError(f"{path} is no table of authority: {problems}") from error
+        raise UnusableError(f"{path} is not a valid table of authority: {problems}") from error
     return [_binding(path, number, line) for number, line in enumerate(lines)]
 
 
@@ -54,29 +55,31 @@ def _binding(path: Path, number: int, line: _BindingEntry) -> Binding:
         return Binding(**line.model_dump())
     except RejectedError as error:
         field = f"bindings.{number}.{error.field}"
-        raise UnusableError(f"{path} is no table of authority: {field}: {error.problem}") from error
+        raise UnusableError(
+            f"{path} is not a valid table of authority: {field}: {error.problem}"
+        ) from error
 
 
-def written(bindings: Iterable[Binding]) -> str:
-    """The same as a file."""
+def format_table(bindings: Iterable[Binding]) -> str:
+    """Return bindings as the text of such a file."""
     lines = [row(binding) for binding in bindings]
     text: str = yaml.safe_dump({"bindings": lines}, sort_keys=False, allow_unicode=True)
     return text
 
 
 def row(binding: Binding) -> dict[str, Any]:
-    """What a binding names."""
+    """Return a binding as a mapping without its empty lists."""
     lists = {name: list(getattr(binding, name)) for name in _LISTS if getattr(binding, name)}
     return {"who": binding.who, "role": str(binding.role), **lists}
 
 
-def in_words(binding: Binding) -> str:
-    """A line of the file in words."""
+def describe_binding(binding: Binding) -> str:
+    """Return a binding in words."""
     named = row(binding)
     lists = [f"{name}: {', '.join(named[name])}" for name in _LISTS if name in named]
     return "; ".join([f"{binding.who} is {binding.role}", *lists])
 
 
 def actions() -> list[str]:
-    """What rules are about."""
+    """Return the actions that have a rule: payloads and RPCs."""
     return list(RULES)

@@ -13,7 +13,7 @@ from cli.asking import Ingest, publish
 from cli.authority import declared
 from cli.output import Output, OutputName, write
 from cli.speaking import OPERATOR, Source
-from cli.times import at, clock_us
+from cli.times import clock_us, format_utc
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from coplace_client.files import written
@@ -24,7 +24,7 @@ from shared.streams.on_kafka.deployment import Deployment
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Tokens, which stand for an identity where no client certificate is shown.",
+    help="Tokens, which identify a client that shows no certificate.",
 )
 
 _DAY_US: Final = 86_400_000_000
@@ -35,11 +35,13 @@ _COLUMNS: Final = ("token", "who", "issued", "expires", "state")
 def issue(
     who: Annotated[str, typer.Argument(help="As the table of authority names it.")],
     file: Annotated[Path, typer.Argument(help="Where the token goes, for its owner alone.")],
-    days: Annotated[float, typer.Option(min=0.001, max=3_650, help="It counts so long.")] = 90.0,
+    days: Annotated[
+        float, typer.Option(min=0.001, max=3_650, help="Time for which it is valid.")
+    ] = 90.0,
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = OPERATOR,
 ) -> None:
-    """Make a token, declare that it stands for somebody, and print what their programs need."""
+    """Make a token, declare whom it identifies, and print what their programs need."""
     table, now_us, token = _table(), clock_us(), fresh_token()
     known = BearerToken(digest_of(token), who, now_us, now_us + round(days * _DAY_US))
     with written(file) as fresh:
@@ -48,19 +50,21 @@ def issue(
         _declare(table, [*table.tokens.every, known], f"token for {who}", ingest, source)
     for name, value in _environment(who, file).items():
         typer.echo(f"export {name}={shlex.quote(value)}")
-    typer.echo(f"token {known.name} of {who} counts until {at(known.expires_at_us)}", err=True)
+    typer.echo(
+        f"token {known.name} of {who} is valid until {format_utc(known.expires_at_us)}", err=True
+    )
 
 
 @app.command("list")
 def list_tokens(output: OutputName = Output.TABLE) -> None:
-    """Say which tokens there are, for whom, and until when."""
+    """List the tokens, with whom each identifies, and until when."""
     now_us = clock_us()
     rows = [
         {
             "token": one.name,
             "who": one.who,
-            "issued": at(one.issued_at_us),
-            "expires": at(one.expires_at_us),
+            "issued": format_utc(one.issued_at_us),
+            "expires": format_utc(one.expires_at_us),
             "state": _state(one, now_us),
         }
         for one in _table().tokens.every
@@ -80,14 +84,14 @@ def revoke(
     table, now_us = _table(), clock_us()
     gone = {one.name for one in table.tokens.every if which in (one.name, one.who)}
     if not gone:
-        raise UnusableError(f"{which[:80]!r} is no token and nobody who has one: see `list`")
+        raise UnusableError(f"{which[:80]!r} is neither a token nor an owner of one: see `list`")
     left = [
         replace(one, revoked_at_us=one.revoked_at_us or now_us) if one.name in gone else one
         for one in table.tokens.every
     ]
     _declare(table, left, f"{which} revoked", ingest, source)
     for name in sorted(gone):
-        typer.echo(f"token {name} counts no more")
+        typer.echo(f"token {name} is revoked")
 
 
 def _environment(who: str, file: Path) -> Mapping[str, str]:
@@ -107,7 +111,7 @@ def _environment(who: str, file: Path) -> Mapping[str, str]:
 
 
 def _table() -> AuthorityTable:
-    found = declared.in_force(Deployment.of(settings())).now
+    found = declared.read_table_in_force(Deployment.of(settings())).now
     if found is None:
         raise UnusableError(
             "no table of authority is declared, which says who is who: `coplace authority set FILE`"
@@ -131,5 +135,5 @@ def _declare(
 
 def _state(token: BearerToken, now_us: int) -> str:
     if token.revoked_at_us:
-        return f"revoked at {at(token.revoked_at_us)}"
+        return f"revoked at {format_utc(token.revoked_at_us)}"
     return "counts" if now_us < token.expires_at_us else "has expired"

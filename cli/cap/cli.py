@@ -17,7 +17,7 @@ from cli.cap.schedule import Period, read_schedule, steps
 from cli.cap.signal import SignalRule, read_signal
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
-from cli.times import at, clock_us, time_us
+from cli.times import clock_us, format_utc, time_us
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import UnusableError
 
@@ -27,11 +27,11 @@ Subject = Annotated[
     str,
     typer.Argument(
         metavar="CLUSTER|SITE|region",
-        help="What the cap is of.",
-        autocompletion=completion.capped,
+        help="What the cap limits.",
+        autocompletion=completion.cap_subjects,
     ),
 ]
-Reason = Annotated[str, typer.Option(help="Why: it is recorded and told to those who wait.")]
+Reason = Annotated[str, typer.Option(help="Why: it is recorded, and shown for jobs that wait.")]
 COLUMNS: Final = (
     *("cap of", "cap W", "idle W", "committed W", "margin W", "headroom W"),
     *("measured W", "above cap", "meters silent", "ahead", "declared by", "reason"),
@@ -40,13 +40,13 @@ _PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"
 
 
 class _OfWatts(TyperCommand):
-    """A command that is told watts: a number below 0 looks like an option that there is not."""
+    """A command that takes watts: a number below 0 looks like an unknown option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As the base class. Raises UnusableError for a number below 0 that is no option's."""
         for before, word in pairwise(["", *args]):
             if _is_negative(word) and not before.startswith("-") and not ctx.resilient_parsing:
-                raise UnusableError(f"{word} W is no cap: give more than 0")
+                raise UnusableError(f"{word} W is not a valid cap: give more than 0")
         return super().parse_args(ctx, args)
 
 
@@ -89,7 +89,9 @@ def set_cap(
     if [watts, schedule, signal].count(None) != 2:
         raise typer.BadParameter("give one of WATTS, --schedule and --signal")
     if watts is None and (begin or until):
-        raise typer.BadParameter("--from and --until are of one cap, given as WATTS")
+        raise typer.BadParameter(
+            "--from and --until need WATTS: a schedule and a signal have their own times"
+        )
     if (signal is None) != (rule is None):
         raise typer.BadParameter("--signal and --rule belong together")
     if signal is not None and rule is not None:
@@ -122,13 +124,15 @@ def show(
     placement: Placement = _PLACEMENT,
     output: OutputName = Output.TABLE,
 ) -> None:
-    """Say what may be drawn now and later, what is, and who declared it."""
+    """Show what may be drawn now and later, what is drawn, and who declared it."""
     answer = declare.ask(placement)
     if output is Output.JSON:
         typer.echo(MessageToJson(answer, preserving_proto_field_name=True))
         return
     if output is Output.TABLE:
-        typer.echo(f"as of {at(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet")
+        typer.echo(
+            f"as of {format_utc(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet"
+        )
     rows = [dict(zip(COLUMNS, _row(one), strict=True)) for one in answer.standings]
     write(rows, COLUMNS, output)
 
@@ -145,15 +149,15 @@ def _row(one: PowerStanding) -> tuple[str, ...]:
         f"{one.measured_w:,g}" if one.HasField("measured_w") else "",
         _above(one),
         f"{one.silent_nodes:,}, {one.nameplate_w:,g} W" if one.silent_nodes else "",
-        "; ".join(map(declare.told, one.ahead)),
-        f"{one.declared_by} at {at(one.declared_at_us)}" if one.declared_by else "",
+        "; ".join(map(declare.describe_step, one.ahead)),
+        f"{one.declared_by} at {format_utc(one.declared_at_us)}" if one.declared_by else "",
         one.reason,
     )
 
 
 def _above(one: PowerStanding) -> str:
     """Since when meters show more than the cap, and for how long they ever did."""
-    now = f"{one.measured_w - one.cap_w:,.0f} W since {at(one.above_since_us)}; "
+    now = f"{one.measured_w - one.cap_w:,.0f} W since {format_utc(one.above_since_us)}; "
     ever = f"{one.above_s / 60:,.1f} min, {one.above_j / 3.6e6:,.3g} kWh in all"
     return (now if one.above_since_us else "") + (ever if one.above_s else "")
 
@@ -168,7 +172,7 @@ def _is_negative(word: str) -> bool:
 
 def _rule(text: str) -> SignalRule:
     try:
-        return SignalRule.parsed(text)
+        return SignalRule.parse(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -191,9 +195,9 @@ def _declare(
     source: str,
     now_us: int,
 ) -> None:
-    standing = declare.found(declare.ask(placement), name)
+    standing = declare.find_state(declare.ask(placement), name)
     event = declare.declaration(standing, found, reason, source, now_us)
     publish(ingest, event)
     typer.echo(f"declared for {declare.subject(standing)}:")
     for step in found:
-        typer.echo(f"  {declare.told(step)}")
+        typer.echo(f"  {declare.describe_step(step)}")

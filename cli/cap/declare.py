@@ -15,7 +15,7 @@ from coplace.v1.placement_service_pb2 import PowerStanding, ShowPowerRequest, Sh
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.asking import asking
-from cli.times import at
+from cli.times import format_utc
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
@@ -34,36 +34,37 @@ class WrongCapError(UnusableError):
 
 
 def ask(placement: str) -> ShowPowerResponse:
-    """What placement says may be drawn and is. Raises UnansweredError."""
+    """Ask placement what may be drawn and what is drawn. Raises UnansweredError."""
     with asking(placement) as channel:
         return PlacementServiceStub(channel).ShowPower(ShowPowerRequest(), timeout=_WITHIN_S)
 
 
 def subject(standing: PowerStanding) -> str:
-    """What a cap is of, in words and as commands take it."""
+    """Return the name of what a cap limits, as commands take it."""
     scope = _SCOPES[standing.scope]
     return f"{scope} {standing.name}" if standing.name else scope
 
 
-def found(answer: ShowPowerResponse, name: str) -> PowerStanding:
-    """What is called so: a cluster, a site, `region`, or `site NAME` where a cluster has its name.
+def find_state(answer: ShowPowerResponse, name: str) -> PowerStanding:
+    """Return the state of power of a name: a cluster, a site, `region`, or `site NAME` where a
+    cluster has its name.
 
     Raises WrongCapError for what placement does not know, and for a name of two.
     """
     named = [one for one in answer.standings if name in (subject(one), one.name or REGION)]
     if not named:
         known = ", ".join(map(subject, answer.standings))
-        raise WrongCapError(f"{name[:80]!r} is no cluster and no site: known are {known}")
+        raise WrongCapError(f"{name[:80]!r} is neither a cluster nor a site: known are {known}")
     if len(named) > 1:
         several = " or ".join(f"'{subject(one)}'" for one in named)
-        raise WrongCapError(f"{name!r} may be several: say {several}")
+        raise WrongCapError(f"{name!r} is ambiguous: give {several}")
     return named[0]
 
 
 def declaration(
     standing: PowerStanding, steps: Sequence[PowerCapStep], reason: str, source: str, now_us: int
 ) -> Envelope:
-    """The event that declares a cap. Raises WrongCapError for one below the idle power, and
+    """Return the event that declares a cap. Raises WrongCapError for one below the idle power, and
     RejectedError for watts that no cap has, such as 0."""
     for step in steps:
         if step.HasField("watts"):
@@ -83,11 +84,11 @@ def declaration(
     return fact(source, declared, f"{subject(standing)}/{now_us}", now_us)
 
 
-def told(step: PowerCapStep) -> str:
-    """A step in words: the cap, and from when on."""
-    return f"{watts(step)} from {at(step.from_us)} on"
+def describe_step(step: PowerCapStep) -> str:
+    """Return a step in words: the cap, and its start."""
+    return f"{watts(step)} from {format_utc(step.from_us)} on"
 
 
 def watts(step: PowerCapStep) -> str:
-    """The cap of a step in words: in W, or that there is none."""
+    """Return the cap of a step in words: in W, or that there is none."""
     return f"{step.watts:,g} W" if step.HasField("watts") else "no cap"

@@ -1,4 +1,4 @@
-"""Periods of a cap as operators write them, and the steps that they come to."""
+"""Periods of a cap as operators write them, and their steps."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -8,7 +8,7 @@ from typing import Any
 from coplace.v1.control_pb2 import PowerCapStep
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from cli.times import at, time_us
+from cli.times import format_utc, time_us
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import UnusableError
 from shared.process.user_files import read_yaml
@@ -36,7 +36,7 @@ class _ScheduleFile(BaseModel):
 
 
 def read_schedule(path: Path) -> list[Period]:
-    """Periods from YAML: `periods`, a list of `from`, `until` and `watts`, in any order.
+    """Read periods from YAML: `periods`, a list of `from`, `until` and `watts`, in any order.
 
     Raises OSError when the file cannot be read, UnusableError when it is not of this form.
     """
@@ -46,20 +46,22 @@ def read_schedule(path: Path) -> list[Period]:
         problems = "; ".join(
             f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
         )
-        raise UnusableError(f"{path} is no schedule of a cap: {problems}") from error
+        raise UnusableError(f"{path} is not a valid schedule of a cap: {problems}") from error
 
 
 def steps(periods: Sequence[Period]) -> list[PowerCapStep]:
-    """The steps of periods: none of them holds between two that do not meet. Raises UnusableError
-    for those that end before they begin and those that overlap."""
+    """Return the steps of periods; no cap applies between two that do not meet. Raises
+    UnusableError for those that end before they begin and those that overlap."""
     found: list[PowerCapStep] = []
     ordered = sorted(periods, key=lambda period: period.from_us)
     for period in ordered:
         if period.until_us is not None and period.until_us <= period.from_us:
-            raise UnusableError(f"a period must end after it begins: {told(period)}")
+            raise UnusableError(f"a period must end after it begins: {describe_period(period)}")
     for period, following in pairwise(ordered):
         if period.until_us is None or following.from_us < period.until_us:
-            raise UnusableError(f"periods overlap: {told(period)}, and {told(following)}")
+            raise UnusableError(
+                f"periods overlap: {describe_period(period)}, and {describe_period(following)}"
+            )
     for period in ordered:
         if found and found[-1].from_us == period.from_us:
             found.pop()
@@ -69,7 +71,7 @@ def steps(periods: Sequence[Period]) -> list[PowerCapStep]:
     return found
 
 
-def told(period: Period) -> str:
-    """A period in words."""
-    until = f" until {at(period.until_us)}" if period.until_us is not None else " on"
-    return f"{period.watts:,g} W from {at(period.from_us)}{until}"
+def describe_period(period: Period) -> str:
+    """Return a period in words."""
+    until = f" until {format_utc(period.until_us)}" if period.until_us is not None else " on"
+    return f"{period.watts:,g} W from {format_utc(period.from_us)}{until}"

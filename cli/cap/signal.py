@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from coplace.v1.control_pb2 import PowerCapStep
 
-from cli.times import at, time_us
+from cli.times import format_utc, time_us
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import RejectedError, UnusableError
 from shared.process.rows import FileRow, read_rows
@@ -31,8 +31,8 @@ class SignalRule:
         self._points = sorted(points)
 
     @classmethod
-    def parsed(cls, text: str) -> "SignalRule":
-        """From `VALUE=WATTS,VALUE=WATTS...`. Raises ValueError, for watts that no cap has too."""
+    def parse(cls, text: str) -> "SignalRule":
+        """Parse `VALUE=WATTS,VALUE=WATTS...`. Raises ValueError, for watts that no cap has too."""
         try:
             points = [RulePoint(*map(float, each.split("="))) for each in text.split(",")]
         except (TypeError, ValueError):
@@ -40,7 +40,7 @@ class SignalRule:
         values = {point.value for point in points}
         if len(values) < 2 or len(values) < len(points) or not all(map(_is_finite, points)):
             raise ValueError(
-                f"{text!r} is no rule of two points or more, each of another value, such as "
+                f"{text!r} is not a rule of two points or more with different values, such as "
                 "0.10=250000,0.40=180000"
             )
         for point in points:
@@ -49,11 +49,11 @@ class SignalRule:
 
     @property
     def least_w(self) -> float:
-        """What is allowed whatever the signal says."""
+        """Return the watts that are allowed whatever the signal's value."""
         return min(point.watts for point in self._points)
 
     def watts(self, value: float) -> float:
-        """The cap at a value of the signal, to the watt below."""
+        """Return the cap at a value of the signal, rounded down to a watt."""
         first, last = self._points[0], self._points[-1]
         if value <= first.value:
             return first.watts
@@ -65,7 +65,7 @@ class SignalRule:
 
 
 def read_signal(path: Path, rule: SignalRule, now_us: int) -> list[PowerCapStep]:
-    """The steps from now on of a CSV of `time` and one of PRICE_COLUMNS, at even distances.
+    """Read the steps from now on of a CSV of `time` and one of PRICE_COLUMNS, at even distances.
 
     Each value holds until the next time. Behind the last one, which holds as long as those before
     it, the least that the rule allows holds until another cap is declared: a signal that is not
@@ -78,14 +78,16 @@ def read_signal(path: Path, rule: SignalRule, now_us: int) -> list[PowerCapStep]
     if len(columns) != 1:
         raise UnusableError(f"{path} needs one of the columns {', '.join(PRICE_COLUMNS)}")
     if len(rows) < 2:
-        raise UnusableError(f"{path} needs two times at least: nobody knows how long one holds")
+        raise UnusableError(
+            f"{path} needs two times at least, from which the length of a step is known"
+        )
     times_us = _even_times_us(rows)
     end_us = 2 * times_us[-1] - times_us[-2]
     if end_us <= now_us:
-        raise UnusableError(f"{path} is over: it ends at {at(end_us)}")
+        raise UnusableError(f"{path} is over: it ends at {format_utc(end_us)}")
     if times_us[0] > now_us:
-        problem = f"{path} begins at {at(times_us[0])}, and it is {at(now_us)}"
-        raise UnusableError(f"{problem}: there would be no cap until then; add what holds now")
+        problem = f"{path} begins at {format_utc(times_us[0])}, and it is {format_utc(now_us)}"
+        raise UnusableError(f"{problem}: there would be no cap until then; add the value of now")
     caps_w = [rule.watts(_value(row, columns[0])) for row in rows]
     held = [*zip(times_us, caps_w, strict=True), (end_us, rule.least_w)]
     to_come = [step for step, following in pairwise(held) if following[0] > now_us]
@@ -99,9 +101,9 @@ def _even_times_us(rows: Sequence[FileRow]) -> list[int]:
         raise RejectedError(_TIME, f"must be later than the one before it in {rows[1].where}")
     for row, (before_us, time_us_) in zip(rows[1:], pairwise(times_us), strict=True):
         if time_us_ - before_us != distance_us:
-            problem = f"must be {at(before_us + distance_us)} after {at(before_us)}"
+            problem = f"must be {format_utc(before_us + distance_us)} after {format_utc(before_us)}"
             raise RejectedError(
-                _TIME, f"{problem}, got {at(time_us_)} in {row.where}: the signal has a gap"
+                _TIME, f"{problem}, got {format_utc(time_us_)} in {row.where}: the signal has a gap"
             )
     return times_us
 

@@ -13,7 +13,7 @@ from shared.streams.on_kafka.deployment import Deployment
 
 app = typer.Typer(no_args_is_help=True, help="List, show and replay dead letters.")
 
-# Enough to tell defects apart.
+# Enough to distinguish defects.
 _SHOWN_DIGEST: Final = 12
 
 PartitionText = Annotated[
@@ -31,10 +31,11 @@ def list_letters(
         str, typer.Argument(help="One topic only.", autocompletion=completion.topics)
     ] = "",
     kind: Annotated[
-        LetterKind | None, typer.Option(help="refused: bad input; quarantined: a defect of ours.")
+        LetterKind | None,
+        typer.Option(help="refused: bad input; quarantined: a defect of the stage."),
     ] = None,
 ) -> None:
-    """One line a letter: place, stage, kind (with the stack's digest), reason."""
+    """List dead letters, one a line: place, stage, kind (with the stack's digest), reason."""
     letters = _letters()
     for name in [topic] if topic else sorted(letters.deployment.topics.specs):
         for letter in letters.of(name):
@@ -52,7 +53,7 @@ def _line(letter: DeadLetter) -> str:
 
 @app.command()
 def show(place: PartitionText) -> None:
-    """One letter in full, as JSON; bytes are base64."""
+    """Show one letter in full, as JSON; bytes are base64."""
     typer.echo(MessageToJson(_letters().one(*_parsed(place)), preserving_proto_field_name=True))
 
 

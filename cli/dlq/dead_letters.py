@@ -25,7 +25,7 @@ class LetterKind(StrEnum):
 
 
 def kind_of(letter: DeadLetter) -> LetterKind:
-    """Letters of records that a stage refused name no kind."""
+    """Return the kind of a letter; letters of records that a stage refused name none."""
     return LetterKind(letter.kind) if letter.kind else LetterKind.REFUSED
 
 
@@ -40,7 +40,7 @@ class DeadLetters:
     deployment: Deployment
 
     def of(self, topic: str) -> Iterator[DeadLetter]:
-        """The dead letters of one topic; a letter that was written twice comes once."""
+        """Yield the dead letters of one topic; a letter that was written twice comes once."""
         found: dict[str, DeadLetter] = {}
         for event in KafkaTopics(self.deployment).topic(DLQ_PREFIX + topic):
             if isinstance(event.payload, DeadLetter):
@@ -48,7 +48,8 @@ class DeadLetters:
         yield from found.values()
 
     def one(self, topic: str, kafka_partition: int, offset: int) -> DeadLetter:
-        """The dead letter of a partition and offset. Raises UnusableError where there is none."""
+        """Return the dead letter of a partition and offset. Raises UnusableError where there is
+        none."""
         for letter in self.of(topic):
             if (letter.kafka_partition, letter.offset) == (kafka_partition, offset):
                 return letter

@@ -10,7 +10,7 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from cli.asking import asking
-from cli.telling import with_deviation
+from cli.notes import with_deviation
 
 _WITHIN_S: Final = 10.0
 _TEXTS: Final = ("app", "node model", "GHz")
@@ -24,7 +24,7 @@ def request(
     *,
     via_intermediate: bool = False,
 ) -> ProjectRequest:
-    """Applications of the database; without node models or P-states, on all of them."""
+    """Return the request for applications; without node models or P-states, on all of them."""
     return ProjectRequest(
         subjects=[ProjectionSubject(app_id=app_id) for app_id in app_ids],
         node_models=node_models,
@@ -34,13 +34,13 @@ def request(
 
 
 def project(address: str, asked: ProjectRequest) -> Sequence[Projection]:
-    """What the service at `address` answers. Raises UnansweredError."""
+    """Ask the service at `address` for projections. Raises UnansweredError."""
     with asking(address) as channel:
         return EnergyServiceStub(channel).Project(asked, timeout=_WITHIN_S).projections
 
 
 def table(projections: Sequence[Projection]) -> Table:
-    """One row a point that has a projection."""
+    """Return a table with a row for each point that has a projection."""
     found = Table(*_TEXTS, box=MARKDOWN)
     for name in _FIGURES:
         found.add_column(name, justify="right")
@@ -52,7 +52,7 @@ def table(projections: Sequence[Projection]) -> Table:
 
 
 def gaps(projections: Sequence[Projection]) -> Iterator[str]:
-    """One line a reason that P-states of a projection have none; they are named unless all are
+    """Yield one line for each reason why P-states have no projection; it names them unless all are
     meant."""
     for one in projections:
         is_nothing_else = not one.freq_ghz and len(one.gaps) == 1

@@ -33,10 +33,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """What the rules can be told; `default_ghz` is the signature's own P-state unless set.
-
-    Raises RejectedError on construction.
-    """
+    """The parameters of the rules; `default_ghz` is the signature's own P-state unless set."""
 
     t_weights: tuple[float, ...]
     reading: Reading = Reading.DIMENSIONLESS
@@ -63,7 +60,7 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """As a table's column is called."""
+        """Return the title of the rule's column."""
         return self.name if self.t_weight is None else f"{self.name} w={self.t_weight:g}"
 
 
@@ -82,7 +79,7 @@ class PStateChoice:
 
     @property
     def row(self) -> Sequence[object]:
-        """In the order of COLUMNS."""
+        """Return the cells in the order of COLUMNS."""
         return (
             *(self.app_id, self.module, self.rule.name, self.rule.t_weight, self.freq_ghz),
             *(self.time_s, self.power_w, self.energy_j, int(self.is_preferred)),
@@ -90,7 +87,7 @@ class PStateChoice:
 
 
 def rules(knobs: Knobs) -> list[Rule]:
-    """Least energy, least time, EAMC for each weight, and EAR's two policies."""
+    """Return the rules: least energy, least time, EAMC for each weight, and EAR's two policies."""
     return [
         Rule("min-energy", None, _ignoring_default(FrequencyRule.MIN_ENERGY), _energy),
         Rule("min-time", None, _ignoring_default(FrequencyRule.MIN_RUNTIME), _time),
@@ -139,7 +136,7 @@ def _time(_energy_j: Floats, time_s: Floats) -> Floats:
 
 
 def choose(several: Sequence[tuple[Matched, Projection]], knobs: Knobs) -> list[PStateChoice]:
-    """What each rule chooses for each application on each node model.
+    """Choose by each rule for each application on each node model.
 
     Left out is an application without projection at the P-state chosen. Raises RejectedError when
     `default_ghz` is no P-state of a node model.
@@ -187,8 +184,9 @@ def _defaults(matched: Matched, projection: Projection, knobs: Knobs) -> Ints:
 
 
 def table(several: Sequence[tuple[Matched, Projection]], chosen: Sequence[PStateChoice]) -> Table:
-    """One row an application and node model, one column a rule; `*` marks the node model that the
-    rule prefers. Printed as Markdown, so that documents can show it as it is."""
+    """Return a table with a row for each application and node model, and a column for each rule;
+    `*` marks the node model that the rule prefers. Printed as Markdown, so that documents can show
+    it as it is."""
     cells = {
         (each.app_id, each.module, each.rule.title): _cell(each, is_one_of_many=len(several) > 1)
         for each in chosen

@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 
 from cli.asking import Ingest, publish
+from cli.notes import TABLE_WIDTH, note
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
-from cli.telling import TABLE_WIDTH, note
 from cli.times import clock_us
 from shared.domain.eamc_policy import Reading
 from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
@@ -36,7 +36,7 @@ Modules = Annotated[
     typer.Option(help="Module, by name or index, of each table; else the table's name says it."),
 ]
 Via = Annotated[
-    bool, typer.Option(help="Reach pairs that were never measured through other P-states.")
+    bool, typer.Option(help="Project pairs that were never measured through other P-states.")
 ]
 Interval = Annotated[
     float | None,
@@ -88,7 +88,7 @@ def project(
     via_intermediate: Via = False,
     interval: Interval = None,
 ) -> None:
-    """Time, power and energy of each application at each P-state."""
+    """Project time, power and energy of each application at each P-state."""
     from cli.energy import projections
     from services.energy.adapters.matching import read_matched
 
@@ -99,11 +99,11 @@ def project(
         several, notes = projections.with_errors_beside(several, coefficients)
         note(notes)
     for matched in several:
-        found = projections.projected(matched, via_intermediate=via_intermediate)
+        found = projections.project_all(matched, via_intermediate=via_intermediate)
         rows += projections.rows(
             matched, found, via_intermediate=via_intermediate, interval=interval
         )
-        note(projections.left_out(matched, found))
+        note(projections.describe_gaps(matched, found))
         note(matched.doubts)
     write_csv(out_csv, header, rows)
     typer.echo(f"{len(rows)} projections are in {out_csv}")
@@ -120,28 +120,29 @@ def choose(
     t_weight: Weights = None,
     distance: Annotated[
         Reading,
-        typer.Option(help="What EAMC's equations are taken to say, ADR 0003."),
+        typer.Option(help="The reading of EAMC's equations, ADR 0003."),
     ] = Reading.DIMENSIONLESS,
     default_ghz: DefaultGhz = None,
     min_energy_threshold: EnergyThreshold = MIN_ENERGY_THRESHOLD,
     min_time_threshold: TimeThreshold = MIN_TIME_THRESHOLD,
     via_intermediate: Via = False,
 ) -> None:
-    """The P-state of least energy, of least time, of EAMC's distance and of EAR's policies."""
+    """Choose the P-state of least energy, of least time, of EAMC's distance and of EAR's
+    policies."""
     from cli.energy import choices, projections
     from services.energy.adapters.matching import read_matched
 
     weights = tuple(t_weight or (1.0, 1.5))
     knobs = choices.Knobs(weights, distance, default_ghz, min_energy_threshold, min_time_threshold)
     several = [
-        (matched, projections.projected(matched, via_intermediate=via_intermediate))
+        (matched, projections.project_all(matched, via_intermediate=via_intermediate))
         for matched in read_matched(coefficients, signatures, module or ())
     ]
     chosen = choices.choose(several, knobs)
     if out_csv is not None:
         write_csv(out_csv, choices.COLUMNS, (each.row for each in chosen))
     for matched, found in several:
-        note(projections.left_out(matched, found))
+        note(projections.describe_gaps(matched, found))
         note(matched.doubts)
     Console(width=TABLE_WIDTH).print(choices.table(several, chosen))
 
@@ -159,21 +160,22 @@ def time_coefficients(
     ] = None,
     module: Modules = None,
 ) -> None:
-    """Runtimes on each module against the first, and what hardware would have said of them."""
+    """Compare runtimes on each module with the first, and with an estimate from hardware."""
     from cli.energy import time_coefficients as ratios
     from services.energy.adapters.matching import read_matched
 
     several = read_matched(coefficients, signatures, module or ())
-    rows = list(ratios.compared(several, ratios.nodes(node)))
+    rows = list(ratios.compare_modules(several, ratios.nodes(node)))
     if out_csv is not None:
         write_csv(out_csv, ratios.COLUMNS, (row.cells for row in rows))
     Console(width=TABLE_WIDTH).print(ratios.table(rows))
-    typer.echo(ratios.summary(rows) or "too few applications ran on both to tell how sure this is")
+    typer.echo(ratios.summary(rows) or "too few applications ran on both to estimate the error")
 
 
 @app.command()
 def misuse() -> None:
-    """Users whose jobs do not behave like the application that they name, from energy.advice."""
+    """List users whose jobs do not behave like the application that they name, from
+    energy.advice."""
     from cli.energy import misuse as misused
     from cli.kafka_topics import KafkaTopics
     from shared.process.settings import settings
@@ -191,9 +193,9 @@ def learn(
     plot: Annotated[bool, typer.Option(help="Draw measured against predicted as PNG.")] = False,
 ) -> None:
     """Learn the coefficients of every module of a file of kernels."""
-    from cli.energy.learning import learned, write
+    from cli.energy.learning import learn, write
 
-    for module in learned(signatures):
+    for module in learn(signatures):
         note(module.notes)
         typer.echo(module.summary)
         for path in write(module, out):
@@ -262,7 +264,7 @@ def push(
         typer.confirm(f"publish coefficients of {told}?", abort=True, err=True)
     for event in events:
         publish(ingest, event)
-    typer.echo(f"published coefficients of {told}: jobs that wait are weighed again", err=True)
+    typer.echo(f"published coefficients of {told}: jobs that wait are evaluated again", err=True)
 
 
 @app.command()
@@ -281,7 +283,7 @@ def ask(
     ] = None,
     via_intermediate: Via = False,
 ) -> None:
-    """What a running system knows: time, power and energy of applications, over gRPC."""
+    """Ask a running system for time, power and energy of applications, over gRPC."""
     from cli.energy import ask as asked
 
     request = asked.request(app_ids, node_model or (), ghz or (), via_intermediate=via_intermediate)

@@ -36,7 +36,7 @@ class Learned:
 
     @property
     def coefficients(self) -> Coefficients:
-        """As signatures are projected with."""
+        """Return the coefficients, as signatures are projected with."""
         a, b, c = np.moveaxis(self.fit.power, -1, 0)
         d, e, f = np.moveaxis(self.fit.cpi, -1, 0)
         return Coefficients(
@@ -55,7 +55,7 @@ class Learned:
 
     @property
     def notes(self) -> list[str]:
-        """What could not be learned and why, one line a reason."""
+        """Return one line for each reason why coefficients could not be learned."""
         refused = sorted(refusals(self.fit).items(), key=lambda pair: (pair[1], pair[0]))
         return [
             f"{self.module}: no coefficients for {_as_pairs(pair for pair, _ in group)}: {reason}"
@@ -64,7 +64,7 @@ class Learned:
 
     @property
     def summary(self) -> str:
-        """The fit in one line."""
+        """Return the fit in one line."""
         learned = int(self.fit.available.sum()) - len(self.fit.pstates_ghz)
         return (
             f"{self.module}: {learned} pairs from {self.fit.kernels} kernels, residuals "
@@ -72,7 +72,7 @@ class Learned:
         )
 
 
-def learned(path: Path) -> list[Learned]:
+def learn(path: Path) -> list[Learned]:
     """Learn every module of a file of kernels; a kernel measured again counts with its mean.
 
     Raises OSError, and RejectedError for a bad row, for TPI scales that are mixed, and for a module

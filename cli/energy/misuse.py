@@ -26,7 +26,7 @@ class UserMisuse:
 
 
 def by_user(events: Iterable[Event]) -> list[UserMisuse]:
-    """Every user with a mismatch, the highest recent count first; copies count once."""
+    """Return every user with a mismatch, the highest recent count first; copies count once."""
     found = {e.id: (e.time_us, e.payload) for e in events if isinstance(e.payload, AppIdMisused)}
     cases: dict[str, list[tuple[int, AppIdMisused]]] = {}
     for event_id in sorted(found, key=lambda event_id: (found[event_id][0], event_id)):
@@ -37,7 +37,7 @@ def by_user(events: Iterable[Event]) -> list[UserMisuse]:
 
 
 def table(users: Iterable[UserMisuse]) -> Table:
-    """A table with one row a user."""
+    """Return a table with a row for each user."""
     shown = Table("user", "jobs", "recent", "named", "last job", "last at")
     for each in users:
         named, at = ", ".join(each.app_ids), format_time(each.last_us)

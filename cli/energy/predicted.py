@@ -25,12 +25,12 @@ from shared.domain.job import JobAttempt
 # What CSV has where no job has ended yet.
 COLUMNS: Final = ("application", "node model", "cluster", "runs")
 _ERRORS: Final = ("W error", "s error", "J error")
-# P-states are told to 8 digits and more.
+# P-states are published with 8 digits and more.
 _SAME_GHZ: Final = 1e-8
 
 
 class ApplicationRuns(NamedTuple):
-    """The runs of an application on the nodes of one model in a cluster: what is told apart."""
+    """The runs of an application on the nodes of one model in a cluster: the unit of the report."""
 
     app_id: str
     node_model: str
@@ -50,7 +50,7 @@ class Accuracy:
 
 
 def by_application(topic: ReadTopic) -> dict[ApplicationRuns, Accuracy]:
-    """What the topics of a system tell of the jobs that ran to their end."""
+    """Collect predictions and measurements of the jobs that ran to their end."""
     starts = dict(_starts(topic("placement.decisions")))
     measured = {message.job_id: message for message in _measurements(topic)}
     found: defaultdict[ApplicationRuns, Accuracy] = defaultdict(Accuracy)
@@ -67,12 +67,13 @@ def by_application(topic: ReadTopic) -> dict[ApplicationRuns, Accuracy]:
 
 
 def rows(found: Mapping[ApplicationRuns, Accuracy]) -> list[Row]:
-    """One for each: means, and mean absolute errors of the predictions in percent of them."""
+    """Return a row for each: means, and mean absolute errors of the predictions in percent of
+    them."""
     return [_row(of, found[of]) for of in sorted(found)]
 
 
 def table(found: Mapping[ApplicationRuns, Accuracy]) -> Table:
-    """The same as people read it: watts of a node, and errors in percent."""
+    """Return the same figures as a table for people: watts of a node, and errors in percent."""
     shown = Table("application", "cluster", "runs", "W", "measured", box=MARKDOWN)
     for name in ("W %", "s %", "J %"):
         shown.add_column(name, justify="right")
@@ -123,7 +124,7 @@ def _is_comparable(candidate: Candidate, seen: SignatureMeasured, of: Applicatio
 
 
 def _starts(events: Iterable[Event]) -> Iterator[tuple[JobAttempt, Candidate]]:
-    """Where each attempt was started, as it was weighed; of several starts the last."""
+    """Yield where each attempt was started, as it was evaluated; of several starts the last."""
     for event in sorted(events, key=lambda event: (event.time_us, event.id)):
         decided = event.payload
         if isinstance(decided, PlacementDecided) and decided.verdict == VERDICT_START:

@@ -21,7 +21,7 @@ BOUND_COLUMNS = tuple(f"{name}_{end}" for name in COLUMNS[-3:] for end in ("low"
 
 
 def columns(*, via_intermediate: bool, interval: float | None) -> Sequence[str]:
-    """The header of `rows`."""
+    """Return the header of `rows`."""
     via = (VIA_COLUMN,) if via_intermediate else ()
     return (*COLUMNS, *via, *(() if interval is None else BOUND_COLUMNS))
 
@@ -33,7 +33,7 @@ def rows(
     via_intermediate: bool,
     interval: float | None = None,
 ) -> Iterator[Sequence[object]]:
-    """One row an application and P-state that has a projection, in the order of the file.
+    """Yield a row for each application and P-state that has a projection, in the order of the file.
 
     With `via_intermediate` a column has the P-states between, empty where there are none; with
     `interval` columns have what each value lies between with that probability, empty where nothing
@@ -72,7 +72,8 @@ def _cells(values: NDArray[np.float64]) -> list[float | str]:
 def with_errors_beside(
     several: Sequence[Matched], files: Sequence[Path]
 ) -> tuple[list[Matched], list[str]]:
-    """The same with the errors that stand beside each file of coefficients; a note where none do.
+    """Add to coefficients the errors in the file beside each; return a note for each
+    without one.
 
     Raises OSError and RejectedError for errors that cannot be read.
     """
@@ -86,13 +87,13 @@ def with_errors_beside(
     return found, notes
 
 
-def projected(matched: Matched, *, via_intermediate: bool) -> Projection:
-    """All signatures over all P-states."""
+def project_all(matched: Matched, *, via_intermediate: bool) -> Projection:
+    """Project all signatures over all P-states."""
     return project(matched.coefficients, matched.signatures, via_intermediate=via_intermediate)
 
 
-def left_out(matched: Matched, projection: Projection) -> list[str]:
-    """One line a P-state and reason that some applications have no projection for."""
+def describe_gaps(matched: Matched, projection: Projection) -> list[str]:
+    """Return one line for each P-state and reason that some applications have no projection for."""
     table = matched.coefficients
     missing: Counter[tuple[float, float, Status]] = Counter()
     for i, j in np.argwhere(~projection.available).tolist():

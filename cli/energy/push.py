@@ -59,7 +59,7 @@ class EnergyModels:
 
     @classmethod
     def read(cls, topic: ReadTopic) -> "EnergyModels":
-        """What a running system has published last."""
+        """Read what a running system has published last."""
         tables = {
             message.node_model: coefficients_of(message)
             for message in _newest(topic("energy.coefficients"))
@@ -78,7 +78,7 @@ class EnergyModels:
         return cls(tables, rows, clusters)
 
     def estimate(self, app_id: str, node_model: str) -> Estimate | str:
-        """How an application runs; why nobody knows where nobody does."""
+        """Estimate how an application runs, or return why nobody knows."""
         table, known = self.coefficients.get(node_model), self.signatures.get((app_id, node_model))
         if not known:
             return NO_SIGNATURE
@@ -104,8 +104,8 @@ class Files:
 
     @classmethod
     def read(cls, paths: Iterable[Path], node_model: str, known: EnergyModels) -> "Files":
-        """Files of coefficients, and of signatures: what a file is, its header says. A signature
-        without a P-state is of the highest one of its node model.
+        """Read files of coefficients, and of signatures: the header says which a file is. A
+        signature without a P-state is of the highest one of its node model.
 
         Raises OSError, and RejectedError for what is neither, and for values that cannot be.
         """
@@ -122,7 +122,8 @@ class Files:
         return cls(tables, [_signature(row, node_model, nominal) for row in rows])
 
     def envelopes(self, source: str, reason: str, now_us: int) -> Iterator[Envelope]:
-        """The events that tell it. Raises RejectedError for what ingest would refuse."""
+        """Yield the events that publish the files. Raises RejectedError for what ingest would
+        refuse."""
         for table in self.coefficients:
             declared = _declaration(table, reason, now_us)
             check_contents(declared)
@@ -135,7 +136,8 @@ class Files:
             yield fact(source, measured, f"{row}/{now_us + number}", now_us)
 
     def taken_into(self, known: EnergyModels) -> EnergyModels:
-        """What will be known: declared coefficients replace others, a run counts as one more."""
+        """Return the models after the files: declared coefficients replace others, a run counts as
+        one more."""
         signatures = dict(known.signatures)
         for each in self.signatures:
             key = each.app_id, each.node_model
@@ -144,7 +146,7 @@ class Files:
         return replace(known, coefficients={**known.coefficients, **tables}, signatures=signatures)
 
     def doubts(self, known: EnergyModels) -> Iterator[str]:
-        """What a reader should know before."""
+        """Yield what a reader should know before they are published."""
         of_runs = {each.node_model for each in self.signatures}
         for name in sorted({each.node_model for each in self.coefficients} | of_runs):
             if name not in known.pstates_ghz:
@@ -161,7 +163,8 @@ class Files:
 
 
 def changes(before: EnergyModels, files: Files) -> list[Row]:
-    """How applications are expected to run, now and then, where files say something of them."""
+    """Return how applications are expected to run before and after the files, for those they
+    concern."""
     after = files.taken_into(before)
     models = {each.node_model for each in files.coefficients}
     named = {(each.app_id, each.node_model) for each in files.signatures}
@@ -195,7 +198,7 @@ def _header(path: Path) -> list[str]:
         try:
             return next(csv.reader(file), [])
         except (UnicodeDecodeError, csv.Error) as error:
-            raise UnusableError(f"{path} is no table: {error}") from error
+            raise UnusableError(f"{path} is not a valid table: {error}") from error
 
 
 def _signature(row: SignatureRow, node_model: str, nominal_ghz: Mapping[str, float]) -> Signature:
@@ -204,7 +207,7 @@ def _signature(row: SignatureRow, node_model: str, nominal_ghz: Mapping[str, flo
     if not row.is_nominal:
         return found
     if name not in nominal_ghz:
-        problem = f"{row.row.where} says none, and no cluster of {name} is declared"
+        problem = f"{row.row.where} names no P-state, and no cluster of {name} is declared"
         raise RejectedError("freq_ghz", problem)
     return replace(found, freq_ghz=nominal_ghz[name])
 

@@ -43,7 +43,7 @@ class CoefficientRow:
 
     @property
     def cells(self) -> Sequence[object]:
-        """In the order of COLUMNS."""
+        """Return the cells in the order of COLUMNS."""
         return (
             *(self.app_id, self.module, self.reference, self.value, self.relative_error),
             *(int(self.is_measured), self.clock_share, self.estimate, self.estimate_error),
@@ -52,17 +52,17 @@ class CoefficientRow:
 
 
 def nodes(texts: Sequence[str]) -> dict[str, tuple[int, float]]:
-    """Cores and peak bandwidth by module, of texts `MODULE=CORES` or `MODULE=CORES:GBPS`.
+    """Parse cores and peak bandwidth by module, from texts `MODULE=CORES` or `MODULE=CORES:GBPS`.
 
     Raises RejectedError.
     """
     return dict(map(_node, texts))
 
 
-def compared(
+def compare_modules(
     several: Sequence[Matched], hardware: Mapping[str, tuple[int, float]]
 ) -> Iterator[CoefficientRow]:
-    """Every application of each module against the first one. Raises RejectedError."""
+    """Compare every application of each module with the first one. Raises RejectedError."""
     reference, *others = several
     here = _hardware(reference, hardware)
     for matched in others:
@@ -85,7 +85,8 @@ def compared(
 
 
 def table(rows: Iterable[CoefficientRow]) -> Table:
-    """One row an application and module. Printed as Markdown, so that documents can show it."""
+    """Return a table with a row for each application and module. Printed as Markdown, so that
+    documents can show it."""
     titles = ("app", "module", "T / T reference", "follows the clock", "estimate", "cores x GHz")
     shown = Table(*titles, box=MARKDOWN)
     for row in rows:
@@ -99,7 +100,7 @@ def table(rows: Iterable[CoefficientRow]) -> Table:
 
 
 def summary(rows: Sequence[CoefficientRow]) -> str | None:
-    """How far off both estimates are, of applications that ran on both; None without two."""
+    """Return how far off both estimates are, of applications that ran on both; None without two."""
     estimates = [row.estimate_error for row in rows if row.estimate_error is not None]
     plain = [row.plain_error for row in rows if row.plain_error is not None]
     if not estimates:
@@ -125,7 +126,7 @@ def _node(text: str) -> tuple[str, tuple[int, float]]:
 
 def _hardware(matched: Matched, hardware: Mapping[str, tuple[int, float]]) -> Hardware:
     if matched.module not in hardware:
-        raise RejectedError("node", f"say --node {matched.module}=CORES or =CORES:GBPS")
+        raise RejectedError("node", f"give --node {matched.module}=CORES or =CORES:GBPS")
     cores, gbps = hardware[matched.module]
     return Hardware(cores, matched.coefficients.pstates_ghz[-1], gbps)
 

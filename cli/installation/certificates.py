@@ -1,4 +1,4 @@
-"""`coplace certificates`: who may come to a secure installation."""
+"""`coplace certificates`: who may connect to a secure installation."""
 
 from pathlib import Path
 from typing import Annotated

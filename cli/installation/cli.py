@@ -18,8 +18,8 @@ from cli.installation.installation import (
     names_another,
 )
 from cli.installation.record import InstallationRecord, last_folder
+from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
-from cli.telling import note, utc
 
 _UP = """\
 Coplace is up, kept in
@@ -41,7 +41,7 @@ Credentials are in {folder}/credentials; for others: coplace certificates issue"
 def up(
     folder: Annotated[
         Path | None,
-        typer.Option(help="Where all of it is kept; the folder of the last time if not said."),
+        typer.Option(help="Folder of the installation; that of the last time by default."),
     ] = None,
     planner: Annotated[
         bool, typer.Option(help="With the planner, which looks ahead beside placement.")
@@ -50,7 +50,7 @@ def up(
         bool | None,
         typer.Option(
             "--secure/--no-secure",
-            help="With TLS, passwords and access control everywhere; as the last time if not said.",
+            help="With TLS, passwords and access control everywhere; as the last time by default.",
         ),
     ] = None,
 ) -> None:
@@ -89,13 +89,13 @@ def status(output: OutputName = Output.TABLE) -> None:
     _note_another(record)
     waiting = [one.name for one in processes if one.waits_for]
     if not record.up_since_us:
-        raise InstallationError("its start was killed or is not over: `coplace up` mends it")
+        raise InstallationError("its start was killed or is not over: `coplace up` repairs it")
     if waiting:
         raise InstallationError(f"not ready: {', '.join(waiting)}: see `coplace logs {waiting[0]}`")
 
 
 def rows(processes: Iterable[ProcessStatus]) -> list[Row]:
-    """A row for each process."""
+    """Return a row for each process."""
     return [
         {
             "process": one.name,
@@ -111,7 +111,7 @@ def rows(processes: Iterable[ProcessStatus]) -> list[Row]:
 
 def logs(
     process: Annotated[
-        str | None, typer.Argument(help="As `coplace status` names it; all if not said.")
+        str | None, typer.Argument(help="As `coplace status` names it; all by default.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they come.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of each.")] = 20,
@@ -134,13 +134,13 @@ def env() -> None:
 
 
 def export_lines(environment: Mapping[str, str]) -> list[str]:
-    """The variables as a shell reads them."""
+    """Return the variables as lines that a shell reads."""
     return [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
 
 
 def down(
     folder: Annotated[
-        Path | None, typer.Option(help="Of which one; of the last that was started if not said.")
+        Path | None, typer.Option(help="Its folder; the last that was started by default.")
     ] = None,
     delete: Annotated[
         bool, typer.Option("--delete", help="Delete its folder too, with all data and logs.")

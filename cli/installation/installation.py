@@ -1,4 +1,5 @@
-"""One installation: its folder, its processes, how it starts, stops and is found."""
+"""One installation: its folder, its processes, how it starts and stops, and how commands find
+it."""
 
 import fcntl
 import os
@@ -43,7 +44,7 @@ _CREDENTIALS: Final = (
     *("COPLACE_KAFKA_CA_", "COPLACE_KAFKA_SASL_", "COPLACE_KAFKA_SECURITY_"),
     *("COPLACE_REDIS_CA_", "COPLACE_REDIS_PASSWORD_", "COPLACE_REDIS_USERNAME"),
 )
-# What somebody from outside is told of an installation.
+# What programs from outside need to know of an installation.
 _ADDRESSES: Final = (
     *("COPLACE_ENERGY_", "COPLACE_INGEST_", "COPLACE_PLACEMENT_"),
     *("COPLACE_KAFKA_BOOTSTRAP", "COPLACE_KAFKA_PARTITIONS", "COPLACE_NAMESPACE"),
@@ -78,22 +79,22 @@ class Installation:
 
     @classmethod
     def last(cls) -> "Installation":
-        """The one that was started last, or that would be."""
+        """Return the installation that was started last, or that would be."""
         return cls(last_folder())
 
     @property
     def record(self) -> InstallationRecord:
-        """How it is reached."""
+        """Return the record of how it is reached."""
         return InstallationRecord.load(self.folder)
 
     @property
     def is_up(self) -> bool:
-        """Whether it was started whole and was not stopped or killed since."""
+        """Return whether it was started whole and was not stopped or killed since."""
         return self.is_running and self.record.up_since_us > 0
 
     @property
     def is_running(self) -> bool:
-        """Whether anything of it runs."""
+        """Return whether anything of it runs."""
         try:
             return Supervisor(self.folder).pid() > 0
         except NotRunningError:
@@ -101,7 +102,7 @@ class Installation:
 
     @property
     def is_secure(self) -> bool:
-        """Whether it was last started so."""
+        """Return whether it was last started secure."""
         return _SECURED in self.record.environment
 
     def up(
@@ -114,7 +115,7 @@ class Installation:
     ) -> InstallationRecord:
         """Start everything and wait until it is ready; on failure nothing is left running.
 
-        What a killed start left behind is stopped first. `on_begin` is told how many processes
+        What a killed start left behind is stopped first. `on_begin` gets the number of processes
         there will be, `on_ready` the name of each that is ready; `secure` None is as the last time.
         Raises InstallationError if this
         or another installation is up already, or the folder holds something else; errors of the
@@ -143,7 +144,7 @@ class Installation:
             return ran
 
     def processes(self) -> list[ProcessStatus]:
-        """Each process as it is now. Raises NotRunningError."""
+        """Return each process as it is now. Raises NotRunningError."""
         urls = RunState.load(self.folder).ready_urls
         ports = remembered_ports(self.folder / "ports.json")
         states = Supervisor(self.folder).states()
@@ -192,7 +193,7 @@ class Installation:
             yield security, LocalServers(self.folder)
 
     def logs(self) -> Mapping[str, Path]:
-        """The log of each process by its name, those of earlier starts too."""
+        """Return the log of each process by its name, those of earlier starts too."""
         return {file.stem: file for file in sorted((self.folder / "log").glob("*.log"))}
 
     def _require_none_up(self) -> None:
@@ -287,7 +288,7 @@ class Installation:
 
 @contextmanager
 def reachable() -> Iterator[None]:
-    """Within it the environment says where the installation is, if one is up and the environment
+    """Set, within it, the environment that names the installation, if one is up and the environment
     does not name another system."""
     found = Installation.last()
     if found.is_up and not names_another(found.record):
@@ -298,13 +299,13 @@ def reachable() -> Iterator[None]:
 
 
 def names_another(record: InstallationRecord) -> list[str]:
-    """The variables of the environment that name another system than the record's."""
+    """Return the variables of the environment that name another system than the record's."""
     known = record.environment
     return [name for name in known if os.environ.get(name, known[name]) != known[name]]
 
 
 def stale_variables() -> list[str]:
-    """The variables that a shell still has from `coplace env` and that say nothing any more:
+    """Return the variables that a shell still has from `coplace env` and that are no longer valid:
     addresses of Kafka and Redis at which nobody listens, which name no servers to use in place of
     new ones, and credentials, which each process has of its own."""
     if _FOLDER not in os.environ:

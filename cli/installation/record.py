@@ -15,19 +15,20 @@ _LAST: Final = "last"
 
 
 def state_dir() -> Path:
-    """The project's folder below the user's state folder; it may not exist yet."""
+    """Return the project's folder below the user's state folder; it may not exist yet."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "coplace"
 
 
 def last_folder() -> Path:
-    """The folder that `coplace up` used last; before the first time, the one that it will use."""
+    """Return the folder that `coplace up` used last; before the first time, the one that it will
+    use."""
     link = state_dir() / _LAST
     return link.resolve() if link.is_symlink() else state_dir() / "installation"
 
 
 def remember_folder(folder: Path) -> None:
-    """Make this the folder that is found from now on."""
+    """Make this the folder that commands use from now on."""
     with written(state_dir() / _LAST) as fresh:
         fresh.symlink_to(folder)
 
@@ -58,5 +59,5 @@ class InstallationRecord:
 
     @staticmethod
     def is_in(folder: Path) -> bool:
-        """Whether something was ever started in the folder."""
+        """Return whether something was ever started in the folder."""
         return (folder / _FILE).exists()

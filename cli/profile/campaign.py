@@ -20,7 +20,7 @@ Name = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class Pinning(BaseModel):
-    """The cores of who is measured, alone too, and of who runs beside it."""
+    """The cores of the measured program, alone too, and of the program beside it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,7 +45,7 @@ class Campaign(BaseModel):
     def _is_runnable(self) -> Self:
         taken = {REPORTER, *map(bubble_name, self.bubbles)} & self.applications.keys()
         if taken:
-            raise ValueError(f"{min(taken)!r} is no name of an application: choose another")
+            raise ValueError(f"{min(taken)!r} is a reserved name: choose another one")
         for name, command in self.commands.items():
             if not shlex.split(command):
                 raise ValueError(f"{name} has no command")
@@ -53,24 +53,24 @@ class Campaign(BaseModel):
 
     @property
     def commands(self) -> Mapping[str, str]:
-        """Of applications, bubbles and the reporter, by name."""
+        """Return the commands of applications, bubbles and the reporter, by name."""
         bubbles = {bubble_name(mib): command for mib, command in self.bubbles.items()}
         reporter = {REPORTER: self.reporter} if self.reporter else {}
         return {**self.applications, **bubbles, **reporter}
 
     @property
     def digest(self) -> str:
-        """The same for the same campaign, so that another does not go on with what it measured."""
+        """Return a digest of the campaign, so that another does not go on with what it measured."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
 def bubble_name(mib: float) -> str:
-    """What a bubble is called among those beside."""
+    """Return the name of a bubble among the co-runners."""
     return f"bubble of {mib:g} MiB"
 
 
-def words(command: str, cores: Sequence[int]) -> list[str]:
-    """A command as it is started on these cores."""
+def split_command(command: str, cores: Sequence[int]) -> list[str]:
+    """Return a command as it is started on these cores."""
     found: list[str] = []
     for word in shlex.split(command):
         found += map(str, cores) if word == _CORES else [word]
@@ -90,7 +90,7 @@ def read_campaign(path: Path) -> Campaign:
 
 class ProfiledRun(NamedTuple):
     """One program from its start to its end, alone or beside another that is restarted. `take`
-    tells runs of a repetition apart that are the same otherwise."""
+    distinguishes runs of a repetition that are the same otherwise."""
 
     config: str
     repetition: int
@@ -100,8 +100,8 @@ class ProfiledRun(NamedTuple):
 
 
 def runs(campaign: Campaign) -> Iterator[ProfiledRun]:
-    """All of a campaign: repetitions outermost, and each program alone before and behind its runs
-    beside others, so that what changes on the machine changes both."""
+    """Yield all runs of a campaign: repetitions outermost, and each program alone before and behind
+    its runs beside others, so that what changes on the machine changes both."""
     apps = list(campaign.applications)
     beside = [*apps, *map(bubble_name, campaign.bubbles)]
     for repetition in range(campaign.repetitions):

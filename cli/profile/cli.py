@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.telling import note
+from cli.notes import note
 
 app = typer.Typer(
     no_args_is_help=True, help="Measure how much programs slow each other down on this machine."
@@ -25,7 +25,7 @@ def kernels(
     from cli.profile.campaign import runs
 
     folder.mkdir(parents=True, exist_ok=True)
-    found = shipped.campaign(shipped.compiled(folder.absolute()), seconds, repetitions)
+    found = shipped.campaign(shipped.compile_kernels(folder.absolute()), seconds, repetitions)
     shipped.write(folder / "campaign.yaml", found)
     count = sum(1 for _ in runs(found))
     typer.echo(

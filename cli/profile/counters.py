@@ -26,40 +26,40 @@ class Counter(BaseModel):
     usage: str = ""
     whole: bool = False
 
-    def told(self, value: float, run_s: float) -> float:
-        """As a feature: by second, or of the whole run."""
+    def as_feature(self, value: float, run_s: float) -> float:
+        """Return a value as a feature: by second, or of the whole run."""
         return value if self.whole else value / run_s
 
 
 def schema() -> Sequence[Counter]:
-    """What is counted, from `counters.yaml`."""
+    """Read the counters from `counters.yaml`."""
     return TypeAdapter(list[Counter]).validate_python(yaml.safe_load(_SCHEMA.read_text()))
 
 
 def countable(counters: Sequence[Counter], perf: str = "perf") -> tuple[Sequence[str], str]:
-    """The events of `perf stat` that this machine counts, and why not all are, empty where they
-    are."""
+    """Return the events of `perf stat` that this machine counts, and why not all are, empty where
+    they are."""
     events = [each.perf for each in counters if each.perf]
     program = shutil.which(perf)
     if program is None:
         return (), "perf is not installed: the kernel's own counters alone"
     tried = subprocess.run(
-        [*stat_words(events, perf=program), "true"], capture_output=True, text=True, check=False
+        [*perf_command(events, perf=program), "true"], capture_output=True, text=True, check=False
     )
-    found = [event for event in events if event in parsed(tried.stderr)]
+    found = [event for event in events if event in parse_counts(tried.stderr)]
     lacking = [event for event in events if event not in found]
     return found, f"perf counts no {', '.join(lacking)} here" if lacking else ""
 
 
-def stat_words(events: Sequence[str], into: Path | None = None, perf: str = "perf") -> list[str]:
-    """What to put before a command so that perf counts it."""
+def perf_command(events: Sequence[str], into: Path | None = None, perf: str = "perf") -> list[str]:
+    """Return what to put before a command so that perf counts it."""
     output = ["--output", str(into)] if into else []
     return [perf, "stat", "-x", _SEPARATOR, *output, "-e", ",".join(events), "--"]
 
 
-def parsed(text: str) -> Mapping[str, float]:
-    """What `perf stat -x` printed, by event; without what it says it could not count, and without
-    the modifiers that it adds (instructions:u)."""
+def parse_counts(text: str) -> Mapping[str, float]:
+    """Parse what `perf stat -x` printed, by event; without what it could not count, and without the
+    modifiers that it adds (instructions:u)."""
     found = {}
     for line in text.splitlines():
         fields = line.split(_SEPARATOR)
@@ -74,10 +74,10 @@ def parsed(text: str) -> Mapping[str, float]:
 def features(
     counters: Sequence[Counter], run_s: float, usage: struct_rusage, events: Mapping[str, float]
 ) -> Mapping[str, float]:
-    """What was counted of one run, by name."""
+    """Return what was counted of one run, by name."""
     found = {}
     for each in counters:
         value = events.get(each.perf) if each.perf else getattr(usage, each.usage)
         if value is not None:
-            found[each.name] = each.told(float(value), run_s)
+            found[each.name] = each.as_feature(float(value), run_s)
     return found

@@ -61,4 +61,4 @@ class Journal:
 
     def _unreadable(self, error: Exception) -> UnusableError:
         problem = " ".join(str(error).split())[:300]
-        return UnusableError(f"{self._path} is no journal of a campaign: {problem}")
+        return UnusableError(f"{self._path} is not a valid journal of a campaign: {problem}")

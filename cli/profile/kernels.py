@@ -24,8 +24,8 @@ _FIRST_BEATS: Final = 8
 _LEAST_S: Final = 0.05
 
 
-def compiled(folder: Path) -> Path:
-    """The program of all kernels, made in a folder. Raises UnusableError without a C compiler."""
+def compile_kernels(folder: Path) -> Path:
+    """Compile the program of all kernels in a folder. Raises UnusableError without a C compiler."""
     program = folder / "kernels"
     include = str(Path(client.__file__).parent)
     command = ["gcc", "-O2", "-pthread", "-I", include, str(_SOURCE), "-o", str(program)]
@@ -39,8 +39,9 @@ def compiled(folder: Path) -> Path:
 
 
 def campaign(program: Path, run_s: float, repetitions: int) -> Campaign:
-    """All kernels, each for about `run_s` alone on one core: in pairs with a thread of each on
-    every core, and, with two cores and more, on halves of them. Runs each for a moment."""
+    """Return the campaign of all kernels, each for about `run_s` alone on one core: in pairs with a
+    thread of each on every core, and, with two cores and more, on halves of them. Runs each for a
+    moment."""
     cores = sorted(os.sched_getaffinity(0))
     halves = cores[: len(cores) // 2], cores[len(cores) // 2 :]
     placements = {"shared-cores": {"primary": cores, "beside": cores}}
@@ -62,7 +63,7 @@ def campaign(program: Path, run_s: float, repetitions: int) -> Campaign:
 
 
 def write(path: Path, found: Campaign) -> None:
-    """As a file that can be changed."""
+    """Write a campaign as a file that can be changed."""
     with written(path) as fresh:
         text = yaml.safe_dump(found.model_dump(mode="json"), sort_keys=False, width=200)
         fresh.write_text(text, encoding="utf-8")

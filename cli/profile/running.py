@@ -12,8 +12,8 @@ from resource import struct_rusage
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from cli.profile.campaign import ALONE, Campaign, ProfiledRun, words
-from cli.profile.counters import Counter, features, parsed, stat_words
+from cli.profile.campaign import ALONE, Campaign, ProfiledRun, split_command
+from cli.profile.counters import Counter, features, parse_counts, perf_command
 from coplace_client.errors import UnusableError
 
 _TAIL: Final = 300
@@ -43,12 +43,12 @@ class Bench:
         self._events = events
 
     def measured(self, run: ProfiledRun) -> TimedRun:
-        """One run. Raises ProgramFailedError naming the program."""
+        """Measure one run. Raises ProgramFailedError naming the program."""
         place = self._campaign.placements[run.config]
         with TemporaryDirectory(prefix="coplace-profile-") as folder:
             stat = Path(folder, "stat")
             is_counted = run.beside == ALONE and bool(self._events)
-            before = stat_words(self._events, stat) if is_counted else []
+            before = perf_command(self._events, stat) if is_counted else []
             program = [*before, *self._words(run.primary, place.primary)]
             if run.beside == ALONE:
                 restarts, (run_s, usage) = 0, self._ended(run.primary, program, folder)
@@ -57,13 +57,13 @@ class Bench:
                 with other:
                     run_s, usage = self._ended(run.primary, program, folder)
                 restarts = other.restarts
-            found = parsed(stat.read_text()) if is_counted else {}
+            found = parse_counts(stat.read_text()) if is_counted else {}
         counted = features(self._counters, run_s, usage, found) if run.beside == ALONE else {}
         return TimedRun(run, run_s, restarts, counted)
 
     def _words(self, name: str, cores: Sequence[int]) -> list[str]:
         pinned = ["taskset", "--cpu-list", ",".join(map(str, cores))]
-        return [*pinned, *words(self._campaign.commands[name], cores)]
+        return [*pinned, *split_command(self._campaign.commands[name], cores)]
 
     def _ended(self, name: str, program: Sequence[str], folder: str) -> tuple[float, struct_rusage]:
         began_s = time.monotonic()

@@ -25,7 +25,7 @@ Rows = Iterator[Sequence[object]]
 
 
 class Results:
-    """What a campaign came to, whole or as far as it is."""
+    """The results of a campaign, whole or as far as it is."""
 
     def __init__(self, campaign: Campaign, measured: Iterable[TimedRun]) -> None:
         self._campaign = campaign
@@ -44,7 +44,7 @@ class Results:
         self._alone = {key: fmean(each) for key, each in alone.items()}
 
     def slowdowns(self, config: str, primary: str, beside: str) -> list[float]:
-        """T_co / T_alone of each repetition that has both."""
+        """Return T_co / T_alone of each repetition that has both."""
         return [
             run_s / self._alone[config, primary, repetition]
             for repetition, run_s in self._beside[config, primary, beside].items()
@@ -52,8 +52,8 @@ class Results:
         ]
 
     def pairs(self) -> Rows:
-        """T_alone / T_co of both, the median of repetitions, with the standard error of their
-        mean."""
+        """Return T_alone / T_co of both, the median of repetitions, with the standard error of
+        their mean."""
         for config in self._campaign.placements:
             for one, other in combinations_with_replacement(self._campaign.applications, 2):
                 both = self.slowdowns(config, one, other), self.slowdowns(config, other, one)
@@ -73,15 +73,15 @@ class Results:
                         yield config, app, mib, median(alone) * median(found)
 
     def contentiousness(self) -> Rows:
-        """What the reporter suffered beside each application."""
+        """Return what the reporter suffered beside each application."""
         for config in self._campaign.placements:
             for app in self._campaign.applications:
                 if found := self.slowdowns(config, REPORTER, app):
                     yield config, app, median(found)
 
     def alone(self) -> tuple[Sequence[str], Rows]:
-        """Columns and rows of what was counted of each application alone: mean, least, most and
-        standard deviation of each counter over its runs (section 3.2)."""
+        """Return columns and rows of what was counted of each application alone: mean, least, most
+        and standard deviation of each counter over its runs (section 3.2)."""
         names = list(dict.fromkeys(n for runs in self._features.values() for r in runs for n in r))
         columns = [f"{name}_{statistic}" for name in names for statistic in _STATISTICS]
         return ("config", "app", *columns), self._alone_rows(names)

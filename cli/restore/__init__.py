@@ -1,1 +1,1 @@
-"""After data were replaced: whether they belong together, and what mends them."""
+"""After data were replaced: whether they belong together, and what repairs them."""

@@ -19,8 +19,8 @@ REDIS: Final = "access to Redis"
 
 
 def examine_access(deployment: Deployment) -> Mapping[str, Sequence[str] | None]:
-    """What is missing or too much at each server, in words; None where it restricts nobody. Raises
-    KafkaError and RedisError."""
+    """Return what is missing or too much at each server, in words; None where it restricts nobody.
+    Raises KafkaError and RedisError."""
     allowed = access(deployment.settings.namespace)
     return {
         KAFKA: _at_kafka(deployment, allowed),

@@ -1,4 +1,4 @@
-"""`coplace doctor` and `coplace restore`: whether data belong together, and what mends them."""
+"""`coplace doctor` and `coplace restore`: whether data belong together, and what repairs them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from shared.streams.stages.consistency import InconsistentError
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Mend what operators replaced, with the processes concerned stopped: see "
+    help="Repair what operators replaced, with the processes concerned stopped: see "
     "docs/how-to/restore.md.",
 )
 StageName = Annotated[str, typer.Argument(metavar="STAGE", help="As `coplace doctor` names it.")]
@@ -48,7 +48,7 @@ def doctor() -> None:
 
 @app.command()
 def accept(stage: StageName) -> None:
-    """Go on with the state as it is, on the topics as they are."""
+    """Accept the state as it is, on the topics as they are."""
     from cli.restore import restore
 
     deployment = Deployment.of(settings())

@@ -1,4 +1,4 @@
-"""More Kafka partitions for a system that has read everything and stands still."""
+"""More Kafka partitions for a system that has read everything and does not run."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,11 +33,8 @@ _TRANSACTION_MS: Final = 900_000
 def repartition(
     deployment: Deployment, kafka_partitions: int, stages: Sequence[Stage]
 ) -> Iterator[str]:
-    """Give keyed topics more Kafka partitions and move the state with the keys; tells each step.
-
-    May be run again wherever it ended. Raises ValueError while a stage runs or has something to
-    read, InconsistentError when something does not fit before, and KafkaError.
-    """
+    """Give keyed topics more Kafka partitions and move the state with the keys; reports each
+    step."""
     grown = _with(deployment, kafka_partitions)
     _require_more(deployment, grown)
     for stage in stages:
@@ -64,14 +61,14 @@ def _require_more(deployment: Deployment, grown: Deployment) -> None:
         before, after = (each.topics.kafka_partitions(name) for each in (deployment, grown))
         if before > 1 and after <= before:
             raise ValueError(
-                f"{name} has {before} Kafka partitions as COPLACE_KAFKA_PARTITIONS says, "
+                f"{name} has {before} Kafka partitions now, as COPLACE_KAFKA_PARTITIONS says, "
                 f"{after} are not more: topics cannot shrink"
             )
 
 
 def _require_movable(stage: Stage) -> None:
     if not stage.single and stage.keyed_by is None:
-        raise ValueError(f"{stage.name} does not tell the keys of its state: see Stage.keyed_by")
+        raise ValueError(f"{stage.name} has no keys of its state: see Stage.keyed_by")
 
 
 def _states(

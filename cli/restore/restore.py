@@ -42,7 +42,7 @@ _IDLE: Final = ("Empty", "Dead")
 
 
 def examine(deployment: Deployment) -> dict[str, list[Inconsistency]]:
-    """What does not fit, by unit and read model. Raises KafkaError and RedisError."""
+    """Return what does not fit, by unit and read model. Raises KafkaError and RedisError."""
     stages = examine_stages(deployment, every_stage(deployment.settings))
     return {**stages, **asyncio.run(_examine_read_models(deployment))}
 
@@ -60,7 +60,7 @@ async def _read_model(
     deployment: Deployment, name: str
 ) -> AsyncIterator[tuple[ReadModel[Any], ReadModelCheck]]:
     if name not in READ_MODELS:
-        raise ValueError(f"{name} is no read model: take one of {', '.join(READ_MODELS)}")
+        raise ValueError(f"{name} is not a read model: give one of {', '.join(READ_MODELS)}")
     async with redis_client(deployment.settings) as redis:
         model = READ_MODELS[name](redis, deployment.name)
         check = ReadModelCheck(deployment, name, model)
@@ -81,10 +81,10 @@ async def _rebuild(deployment: Deployment, name: str) -> None:
 
 
 def stage_named(deployment: Deployment, name: str) -> Stage:
-    """A stage by its name. Raises ValueError when there is none, or when it runs."""
+    """Return a stage by its name. Raises ValueError when there is none, or when it runs."""
     stages = {stage.name: stage for stage in every_stage(deployment.settings)}
     if name not in stages:
-        raise ValueError(f"{name} is no stage: take one of {', '.join(stages)}")
+        raise ValueError(f"{name} is not a stage: give one of {', '.join(stages)}")
     require_stopped(deployment, stages[name])
     return stages[name]
 
@@ -120,20 +120,20 @@ def require_readable_again(deployment: Deployment, stage: Stage) -> None:
         places = ", ".join(f"{p.topic}/{p.kafka_partition} up to {last[p]}" for p in sorted(last))
         raise ValueError(
             f"{stage.name} cannot read again what was written before there were more Kafka "
-            f"partitions ({places}): put the changelog of a backup made since then back and "
+            f"partitions ({places}): restore the changelog of a backup made since then and "
             f"`coplace restore accept {stage.name}`, or see docs/how-to/restore.md"
         )
 
 
 def accept(deployment: Deployment, stage: Stage) -> Iterator[str]:
-    """Take the state of a stage as it is: tells where each unit reads on. Raises InconsistentError
-    and KafkaError."""
+    """Accept the state of a stage as it is: reports where each unit reads on. Raises
+    InconsistentError and KafkaError."""
     return _mend(deployment, stage, mending.accept)
 
 
 def replay(deployment: Deployment, stage: Stage) -> Iterator[str]:
     """Forget the state of a stage, but for the number of its last round, and read all of its inputs
-    again: tells where each unit reads on. Raises InconsistentError and KafkaError, and ValueError
+    again: reports where each unit reads on. Raises InconsistentError and KafkaError, and ValueError
     where inputs cannot be read again."""
     require_readable_again(deployment, stage)
     return _mend(deployment, stage, mending.replay)

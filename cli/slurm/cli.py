@@ -9,13 +9,13 @@ import typer
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.asking import Ingest, Placement
-from cli.slurm.jobs import NodeHardware, declared
-from cli.slurm.nodes import NodeTeller
+from cli.notes import note
+from cli.slurm.jobs import NodeHardware, declared_cluster
+from cli.slurm.nodes import DrainPublisher
 from cli.slurm.obey import Obedience
 from cli.slurm.orders import Order
 from cli.slurm.slurm import Slurm, SlurmError
-from cli.slurm.tell import Teller
-from cli.telling import note
+from cli.slurm.tell import SlurmPublisher
 from coplace_client.calls import UnansweredError
 from shared.clients.decisions import DecisionFollower, ResourceManager
 from shared.process.settings import settings
@@ -26,7 +26,7 @@ from shared.streams.on_kafka.refusals import require_kafka_believes
 app = typer.Typer(no_args_is_help=True, help="Let Coplace start the jobs of a Slurm.")
 _RETRY_S: Final = 5.0
 
-SiteName = Annotated[str, typer.Option(help="As it stands in the ids of jobs.")]
+SiteName = Annotated[str, typer.Option(help="As in the ids of jobs.")]
 Account = Annotated[str, typer.Option(help="Of jobs without one.")]
 
 
@@ -55,7 +55,7 @@ def tell(
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
 ) -> None:
-    """Declare the cluster, and tell of its jobs and of nodes that are taken out."""
+    """Declare the cluster, and publish its jobs and the nodes that are taken out."""
     slurm = Slurm()
     cluster = slurm.cluster()
     hardware = NodeHardware(
@@ -64,9 +64,9 @@ def tell(
         nameplate_power_w=nameplate_power_w,
     )
     binding = architecture or cluster
-    teller = Teller(ingest, Site(site, account, node_model), binding)
-    nodes = NodeTeller(placement, ingest, site, cluster)
-    found = declared(slurm.nodes(), cluster, site, binding, hardware)
+    teller = SlurmPublisher(ingest, Site(site, account, node_model), binding)
+    nodes = DrainPublisher(placement, ingest, site, cluster)
+    found = declared_cluster(slurm.nodes(), cluster, site, binding, hardware)
     teller.declare(found)
     typer.echo(f"declared {cluster}: {found.nodes} nodes of {found.cores_per_node} cores")
     is_known = False
@@ -87,7 +87,8 @@ def obey(
     account: Account = "none",
     ingest: Ingest = "127.0.0.1:50051",
 ) -> None:
-    """Start held jobs where and at the clock that is decided, and answer what is asked back."""
+    """Start held jobs where and at the clock that is decided, and answer grants that are
+    withdrawn."""
     slurm = Slurm()
     cluster = slurm.cluster()
     require_kafka_believes(settings())

@@ -1,6 +1,6 @@
 """Slurm's jobs and nodes, as its JSON has them, as facts: pure.
 
-They have the ids that `ingest-jobcomp` gives them, so that either may tell them, or both.
+They have the ids that `ingest-jobcomp` gives them, so that either may publish them, or both.
 """
 
 import re
@@ -24,11 +24,11 @@ _HOLDS_NODES: Final = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"}
 )
 _MINUTE_S: Final = 60
-# What `obey` leaves in a job's AdminComment: Slurm keeps it over crashes of all who are involved.
+# What `obey` leaves in a job's AdminComment: Slurm keeps it over crashes of all processes involved.
 _WORD: Final = re.compile(r"coplace grant=(\d+) (started|declined)(?: freq_ghz=([\d.]+))?")
 
 
-class Word(NamedTuple):
+class GrantAnswer(NamedTuple):
     """The word that was given on a grant of a job: it was started at a clock, or declined."""
 
     grant: int = 0
@@ -36,8 +36,8 @@ class Word(NamedTuple):
     freq_ghz: float = 0.0
 
     @classmethod
-    def of(cls, admin_comment: str) -> Self:
-        """The one that a comment holds; that of grant 0 where it holds none."""
+    def parse(cls, admin_comment: str) -> Self:
+        """Parse the word in a comment; that of grant 0 where there is none."""
         found = _WORD.search(admin_comment)
         if found is None:
             return cls()
@@ -51,45 +51,45 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """A job as `squeue --json` tells it. `job_id` is Slurm's number."""
+    """A job as `squeue --json` shows it. `job_id` is Slurm's number."""
 
     fields: Mapping[str, Any]
 
     @property
     def job_id(self) -> int:
-        """The number of the job in Slurm; 0 where it has none."""
+        """Return the number of the job in Slurm; 0 where it has none."""
         return number(self.fields["job_id"]) or 0
 
     @property
     def state(self) -> str:
-        """Its state; later versions tell it as a list, with flags behind it."""
+        """Return its state; later versions give it as a list, with flags behind it."""
         state = self.fields["job_state"]
         return str(state[0] if isinstance(state, list) else state)
 
     @property
     def is_pending(self) -> bool:
-        """Whether it waits, and has nothing of any node."""
+        """Return whether it waits, and has nothing of any node."""
         return self.state not in _HOLDS_NODES and self.state not in OUTCOMES
 
     @property
-    def holds_nodes(self) -> bool:
-        """Whether it runs, or is about to."""
+    def has_nodes(self) -> bool:
+        """Return whether it runs, or is about to."""
         return self.state in _HOLDS_NODES
 
     @property
-    def word(self) -> Word:
-        """What `obey` said of it."""
-        return Word.of(self.fields.get("admin_comment") or "")
+    def word(self) -> GrantAnswer:
+        """Return the word that `obey` wrote on it."""
+        return GrantAnswer.parse(self.fields.get("admin_comment") or "")
 
     @property
     def is_placed(self) -> bool:
-        """Whether Coplace is to know of it: arrays and parts of heterogeneous jobs that wait are
-        Slurm's own, since it starts them together."""
+        """Return whether Coplace is to know of it: arrays and parts of heterogeneous jobs that wait
+        are Slurm's own, since it starts them together."""
         is_of_many = self.fields.get("array_task_string") or number(self.fields["het_job_id"])
         return not (self.is_pending and is_of_many)
 
     def message(self) -> Message:
-        """What jobcomp/kafka would send of it now."""
+        """Return what jobcomp/kafka would send of it now."""
         of, given = self.fields, {name: number(self.fields.get(name)) for name in _NUMBERS}
         has_run = bool(of["nodes"])
         limit_min = given["time_limit"]
@@ -127,7 +127,8 @@ _NUMBERS: Final = (
 
 
 def number(value: Any) -> int | None:
-    """A number of Slurm's JSON; later versions wrap those that may be missing or infinite."""
+    """Return a number of Slurm's JSON; later versions wrap those that may be missing or
+    infinite."""
     if isinstance(value, Mapping):
         is_known = value.get("set", True) and not value.get("infinite", False)
         return int(value["number"]) if is_known else None
@@ -139,14 +140,15 @@ def _time(time_s: int | None) -> str | None:
 
 
 def facts(job: SlurmJob, site: Site, architecture: str) -> list[Envelope]:
-    """What Coplace is to know of a job, in order. Raises RejectedError, which names the field."""
+    """Return the facts of a job for Coplace, in order. Raises RejectedError, which names the
+    field."""
     message, word = job.message(), job.word
     submitted, *later = [submission(message, site)] if job.is_pending else envelopes(message, site)
     submitted.job_submitted.architectures.append(architecture)
     return [submitted, *(_under(word, fact) for fact in later)]
 
 
-def _under(word: Word, later: Envelope) -> Envelope:
+def _under(word: GrantAnswer, later: Envelope) -> Envelope:
     """A start or an end, with the grant and the clock that it is of."""
     if later.HasField("job_started"):
         later.job_started.grant, later.job_started.freq_ghz = word.grant, word.freq_ghz
@@ -172,10 +174,10 @@ class UnlikeNodesError(UnusableError):
     """Nodes of several models are in one cluster, which has one."""
 
 
-def declared(
+def declared_cluster(
     nodes: Iterable[Mapping[str, Any]], cluster: str, site: str, architecture: str, of: NodeHardware
 ) -> ClusterDeclared:
-    """The cluster that `sinfo --json` shows, in its order.
+    """Return the cluster that `sinfo --json` shows, in its order.
 
     Raises UnlikeNodesError where nodes differ in their cores, and RejectedError for resources that
     no version of Slurm writes.

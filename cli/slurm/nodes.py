@@ -1,4 +1,4 @@
-"""Which nodes Slurm takes out and brings back, told to Coplace."""
+"""Publishes which nodes Slurm takes out and brings back."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -20,12 +20,12 @@ _MOST_REASON: Final = 256
 
 
 def out(shown: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The nodes on which Slurm starts nothing, and why."""
+    """Return the nodes on which Slurm starts nothing, and why."""
     return {str(node["name"]): _reason(node) for node in shown if _words(node) & _OUT}
 
 
 def _words(node: Mapping[str, Any]) -> set[str]:
-    """A node's state with its flags; later versions tell both in one list."""
+    """Return a node's state with its flags; later versions give both in one list."""
     state, flags = node["state"], node.get("state_flags", ())
     return {word.lower() for word in ([state] if isinstance(state, str) else state) + list(flags)}
 
@@ -38,8 +38,9 @@ def _reason(node: Mapping[str, Any]) -> str:
 def changes(
     now_out: Mapping[str, str], standing: ShowNodesResponse, source: str
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """The nodes that are out and that Coplace does not know to be, by reason; and those that this
-    source drained and that are back: what others drained is theirs to resume."""
+    """Return the nodes to drain, by reason, and the nodes to resume. Drain those that are out and
+    that Coplace does not know to be; resume those that this source drained and that are back: what
+    others drained is theirs to resume."""
     drained_by = {
         name: g.drained_by for g in standing.groups for name in _named(g.nodes) if g.drained_by
     }
@@ -50,8 +51,8 @@ def _named(host_lists: Iterable[str]) -> Iterable[str]:
     return (name for each in host_lists for name in expand(each))
 
 
-class NodeTeller:
-    """Asks placement only when Slurm's nodes stand otherwise than before; keeps nothing else."""
+class DrainPublisher:
+    """Asks placement only when the states of Slurm's nodes have changed; keeps nothing else."""
 
     def __init__(self, placement: str, ingest: str, site: str, cluster: str) -> None:
         self._placement, self._ingest, self._cluster = placement, ingest, cluster
@@ -59,8 +60,8 @@ class NodeTeller:
         self._told: dict[str, str] | None = None
 
     def knows_cluster(self) -> bool:
-        """Whether placement has the declaration: before that it rejects the cluster's jobs. Raises
-        UnansweredError."""
+        """Return whether placement has the declaration: before that it rejects the cluster's jobs.
+        Raises UnansweredError."""
         return self._cluster in {each.name for each in listed_clusters(self._placement)}
 
     def tell(self, shown: Sequence[Mapping[str, Any]]) -> None:

@@ -36,7 +36,7 @@ class Obedience:
         return None
 
     def _carry_out(self, order: Order, decision: PlacementDecided, job: SlurmJob | None) -> bool:
-        """False where a job is not held since it started before."""
+        """Hold a job; return False where it is not held since it started before."""
         now_us = clock_us()
         source, grant = self._site.name, decision.grant
         match order:
@@ -54,17 +54,17 @@ class Obedience:
         return True
 
     def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
-        """Once it is held it starts no more: what is seen then holds."""
+        """Once it is held it starts no more: what is seen then is final."""
         self._slurm.hold(job.job_id)
         now = self._job(job_id)
-        if now is not None and now.holds_nodes:
+        if now is not None and now.has_nodes:
             return False
         self._slurm.leave(job.job_id, order.word)
         return True
 
 
 def _id_of(job: SlurmJob, site: Site) -> str:
-    """Empty for one that can't be told of."""
+    """Empty for one that cannot be published."""
     try:
         return submission(job.message(), site).job_submitted.job_id
     except RejectedError:

@@ -1,4 +1,4 @@
-"""What Slurm is told to do for a decision: pure."""
+"""Orders to Slurm for a decision: pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final
 from coplace.v1 import placement_pb2
 from coplace.v1.placement_pb2 import ACTION_KIND_END, ACTION_KIND_REQUEUE, PlacementDecided
 
-from cli.slurm.jobs import SlurmJob, Word
+from cli.slurm.jobs import GrantAnswer, SlurmJob
 
 _MINUTE_S: Final = 60
 _GONE: Final = "Slurm does not have the job any more"
@@ -20,7 +20,7 @@ class Release:
 
     nodes: Sequence[str]
     limit_min: int
-    word: Word
+    word: GrantAnswer
 
     def __str__(self) -> str:
         where = ",".join(self.nodes) or "any nodes"
@@ -31,7 +31,7 @@ class Release:
 class Hold:
     """Start a job no more, if it did not start, and leave this word on it."""
 
-    word: Word
+    word: GrantAnswer
 
     def __str__(self) -> str:
         return "held"
@@ -47,7 +47,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """Tell Coplace that a grant did not start, and will not."""
+    """Report to Coplace that a grant did not start, and will not."""
 
     reason: str
 
@@ -57,7 +57,7 @@ class Decline:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Tell Coplace that an action on a job that runs is not done."""
+    """Report to Coplace that an action on a running job is not done."""
 
     reason: str
 
@@ -69,8 +69,8 @@ Order = Release | Hold | Cancel | Decline | Refuse
 
 
 def orders(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
-    """What to do about a decision on a job of this cluster, which Slurm shows as `job` (None: not
-    any more). Again for the same decision, it comes to the same."""
+    """Return the orders for a decision on a job of this cluster, which Slurm shows as `job` (None:
+    not any more). Again for the same decision, they have no further effect."""
     match decision.verdict:
         case placement_pb2.VERDICT_START:
             return _start(decision, job, now_us)
@@ -84,41 +84,41 @@ def orders(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
 
 
 def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
-    if job is None or not (job.is_pending or job.holds_nodes):
+    if job is None or not (job.is_pending or job.has_nodes):
         return [Decline(_GONE)]
-    if job.holds_nodes or job.word.grant > decision.grant:
+    if job.has_nodes or job.word.grant > decision.grant:
         return []
-    if job.word == Word(decision.grant):
+    if job.word == GrantAnswer(decision.grant):
         return [Decline("declined before")]
     if 0 < decision.start_by_us < now_us:
-        return [Hold(Word(decision.grant)), Decline("too late")]
-    word = Word(decision.grant, is_started=True, freq_ghz=decision.freq_ghz)
+        return [Hold(GrantAnswer(decision.grant)), Decline("too late")]
+    word = GrantAnswer(decision.grant, is_started=True, freq_ghz=decision.freq_ghz)
     return [Release(tuple(decision.node_names), ceil(decision.walltime_s / _MINUTE_S), word)]
 
 
 def _withdraw(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
     """A start that took place has crossed the question, and counts unless it is void."""
-    if job is None or not (job.is_pending or job.holds_nodes):
+    if job is None or not (job.is_pending or job.has_nodes):
         return [Decline(_GONE)]
     if job.is_pending and job.word.grant > decision.grant:
         return [Decline("as asked")]
     if job.is_pending:
-        return [Hold(Word(decision.grant)), Decline("as asked")]
+        return [Hold(GrantAnswer(decision.grant)), Decline("as asked")]
     return [Cancel()] if decision.is_void and job.word.grant == decision.grant else []
 
 
 def _drop(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
-    """It is not to start any more: what `tell` then sees is its end."""
-    if job is not None and (job.is_pending or job.holds_nodes):
+    """It is not to start any more: `tell` then sees its end."""
+    if job is not None and (job.is_pending or job.has_nodes):
         return [Cancel()]
     return [Decline(_GONE)] if job is None and decision.grant else []
 
 
 def _act(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
-    if job is None or not job.holds_nodes:
+    if job is None or not job.has_nodes:
         return []
     if decision.action.kind == ACTION_KIND_END:
         return [Cancel()]
     if decision.action.kind == ACTION_KIND_REQUEUE:
-        return [Refuse("put it back in Slurm itself: scontrol requeue")]
+        return [Refuse("requeue it in Slurm itself: scontrol requeue")]
     return [Refuse("Slurm sets the clock of a job at its start, and suspends none for power here")]

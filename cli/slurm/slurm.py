@@ -6,13 +6,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cli.slurm.jobs import SlurmJob, Word
+from cli.slurm.jobs import GrantAnswer, SlurmJob
 from cli.slurm.orders import Release
 from coplace_client.errors import UnusableError
 
 _WITHIN_S: Final = 60.0
 _CLUSTER: Final = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
-# As Slurm says that a job is gone, or over.
+# As Slurm says that a job is unknown, or over.
 _OVER: Final = (
     "Invalid job id",
     "already completed",
@@ -31,22 +31,22 @@ class Slurm:
     that is over."""
 
     def cluster(self) -> str:
-        """The name of the cluster in Slurm and in Coplace."""
+        """Return the name of the cluster in Slurm and in Coplace."""
         found = _CLUSTER.search(_said("scontrol", "show", "config"))
         if found is None:
             raise SlurmError("scontrol show config names no cluster")
         return found[1]
 
     def nodes(self) -> Sequence[Mapping[str, Any]]:
-        """Its nodes, in its order."""
+        """Return its nodes, in its order."""
         return list(_json("sinfo", "--json")["nodes"])
 
     def jobs(self) -> list[SlurmJob]:
-        """The jobs that it knows: those that ended for MinJobAge seconds."""
+        """Return the jobs that it knows: those that ended for MinJobAge seconds."""
         return [SlurmJob(fields) for fields in _json("squeue", "--json")["jobs"]]
 
     def release(self, job: int, release: Release) -> None:
-        """Start a held job as soon as its nodes are free. Slurm shall not put it back by itself:
+        """Start a held job as soon as its nodes are free. Slurm shall not requeue it by itself:
         where it starts is not its to say."""
         said = [f"AdminComment={release.word}", f"TimeLimit={release.limit_min}", "Requeue=0"]
         if release.nodes:
@@ -58,7 +58,7 @@ class Slurm:
         """Let a job that waits not start before it is released."""
         _change("scontrol", "hold", str(job))
 
-    def leave(self, job: int, word: Word) -> None:
+    def leave(self, job: int, word: GrantAnswer) -> None:
         """Leave the word on a grant with its job."""
         _change("scontrol", "update", f"JobId={job}", f"AdminComment={word}")
 

@@ -1,4 +1,4 @@
-"""Tells Coplace what happens in a Slurm: the cluster, submissions, starts and ends."""
+"""Publishes what happens in a Slurm: the cluster, submissions, starts and ends."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,8 +6,8 @@ from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.ingest_service_pb2 import Envelope
 
 from cli.asking import publish
+from cli.notes import note
 from cli.slurm.jobs import SlurmJob, facts
-from cli.telling import note
 from cli.times import clock_us
 from coplace_client.errors import RejectedError
 from coplace_client.facts import fact
@@ -16,7 +16,7 @@ from shared.process.settings import settings
 from shared.slurm.facts import Site
 
 
-class Teller:
+class SlurmPublisher:
     """Sends each fact once: after a restart it is sent again, a copy that nobody counts."""
 
     def __init__(self, ingest: str, site: Site, architecture: str) -> None:
@@ -24,12 +24,13 @@ class Teller:
         self._sent: set[str] = set()
 
     def declare(self, cluster: ClusterDeclared) -> None:
-        """Say what the cluster is. Raises UnansweredError, for what ingest refuses too."""
+        """Declare the cluster. Raises UnansweredError, for what ingest refuses too."""
         now_us = clock_us()
         publish(self._ingest, fact(self._site.name, cluster, f"{cluster.cluster}/{now_us}", now_us))
 
     def tell(self, jobs: Iterable[SlurmJob]) -> None:
-        """Say what is new of these jobs. Raises UnansweredError: then none of it counts as said."""
+        """Publish what is new of these jobs. Raises UnansweredError: then none of it counts as
+        published."""
         known = {event.id: event for job in jobs if job.is_placed for event in self._facts(job)}
         self._send([event for name, event in known.items() if name not in self._sent])
         self._sent = set(known)  # Slurm forgets jobs that ended, and so does this
@@ -38,7 +39,7 @@ class Teller:
         try:
             return facts(job, self._site, self._architecture)
         except RejectedError as error:
-            note([f"job {job.job_id} is not told of: {error}"])
+            note([f"job {job.job_id} is not published: {error}"])
             return ()
 
     def _send(self, events: Sequence[Envelope]) -> None:

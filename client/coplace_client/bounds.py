@@ -35,12 +35,12 @@ class Bound:
             raise RejectedError(field, problem + self._hint(value))
 
     def require_if_known(self, field: str, value: float) -> None:
-        """Likewise, where 0 says that nobody knows."""
+        """Require that a value lies within, where 0 means that it is unknown."""
         if value != 0:
             self.require(field, value)
 
     def has(self, value: float) -> bool:
-        """Whether a value lies within; what is no number does not."""
+        """Return whether a value lies within; NaN does not."""
         low, most = self.least, self.most
         if low <= value <= most:
             return True

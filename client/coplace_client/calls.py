@@ -1,4 +1,4 @@
-"""Calls over gRPC by who waits for the answer, and what it means that there is none."""
+"""Calls over gRPC that wait for the answer, and what it means that there is none."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +22,8 @@ class UnansweredError(UnusableError):
 
 @contextmanager
 def calling(address: str, settings: GrpcSettings) -> Iterator[grpc.Channel]:
-    """A channel to the service at an address. Raises UnansweredError where a call fails, with what
-    is wrong about certificates where it is that."""
+    """Open a channel to the service at an address. Raises UnansweredError where a call fails, with
+    what is wrong about certificates where it is that."""
     try:
         with grpc_channel(address, settings) as channel:
             yield channel

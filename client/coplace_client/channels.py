@@ -15,23 +15,23 @@ class GrpcSettings(Protocol):
 
     @property
     def grpc_ca_file(self) -> Path | None:
-        """PEM that signs the server's certificate."""
+        """Return the PEM that signs the server's certificate."""
 
     @property
     def grpc_cert_file(self) -> Path | None:
-        """PEM of our own certificate."""
+        """Return the PEM of our own certificate."""
 
     @property
     def grpc_key_file(self) -> Path | None:
-        """PEM of its private key."""
+        """Return the PEM of its private key."""
 
     @property
     def grpc_token_file(self) -> Path | None:
-        """File of our token, read at each call; shown over TLS alone."""
+        """Return the file of our token, read at each call; shown over TLS alone."""
 
 
 def grpc_channel(address: str, settings: GrpcSettings) -> grpc.Channel:
-    """A channel of a command or another client that waits for each answer."""
+    """Open a channel of a command or another client that waits for each answer."""
     credentials = grpc_channel_credentials(settings)
     if credentials is None:
         return grpc.insecure_channel(address)
@@ -39,7 +39,7 @@ def grpc_channel(address: str, settings: GrpcSettings) -> grpc.Channel:
 
 
 def grpc_aio_channel(address: str, settings: GrpcSettings) -> grpc.aio.Channel:
-    """The same in an event loop."""
+    """Open a channel in an event loop."""
     credentials = grpc_channel_credentials(settings)
     if credentials is None:
         return grpc.aio.insecure_channel(address)
@@ -47,7 +47,7 @@ def grpc_aio_channel(address: str, settings: GrpcSettings) -> grpc.aio.Channel:
 
 
 def grpc_channel_credentials(settings: GrpcSettings) -> grpc.ChannelCredentials | None:
-    """What a client checks servers with and shows of itself; None speaks plain text."""
+    """Return what a client checks servers with and shows of itself; None speaks plain text."""
     if settings.grpc_ca_file is None and settings.grpc_cert_file is None:
         return None
     connection = grpc.ssl_channel_credentials(

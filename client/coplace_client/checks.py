@@ -19,7 +19,7 @@ def require_finite(field: str, value: float) -> None:
 
 
 def readable(value: float) -> str:
-    """A bound as people write it: whole numbers in full, with thousands apart."""
+    """Format a bound as people write it: whole numbers in full, with separated thousands."""
     is_whole = abs(value) < _LONGEST and value == int(value)
     return f"{value:,.0f}" if is_whole else f"{value:g}"
 

@@ -1,7 +1,4 @@
-"""The wall clock, held against one that never jumps.
-
-`CLOCK_BOOTTIME` goes on while a machine is suspended, so that waking up is no jump.
-"""
+"""The wall clock, compared with one that never jumps."""
 
 import time
 from collections.abc import Callable
@@ -40,10 +37,10 @@ class GuardedClock:
         self._ahead_us = wall_us - steady_us
         self._jumped_at_us: int | None = None
         self.off_us = 0
-        """How far the wall clock is ahead of the time that is gone by; 0 while it is followed."""
+        """How far the wall clock is ahead of the time that passed; 0 while it is followed."""
 
     def now_us(self) -> int:
-        """The time, us since 1970."""
+        """Return the time, us since 1970."""
         wall_us, steady_us = self._read()
         off_us = wall_us - (steady_us + self._ahead_us)
         if abs(off_us) <= self._tolerance_us:
@@ -68,7 +65,7 @@ class GuardedClock:
 
 
 def read_clocks() -> tuple[int, int]:
-    """The wall clock and the steady one at one moment, us."""
+    """Read the wall clock and the steady one at one moment, us."""
     for _ in range(_MOST_TRIES):
         steady_us = _steady_us()
         wall_us = time.time_ns() // 1_000

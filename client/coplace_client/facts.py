@@ -16,7 +16,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from google.protobuf.message import Message
 
 _OfJob = JobSubmitted | JobStarted | JobFinished | JobRequeued | JobDeclined | JobActionRefused
-# The field of each type that may be told.
+# The field of each type that may be published.
 PAYLOADS: Final = {
     field.message_type.full_name: field.name
     for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields
@@ -25,8 +25,8 @@ PAYLOADS: Final = {
 
 
 def fact(source: str, payload: Message, subject: str, time_us: int) -> Envelope:
-    """What `source` tells. The `subject` is that of no other fact of the type: told again, by a
-    process that came after, it has the same id, and copies harm nobody."""
+    """Return the event of a fact of `source`. The `subject` is that of no other fact of the type:
+    published again, by a process that came after, it has the same id, and copies harm nobody."""
     kind = payload.DESCRIPTOR.full_name
     event = Envelope(id=f"{source}/{kind}/{subject}", source=source, time_us=time_us)
     getattr(event, PAYLOADS[kind]).CopyFrom(payload)
@@ -34,14 +34,15 @@ def fact(source: str, payload: Message, subject: str, time_us: int) -> Envelope:
 
 
 def job_fact(source: str, payload: _OfJob, number: int | str, time_us: int) -> Envelope:
-    """Likewise of a job, the `number` tells it from others of its type."""
+    """Return the event of a fact of a job, which the `number` distinguishes from others of its
+    type."""
     return fact(source, payload, f"{payload.job_id}/{number}", time_us)
 
 
 def declined(
     source: str, job_id: str, attempt: int, grant: int, reason: str, now_us: int
 ) -> Envelope:
-    """That a grant did not start, and never will."""
+    """Return the event that a grant did not start, and never will."""
     payload = JobDeclined(
         job_id=job_id, attempt=attempt, grant=grant, reason=reason, declined_at_us=now_us
     )
@@ -49,7 +50,7 @@ def declined(
 
 
 def action_refused(source: str, decision: PlacementDecided, reason: str, now_us: int) -> Envelope:
-    """That an action on what runs is not done."""
+    """Return the event that an action on a running job is not done."""
     payload = JobActionRefused(
         job_id=decision.job_id,
         attempt=decision.attempt,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def written(path: Path) -> Iterator[Path]:
-    """Where to write what shall be at `path`: a new file that takes its place once it is whole.
+    """Give a new file to write, which takes the place of `path` once it is whole.
 
     A link in its place is replaced, not followed. Its folder is made. Raises OSError.
     """

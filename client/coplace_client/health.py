@@ -2,7 +2,7 @@
 
 By Python's own server: a web framework would take as long to load as the rest of what every process
 needs of libraries. Its threads read requests; answers are worked out in the loop that does the
-process's work, so that one that stands still does not say that it is alive.
+process's work, so that one that is stuck does not say that it is alive.
 """
 
 import asyncio
@@ -44,18 +44,19 @@ class Readiness:
     def __init__(self, waiting_for: str = "start-up") -> None:
         self.waiting_for = waiting_for
         self.alarm = ""
-        """What is wrong although the process works; it is told beside its readiness."""
+        """What is wrong although the process works; it is shown beside its readiness."""
 
     def ready(self) -> None:
-        """Everything that the process needs is there."""
+        """Report that everything that the process needs is there."""
         self._becomes("")
 
     def wait_for(self, what: str) -> None:
-        """The process cannot work before `what` is there."""
+        """Report that the process cannot work before `what` is there."""
         self._becomes(what)
 
     def refuse(self, why: str) -> None:
-        """The process must not work: data were replaced, and an operator has to mend them."""
+        """Report that the process must not work: data were replaced, and an operator has to repair
+        them."""
         self._becomes(f"an operator: {why}")
 
     def _becomes(self, waiting_for: str) -> None:
@@ -148,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
             return answer.result(_PATIENCE_S)
         except TimeoutError:
             answer.cancel()
-            return Answer(b"the process stands still\n", HTTPStatus.SERVICE_UNAVAILABLE)
+            return Answer(b"the process is stuck\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 its name there
         """Nobody wants a line for each time that Prometheus asks."""

@@ -1,8 +1,8 @@
 """Hands facts to ingest.
 
-A fact may be sent again at any time: ingest and all behind it know it by its id. Who waits for one
-answer calls `publish` or `publish_all`, which try once; processes have an `IngestClient`.
-"""
+A fact may be sent again at any time: ingest and all behind it know it by its id. A caller that
+waits for one answer calls `publish` or `publish_all`, which try once; processes have an
+`IngestClient`."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ def publish_all(
     address: str, settings: GrpcSettings, events: Sequence[Envelope]
 ) -> Mapping[int, str]:
     """Hand over events in order: why some were refused, by their position. Raises UnansweredError:
-    then none of them counts as told."""
+    then none of them counts as published."""
     with calling(address, settings) as channel:
         stub = IngestServiceStub(channel)
         answer = stub.PublishStream(_requests(events), timeout=_ANSWERED_WITHIN_S)
@@ -65,7 +65,7 @@ class Patience:
     most_pause_s: float = 15.0
 
     def pauses_s(self) -> Iterator[float]:
-        """One after another, without end."""
+        """Yield the pauses one after another, without end."""
         pause_s = self.pause_s
         while True:
             yield pause_s

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """Have SIGTERM and SIGINT set `stop`; called in the loop that waits for it."""
+    """Let SIGTERM and SIGINT set `stop`; called in the loop that waits for it."""
     loop = asyncio.get_running_loop()
     for asked in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(asked, stop.set)

@@ -27,18 +27,19 @@ class TlsFiles(NamedTuple):
 
     @classmethod
     def of(cls, settings: object, peer: str) -> "TlsFiles":
-        """Those for `kafka`, `redis` or `grpc`."""
+        """Return the files for `kafka`, `redis` or `grpc`."""
         files = (getattr(settings, f"{peer}_{what}_file") for what in ("ca", "cert", "key"))
         return cls(f"COPLACE_{peer.upper()}", *files)
 
     @property
     def certificate_setting(self) -> str:
-        """The variable of our certificate, and the file that it names."""
+        """Return the variable of our certificate, and the file that it names."""
         return f"{self.prefix}_CERT_FILE={self.certificate}"
 
 
 def own_certificate_problem(files: TlsFiles) -> str:
-    """What is wrong with this process's own certificate, whoever is asked; empty if nothing is."""
+    """Return what is wrong with this process's own certificate, whoever is asked; empty if nothing
+    is."""
     if files.certificate is None or files.key is None:
         return ""
     try:
@@ -46,8 +47,8 @@ def own_certificate_problem(files: TlsFiles) -> str:
         decoded = ssl._ssl._test_decode_cert(str(files.certificate))  # type: ignore[attr-defined]
     except (ssl.SSLError, OSError) as error:
         return (
-            f"{files.certificate_setting} and {files.prefix}_KEY_FILE={files.key} are no "
-            f"certificate and its key: {error.strerror or error}"
+            f"{files.certificate_setting} and {files.prefix}_KEY_FILE={files.key} are not "
+            f"a certificate and its key: {error.strerror or error}"
         )
     now_s = time.time()
     if now_s < ssl.cert_time_to_seconds(decoded["notBefore"]):
@@ -58,7 +59,8 @@ def own_certificate_problem(files: TlsFiles) -> str:
 
 
 def authority_problem(files: TlsFiles) -> str:
-    """What is wrong with the file of whom this process believes; empty if nothing is."""
+    """Return what is wrong with the file of the authorities that this process believes; empty if
+    nothing is."""
     try:
         ssl.create_default_context(cafile=files.authority)
     except (ssl.SSLError, OSError) as error:
@@ -67,13 +69,13 @@ def authority_problem(files: TlsFiles) -> str:
 
 
 def files_problem(settings: object, peer: str) -> str:
-    """What is wrong with the files of a peer's settings; empty if nothing is."""
+    """Return what is wrong with the files of a peer's settings; empty if nothing is."""
     files = TlsFiles.of(settings, peer)
     return authority_problem(files) or own_certificate_problem(files)
 
 
 def tls_problem(peer: str, files: TlsFiles, error: ssl.SSLError) -> str:
-    """What a failed TLS handshake means, in words."""
+    """Return what a failed TLS handshake means, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{peer} {_of_its_certificate(files, error)}"
     reason = error.reason or str(error)
@@ -98,8 +100,8 @@ def _of_its_certificate(files: TlsFiles, error: ssl.SSLCertVerificationError) ->
 
 
 def grpc_problem(settings: GrpcSettings, address: str) -> str:
-    """Why a gRPC server and this process do not believe each other; empty where they do, and where
-    nobody answers at all."""
+    """Return why a gRPC server and this process do not believe each other; empty where they do, and
+    where nobody answers at all."""
     files = TlsFiles.of(settings, "grpc")
     if files.authority is None and files.certificate is None:
         return ""

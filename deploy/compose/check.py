@@ -1,7 +1,7 @@
 """Plays a demo through the containers of docker-compose.yml and compares it with the embedded run.
 
 Run it with `make compose-check`; with `--secure` it plays encrypted and with passwords. Images that
-cannot be pulled are stood in for by local builds; what only observes (collector, Prometheus,
+cannot be pulled are replaced by local builds; what only observes (collector, Prometheus,
 Grafana) is left out.
 """
 
@@ -55,7 +55,7 @@ _RUN_WITHIN_S = 300.0
 
 
 def main() -> None:
-    """Exit with a message that names the problem unless both runs came to the same."""
+    """Exit with a message that names the problem unless both runs are equal."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--secure", action="store_true")
@@ -94,7 +94,7 @@ def _play_in_containers(podman: Podman, tell: Callable[[str], None], *, secure: 
             _coplace(*("report", "--redis", "--out=containers"), as_operator=secure, **variables)
             if credentials:
                 _require_secrecy(project, credentials)
-                tell("no secret is told")
+                tell("no secret is disclosed")
         except BaseException:
             print(project.logs((*SERVERS, TOPICS, *SERVICES, EMULATOR)), file=sys.stderr)
             raise

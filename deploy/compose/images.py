@@ -1,4 +1,5 @@
-"""The images of the compose file: ours, and those that come from a registry or are stood in for."""
+"""The images of the compose file: ours, and those that come from a registry or are replaced by
+local ones."""
 
 import os
 import shutil
@@ -32,7 +33,7 @@ _NOT_SLIM = (
 
 
 def provide_images(podman: Podman, tell: Callable[[str], None]) -> None:
-    """Have every image that the demo needs, built anew where its source changed.
+    """Provide every image that the demo needs, built anew where its source changed.
 
     Raises PodmanError if one can neither be pulled nor built.
     """

@@ -21,7 +21,8 @@ _UV_NAMES = {
 
 
 def build_secrets(folder: Path) -> list[str]:
-    """Arguments of `podman build` that hand over the secrets; their files are put into `folder`."""
+    """Return arguments of `podman build` that hand over the secrets; their files are put into
+    `folder`."""
     variables = folder / "package-env"
     variables.write_text("".join(f"export {name}={value}\n" for name, value in _variables()))
     secrets = {"package-env": variables}

@@ -1,6 +1,6 @@
 """Podman with images and containers of the project's own.
 
-What stands in for an image here carries that image's name; in a storage of its own nobody else
+A replacement of an image here carries that image's name; in a storage of its own nobody else
 ever takes it for the real one.
 """
 
@@ -49,22 +49,24 @@ class Podman:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """For programs that call podman themselves."""
+        """Return the environment for programs that call podman themselves."""
         return {**os.environ, **self._own}
 
     def call(self, *arguments: str) -> str:
-        """What `podman ARGUMENTS` prints. Raises PodmanError with what it complained about."""
+        """Return what `podman ARGUMENTS` prints. Raises PodmanError with what it complained
+        about."""
         done = self._run(arguments)
         require_success(done)
         return done.stdout.strip()
 
     def logs(self, container: str, lines: int) -> str:
-        """The end of what a container wrote; what podman says when there is no such container."""
+        """Return the end of what a container wrote; what podman says when there is no such
+        container."""
         done = self._run(("logs", f"--tail={lines}", container))
         return done.stdout + done.stderr
 
     def succeeds(self, *arguments: str) -> bool:
-        """Whether `podman ARGUMENTS` ends with exit status 0."""
+        """Return whether `podman ARGUMENTS` ends with exit status 0."""
         return self._run(arguments).returncode == 0
 
     def remove_leftovers(self) -> None:

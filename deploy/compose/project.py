@@ -70,7 +70,7 @@ class Project:
             time.sleep(_POLL_S)
 
     def logs(self, services: Sequence[str]) -> str:
-        """The last lines of each service's log."""
+        """Return the last lines of each service's log."""
         return "\n".join(
             f"--- {name}\n{self._podman.logs(self._container(name), _LOG_LINES)}"
             for name in services
@@ -81,8 +81,8 @@ class Project:
         self._podman.call("cp", f"{self._container(service)}:{path}", str(folder))
 
     def described(self, services: Sequence[str]) -> str:
-        """All that podman tells of each service's container: its environment and command, and the
-        processes in it."""
+        """Return all that podman shows of each service's container: its environment and command,
+        and the processes in it."""
         names = [self._container(service) for service in services]
         running = [self._podman.call("top", name, "args") for name in names]
         return "\n".join([self._podman.call("inspect", *names), *running])

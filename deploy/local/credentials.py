@@ -38,29 +38,30 @@ class Credentials:
 
     @property
     def authority(self) -> Path:
-        """What every certificate is signed by: hand it to who shall believe them."""
+        """Return the authority that signs every certificate: hand it to clients that shall believe
+        them."""
         return self.folder / "ca.pem"
 
     @property
     def exist(self) -> bool:
-        """Whether they were made."""
+        """Return whether they were made."""
         return self.authority.exists()
 
     def identity(self, name: str) -> Identity:
-        """The certificate of a name and its key, which `certify` made: one file, as Kafka wants
-        it, and so that nobody ever reads an old key with a new certificate."""
+        """Return the certificate of a name and its key, which `certify` made: one file, as Kafka
+        wants it, and so that nobody ever reads an old key with a new certificate."""
         return Identity(*[self.folder / f"{name}.pem"] * 2)
 
     def password_file(self, name: str) -> Path:
-        """The file of a user's password, which `give_password` made."""
+        """Return the file of a user's password, which `give_password` made."""
         return self.folder / f"{name}.password"
 
     def has_password(self, name: str) -> bool:
-        """Whether the user has one here."""
+        """Return whether the user has one here."""
         return self.password_file(name).exists()
 
     def password(self, name: str) -> str:
-        """A user's password. Raises OSError where it has none."""
+        """Return a user's password. Raises OSError where it has none."""
         return self.password_file(name).read_text().strip()
 
     def create(self) -> None:
@@ -95,12 +96,12 @@ class Credentials:
         self.write(self.authority, other.authority.read_text())
 
     def take(self, other: "Credentials", file: str) -> None:
-        """Have another's file in place of the own of that name, unless it was taken before."""
+        """Move another's file in place of the own of that name, unless it was moved before."""
         if (other.folder / file).exists():
             (other.folder / file).replace(self.folder / file)
 
     def write(self, path: Path, text: str) -> None:
-        """A file for its owner alone, whole or not at all."""
+        """Write a file for its owner alone, whole or not at all."""
         with written(path) as fresh:
             fresh.touch(mode=0o600)
             fresh.write_text(text)

@@ -21,8 +21,8 @@ _STARTED_S = 120.0
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports that nothing listens on, below the range of outgoing connections,
-    which no other process of this user was given within two minutes.
+    """Return `count` different ports that nothing listens on, below the range of outgoing
+    connections, which no other process of this user was given within two minutes.
 
     Inside that range the port of a server that is being restarted could be taken meanwhile by any
     outgoing connection, even by a client's own attempt to reach that very port.
@@ -37,13 +37,13 @@ def free_ports(count: int) -> list[int]:
 
 
 def fresh_ports(names: Sequence[str]) -> Mapping[str, int]:
-    """A free port for each name."""
+    """Return a free port for each name."""
     return dict(zip(names, free_ports(len(names)), strict=True))
 
 
 def kept_ports(file: Path, names: Sequence[str]) -> Mapping[str, int]:
-    """A free port for each name: the one that `file` remembers, or, where there is none or another
-    program has it now, a new one, which `file` remembers from now on."""
+    """Return a free port for each name: the one that `file` remembers, or, where there is none or
+    another program has it now, a new one, which `file` remembers from now on."""
     earlier = remembered_ports(file)
     kept = {name: earlier[name] for name in names if name in earlier and _is_free(earlier[name])}
     found = {**fresh_ports([name for name in names if name not in kept]), **kept}
@@ -53,7 +53,7 @@ def kept_ports(file: Path, names: Sequence[str]) -> Mapping[str, int]:
 
 
 def remembered_ports(file: Path) -> Mapping[str, int]:
-    """The ports that `kept_ports` chose last, by name; none if it chose none yet."""
+    """Return the ports that `kept_ports` chose last, by name; none if it chose none yet."""
     return json.loads(file.read_text()) if file.exists() else {}
 
 
@@ -72,7 +72,7 @@ def _given() -> Iterator[dict[str, float]]:
 
 
 def _read(file: TextIO) -> dict[str, float]:
-    """What stands in it; nothing where its last writer was killed as it wrote."""
+    """Return its content; nothing where its last writer was killed as it wrote."""
     try:
         found: dict[str, float] = json.load(file)
     except ValueError:

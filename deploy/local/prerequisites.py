@@ -31,6 +31,6 @@ def require_java() -> None:
 
 
 def java_major_version(said: str) -> int:
-    """The major version in what `java -version` printed; 0 if there is none."""
+    """Parse the major version of what `java -version` printed; 0 if there is none."""
     match = re.search(r'version "(\d+)', said)
     return int(match.group(1)) if match else 0

@@ -1,4 +1,4 @@
-"""Whether a server answers, told by a URL. The scheme says what counts as an answer; what is to be
+"""Whether the server at a URL answers. The scheme says what counts as an answer; what is to be
 shown to a secure server is in files that the query names."""
 
 import socket
@@ -14,7 +14,8 @@ _TIMEOUT_S = 2.0
 
 
 def waits_for(url: str) -> str:
-    """What is at `url` says that it waits for, empty once it is ready. Raises ValueError."""
+    """Return what the server at `url` says that it waits for, empty once it is ready. Raises
+    ValueError."""
     if is_ready(url):
         return ""
     return _said(url) if urlsplit(url).scheme == "http" else "an answer"
@@ -32,7 +33,7 @@ def _said(url: str) -> str:
 
 
 def is_ready(url: str) -> bool:
-    """True if what is at `url` answers now. Raises ValueError on an unknown scheme."""
+    """Return whether the server at `url` answers now. Raises ValueError on an unknown scheme."""
     parts = urlsplit(url)
     if parts.scheme not in _PROBES:
         raise ValueError(f"{url}: its scheme must be one of {', '.join(sorted(_PROBES))}")

@@ -23,11 +23,11 @@ class SecureRedis:
 
     @property
     def users_file(self) -> Path:
-        """In Redis's own form, with digests of the passwords."""
+        """Return the file of users in Redis's own form, with digests of the passwords."""
         return self.credentials.folder / "redis-users.acl"
 
     def options(self, port: int) -> Mapping[str, str]:
-        """Its settings beyond those of a plain one."""
+        """Return its settings beyond those of a plain one."""
         certificate, key = self.credentials.identity(REDIS)
         return {
             "port": "0",
@@ -35,13 +35,13 @@ class SecureRedis:
             "tls-cert-file": str(certificate),
             "tls-key-file": str(key),
             "tls-ca-cert-file": str(self.credentials.authority),
-            # Who comes is told by user and password.
+            # Clients are known by user and password.
             "tls-auth-clients": "no",
             "aclfile": str(self.users_file),
         }
 
     def ready_url(self, port: int) -> str:
-        """Where it answers a PING; the password stays in its file."""
+        """Return where it answers a PING; the password stays in its file."""
         files = {
             "ca_file": self.credentials.authority,
             "password_file": self.credentials.password_file(self.probing_user),
@@ -50,8 +50,8 @@ class SecureRedis:
 
 
 def redis_program(data_dir: Path, port: int, secure: SecureRedis | None = None) -> Program:
-    """Redis on loopback that keeps every write over a kill of its process; a secure one speaks TLS
-    alone, and knows only the users of its file.
+    """Return Redis on loopback that keeps every write over a kill of its process; a secure one
+    speaks TLS alone, and knows only the users of its file.
 
     Raises PrerequisiteError if redis-server is not installed.
     """

@@ -13,7 +13,7 @@ _FILE = "state.json"
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """The addresses of the servers, and of what tells that a program is ready, by its name."""
+    """The addresses of the servers, and the URL that says that a program is ready, by its name."""
 
     kafka_bootstrap: str
     redis_url: str

@@ -37,7 +37,7 @@ class LocalServers:
     names, and further programs, which find both addresses in their environment.
 
     As a context manager it is tied to the calling process: nothing outlives it, however it ends.
-    Enter it from a thread that lives as long as the servers should. `on_ready` is told the name of
+    Enter it from a thread that lives as long as the servers should. `on_ready` gets the name of
     each program that became ready for the first time. With `secure` both servers of its own speak
     TLS alone and ask who somebody is.
     """
@@ -74,12 +74,14 @@ class LocalServers:
 
     @property
     def kafka_internal(self) -> str:
-        """Where a secure Kafka of its own speaks to itself, and believes its own certificate."""
+        """Return where a secure Kafka of its own speaks to itself, and believes its own
+        certificate."""
         return _kafka_at(remembered_ports(self.ports_file)["kafka-internal"])
 
     @property
     def ports_file(self) -> Path:
-        """Where the ports of the servers are remembered: they are the same after a new start."""
+        """Return where the ports of the servers are remembered: they are the same after a new
+        start."""
         return self.run_dir / _PORTS_FILE
 
     def __enter__(self) -> Self:
@@ -158,30 +160,30 @@ class LocalServers:
         RunState.remove(self.run_dir)
 
     def is_running(self) -> bool:
-        """Whether a supervisord keeps servers in the run folder."""
+        """Return whether a supervisord keeps servers in the run folder."""
         try:
             return self._supervisor.pid() > 0
         except NotRunningError:
             return False
 
     def states(self) -> list[ProcessState]:
-        """State of every program. Raises NotRunningError."""
+        """Return the state of every program. Raises NotRunningError."""
         return self._supervisor.states()
 
     def pid(self, name: str) -> int:
-        """Process id of a program, 0 while it does not run. Raises LocalServersError."""
+        """Return the process id of a program, 0 while it does not run. Raises LocalServersError."""
         return self._supervisor.state(name).pid
 
     def supervisor_pid(self) -> int:
-        """Process id of supervisord. Raises NotRunningError."""
+        """Return the process id of supervisord. Raises NotRunningError."""
         return self._supervisor.pid()
 
     def log(self, name: str) -> Path:
-        """The file that a program's output goes to."""
+        """Return the file that a program's output goes to."""
         return self._supervisor.log_file(name)
 
     def kill(self, name: str, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Send the program a signal; after SIGKILL it is gone on return, and soon restarted.
+        """Send the program a signal; after SIGKILL it has ended on return, and is soon restarted.
 
         Raises LocalServersError if it does not run.
         """
@@ -190,10 +192,11 @@ class LocalServers:
             raise LocalServersError(f"{name} does not run: call wait_ready({name!r}) first")
         os.kill(pid, sig)
         if sig == signal.SIGKILL:
-            wait_until(lambda: self.pid(name) != pid, 10.0, f"{name} is gone", self.log(name))
+            wait_until(lambda: self.pid(name) != pid, 10.0, f"{name} has ended", self.log(name))
 
     def restart(self, name: str, ready_url: str | None) -> None:
-        """Have a program that runs end as it should and begin anew, and wait until it is ready.
+        """Restart a running program: let it end as it should and begin anew, and wait until it is
+        ready.
 
         Raises LocalServersError if it does not run, NotReadyError if it is not ready in time.
         """

@@ -39,7 +39,7 @@ class ProcessState:
 
     @property
     def is_done(self) -> bool:
-        """It ended with exit status 0 and is not restarted."""
+        """Return whether it ended with exit status 0 and is not restarted."""
         return self.state == "exited" and self.exit_status == 0
 
 
@@ -55,7 +55,7 @@ class Supervisor:
         self._logs = run_dir / "log"
 
     def log_file(self, name: str) -> Path:
-        """Where the program's output goes."""
+        """Return where the program's output goes."""
         return self._logs / f"{name}.log"
 
     def launch(self, tied_to_caller: bool) -> subprocess.Popen[bytes]:
@@ -93,19 +93,20 @@ class Supervisor:
             rpc.addProcessGroup(program.name)
 
     def pid(self) -> int:
-        """Process id of supervisord. Raises NotRunningError."""
+        """Return the process id of supervisord. Raises NotRunningError."""
         with self._rpc() as rpc:
             return int(rpc.getPID())
 
     def state(self, name: str) -> ProcessState:
-        """State of one program. Raises NotRunningError, or LocalServersError if there is none."""
+        """Return the state of one program. Raises NotRunningError, or LocalServersError if there is
+        none."""
         for state in self.states():
             if state.name == name:
                 return state
         raise LocalServersError(f"no program is named {name}: see `coplace local status`")
 
     def states(self) -> list[ProcessState]:
-        """State of every program. Raises NotRunningError."""
+        """Return the state of every program. Raises NotRunningError."""
         with self._rpc() as rpc:
             return [_process_state(info) for info in rpc.getAllProcessInfo()]
 
@@ -170,7 +171,8 @@ class Supervisor:
 
 
 def launch_script(program: Program, pid_file: Path) -> str:
-    """The shell script that becomes the program, so that any argument and value is passed whole."""
+    """Return the shell script that becomes the program, so that any argument and value is passed
+    whole."""
     exports = "".join(
         f"export {name}={shlex.quote(value)}\n" for name, value in sorted(program.env.items())
     )
@@ -182,7 +184,7 @@ def launch_script(program: Program, pid_file: Path) -> str:
 
 
 def program_section(program: Program, script: Path, log: Path) -> str:
-    """supervisord's section of the program: restarted at once however often it ends."""
+    """Return supervisord's section of the program: restarted at once however often it ends."""
     command = shlex.join([*_TIE_TO_PARENT, "sh", str(script)])
     options = {
         "command": _escape(command),

@@ -21,12 +21,12 @@ def wait_until(happens: Callable[[], bool], timeout_s: float, what: str, log: Pa
 
 
 def not_ready(problem: str, log: Path) -> NotReadyError:
-    """The error that names the problem and shows the last lines of the log."""
+    """Return the error that names the problem and shows the last lines of the log."""
     return NotReadyError(f"{problem}. The end of {log}:\n{last_lines(log, _SHOWN_LINES)}")
 
 
 def last_lines(log: Path, count: int) -> str:
-    """The last `count` lines of a log; empty if there is none yet."""
+    """Return the last `count` lines of a log; empty if there is none yet."""
     if not log.exists():
         return ""
     with log.open(errors="replace") as lines:

@@ -39,7 +39,7 @@ BATCHES = (1, 32, 1000)
 
 
 def measured(app: int, number: int) -> Event:
-    """One run of an application, at a P-state of its own."""
+    """Return one run of an application, at a P-state of its own."""
     payload = SignatureMeasured(
         app_id=f"app{app}",
         node_model="gold",
@@ -55,13 +55,13 @@ def measured(app: int, number: int) -> Event:
 
 
 def fold(appdb: AppDB, events: Iterable[Event], number: int) -> list[Publish]:
-    """One round of the stage."""
+    """Play one round of the stage."""
     published = [each for event in events for each in appdb.handle(event)]
     return published + list(appdb.end_round(Round(number, number * 30_000_000)))
 
 
 def updates(apps: int, *, is_serialised: bool) -> float:
-    """Runs taken in a CPU-second."""
+    """Measure runs taken in a CPU-second."""
     appdb, seconds = AppDB({}), []
     for number in range(WARM_UP_ROUNDS + REPEATS):
         events = [measured(app, number) for app in range(apps)]
@@ -77,7 +77,7 @@ def updates(apps: int, *, is_serialised: bool) -> float:
 
 
 async def fill(redis: Redis, apps: int) -> None:
-    """Both node models into the cache."""
+    """Write both node models into the cache."""
     writer = RedisAppDB(redis, str)
     for topic, rows in ((SIGNATURES, _signatures(apps)), (COEFFICIENTS, _coefficients())):
         entries = list(enumerate(rows))

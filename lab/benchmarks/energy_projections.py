@@ -20,7 +20,8 @@ REPEATS = 7
 
 
 def coefficients(name: str, pstates_ghz: tuple[float, ...]) -> Coefficients:
-    """Each pair near to proportional to frequency; one P-state was never measured."""
+    """Return coefficients near to proportional to frequency for each pair; one P-state was never
+    measured."""
     clocks = np.asarray(pstates_ghz)
     ratio, zero = clocks / clocks[:, np.newaxis], np.zeros((len(clocks), len(clocks)))
     available = np.ones_like(zero, dtype=np.bool_)
@@ -32,7 +33,7 @@ def coefficients(name: str, pstates_ghz: tuple[float, ...]) -> Coefficients:
 
 
 def metrics(table: Coefficients, jobs: int, *, is_mixed: bool) -> Metrics:
-    """Signatures drawn at random."""
+    """Draw signatures at random."""
     rng, last = np.random.default_rng(1), len(table.pstates_ghz) - 1
     return Metrics(
         time_s=rng.uniform(40, 60, jobs),

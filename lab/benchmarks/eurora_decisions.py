@@ -24,7 +24,7 @@ QUEUED = (50, 100, 200, 400, 700, 1_000)
 def decisions_s(
     machine: EuroraMachine, jobs: list[EuroraJob], queued: int, decisions: int
 ) -> list[float]:
-    """How long each of some decisions took with so many jobs queued."""
+    """Measure how long each of some decisions took with so many jobs queued."""
     dispatcher, ends, waiting = dispatcher_of(machine, jobs), list[tuple[float, int]](), 0
     taken_s, now_s = list[float](), 0.0
     while len(taken_s) < decisions + 1:

@@ -2,7 +2,7 @@
 [applications] [groups] [trees]
 
 Seconds of CPU of a pass over all applications beside groups of one to three jobs: of the first, and
-of one after a cluster was lost and came back, which changes nothing that costs follow from. With
+of one after a cluster was lost and returned, which changes nothing that costs follow from. With
 `trees` N, N random trees of pairs say it, else weights.
 """
 
@@ -22,7 +22,7 @@ from tests.unit.shared.placement import region
 
 
 def knowing(apps: list[str], trees: int, rng: random.Random) -> ModelStore:
-    """A region with a signature of each application."""
+    """Return a region with a signature of each application."""
     store = ModelStore(PolicySettings(most_applications=2 * len(apps)))
     for event in region.models():
         store.fold(event)
@@ -41,7 +41,7 @@ def knowing(apps: list[str], trees: int, rng: random.Random) -> ModelStore:
 
 
 def pass_s(store: ModelStore, apps: list[str], groups: list[Group]) -> float:
-    """Of CPU."""
+    """Measure the CPU time of a pass."""
     begin_s = time.process_time()
     rule = NeighbourRules(store)()["p1"]
     for app in apps:

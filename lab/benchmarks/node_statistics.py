@@ -33,13 +33,13 @@ _TOPICS: Final = Topics(kafka_partitions=KAFKA_PARTITIONS)
 
 
 def both() -> tuple[Stage, Stage]:
-    """The keyed stage and the one behind it."""
+    """Return the keyed stage and the one behind it."""
     nodes, single = stages(Settings(rounds=RoundSource.CLOCK, kafka_partitions=KAFKA_PARTITIONS))
     return nodes, single
 
 
 def sent(nodes: int, partitions: Iterable[int]) -> list[NewRecord]:
-    """What agents of nodes send whose records lie in these Kafka partitions."""
+    """Return what agents of nodes send whose records lie in these Kafka partitions."""
     codec, cluster, wanted = Codec(_TOPICS), clusters()[0], set(partitions)
     found = (
         codec.encode(record(cluster, node, START_US + 60_000_000 * number))
@@ -50,7 +50,7 @@ def sent(nodes: int, partitions: Iterable[int]) -> list[NewRecord]:
 
 
 def cpu_s(stage: Stage, log: InMemoryLog) -> float:
-    """CPU time of a stage that reads all there is and ends its round."""
+    """Measure the CPU time of a stage that reads all there is and ends its round."""
     runtime = EmbeddedRuntime(log, [stage], codec=Codec(_TOPICS))
     began_s = time.process_time()
     runtime.run_until_quiet()
@@ -59,15 +59,15 @@ def cpu_s(stage: Stage, log: InMemoryLog) -> float:
 
 
 def worked(nodes: int, partitions: Iterable[int]) -> tuple[int, float, float]:
-    """Records of one worker of the keyed stage, its CPU time, and that of the single stage for what
-    it told."""
+    """Measure records of one worker of the keyed stage, its CPU time, and that of the single stage
+    for what it published."""
     log, (keyed, single) = InMemoryLog(), both()
     records = sent(nodes, partitions)
     log.append(records)
     keyed_s = cpu_s(keyed, log)
     found = (log.read(each, 0, 1 << 62) for each in _TOPICS.partitions(OUTPUT))
     told = sum(not is_barrier(each) for partition in found for each in partition)
-    assert told == len(records), f"{told} of {len(records)} records of {INPUT} were told"
+    assert told == len(records), f"{told} of {len(records)} records of {INPUT} were published"
     return len(records), keyed_s, cpu_s(single, log)
 
 

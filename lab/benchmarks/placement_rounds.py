@@ -10,7 +10,7 @@ queue stays as long as it is.
 With `draining` 1 as many jobs end as started in the round before: some 85 start a round where 50
 come, so that after 100 rounds 7,000 are queued.
 
-With `repeats` N all is played N times, which comes to the same, and of each round the least time
+With `repeats` N all is played N times, with the same result, and of each round the least time
 counts: what else is at work on the machine makes single rounds half as long again.
 
 With `asking` 1, a caller asks over gRPC why waiting jobs wait, one after the other and all the
@@ -68,15 +68,15 @@ PAUSE_S = 0.1
 
 
 def clusters(count: int) -> Iterator[Event]:
-    """What a region of so many clusters knows: each is of one of the two node models."""
+    """Yield what a region of so many clusters knows: each is of one of the two node models."""
     yield from region.models()
     for number in range(3, count + 1):
         yield region.declared(f"p{2 - number % 2}", cluster=f"p{number}")
 
 
 def caps(count: int) -> Iterator[Event]:
-    """One of each cluster, one of their site, one of the region: watts a node and hour, idle power
-    included, by turns more and less."""
+    """Yield a cap of each cluster, one of their site, one of the region: watts a node and hour,
+    idle power included, by turns more and less."""
     covered = [(POWER_SCOPE_CLUSTER, f"p{number}", 1) for number in range(1, count + 1)]
     covered += [(POWER_SCOPE_SITE, "site", count), (POWER_SCOPE_REGION, "", count)]
     for scope, name, of in covered:
@@ -88,8 +88,8 @@ def caps(count: int) -> Iterator[Event]:
 def submissions(
     first: int, count: int, rng: np.random.Generator, *, in_parts: bool
 ) -> Iterator[Event]:
-    """Jobs of 1 to 256 nodes, powers of two, 30 % shareable; `in_parts`, every second one is of as
-    many units that are part of a node each."""
+    """Yield jobs of 1 to 256 nodes, powers of two, 30 % shareable; `in_parts`, every second one is
+    of as many units that are part of a node each."""
     for number in range(first, first + count):
         is_part = in_parts and number % 2 == 1
         yield region.submitted(
@@ -104,7 +104,7 @@ def submissions(
 
 
 class Site:
-    """Ends the jobs whose limits come first, as many as it is told."""
+    """Ends the jobs whose limits come first, as many as are asked for."""
 
     def __init__(self) -> None:
         self._running: list[tuple[float, str]] = []
@@ -118,7 +118,7 @@ class Site:
         return len(starts)
 
     def finish(self, count: int, now_us: int) -> Iterator[Event]:
-        """What was started is confirmed; the next jobs that end."""
+        """Yield confirmations of what was started, then the next jobs that end."""
         yield from self._confirmed
         self._running.sort()
         ended, self._running = self._running[:count], self._running[count:]
@@ -144,7 +144,7 @@ class Planner:
         self._bounds, self._most_jobs = settings.bounds, settings.most_jobs
 
     def plan(self, placement: Placement, number: int) -> Iterator[Event]:
-        """One made after a round, if there is a better one than the policy's order."""
+        """Plan after a round, if there is a better plan than the policy's order."""
         problem = placement.planning.problem(region.end_us(number) / 1e6, 1.0, self._most_jobs)
         found: list[PlannedEntry] | None
         if self._solver is not None:
@@ -185,7 +185,7 @@ class Rounds:
         self._start(self._decide(0), self._now_us(0))
 
     def play(self, number: int) -> None:
-        """One round: confirmations, ends and submissions come, and it is decided."""
+        """Play one round: confirmations, ends and submissions come, and it is decided."""
         now_us = self._now_us(number)
         new = self._submissions(10**5 + number * 100, PER_ROUND)
         is_planned = self._planned and not number % self._planned
@@ -202,7 +202,7 @@ class Rounds:
         self.plans += len(plans)
 
     def take_least(self, same: "Rounds") -> None:
-        """Of each round the time of that run of it which took less."""
+        """Take of each round the time of that run of it which took less."""
         self.seconds = list(map(min, self.seconds, same.seconds))
         self.cpu_s = list(map(min, self.cpu_s, same.cpu_s))
 
@@ -225,7 +225,7 @@ class Rounds:
 
 
 def solve_for_ever(count: int, is_capped: bool, told: Connection) -> None:
-    """Be a planner beside placement: solve for the first queue again and again, and tell how long
+    """Solve for the first queue again and again, as a planner beside placement, and report how long
     each solve took."""
     rounds = Rounds(count, is_capped=is_capped, solving=True)
     while True:
@@ -271,7 +271,7 @@ async def play(rounds: Rounds, count: int, *, asking: bool) -> list[float]:
 
 
 def tell(rounds: Rounds, clusters_: int, queued: int, answered: list[float]) -> None:
-    """Print what the rounds came to, of which so many jobs waited before."""
+    """Print the times of the rounds, before which so many jobs waited."""
     count = len(rounds.seconds)
     print(
         f"{count} rounds of {PER_ROUND} submissions, {queued} queued before and {rounds.queued} "

@@ -1,1 +1,1 @@
-"""A workload through the whole system, and what a run of it comes to: `coplace demo`."""
+"""A workload through the whole system, and the results of a run of it: `coplace demo`."""

@@ -1,4 +1,4 @@
-"""What the accounts of a run spent: folded from its ledger, and as Redis has it."""
+"""What the accounts of a run spent: folded from its charges, and as Redis has it."""
 
 import asyncio
 import time
@@ -19,18 +19,18 @@ Spent = Mapping[str, int]
 
 
 class WrongAccountsError(RuntimeError):
-    """The accounts in Redis are not what the ledger adds up to."""
+    """The accounts in Redis are not the sums of the charges."""
 
 
-def folded(charges: Iterable[ChargeMade]) -> Spent:
-    """What each account spent by the ledger, in 0.000001 service units."""
+def fold_charges(charges: Iterable[ChargeMade]) -> Spent:
+    """Return what each account spent by its charges, in 0.000001 service units."""
     return spent_micro_su(map(entry_of, charges))
 
 
 def in_redis(
     deployment: Deployment, ends: Mapping[TopicPartition, int], patience_s: float
 ) -> Spent:
-    """What each account spent by Redis, once the ledger is applied up to `ends`.
+    """Return what each account spent by Redis, once the charges are applied up to `ends`.
 
     Raises WrongAccountsError when it is not within `patience_s`.
     """
@@ -38,12 +38,13 @@ def in_redis(
 
 
 def require_equal(found: Spent, ledger: Spent) -> None:
-    """Raise WrongAccountsError naming the first account whose balance is not the ledger's."""
+    """Raise WrongAccountsError naming the first account whose balance is not that of its
+    charges."""
     for account in sorted({*found, *ledger}):
         here, there = found.get(account, 0), ledger.get(account, 0)
         if here != there:
             raise WrongAccountsError(
-                f"Redis says that {account} spent {here} micro service units, the ledger {there}"
+                f"Redis says that {account} spent {here} micro service units, its charges {there}"
             )
 
 

@@ -24,8 +24,8 @@ class Bands:
     def place(
         self, nodes: Sequence[int], share: float, started_at_us: int, ended_at_us: int
     ) -> float:
-        """The lowest part of this share that is free on all of the nodes: where it begins. 0 where
-        there is none, since others left holes between them."""
+        """Return the lowest part of this share that is free on all of the nodes: where it begins. 0
+        where there is none, since others left holes between them."""
         there = [band for node in nodes for band in self._left(node, started_at_us)]
         starts = sorted({0.0, *(band.high for band in there)})
         low = next((low for low in starts if _is_free(low, share, there)), 0.0)

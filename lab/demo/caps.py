@@ -36,7 +36,7 @@ class MeteredDraw:
 @dataclass(frozen=True, slots=True)
 class CapFigures:
     """One cap: what jobs drew by their meters, idle nodes beside them, and as placement predicted
-    it; and the jobs that were told to wait for it."""
+    it; and the jobs that waited for it."""
 
     subject: str
     metered: MeteredDraw
@@ -45,13 +45,13 @@ class CapFigures:
 
 
 def cap_figures(history: History) -> list[CapFigures]:
-    """Those of each cap that was declared."""
+    """Return the figures of each cap that was declared."""
     return [_figures(history, cap) for cap in caps_in_force(history.caps)]
 
 
 def caps_in_force(declared: Iterable[PowerCapDeclared]) -> list[PowerCapDeclared]:
-    """One declaration of each cluster, site or region that comes to what held when: a later one
-    replaces those before it from its time on."""
+    """Return one declaration of each cluster, site or region that gives the caps of each time: a
+    later one replaces those before it from its time on."""
     found: dict[tuple[int, str], PowerCapDeclared] = {}
     for cap in declared:
         before = found.get((cap.scope, cap.name))
@@ -66,19 +66,19 @@ def caps_in_force(declared: Iterable[PowerCapDeclared]) -> list[PowerCapDeclared
 
 
 def waited_for_power(history: History) -> int:
-    """Jobs that were told that they wait for watts, of whatever cap."""
+    """Count jobs that waited for watts, of whatever cap."""
     return len(_told(history, history.caps))
 
 
 def as_predicted(history: History) -> Callable[[JobFinished, ClusterDeclared], list[Change]]:
-    """How what a job was predicted to draw beyond idle changed."""
+    """Return how what a job was predicted to draw beyond idle changed."""
     starts, actions = history.starts(), history.actions()
     done: dict[JobAttempt, list[JobActionDone]] = defaultdict(list)
     for each in sorted(history.done, key=lambda each: each.number):
         done[each.job_id, each.attempt].append(each)
 
     def predicted(job: JobFinished, cluster: ClusterDeclared) -> list[Change]:
-        """As weighed at its start, then as each action on it that was done says."""
+        """As evaluated at its start, then as each action on it that was done says."""
         key = job.job_id, job.attempt
         node_w = next(c.power_w for c in starts[key].candidates if c.cluster == job.cluster)
         levels = [(job.started_at_us, _beyond_idle(job, cluster, node_w))]
@@ -91,7 +91,7 @@ def as_predicted(history: History) -> Callable[[JobFinished, ClusterDeclared], l
 def region_levels(
     history: History, beyond_idle_w: Callable[[JobFinished, ClusterDeclared], Sequence[Change]]
 ) -> list[Change]:
-    """What the region draws from each time on, all nodes that idle included (W)."""
+    """Return what the region draws from each time on, all nodes that idle included (W)."""
     clusters = {each.cluster: each for each in history.clusters}
     jobs = [job for job in history.finished if job.started_at_us]
     changes = [c for job in jobs for c in beyond_idle_w(job, clusters[job.cluster])]
@@ -118,8 +118,8 @@ def drawn_under(
     *,
     counts_idle: bool = True,
 ) -> MeteredDraw:
-    """How the jobs on the clusters under a cap kept to it, all nodes that idle beside them where
-    these count, by how what each drew beyond the idle power of the cores that it held changed."""
+    """Return how the jobs on the clusters under a cap kept to it, all nodes that idle beside them
+    where these count, by how what each drew beyond the idle power of its cores changed."""
     covered = {c.cluster: c for c in clusters if _covers(cap, c)}
     jobs = [job for job in finished if job.cluster in covered and job.started_at_us]
     idle_w = sum(c.nodes * c.idle_power_w for c in covered.values()) if counts_idle else 0.0
@@ -143,8 +143,8 @@ def _covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
 
 
 def metered(job: JobFinished, cluster: ClusterDeclared) -> list[Change]:
-    """What a job drew beyond the idle power of the cores that it held, on the mean of each stretch
-    of its run."""
+    """Return what a job drew beyond the idle power of its cores, on the mean of each stretch of its
+    run."""
     idle_w = cluster.idle_power_w * cores_of(job) / cluster.cores_per_node
     whole = [RunInterval(began_at_us=job.started_at_us, energy_j=job.energy_j)]
     intervals = list(job.intervals) or whole

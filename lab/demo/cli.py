@@ -1,5 +1,5 @@
 """`coplace demo`, `demo-parity`, `compare`, `report` and `wait`: a workload through the whole
-system, and what a run came to."""
+system, and the results of a run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -43,7 +43,7 @@ def demo(
     ] = False,
     run_dir: RunDir = Path("run/demo"),
 ) -> None:
-    """Replay a workload through the whole system and report what it came to."""
+    """Replay a workload through the whole system and report the results."""
     from lab.demo.options import DemoOptions
     from lab.demo.run import run_embedded, run_on_servers, run_sharing
 
@@ -85,7 +85,7 @@ def compare(
     left: Annotated[Path, typer.Argument(help="Folder that one run wrote its files to.")],
     right: Annotated[Path, typer.Argument(help="The same of another run.")],
 ) -> None:
-    """Say whether two runs came to the same, or where they first differ."""
+    """Compare two runs, and show where they first differ."""
     from lab.demo.parity import first_difference
 
     difference = first_difference(left, right)
@@ -97,7 +97,9 @@ def compare(
 
 def report(
     out: Out = Path("out"),
-    redis: Annotated[bool, typer.Option(help="Hold the accounts in Redis to the ledger.")] = False,
+    redis: Annotated[
+        bool, typer.Option(help="Compare the accounts in Redis with the charges.")
+    ] = False,
 ) -> None:
     """Write the files and the table of a run on Kafka from its topics."""
     from cli.kafka_topics import KafkaTopics
@@ -113,7 +115,7 @@ def report(
 
 def wait(
     jobs: Jobs = 1000,
-    patience_s: Annotated[float, typer.Option(help="Longest time without news.")] = 180.0,
+    patience_s: Annotated[float, typer.Option(help="Longest time without an event.")] = 180.0,
 ) -> None:
     """Wait until an emulated run on Kafka is complete."""
     from cli.kafka_topics import KafkaTopics

@@ -35,7 +35,7 @@ class EmbeddedSystem(EmbeddedServices):
 
     def new_answers(self) -> Answers:
         """What was decided since the last call, and proposed where there is a planner."""
-        return Answers.among(self._answers.read())
+        return Answers.from_events(self._answers.read())
 
 
 def run(options: DemoOptions, progress: Callable[[int], None]) -> EmbeddedSystem:

@@ -30,7 +30,7 @@ Payload = TypeVar("Payload", bound=Message)
 
 
 def payloads(events: Iterable[Event], kind: type[Payload]) -> list[Payload]:
-    """The payloads of one kind, each id once, ordered by id."""
+    """Return the payloads of one kind, each id once, ordered by id."""
     found = {event.id: event.payload for event in events if isinstance(event.payload, kind)}
     return [found[event_id] for event_id in sorted(found)]
 
@@ -87,16 +87,16 @@ class History:
         )
 
     def starts(self) -> dict[JobAttempt, PlacementDecided]:
-        """The decision that started each attempt of a job."""
+        """Return the decision that started each attempt of a job."""
         return {(d.job_id, d.attempt): d for d in self.decisions if d.verdict == VERDICT_START}
 
     def actions(self) -> dict[tuple[str, int, int], PlacementDecided]:
-        """What was asked of each attempt of a job that ran, by number."""
+        """Return what was asked of each attempt of a job that ran, by number."""
         asked = (d for d in self.decisions if d.verdict == VERDICT_ACTION)
         return {(d.job_id, d.attempt, d.action.number): d for d in asked}
 
     def done_actions(self) -> Iterator[tuple[PlacementDecided, int]]:
-        """What was done of that, and when (us): an end by the finish of its run."""
+        """Yield what was done of that, and when (us): an end by the finish of its run."""
         asked = self.actions()
         for done in self.done:
             yield asked[done.job_id, done.attempt, done.number], done.done_at_us
@@ -111,9 +111,9 @@ class History:
                 yield decided, ended_us
 
     def first_outcomes(self) -> dict[JobAttempt, PlacementDecided]:
-        """The first recorded outcome of each attempt: what a decision is."""
+        """Return the first recorded outcome of each attempt: what a decision is."""
         return {(d.job_id, d.attempt): d for d in reversed(self.decisions)}
 
     def final_charges(self) -> dict[JobAttempt, ChargeMade]:
-        """The last revision of each attempt's charge."""
+        """Return the last revision of each attempt's charge."""
         return {(c.job_id, c.attempt): c for c in self.charges}

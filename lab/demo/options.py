@@ -1,4 +1,4 @@
-"""What a demo is told, as the settings that its services read."""
+"""Options of a demo, as the settings that its services read."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ class DemoOptions:
 
     @property
     def simulation(self) -> SimulationSettings:
-        """The emulator's settings."""
+        """Return the emulator's settings."""
         return SimulationSettings(
             **_given(seed=self.seed, jobs=self.jobs, swf=self.swf, coefficients=self.coefficients),
             caps=self.caps,
@@ -49,12 +49,12 @@ class DemoOptions:
 
     @property
     def energy(self) -> EnergySettings:
-        """The energy service's settings."""
+        """Return the energy service's settings."""
         return EnergySettings(**_given(coefficients=self.coefficients))
 
     @property
     def placement(self) -> PlacementSettings:
-        """Placement's settings: what it decides by where no plan holds."""
+        """Return placement's settings: what it decides by where no plan is in force."""
         given = _given(max_slowdown=self._max_slowdown)
         return PlacementSettings(policy=Policy(self.policy.without_plan), **given)
 
@@ -64,16 +64,16 @@ class DemoOptions:
 
     @property
     def planned(self) -> bool:
-        """Whether a planner is at work beside placement."""
+        """Return whether a planner is at work beside placement."""
         return self.policy.is_planned
 
     @property
     def planner(self) -> PlannerSettings:
-        """The planner's settings."""
+        """Return the planner's settings."""
         return PlannerSettings()
 
     def shared(self, namespace: str = "") -> Settings:
-        """What all processes share: emulated rounds, few Kafka partitions."""
+        """Return what all processes share: emulated rounds, few Kafka partitions."""
         return Settings(
             namespace=namespace,
             rounds=RoundSource.BARRIERS,
@@ -81,7 +81,7 @@ class DemoOptions:
         )
 
     def environment(self, namespace: str) -> dict[str, str]:
-        """The same settings as the environment of the services' processes."""
+        """Return the same settings as the environment of the services' processes."""
         own = self.simulation, self.energy, self.placement, self.planner
         every = (*own, self.shared(namespace))
         return {name: value for each in every for name, value in variables(each).items()}
@@ -93,7 +93,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def variables(settings: BaseSettings) -> dict[str, str]:
-    """What was set in these settings, as environment variables."""
+    """Return what was set in these settings, as environment variables."""
     prefix = settings.model_config["env_prefix"]
     given = settings.model_dump(mode="json", include=settings.model_fields_set)
     return {f"{prefix}{name.upper()}": str(value) for name, value in given.items()}

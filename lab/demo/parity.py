@@ -1,4 +1,4 @@
-"""Two runs of one workload and seed must come to the same files."""
+"""Two runs of one workload and seed must write the same files."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -8,7 +8,7 @@ COMPARED = ("decisions.jsonl", "charges.jsonl", "jobs.csv", "accounts.json", "su
 
 
 def first_difference(left: Path, right: Path) -> str | None:
-    """Where the files of two runs first differ, in words; None when they are equal.
+    """Return where the files of two runs first differ, in words; None when they are equal.
 
     Raises FileNotFoundError for a run that did not write a file.
     """

@@ -26,7 +26,7 @@ from lab.demo.bands import Bands
 from lab.demo.caps import Change, as_predicted, caps_in_force, metered, region_levels
 from lab.demo.history import History
 from lab.simulation.plots import PowerPanel, draw_boxes, draw_power
-from lab.simulation.steps import Steps, stacked
+from lab.simulation.steps import Steps, stack
 from lab.simulation.units import runs
 from shared.catalogue.payloads.domain_types import cores_of
 from shared.process.pictures import save_png
@@ -145,7 +145,7 @@ def _draw_levels(
 
 
 def _draw_actions(axis: Axes, history: History, begin_us: int) -> None:
-    """Below the curves, a row of marks for each measure and for what took it back, when done."""
+    """Draw below the curves a row of marks for each measure and for its reversal, when done."""
     done_h: dict[tuple[int, bool], list[float]] = {kind: [] for kind in _DONE}
     for decided, done_us in history.done_actions():
         action = decided.action
@@ -169,9 +169,9 @@ def _drawn(history: History, cluster: ClusterDeclared) -> tuple[Steps, Steps]:
     end_s = np.array([job.ended_at_us / 1e6 for job in here])
     energy_j = np.array([job.energy_j for job in here])
     nodes = np.array([cores_of(job) / cluster.cores_per_node for job in here])
-    busy = stacked(start_s, end_s, nodes)
+    busy = stack(start_s, end_s, nodes)
     idle_w = (cluster.nodes - busy.value) * cluster.idle_power_w
-    return stacked(start_s, end_s, energy_j / (end_s - start_s)), Steps(busy.time_s, idle_w)
+    return stack(start_s, end_s, energy_j / (end_s - start_s)), Steps(busy.time_s, idle_w)
 
 
 def _steps(cap: PowerCapDeclared) -> Steps:

@@ -106,7 +106,7 @@ _OF_SHARING: Final[tuple[tuple[str, str, Callable[[DemoSummary], float]], ...]] 
 
 
 def table(summary: DemoSummary, title: str) -> Table:
-    """The figures as people read them."""
+    """Return the figures as people read them."""
     rows = Table(title=title, show_header=False)
     rows.add_column("figure")
     rows.add_column("value", justify="right")
@@ -116,7 +116,7 @@ def table(summary: DemoSummary, title: str) -> Table:
 
 
 def of_sharing(beside: DemoSummary, apart: DemoSummary) -> Table:
-    """What sharing nodes by the policy came to, against nobody having a neighbour."""
+    """Return what sharing nodes by the policy changed, against nobody having a neighbour."""
     rows = Table(title="neighbours by the policy")
     for name in ("figure", "with", "without", "difference"):
         rows.add_column(name, justify="left" if name == "figure" else "right")
@@ -150,7 +150,7 @@ def _rows(summary: DemoSummary) -> Iterable[tuple[str, str]]:
     )
     yield "with GPUs", f"{summary.jobs_with_gpus:,} jobs"
     yield "discounted", _as_percent(summary.share_discounted)
-    yield "told to wait for power", f"{summary.jobs_waited_for_power:,} jobs"
+    yield "waited for power", f"{summary.jobs_waited_for_power:,} jobs"
     if summary.jobs_rejected:
         yield "rejected", f"{summary.jobs_rejected:,} jobs"
     for cap in summary.caps:
@@ -183,7 +183,7 @@ def _cap_rows(cap: CapFigures) -> Iterable[tuple[str, str]]:
         figures = f"{drawn.highest_w / 1000:,.1f} kW of {drawn.cap_w / 1000:,.1f} kW"
         yield f"cap of {cap.subject}: highest draw, {how}", f"{figures}, {_as_percent(share)}"
         yield f"cap of {cap.subject}: above it, {how}", f"{drawn.above_s / 60:,.1f} min"
-    yield f"cap of {cap.subject}: told to wait for it", f"{cap.waited:,} jobs"
+    yield f"cap of {cap.subject}: waited for it", f"{cap.waited:,} jobs"
 
 
 def _as_percent(share: float) -> str:

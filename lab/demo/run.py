@@ -1,4 +1,4 @@
-"""The demo, embedded and on real servers, and whether both come to the same."""
+"""The demo, embedded and on real servers, and whether both give the same."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ def run_embedded(options: DemoOptions, console: Console) -> DemoSummary:
     with _finished_jobs(options, console) as told:
         system = embedded.run(options, told)
     history = History.read(system.topic)
-    summary = report.write(history, accounts.folded(history.charges), options.out)
+    summary = report.write(history, accounts.fold_charges(history.charges), options.out)
     report.write_inputs(system.topic, options.out)
     _show(summary, options, console, "no server")
     return summary
@@ -35,7 +35,7 @@ def run_embedded(options: DemoOptions, console: Console) -> DemoSummary:
 
 def run_sharing(options: DemoOptions, console: Console) -> None:
     """Play the workload with neighbours and again without, each in a folder of its own, and report
-    what sharing by the policy came to."""
+    what sharing by the policy changed."""
     beside = run_embedded(replace(options, out=within(options.out, "sharing")), console)
     apart = replace(options, out=within(options.out, "alone"), sharing=False)
     console.print(report.of_sharing(beside, run_embedded(apart, console)))
@@ -54,7 +54,7 @@ def run_on_servers(options: DemoOptions, console: Console, run_dir: Path) -> Non
 
 
 def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | None:
-    """Run both; the first difference of what they decided and charged, None when there is none."""
+    """Run both; return the first difference of what they decided and charged, or None."""
     alone = replace(options, out=within(options.out, "embedded"))
     served = replace(options, out=within(options.out, "kafka"))
     run_embedded(alone, console)
@@ -65,11 +65,11 @@ def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | N
 def write_files(topics: KafkaTopics, out: Path, *, hold_redis: bool = True) -> DemoSummary:
     """Write the files of a complete run on Kafka, with the balances that Redis has.
 
-    Raises WrongAccountsError when these are not what the ledger adds up to; without `hold_redis`
-    the ledger alone is asked.
+    Raises WrongAccountsError when these are not the sums of the charges; without `hold_redis`
+    the charges alone are summed.
     """
     history = History.read(topics.topic)
-    spent = accounts.folded(history.charges)
+    spent = accounts.fold_charges(history.charges)
     if hold_redis:
         found = accounts.in_redis(topics.deployment, topics.ends(CHARGES), PATIENCE_S)
         accounts.require_equal(found, spent)
@@ -91,7 +91,7 @@ def _finished_jobs(options: DemoOptions, console: Console) -> Iterator[Callable[
 
 @contextmanager
 def progress_of(jobs: int, console: Console) -> Iterator[Callable[[int], None]]:
-    """A live progress bar of finished jobs."""
+    """Show a live progress bar of finished jobs."""
     columns = (TextColumn("jobs finished"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("jobs", total=jobs)

@@ -29,7 +29,7 @@ class RunningSystem:
 
     @property
     def topics(self) -> KafkaTopics:
-        """What the run has written so far."""
+        """Return what the run has written so far."""
         return KafkaTopics(self.deployment)
 
 
@@ -45,7 +45,7 @@ def running(options: DemoOptions, run_dir: Path) -> Iterator[RunningSystem]:
 
 
 def own_servers(run_dir: Path, security: Security | None) -> LocalServers:
-    """Kafka and Redis, secure with credentials, which are made where there are none."""
+    """Return Kafka and Redis, secure with credentials, which are made where there are none."""
     if security is None:
         return LocalServers(run_dir)
     security.prepare()
@@ -91,5 +91,5 @@ def serving(
 
 
 def new_namespace(purpose: str) -> str:
-    """A name that no earlier run has used."""
+    """Return a name that no earlier run has used."""
     return f"{purpose}-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""What placement could say of jobs' power when they came, held to what they drew."""
+"""What placement could say of jobs' power when they came, compared with what they drew."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -26,9 +26,9 @@ class SubmissionPower(NamedTuple):
 def submission_powers(
     inputs: Iterable[Event], finished: Iterable[JobFinished]
 ) -> list[SubmissionPower]:
-    """Of the jobs that ran at one P-state and were metered: by all that stood in placement's inputs
-    up to the end of the round in which a job came first. Left out are those that came before any
-    job of their node model and P-state had ended."""
+    """Return the powers of the jobs that ran at one P-state and were metered: by all that was in
+    placement's inputs up to the end of the round in which a job came first. Left out are those that
+    came before any job of their node model and P-state had ended."""
     ends = {message.job_id: message for message in finished}
     known, came = KnownPower(), dict[str, JobSubmitted]()
     found: list[SubmissionPower] = []

@@ -62,7 +62,7 @@ class ActionFigures:
 
 @dataclass(frozen=True, slots=True)
 class DemoSummary:
-    """What a run came to. Shares are of the finished jobs, between 0 and 1."""
+    """The results of a run. Shares are of the finished jobs, between 0 and 1."""
 
     jobs: int
     makespan_s: float
@@ -88,15 +88,15 @@ class DemoSummary:
     errors: PredictionErrors
 
     def as_json(self) -> dict[str, object]:
-        """Plain data for summary.json."""
+        """Return plain data for summary.json."""
         return asdict(self)
 
 
 def summarise(history: History) -> DemoSummary:
-    """The figures of a run. Raises UnusableError when no job finished."""
+    """Summarise a run. Raises UnusableError when no job finished."""
     done = history.finished
     if not done:
-        raise UnusableError("no job finished: nothing to report; look at the decisions' reasons")
+        raise UnusableError("no job finished: nothing to report; read the decisions' reasons")
     starts, outcomes = history.starts(), history.first_outcomes()
     broken = {(each.job_id, each.attempt) for each in history.broken}
     charges = history.final_charges()
@@ -130,14 +130,14 @@ def summarise(history: History) -> DemoSummary:
 
 
 def on_best_cluster(start: PlacementDecided) -> bool:
-    """True when the job runs where its part_eff (EAMC equation 5) is lowest."""
+    """Return whether the job runs where its part_eff (EAMC equation 5) is lowest."""
     best = min(start.candidates, key=lambda c: c.part_eff)
     return best.cluster == start.cluster
 
 
 def action_figures(history: History) -> ActionFigures:
-    """Those of a run. What asked for it tells whether a clock goes up or down: caps clock down,
-    watts that came back clock up."""
+    """Return the figures of actions of a run. What asked for it says whether a clock goes up or
+    down: caps clock down, watts that are available again clock up."""
     asked = [decided.action for decided in history.actions().values()]
     clocked = [action for action in asked if action.kind == ACTION_KIND_SET_PSTATE]
     kinds = Counter(action.kind for action in asked)
@@ -154,7 +154,7 @@ def action_figures(history: History) -> ActionFigures:
 
 
 def _is_on_parts(history: History, job: JobFinished) -> bool:
-    """True when it held fewer cores than its nodes have."""
+    """Return whether it had fewer cores than its nodes."""
     cores = {c.cluster: c.cores_per_node for c in history.clusters}
     return cores_of(job) < job.nodes * cores[job.cluster]
 
@@ -174,7 +174,7 @@ def _most_co_runners(
 def _held_to_guarantees(
     history: History, starts: Mapping[JobAttempt, PlacementDecided]
 ) -> set[JobAttempt]:
-    """Attempts that were promised a slowdown and measured beside a neighbour."""
+    """Attempts with a promised slowdown that were measured beside a neighbour."""
     return {
         key
         for key, charge in history.final_charges().items()

@@ -35,7 +35,7 @@ MARKED: Final = (
 )
 
 _POLL_MS: Final = 200
-# The run stands still until a restarted or a not yet started ingest answers, so it is asked often.
+# The run stops until a restarted or a not yet started ingest answers, so it is asked often.
 # Anything else would be answered again, and ends the run.
 _PATIENCE: Final = Patience(
     most_pause_s=0.5,
@@ -83,7 +83,7 @@ class EmulatorIngest:
 
 
 def envelope_of(event: Event) -> Envelope:
-    """The event as ingest takes it."""
+    """Return the event as ingest takes it."""
     envelope = Envelope(
         id=event.id, source=event.source, time_us=event.time_us, traceparent=event.traceparent
     )
@@ -130,7 +130,7 @@ class RoundBarriers:
 
 
 def barrier_of(ended: Round) -> Event:
-    """The barrier that ends a round in each Kafka partition."""
+    """Return the barrier that ends a round in each Kafka partition."""
     payload = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us, last=ended.last)
     event_id = f"{SOURCE}/{ROUND_ENDED}/round/{ended.number}"
     return Event(event_id, SOURCE, ended.ended_at_us, "", payload)
@@ -169,18 +169,18 @@ class RecordedAnswers:
         await self._consumer.stop()
 
     def is_complete(self, number: int) -> bool:
-        """Whether everything that was answered to a round has been read."""
+        """Return whether everything that was answered to a round has been read."""
         return len(self._at_barrier[number]) == len(self._partitions)
 
     async def of_round(self, number: int, stop: asyncio.Event) -> Answers:
-        """What was answered to a round, waiting until it is complete; nothing when `stop` is
+        """Return what was answered to a round, waiting until it is complete; nothing when `stop` is
         set."""
         while not self.is_complete(number):
             if stop.is_set():
                 return Answers([])
             await self._poll()
         del self._at_barrier[number]
-        return Answers.among(self._events.pop(number, []))
+        return Answers.from_events(self._events.pop(number, []))
 
     async def _poll(self) -> None:
         found = await self._consumer.getmany(timeout_ms=_POLL_MS)

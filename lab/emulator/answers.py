@@ -19,8 +19,8 @@ class Answers(NamedTuple):
     proposed: Event | None = None
 
     @classmethod
-    def among(cls, events: Iterable[Event]) -> Self:
-        """Those among the events of one round."""
+    def from_events(cls, events: Iterable[Event]) -> Self:
+        """Return the answers among the events of one round."""
         found = list(events)
         decided = [e.payload for e in found if isinstance(e.payload, PlacementDecided)]
         proposed = [event for event in found if isinstance(event.payload, PlanProposed)]
@@ -28,5 +28,5 @@ class Answers(NamedTuple):
 
 
 def answered_in(*, planned: bool) -> tuple[str, ...]:
-    """The topics of answers."""
+    """Return the topics of answers."""
     return (DECISIONS, PLANS) if planned else (DECISIONS,)

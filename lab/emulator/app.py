@@ -12,7 +12,7 @@ from lab.emulator.scales import PER_INSTRUCTION, read_eamc_scale
 from lab.emulator.settings import SimulationSettings
 from lab.workloads.clusters import GPU_NODES, clusters
 from lab.workloads.generate import built_in
-from lab.workloads.mislabel import mislabelled
+from lab.workloads.mislabel import mislabel
 from lab.workloads.parts import with_parts
 from lab.workloads.replay import replay
 from lab.workloads.request import JobRequest
@@ -26,12 +26,12 @@ log = structlog.get_logger(__name__)
 
 
 def workload(settings: SimulationSettings) -> tuple[Sequence[JobRequest], tuple[Cluster, ...]]:
-    """The jobs, and the clusters that hold them: those of a log have the size of its machine.
+    """Return the jobs, and the clusters that run them: those of a log have the size of its machine.
 
     Raises OSError or UnusableError for a log that cannot be replayed.
     """
     requests, emulated = _labelled_workload(settings)
-    return mislabelled(requests, settings.seed, settings.mislabelled_share), emulated
+    return mislabel(requests, settings.seed, settings.mislabelled_share), emulated
 
 
 def _labelled_workload(
@@ -53,7 +53,7 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
 
 
 def emulator(settings: SimulationSettings) -> Emulator:
-    """The emulator that the settings describe. Raises as `workload`."""
+    """Return the emulator that the settings describe. Raises as `workload`."""
     requests, emulated = workload(settings)
     folder = settings.coefficients
     return Emulator(

@@ -27,8 +27,9 @@ _AT_ONCE: Final = ((_AT_ONCE_HOUR, 77.0), (12, None))
 
 
 def built_in_caps(clusters: Sequence[Cluster]) -> list[PowerCapDeclared]:
-    """One of the first cluster, which is raised, and one of the region, which is lowered; later
-    both are taken away. In between the region's is declared anew, and falls at once for a while."""
+    """Return a cap of the first cluster, which is raised, and one of the region, which is lowered;
+    later both are removed. In between the region's is declared anew, and falls at once for a
+    while."""
     first = clusters[0]
     return [
         PowerCapDeclared(
@@ -53,8 +54,8 @@ def built_in_caps(clusters: Sequence[Cluster]) -> list[PowerCapDeclared]:
     ]
 
 
-def declared(cap: PowerCapDeclared) -> Publish:
-    """An operator said so."""
+def cap_event(cap: PowerCapDeclared) -> Publish:
+    """Return the event that an operator declared it."""
     subject = f"{cap.scope}/{cap.name}"
     event = Event(
         id=f"{OPERATOR}/{cap.DESCRIPTOR.full_name}/{subject}/{cap.declared_at_us}",
@@ -67,7 +68,7 @@ def declared(cap: PowerCapDeclared) -> Publish:
 
 
 def step_times_us(caps: Sequence[PowerCapDeclared]) -> list[int]:
-    """When caps change, in order."""
+    """Return when caps change, in order."""
     return sorted({step.from_us for cap in caps for step in cap.steps})
 
 

@@ -14,7 +14,7 @@ def play(
 ) -> None:
     """Play to the end.
 
-    `publish` is told each round's events, which it must put into the log before the round's
+    `publish` gets each round's events, which it must put into the log before the round's
     barrier; `answers_of` returns what was decided on the round and proposed after it. Raises
     StalledError or ImpossibleDecisionError when placement leaves jobs behind or decides what
     cannot be obeyed.

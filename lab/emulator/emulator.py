@@ -30,7 +30,7 @@ from coplace.v1.plans_pb2 import PlanProposed
 
 from coplace_client.errors import UnusableError
 from lab.emulator import facts
-from lab.emulator.caps import declared, step_times_us
+from lab.emulator.caps import cap_event, step_times_us
 from lab.emulator.facts import EPOCH_US, id_of, submit_us
 from lab.emulator.feasibility import (
     ImpossibleDecisionError,
@@ -40,8 +40,8 @@ from lab.emulator.feasibility import (
     units_of,
 )
 from lab.emulator.machine import Machine
-from lab.emulator.profiling import before_the_first_job, observed
-from lab.emulator.running import ATTEMPT, HeldUnits, RunningJob, TimeBeside, node_power_w
+from lab.emulator.profiling import observe, profiling_events
+from lab.emulator.running import ATTEMPT, AllocatedUnits, RunningJob, TimeBeside, node_power_w
 from lab.emulator.scales import PER_INSTRUCTION, TpiScale
 from lab.emulator.shapes import units_that_fit
 from lab.emulator.truth.laws import Behaviour
@@ -128,7 +128,7 @@ class Emulator:
 
     @property
     def finished(self) -> bool:
-        """True when every job has ended and everything about it is said."""
+        """Return whether every job has ended and everything about it is published."""
         waits = self._arrivals or self._queued or self._running or self._outbox
         return self._round is not None and not waits
 
@@ -144,7 +144,7 @@ class Emulator:
             self._proposed = None
         if self._round.number == 0:
             for machine in self._machines.values():
-                self._outbox += before_the_first_job(machine, self._tpi_scale, self._noise)
+                self._outbox += profiling_events(machine, self._tpi_scale, self._noise)
             self._declare_caps(EPOCH_US)
         else:
             self._pass_time(self._round.ended_at_us)
@@ -154,7 +154,7 @@ class Emulator:
         return RoundOutput(events, self._round)
 
     def apply(self, decisions: Sequence[PlacementDecided], proposed: Event | None = None) -> None:
-        """End what was cancelled, decline what was asked back and did not start, drop what was
+        """End what was cancelled, decline what was withdrawn and did not start, drop what was
         rejected, act on what runs, and start what was decided on the last round; the order of
         `decisions` on several jobs does not matter. A plan that was `proposed` after that round
         goes on its way while jobs wait.
@@ -228,7 +228,7 @@ class Emulator:
 
     def _next_wake_us(self, due_us: int | None) -> int | None:
         """When the next thing happens, or sooner: when a cap changes that jobs may wait for or
-        draw under, or what is planned of them; at once where a plan is to be told."""
+        draw under, or what is planned of them; at once where a plan is to be published."""
         ended_us = self._current.ended_at_us
         if self._proposed is not None or self._has_answers:
             return ended_us
@@ -262,13 +262,13 @@ class Emulator:
     def _declare_caps(self, now_us: int) -> None:
         """What operators declare by now."""
         while self._caps and self._caps[-1].declared_at_us <= now_us:
-            self._outbox.append(declared(self._caps.pop()))
+            self._outbox.append(cap_event(self._caps.pop()))
 
     def _submit(self, request: JobRequest) -> None:
         cluster = self._machines[request.reference_cluster].cluster
         job = id_of(request, cluster.site)
         self._queued[job] = request
-        self._outbox.append(facts.submitted(request, job, cluster))
+        self._outbox.append(facts.submission(request, job, cluster))
 
     def _decline(self, decision: PlacementDecided) -> None:
         """Give a start back, unless it took place: then that word has crossed the question."""
@@ -276,7 +276,7 @@ class Emulator:
         if decision.job_id not in self._running and grant not in self._declined:
             self._declined.add(grant)
             cluster = self._machines[decision.cluster].cluster
-            self._outbox.append(facts.declined(decision, cluster, self._current.ended_at_us))
+            self._outbox.append(facts.decline(decision, cluster, self._current.ended_at_us))
 
     def _start(self, decision: PlacementDecided) -> None:
         if (decision.job_id, decision.grant) in self._declined:
@@ -294,7 +294,7 @@ class Emulator:
         if self._measured_after_us:
             due_us = run.started_us + self._measured_after_us
             heappush(self._measurements, (due_us, run.job_id))
-        self._outbox.append(facts.started(run))
+        self._outbox.append(facts.start(run))
 
     def _act(self, decision: PlacementDecided) -> None:
         """Do to a job that runs what is asked, and say so."""
@@ -325,7 +325,7 @@ class Emulator:
         self._finish(run, JOB_OUTCOME_CANCELLED, now_us)
         self._queued[run.job_id] = run.request
         self._attempts[run.job_id] = run.attempt + 1
-        self._outbox.append(facts.requeued(run, reason, now_us))
+        self._outbox.append(facts.requeue(run, reason, now_us))
         self._has_answers = True
 
     def _measure(self, run: RunningJob, now_us: int) -> None:
@@ -347,7 +347,7 @@ class Emulator:
     ) -> Behaviour:
         """How a job really runs."""
         nominal = profile(request.true_app_id, machine.cluster.node_model)
-        seen = observed(nominal, machine, freq_ghz, self._noise, job)
+        seen = observe(nominal, machine, freq_ghz, self._noise, job)
         is_under = self._noise.generator("under", job).random() < self._under_predicted_share
         return seen._replace(power_w=seen.power_w / (1 - UNDER_PREDICTED)) if is_under else seen
 
@@ -359,7 +359,7 @@ class Emulator:
             job_id=decision.job_id,
             request=request,
             machine=machine,
-            allocation=HeldUnits(
+            allocation=AllocatedUnits(
                 tuple(decision.node_indices),
                 tuple(units_of(decision)),
                 decision.cores_per_node,
@@ -382,7 +382,7 @@ class Emulator:
         else:
             request = self._queued.pop(job)
             cluster = self._machines[request.reference_cluster].cluster
-            self._outbox.append(facts.cancelled(request, job, cluster, now_us))
+            self._outbox.append(facts.cancellation(request, job, cluster, now_us))
 
     def _finish(self, run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> None:
         run.machine.release(run.job_id, run.allocation.nodes)
@@ -392,16 +392,16 @@ class Emulator:
         self._outbox += [
             facts.signature_of_job(run, self._tpi_scale, now_us),
             facts.node_samples(run, self._noise, now_us),
-            facts.finished(run, outcome, now_us),
+            facts.finish(run, outcome, now_us),
         ]
         del self._running[run.job_id]
 
     def _on_nodes_of(self, run: RunningJob) -> list[RunningJob]:
-        """Who has a part of its nodes, itself included while it has."""
+        """The jobs with a part of its nodes, itself included while it has."""
         return [self._running[job] for job in run.machine.jobs_on(run.allocation.nodes)]
 
     def _settle(self, run: RunningJob, now_us: int) -> None:
-        """Somebody came to its nodes, or left them."""
+        """Handle that a neighbour started on its nodes, or left them."""
         self._tell(run, run.settle(now_us, self._beside(run)), now_us)
         if not run.is_suspended:
             heappush(self._ends, (run.ends_at_us, run.job_id))
@@ -453,7 +453,7 @@ class Emulator:
 
 
 def planned_times_us(proposed: Event) -> tuple[int, ...]:
-    """When a plan lets something start, and when it ends; none where it holds nothing."""
+    """Return when a plan lets something start, and when it ends; none for an empty plan."""
     plan = proposed.payload
     if not isinstance(plan, PlanProposed) or not plan.items:
         return ()

@@ -45,7 +45,7 @@ NODES: Final = "telemetry.nodes"
 SHUTTERS: Final = "telemetry.shutters"
 BILLING: Final = "billing"
 
-# Virtual time begins here: every run of one seed tells the same times.
+# Virtual time begins here: every run of one seed has the same times.
 EPOCH_US: Final = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 
 NODE_SAMPLES: Final = 10
@@ -56,23 +56,23 @@ WHILE_RUNNING: Final = 0
 
 
 def submit_us(request: JobRequest) -> int:
-    """When a request reaches its resource manager."""
+    """Return when a request arrives at its resource manager."""
     return EPOCH_US + round(request.submit_s * 1e6)
 
 
 def id_of(request: JobRequest, site: str) -> str:
-    """The job's natural key."""
+    """Return the job's natural key."""
     submit_s = submit_us(request) // 1_000_000
     return job_id(site, request.reference_cluster, str(request.index), submit_s)
 
 
 def source(cluster: Cluster) -> str:
-    """Who speaks for a cluster: its resource manager."""
+    """Return who speaks for a cluster: its resource manager."""
     return f"{cluster.site}/{cluster.name}"
 
 
-def submitted(request: JobRequest, job: str, cluster: Cluster) -> Publish:
-    """A user handed `request` to its reference cluster."""
+def submission(request: JobRequest, job: str, cluster: Cluster) -> Publish:
+    """Return the event that a user handed `request` to its reference cluster."""
     time_us = submit_us(request)
     payload = JobSubmitted(
         job_id=job,
@@ -93,8 +93,8 @@ def submitted(request: JobRequest, job: str, cluster: Cluster) -> Publish:
     return _of_job(JOBS, cluster, job, time_us, payload)
 
 
-def started(run: RunningJob) -> Publish:
-    """The resource manager obeyed a placement decision."""
+def start(run: RunningJob) -> Publish:
+    """Return the event that the resource manager obeyed a placement decision."""
     names = run.machine.node_names
     payload = JobStarted(
         job_id=run.job_id,
@@ -110,8 +110,8 @@ def started(run: RunningJob) -> Publish:
     return _of_job(JOBS, cluster, run.job_id, run.started_us, payload, attempt=run.attempt)
 
 
-def finished(run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> Publish:
-    """A job ended, with what its price needs."""
+def finish(run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> Publish:
+    """Return the event that a job ended, with what its price needs."""
     cluster = run.machine.cluster
     payload = JobFinished(
         job_id=run.job_id,
@@ -138,7 +138,7 @@ def finished(run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> Pub
 
 
 def action_done(run: RunningJob, asked: Action, now_us: int) -> Publish:
-    """The resource manager did what was asked."""
+    """Return the event that the resource manager did what was asked."""
     payload = JobActionDone(
         job_id=run.job_id,
         attempt=run.attempt,
@@ -161,8 +161,8 @@ def _intervals(run: RunningJob, now_us: int) -> list[RunInterval]:
     return [RunInterval(began_at_us=us, freq_ghz=ghz, energy_j=j) for us, ghz, j in found]
 
 
-def requeued(run: RunningJob, reason: str, now_us: int) -> Publish:
-    """A run was ended, and its job is in the queue again."""
+def requeue(run: RunningJob, reason: str, now_us: int) -> Publish:
+    """Return the event that a run was ended, and its job is in the queue again."""
     attempt, cluster = run.attempt + 1, run.machine.cluster
     payload = JobRequeued(
         job_id=run.job_id,
@@ -174,8 +174,8 @@ def requeued(run: RunningJob, reason: str, now_us: int) -> Publish:
     return _of_job(JOBS, cluster, run.job_id, now_us, payload, sequence=attempt)
 
 
-def declined(decision: PlacementDecided, cluster: Cluster, now_us: int) -> Publish:
-    """The resource manager gives a start back, as it was asked."""
+def decline(decision: PlacementDecided, cluster: Cluster, now_us: int) -> Publish:
+    """Return the event that the resource manager declines a start, as it was asked."""
     payload = JobDeclined(
         job_id=decision.job_id,
         attempt=decision.attempt,
@@ -187,8 +187,8 @@ def declined(decision: PlacementDecided, cluster: Cluster, now_us: int) -> Publi
     return _of_job(JOBS, cluster, job, now_us, payload, sequence=grant)
 
 
-def cancelled(request: JobRequest, job: str, cluster: Cluster, now_us: int) -> Publish:
-    """A job left the queue: its finish has no start."""
+def cancellation(request: JobRequest, job: str, cluster: Cluster, now_us: int) -> Publish:
+    """Return the event that a job left the queue: its finish has no start."""
     payload = JobFinished(
         job_id=job,
         attempt=ATTEMPT,
@@ -209,7 +209,8 @@ def cancelled(request: JobRequest, job: str, cluster: Cluster, now_us: int) -> P
 def signature_of_job(
     run: RunningJob, scale: TpiScale, now_us: int, sequence: int = ATTEMPT
 ) -> Publish:
-    """How a job behaved while it was alone, so that no neighbour is in its signature.
+    """Return the event of how a job behaved while it was alone, so that no neighbour is in its
+    signature.
 
     A job that never was alone is measured in its shutters, when its neighbour is paused.
     """
@@ -226,7 +227,7 @@ def signature_of_job(
 def signature(
     app_id: str, cluster: Cluster, freq_ghz: float, measured: Behaviour, scale: TpiScale
 ) -> SignatureMeasured:
-    """The metrics of one run as EAR reports them."""
+    """Return the metrics of one run as EAR reports them."""
     return SignatureMeasured(
         app_id=app_id,
         node_model=cluster.node_model,
@@ -241,7 +242,7 @@ def signature(
 
 
 def node_samples(run: RunningJob, noise: Noise, now_us: int) -> Publish:
-    """What the meter of the job's first node showed while it ran: all that drew there."""
+    """Return what the meter of the job's first node showed while it ran: all that drew there."""
     node = run.machine.node_names[run.allocation.nodes[0]]
     cluster = run.machine.cluster
     step_us = (now_us - run.started_us) / NODE_SAMPLES
@@ -262,7 +263,7 @@ def node_samples(run: RunningJob, noise: Noise, now_us: int) -> Publish:
 
 
 def node_read(machine: Machine, node: int, power_w: float, noise: Noise, now_us: int) -> Publish:
-    """What the meter of a node shows now."""
+    """Return what the meter of a node shows now."""
     name, cluster = machine.node_names[node], machine.cluster
     error = float(noise.generator("meter", name, str(now_us)).standard_normal())
     sample = NodeSample(time_us=now_us, power_w=power_w * (1 + METER_SIGMA * error))
@@ -280,8 +281,8 @@ def node_read(machine: Machine, node: int, power_w: float, noise: Noise, now_us:
 
 
 def shutters(run: RunningJob, beside: TimeBeside, noise: Noise, now_us: int) -> Publish:
-    """What the shutters of `run` saw of its time beside one co-runner, which ends now or becomes
-    another.
+    """Return what the shutters of `run` saw of its time beside one co-runner, which ends now or
+    becomes another.
 
     About one a minute (POPPA pauses all co-runners of a node for some milliseconds), at least one.
     """

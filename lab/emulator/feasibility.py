@@ -48,12 +48,12 @@ def require_pstate(decision: PlacementDecided, freq_ghz: float, machine: Machine
 
 
 def units_of(decision: PlacementDecided) -> Sequence[int]:
-    """Units on each of its nodes: one where it does not say."""
+    """Return the units on each of its nodes: one where it does not say."""
     return decision.node_units or [1] * len(decision.node_indices)
 
 
 def named_co_runners(decision: PlacementDecided) -> list[str]:
-    """Who is said to be on its nodes."""
+    """Return the jobs that are said to be on its nodes."""
     first = [decision.co_runner_job_id] if decision.co_runner_job_id else []
     return list(decision.co_runner_job_ids) or first
 
@@ -80,7 +80,7 @@ def _wrong_nodes(decision: PlacementDecided, machine: Machine) -> str | None:
 def _wrong_units(decision: PlacementDecided, request: JobRequest) -> str | None:
     units = units_of(decision)
     if len(units) != len(decision.node_indices):
-        return f"tells the units of {len(units)} nodes, got {len(decision.node_indices)}"
+        return f"gives the units of {len(units)} nodes, got {len(decision.node_indices)}"
     if sum(units) != request.nodes or not all(units):
         return f"asked for {request.nodes} units, got {sum(units)} on {len(units)} nodes"
     most = most_units_a_node(request)

@@ -31,23 +31,24 @@ class Machine:
         self._shares: list[dict[str, Share]] = [{} for _ in range(cluster.nodes)]
 
     def power_factors(self, nodes: Sequence[int]) -> NDArray[np.float64]:
-        """What each of `nodes` draws against the mean node, shape (nodes,)."""
+        """Return what each of `nodes` draws against the mean node, shape (nodes,)."""
         return self._power_factors[list(nodes)]
 
     def class_of(self, node: int) -> NodeClass:
-        """The class that a node is of."""
+        """Return the class that a node is of."""
         return self.cluster.node_classes[bisect_right(self._class_ends, node)]
 
     def shares(self, node: int) -> Mapping[str, Share]:
-        """What the jobs on a node have of it, by job, in the order in which they came."""
+        """Return what the jobs on a node have of it, by job, in the order in which they came."""
         return self._shares[node]
 
     def jobs_on(self, nodes: Sequence[int]) -> list[str]:
-        """The jobs that have a part of any of `nodes`, in the order of their ids."""
+        """Return the jobs that have a part of any of `nodes`, in the order of their ids."""
         return sorted({job for node in nodes for job in self._shares[node]})
 
     def lacks(self, node: int, share: Share) -> str | None:
-        """What the node has too little of beside what is taken, in words; None if it is enough."""
+        """Return what the node has too little of beside what is taken, in words; None if it is
+        enough."""
         taken = together([*self._shares[node].values(), share])
         return lacks(taken, self.cluster, self.class_of(node))
 
@@ -57,6 +58,6 @@ class Machine:
             self._shares[node][job] = share
 
     def release(self, job: str, nodes: Sequence[int]) -> None:
-        """A job leaves these nodes."""
+        """Release these nodes of a job."""
         for node in nodes:
             del self._shares[node][job]

@@ -27,10 +27,10 @@ FIRST_NODE = 0  # profiling runs use one node of each cluster
 SAMPLE_PERIOD_US = 60_000_000
 
 
-def observed(
+def observe(
     nominal: AppProfile, machine: Machine, freq_ghz: float, noise: Noise, *subject: str
 ) -> Behaviour:
-    """One run as it really goes: the law with the noise of the run that `subject` names."""
+    """Return one run as it really goes: the law with the noise of the run that `subject` names."""
     mean = behaviour(nominal, machine.model, freq_ghz)
     run = noise.run(*subject)
     return Behaviour(
@@ -42,8 +42,8 @@ def observed(
     )
 
 
-def before_the_first_job(machine: Machine, scale: TpiScale, noise: Noise) -> Iterator[Publish]:
-    """What a cluster's operator declares and what profiling it measures."""
+def profiling_events(machine: Machine, scale: TpiScale, noise: Noise) -> Iterator[Publish]:
+    """Yield what a cluster's operator declares and what profiling it measures."""
     yield _declaration(machine.cluster)
     yield from _kernel_runs(machine, scale, noise)
     yield from _app_runs(machine, scale, noise)
@@ -111,7 +111,7 @@ def _profiled(
     app_id: str, nominal: AppProfile, machine: Machine, freq_ghz: float, noise: Noise
 ) -> Behaviour:
     node = machine.node_names[FIRST_NODE]
-    seen = observed(nominal, machine, freq_ghz, noise, app_id, node, f"{freq_ghz:.1f}")
+    seen = observe(nominal, machine, freq_ghz, noise, app_id, node, f"{freq_ghz:.1f}")
     factor = float(machine.power_factors([FIRST_NODE])[0])
     return seen._replace(power_w=seen.power_w * factor)
 

@@ -19,7 +19,7 @@ ATTEMPT = 1  # the first of a job
 
 
 @dataclass(frozen=True, slots=True)
-class HeldUnits:
+class AllocatedUnits:
     """What placement gave a job: on each of `nodes` so many `units`, each of `cores` cores, at
     `freq_ghz`."""
 
@@ -30,12 +30,12 @@ class HeldUnits:
 
     @property
     def all_cores(self) -> int:
-        """Those of all units."""
+        """Return the cores of all units."""
         return self.cores * sum(self.units)
 
     @property
     def most_cores_on_a_node(self) -> int:
-        """Those of the node with most units."""
+        """Return the cores of the node with most units."""
         return self.cores * max(self.units)
 
 
@@ -56,17 +56,17 @@ class TimeBeside:
 
 @dataclass(slots=True, eq=False)
 class RunningJob:
-    """One job between its start and its end; `settle` tells it of its neighbours.
+    """One job between its start and its end; `settle` sets its neighbours.
 
     `solo` is how this very run behaves alone on whole nodes at its P-state, noise included, with
     the power of the mean node; `progress` is the work left. `walltime_s` is the limit of a whole
-    run at its P-state; it stands still since `suspended_us`, None while it runs.
+    run at its P-state; it is suspended since `suspended_us`, None while it runs.
     """
 
     job_id: str
     request: JobRequest
     machine: Machine
-    allocation: HeldUnits
+    allocation: AllocatedUnits
     started_us: int
     solo: Behaviour
     progress: Progress
@@ -93,43 +93,43 @@ class RunningJob:
 
     @property
     def shares(self) -> dict[int, Share]:
-        """What it has of each of its nodes."""
+        """Return what it has of each of its nodes."""
         unit = unit_on(self.request, self.machine.cluster)
         placed = zip(self.allocation.nodes, self.allocation.units, strict=True)
         return {node: unit.times(units) for node, units in placed}
 
     @property
     def resources(self) -> Resources:
-        """What it has beside cores and memory, in all."""
+        """Return what it has beside cores and memory, in all."""
         units = sum(self.allocation.units)
         return resources_of({name: n * units for name, n in self.request.resources_per_unit})
 
     @property
     def ends_at_us(self) -> int:
-        """When it ends if its neighbours stay as they are."""
+        """Return when it ends if its neighbours stay as they are."""
         done_us = self.settled_us + max(1, ceil(self.progress.remaining_s * 1e6))
         return done_us if self.deadline_us is None else min(done_us, self.deadline_us)
 
     @property
     def timed_out(self) -> bool:
-        """True when its limit comes before its end."""
+        """Return whether its limit comes before its end."""
         return self.deadline_us is not None and self.ends_at_us == self.deadline_us
 
     @property
     def is_suspended(self) -> bool:
-        """True while it stands still: its nodes draw no more for it than they do idle."""
+        """Return whether it is suspended: its nodes draw no more for it than they do idle."""
         return self.suspended_us is not None
 
     def core_share(self, node: int) -> float:
-        """Share of a node's cores that it uses."""
+        """Return the share of a node's cores that it uses."""
         return self._core_shares[node]
 
     def demand_gbps(self, node: int) -> float:
-        """Memory bandwidth that it would move alone on its share of a node."""
+        """Return the memory bandwidth that it would move alone on its share of a node."""
         return 0.0 if self.is_suspended else self.solo.mem_gbps * self._core_shares[node]
 
     def power_w(self, node: int) -> float:
-        """Its share of what one of its nodes draws: idle by its cores, the rest its own."""
+        """Return its share of what one of its nodes draws: idle by its cores, the rest its own."""
         factor = float(self.machine.power_factors([node])[0])
         return self._node_w * factor * self._core_shares[node]
 
@@ -139,7 +139,7 @@ class RunningJob:
         return self.machine.cluster.idle_power_w if self.is_suspended else self.solo.power_w
 
     def energy_j(self, until_us: int) -> float:
-        """What it drew on all of its nodes since its start."""
+        """Return what it drew on all of its nodes since its start."""
         return sum(energy_j for _, _, energy_j in self.intervals(until_us))
 
     def intervals(self, until_us: int) -> list[tuple[int, float, float]]:
@@ -152,12 +152,12 @@ class RunningJob:
         now_us: int,
         *,
         suspended: bool,
-        allocation: HeldUnits,
+        allocation: AllocatedUnits,
         solo: Behaviour,
         walltime_s: float,
     ) -> None:
-        """From now on it is suspended or not, and runs at another P-state: call `settle` of all on
-        its nodes then."""
+        """Suspend it or not, and let it run at another P-state, from now on: call `settle` of all
+        on its nodes then."""
         self._advance(now_us)
         self.stretches = self.intervals(now_us)
         self._since_us = now_us
@@ -185,7 +185,7 @@ class RunningJob:
         return self._node_w * factors * (until_us - self._since_us) / 1e6
 
     def settle(self, now_us: int, beside: Mapping[int, Sequence["RunningJob"]]) -> list[TimeBeside]:
-        """From now on these are beside it, by node; returns what it was beside until now."""
+        """Set its neighbours from now on, by node; returns what it was beside until now."""
         ended, self.co_runs = self.co_runs, []
         self._advance(now_us)
         slowdowns = {node: self._slowdown(node, others) for node, others in beside.items()}
@@ -220,7 +220,8 @@ class RunningJob:
 
 
 def node_power_w(node: int, jobs: Sequence[RunningJob]) -> float:
-    """What a node draws that these jobs have, suspended ones too: what nobody has of it idles."""
+    """Return what a node draws that these jobs have, suspended ones too: what nobody has of it
+    idles."""
     machine = jobs[0].machine
     idle_w = machine.cluster.idle_power_w * float(machine.power_factors([node])[0])
     free = 1.0 - sum(job.core_share(node) for job in jobs)

@@ -28,7 +28,7 @@ class TpiScale:
     units: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def of(self, app_id: str, node_model: str, tpi: float) -> float:
-        """`tpi`, in transactions per instruction, in this unit."""
+        """Return `tpi`, in transactions per instruction, in this unit."""
         return tpi * self.units.get((app_id, node_model), 1.0)
 
 
@@ -36,7 +36,7 @@ PER_INSTRUCTION: Final = TpiScale("per-instruction", learned_here=True)
 
 
 def read_eamc_scale(folder: Path) -> TpiScale:
-    """The unit of published coefficients, from the signatures in their `apps.csv`.
+    """Read the unit of published coefficients, from the signatures in their `apps.csv`.
 
     Raises OSError when the file cannot be read and UnusableError when it lacks an application.
     """
@@ -52,10 +52,10 @@ def read_eamc_scale(folder: Path) -> TpiScale:
 
 
 def _one_of(row: FileRow, field: str, known: Mapping[str, str]) -> str:
-    """What the published data's name of an application or a module stands for."""
+    """The meaning of the published data's name of an application or a module."""
     name = row.text(field)
     if name not in known:
-        raise RejectedError(field, f"{name} is none of {', '.join(known)} in {row.where}")
+        raise RejectedError(field, f"must be one of {', '.join(known)}, got {name} in {row.where}")
     return known[name]
 
 

@@ -49,6 +49,7 @@ class SimulationSettings(EnvironmentSettings):
         False, description="Operators cap the power of the first cluster and of the region"
     )
     planned: bool = Field(
-        False, description="A planner is at work: each round waits for it too, and tells its plan"
+        False,
+        description="A planner is at work: each round waits for it too, and publishes its plan",
     )
     ingest_address: str = Field("127.0.0.1:50051", description="host:port of ingest's gRPC")

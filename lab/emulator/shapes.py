@@ -17,13 +17,13 @@ class Share:
     resources: Resources = ()
 
     def times(self, units: int) -> "Share":
-        """That of several units."""
+        """Return the share of several units."""
         resources = tuple((name, count * units) for name, count in self.resources)
         return Share(self.cores * units, self.memory_gib * units, resources)
 
 
 def together(shares: Iterable[Share]) -> Share:
-    """What several shares come to."""
+    """Return the sum of several shares."""
     cores, memory_gib, resources = 0, 0.0, dict[str, int]()
     for share in shares:
         cores += share.cores
@@ -34,8 +34,8 @@ def together(shares: Iterable[Share]) -> Share:
 
 
 def unit_on(request: JobRequest, cluster: Cluster) -> Share:
-    """What a unit takes: its cores, and what it asks for beside them. Half a node that asks for no
-    memory takes half of what all nodes have."""
+    """Return what a unit takes: its cores, and what it asks for beside them. Half a node that asks
+    for no memory takes half of what all nodes have."""
     memory_gib = request.memory_gib_per_unit
     if not memory_gib and request.shareable and not request.cores_per_unit:
         memory_gib = min(each.memory_gib for each in cluster.node_classes) / 2
@@ -43,18 +43,18 @@ def unit_on(request: JobRequest, cluster: Cluster) -> Share:
 
 
 def cores_of_unit(request: JobRequest, cluster: Cluster) -> int:
-    """Cores of each unit there."""
+    """Return the cores of each unit there."""
     return request.cores_per_unit or cluster.cores_for(shareable=request.shareable)
 
 
 def most_units_a_node(request: JobRequest) -> int | None:
-    """How many units may be on one node; None where only its size limits them."""
+    """Return how many units may be on one node; None where only its size limits them."""
     return (request.units_per_node or None) if request.cores_per_unit else 1
 
 
 def lacks(node: Share, cluster: Cluster, node_class: NodeClass) -> str | None:
-    """What a node of this class has less of than is taken of it, in words; None where it holds all.
-    Memory that nobody declared is enough."""
+    """Return what a node of this class has less of than is taken of it, in words; None where it has
+    enough. Memory that nobody declared is enough."""
     if node.cores > cluster.cores_per_node:
         return f"{node.cores} cores of {cluster.cores_per_node}"
     if node.memory_gib > node_class.memory_gib > 0:
@@ -67,7 +67,7 @@ def lacks(node: Share, cluster: Cluster, node_class: NodeClass) -> str | None:
 
 
 def units_that_fit(request: JobRequest, cluster: Cluster) -> int:
-    """How many units of the job an empty cluster holds."""
+    """Return how many units of the job fit on an empty cluster."""
     return sum(
         each.nodes * _units_on_a_node(request, cluster, each) for each in cluster.node_classes
     )

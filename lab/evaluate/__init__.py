@@ -1,1 +1,1 @@
-"""`coplace evaluate`: models held to logs of jobs that ran."""
+"""`coplace evaluate`: models compared with logs of jobs that ran."""

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.telling import TABLE_WIDTH, note
+from cli.notes import TABLE_WIDTH, note
 
 app = typer.Typer(no_args_is_help=True, help="Hold models to what was measured.")
 
@@ -142,6 +142,6 @@ def deadlines(
     setting = evaluation.DeadlineSetting(nodes, cores, tasks, seed)
     believed = evaluation.beliefs(learned, true, cores, seed)
     found = evaluation.played(believed, setting, interarrival)
-    Console(width=TABLE_WIDTH).print(evaluation.printed(found, setting))
+    Console(width=TABLE_WIDTH).print(evaluation.deadline_table(found, setting))
     if plot is not None:
         evaluation.write_plot(plot, found, setting)

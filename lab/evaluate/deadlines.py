@@ -1,4 +1,4 @@
-"""What slack-based scheduling with deadlines comes to on groups that were measured, with what is
+"""Results of slack-based scheduling with deadlines on groups that were measured, with what is
 learned from others: Dauwe et al. (2016), section 6."""
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ Beliefs = Mapping[str, UnitInterference]
 
 
 class DeadlineRuns(NamedTuple):
-    """Of one mean time between arrivals: the last arrival, and what each heuristic came to."""
+    """Of one mean time between arrivals: the last arrival, and the result of each heuristic."""
 
     interarrival_s: float
     last_arrival_s: float
@@ -51,7 +51,8 @@ class DeadlineRuns(NamedTuple):
 
 
 def beliefs(learned: GroupFiles, measured: GroupFiles, cores: int, seed: int) -> Beliefs:
-    """The targets of `measured` are the applications that come, at its highest frequency.
+    """Return the beliefs: the targets of `measured` are the applications that come, at its highest
+    frequency.
 
     The aware one learns run times, as the paper has it. With a margin, T_co / T_alone is learned,
     and believed to be longer by the error that predictions of held out runs had: consolidation
@@ -104,7 +105,7 @@ def _measured_s(runs: Iterable[GroupRun], groups: Sequence[GroupRun]) -> Floats:
 def played(
     believed: Beliefs, setting: DeadlineSetting, interarrivals_s: Sequence[float]
 ) -> list[DeadlineRuns]:
-    """All heuristics on the same tasks, at each mean time between arrivals."""
+    """Play all heuristics on the same tasks, at each mean time between arrivals."""
     found = []
     actual = believed[PERFECT]
     with progress_of(len(interarrivals_s) * len(believed), "simulations") as tell:
@@ -125,7 +126,7 @@ HEADER: Final = (
 
 
 def rows(found: Iterable[DeadlineRuns], setting: DeadlineSetting) -> list[list[str]]:
-    """Outcomes of tasks, and means over time until the last arrival."""
+    """Return outcomes of tasks, and means over time until the last arrival."""
     return [
         [
             f"{runs.interarrival_s:g}",
@@ -142,8 +143,8 @@ def _shares(run: DeadlineRun, setting: DeadlineSetting, until_s: float) -> list[
     return [*outcomes, *mean_usage(run.usage, setting.nodes, setting.cores, until_s)]
 
 
-def printed(found: Iterable[DeadlineRuns], setting: DeadlineSetting) -> Table:
-    """The runs as a table, a row each."""
+def deadline_table(found: Iterable[DeadlineRuns], setting: DeadlineSetting) -> Table:
+    """Return the runs as a table, a row each."""
     table = Table(box=MARKDOWN)
     for place, name in enumerate(HEADER):
         table.add_column(name, justify="right" if place > 1 else "left")
@@ -153,7 +154,7 @@ def printed(found: Iterable[DeadlineRuns], setting: DeadlineSetting) -> Table:
 
 
 def write_plot(path: Path, found: Sequence[DeadlineRuns], setting: DeadlineSetting) -> None:
-    """Outcomes, and node and core utilization over time, a row each mean time between arrivals
+    """Plot outcomes, and node and core utilization over time, a row each mean time between arrivals
     (figures 5 and 6)."""
     figure = Figure(figsize=(18, 3.4 * len(found) + 0.6), layout="constrained")
     for axes, runs in zip(figure.subplots(len(found), 4, squeeze=False), found, strict=True):

@@ -61,7 +61,7 @@ class DegradationScore(NamedTuple):
 
 
 def evaluated(files: PairFiles, seed: int = 0) -> EvaluatedDegradation:
-    """All predictors on all that is held out, by one seed."""
+    """Evaluate all predictors on all that is held out, by one seed."""
     degradation = files.degradation
     learners = {PLAIN: _plain(files.profiles, seed), COPLACE: _coplace(files.profiles, seed)}
     said = {(kind, name): np.full(degradation.shape, np.nan) for kind in KINDS for name in learners}
@@ -85,7 +85,7 @@ def evaluated(files: PairFiles, seed: int = 0) -> EvaluatedDegradation:
 
 
 def score(actual: Floats, said: Floats) -> DegradationScore:
-    """Of the cells that something was said of; NaN where that is less than two, or all alike."""
+    """Score the cells that something was said of; NaN where that is less than two, or all alike."""
     of = ~np.isnan(said)
     actual, said = actual[of], said[of]
     if len(actual) < 2 or np.ptp(actual) == 0:
@@ -99,7 +99,7 @@ def score(actual: Floats, said: Floats) -> DegradationScore:
 
 
 def table(found: EvaluatedDegradation) -> Table:
-    """One row a kind of test and a predictor that said something."""
+    """Return a table with a row for each kind of test and each predictor that said something."""
     printed = Table(box=MARKDOWN)
     printed.add_column("held out")
     printed.add_column("predictor")
@@ -113,15 +113,15 @@ def table(found: EvaluatedDegradation) -> Table:
 
 
 def scores(found: EvaluatedDegradation) -> dict[tuple[str, str], DegradationScore]:
-    """By kind of test and predictor, in their order."""
+    """Return scores by kind of test and predictor, in their order."""
     said = sorted(found.said.items(), key=lambda item: KINDS.index(item[0][0]))
     all_scores = {key: score(found.actual, each) for key, each in said}
     return {key: each for key, each in all_scores.items() if each.rows}
 
 
 def write_pairs(path: Path, profiles: Profiles, found: EvaluatedDegradation) -> None:
-    """config, target, neighbour, meas_rel_perf, and what each predictor said of it when the pair
-    and when the target was held out, empty where it said nothing."""
+    """Write config, target, neighbour, meas_rel_perf, and what each predictor said of it when the
+    pair and when the target was held out, empty where it said nothing."""
     kinds = {UNSEEN_PAIRS: "unseen_pair", UNSEEN_TARGETS: "unseen_target"}
     names = {BUBBLE_UP: "bubble_up", PLAIN: "extra_trees", COPLACE: "coplace"}
     columns = {

@@ -2,7 +2,7 @@
 
 Dauwe et al., "HPC node performance and energy modeling with the co-location of applications", J.
 Supercomputing 72, 2016, Tables 1 to 3: a target beside applications on the other cores of a node,
-each told by counters of its run alone.
+each measured by counters of its run alone.
 """
 
 from bisect import bisect_right
@@ -39,7 +39,7 @@ class AppAlone(NamedTuple):
 
     @property
     def memory_intensity(self) -> float:
-        """Misses of the last-level cache an instruction."""
+        """Return misses of the last-level cache an instruction."""
         return self.llc_misses / self.instructions
 
 
@@ -59,8 +59,8 @@ Alone = Mapping[tuple[str, float], AppAlone]
 
 
 def features(runs: Sequence[GroupRun], alone: Alone) -> Floats:
-    """All FEATURES of each run, (runs, features). Raises KeyError for an application that was not
-    measured alone at the run's P-state."""
+    """Return all FEATURES of each run, (runs, features). Raises KeyError for an application that
+    was not measured alone at the run's P-state."""
     return np.array([_features(run, alone) for run in runs]).reshape(len(runs), len(FEATURES))
 
 
@@ -80,13 +80,13 @@ def _features(run: GroupRun, alone: Alone) -> list[float]:
 
 
 def intensity_class(memory_intensity: float) -> str:
-    """One of CLASSES: I misses the last-level cache most often, V hardly ever."""
+    """Return one of CLASSES: I misses the last-level cache most often, V hardly ever."""
     return CLASSES[len(CLASSES) - 1 - bisect_right(_CLASS_BOUNDS, memory_intensity)]
 
 
 def class_intensities(alone: Alone, without: str) -> dict[str, float]:
-    """The mean memory intensity of each class over its applications but one. A class in which
-    nobody else is, is not there."""
+    """Return the mean memory intensity of each class over its applications but one. A class without
+    another application is left out."""
     found: dict[str, list[float]] = {}
     for (app, _), each in alone.items():
         if app != without:
@@ -96,10 +96,10 @@ def class_intensities(alone: Alone, without: str) -> dict[str, float]:
 
 
 def mean_percent_error(said: Floats, actual: Floats) -> float:
-    """Equation 4, %."""
+    """Return equation 4, %."""
     return float(100 * np.abs((said - actual) / actual).mean())
 
 
 def normalized_rmse(said: Floats, actual: Floats) -> float:
-    """Equation 5: root mean square error as a share of the range of what was measured."""
+    """Return equation 5: root mean square error as a share of the range of what was measured."""
     return float(np.sqrt(np.square(said - actual).mean()) / np.ptp(actual))

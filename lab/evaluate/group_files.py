@@ -32,7 +32,7 @@ class GroupFiles:
 
 
 def read_groups(groups: Path, alone: Path) -> GroupFiles:
-    """Raises UnusableError for files that are none of these, or hold no run that can be used."""
+    """Raises UnusableError for other files, or those without a usable run."""
     notes: Counter[str] = Counter()
     found = _alone(alone, notes)
     runs = _runs(groups, found, notes)

@@ -36,7 +36,7 @@ _HELD_SHARE: Final = 0.3
 _LEAST_RUNS: Final = 20
 _MARGIN_QUANTILE: Final = 0.95
 _NETWORKS: Final = 5
-# Of memory intensities alone; the last feature set that a class can stand in for.
+# Of memory intensities alone; the last feature set that a class can replace.
 _BY_CLASS: Final = "D"
 
 TIME: Final = "time"
@@ -77,8 +77,8 @@ class UnmeasuredScore(NamedTuple):
 
 
 def scores(files: GroupFiles, seed: int = 0) -> dict[ScoreKey, GroupScore]:
-    """Over random partitions with 30 % held out; all models see the same ones. Raises UnusableError
-    for too few runs."""
+    """Score over random partitions with 30 % held out; all models see the same ones. Raises
+    UnusableError for too few runs."""
     if len(files.runs) < _LEAST_RUNS:
         raise UnusableError(f"{len(files.runs)} runs of groups: at least {_LEAST_RUNS} are needed")
     rows, found = features(files.runs, files.alone), dict[ScoreKey, list[GroupScore]]()
@@ -119,20 +119,20 @@ def _predictions(
 
 
 def train_time_network(files: GroupFiles, seed: int = 0) -> Predict:
-    """A network of run times from feature set F, of all runs."""
+    """Train a network of run times from feature set F, of all runs."""
     rows = features(files.runs, files.alone)[:, : FEATURE_SETS["F"]]
     return _network(rows, np.array([run.time_s for run in files.runs]), seed)
 
 
 def train_ratio_networks(files: GroupFiles, seed: int = 0) -> Predict:
-    """T_co / T_alone from feature set F: the mean of some networks, of all runs."""
+    """Train T_co / T_alone from feature set F: the mean of some networks, of all runs."""
     rows, ratio = _ratios(files)
     return _networks(rows, ratio, seed)
 
 
 def ratio_margin(files: GroupFiles, seed: int = 0) -> float:
-    """By what share of what such networks say the run times that were held out of their training
-    are longer, at most in 95 of 100."""
+    """Return by what share of what such networks say the run times that were held out of their
+    training are longer, at most in 95 of 100."""
     rows, ratio = _ratios(files)
     held = _held(len(rows), np.random.default_rng(seed))
     said = _networks(rows[~held], ratio[~held], seed)(rows[held])
@@ -166,8 +166,8 @@ def _network(rows: Floats, value: Floats, seed: int) -> Predict:
 
 
 def unmeasured(files: GroupFiles, seed: int = 0) -> Iterator[UnmeasuredScore]:
-    """Each application in turn held out of training in both roles, and predicted by networks as a
-    target beside the others."""
+    """Yield scores of each application in turn held out of training in both roles, and predicted by
+    networks as a target beside the others."""
     for app in sorted({run.target for run in files.runs}):
         asked = [run for run in files.runs if run.target == app and app not in run.neighbours]
         left = [run for run in files.runs if app not in (run.target, *run.neighbours)]
@@ -200,7 +200,7 @@ def _unmeasured(
 
 
 def score_rows(found: Mapping[ScoreKey, GroupScore]) -> list[list[str]]:
-    """A row a feature set: mean percent error and NRMSE of each model."""
+    """Return a row for each feature set: mean percent error and NRMSE of each model."""
     columns = (
         (TIME, LINEAR),
         (TIME, NETWORK),
@@ -228,7 +228,7 @@ UNMEASURED_HEADER: Final = ("application", "class", "B", "D, measured", "D, mean
 
 
 def unmeasured_rows(found: Sequence[UnmeasuredScore]) -> list[list[str]]:
-    """A row an application: mean percent errors."""
+    """Return a row for each application: mean percent errors."""
     return [
         [*each[:2], *("-" if np.isnan(error) else f"{error:.1f}" for error in each[2:])]
         for each in found
@@ -238,7 +238,7 @@ def unmeasured_rows(found: Sequence[UnmeasuredScore]) -> list[list[str]]:
 def tables(
     found: Mapping[ScoreKey, GroupScore], of_unmeasured: Sequence[UnmeasuredScore]
 ) -> Iterator[Table]:
-    """Both as they are printed."""
+    """Yield both tables as they are printed."""
     yield _table("mean percent error, NRMSE", SCORE_HEADER, score_rows(found))
     title = "applications never measured beside others: mean percent error of run time"
     yield _table(title, UNMEASURED_HEADER, unmeasured_rows(of_unmeasured))
@@ -254,6 +254,6 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def write_scores(path: Path, found: Mapping[ScoreKey, GroupScore]) -> None:
-    """target, feature_set, model, mpe_percent, nrmse."""
+    """Write target, feature_set, model, mpe_percent, nrmse."""
     rows = ((*key, *(round(figure, 6) for figure in each)) for key, each in found.items())
     write_csv(path, (*ScoreKey._fields, *GroupScore._fields), rows)

@@ -51,7 +51,7 @@ class PairFiles:
 
 
 def read_pairs(pairs: Path, sensitivity: Path, contentiousness: Path) -> PairFiles:
-    """Raises UnusableError for files that are none of these, or hold nothing to learn from."""
+    """Raises UnusableError for other files, or those with nothing to learn from."""
     notes: Counter[str] = Counter()
     measured = _measured(pairs, notes)
     curves = _curves(sensitivity, notes)
@@ -173,8 +173,8 @@ def _read_at_bubbles(curve: Curve) -> Floats:
 
 
 def rows_of(path: Path, *columns: str) -> list[dict[str, str]]:
-    """Rows of a CSV that has these columns, by column. Raises UnusableError where it is no CSV,
-    lacks a column or holds no row."""
+    """Read rows of a CSV that has these columns, by column. Raises UnusableError where it is not a
+    CSV, lacks a column or has no row."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, restval="")
@@ -206,6 +206,6 @@ def _relative(row: Mapping[str, str], name: str) -> float:
 
 
 def positive(row: Mapping[str, str], name: str) -> float:
-    """NaN for what is missing, no number, or not within LEAST and MOST."""
+    """Parse a value; NaN for what is missing, not a number, or not within LEAST and MOST."""
     value = _number(row, name)
     return value if LEAST <= value <= MOST else math.nan

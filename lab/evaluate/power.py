@@ -44,7 +44,7 @@ def evaluated(jobs: Jobs, *, lag: int, alpha: float, explain: str | None = None)
 
 
 def table(jobs: Jobs, predictions: Sequence[PredictedPower], first: int, alpha: float) -> Table:
-    """One row a kind of jobs from the `first` on."""
+    """Return a table with a row for each kind of jobs from the `first` on."""
     printed = Table(box=MARKDOWN)
     printed.add_column("jobs of the log")
     bound = f"at or below the {100 * (1 - alpha):g} % bound"
@@ -62,7 +62,8 @@ def table(jobs: Jobs, predictions: Sequence[PredictedPower], first: int, alpha: 
 
 
 def write_predictions(path: Path, jobs: Jobs, predictions: Sequence[PredictedPower]) -> None:
-    """job_id, actual_w, predicted_w, upper_w; the actual one is empty where nobody measured it."""
+    """Write job_id, actual_w, predicted_w, upper_w; the actual one is empty where nobody measured
+    it."""
     rows = (
         (
             *(job.job_id, _known(outcome.node_power_w)),

@@ -29,7 +29,7 @@ class Score(NamedTuple):
 
 
 def score(actual_w: Floats, predicted_w: Floats, upper_w: Floats, of: Mask) -> Score:
-    """Of the jobs that are `True`; NaN where there are none."""
+    """Score the jobs that are `True`; NaN where there are none."""
     if not of.any():
         return Score(0, np.nan, np.nan, np.nan)
     actual, predicted, upper = actual_w[of], predicted_w[of], upper_w[of]
@@ -42,13 +42,13 @@ def score(actual_w: Floats, predicted_w: Floats, upper_w: Floats, of: Mask) -> S
 
 
 def first_of_test(jobs: int, train_share: float) -> int:
-    """How many of so many jobs the training share holds: whole ones, 0.7 of 10 are 7."""
+    """Return how many of so many jobs are in the training share: whole ones, 0.7 of 10 are 7."""
     return int(jobs * train_share + 1e-9)
 
 
 def groups(jobs: Jobs, first: int) -> dict[str, Mask]:
-    """Kinds of the jobs from the `first` on, whose power is usable: all, fifths, of users who had
-    no job before, and each user's first ten of the log."""
+    """Return kinds of the jobs from the `first` on, whose power is usable: all, fifths, of users
+    who had no job before, and each user's first ten of the log."""
     usable = np.array([outcome.is_usable for _, outcome in jobs[first:]], dtype=np.bool_)
     fifth = np.arange(len(usable)) * FIFTHS // max(1, len(usable))
     earlier = {(job.cluster, job.user) for job, _ in jobs[:first]}
@@ -72,7 +72,7 @@ def _are_first(jobs: Jobs) -> Mask:
 
 
 def columns(jobs: Jobs, predictions: Sequence[PredictedPower]) -> tuple[Floats, Floats, Floats]:
-    """Actual power (jobs,), predicted power (jobs,) and bounds (jobs, alphas), W."""
+    """Return actual power (jobs,), predicted power (jobs,) and bounds (jobs, alphas), W."""
     actual = np.array([outcome.node_power_w for _, outcome in jobs])
     predicted = np.array([each.predicted_w for each in predictions])
     return actual, predicted, np.array([each.upper_w for each in predictions])

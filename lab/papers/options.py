@@ -1,4 +1,4 @@
-"""What several benchmarks can be told."""
+"""Options that several benchmarks share."""
 
 from pathlib import Path
 from typing import Annotated

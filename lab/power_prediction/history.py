@@ -2,7 +2,7 @@
 
 Similar is a word of several meanings: a *shape* is what two jobs have in common. Of each shape that
 came up the history keeps means of several memories, the newest powers and how much they spread.
-All powers are natural logarithms of W: errors count by their ratio, and one absurd job weighs less.
+All powers are natural logarithms of W: errors count by their ratio, and one absurd job counts less.
 """
 
 import math
@@ -37,7 +37,7 @@ _NEWEST: Final = 8
 _SPREAD_MEMORY: Final = 0.2
 # Jobs run past their walltime in some systems; a share beyond this is a mistake.
 _MOST_USED: Final = 10.0
-# Shapes that came up longest ago make room; the history's size is bounded by this.
+# Shapes that came up longest ago are dropped; the history's size is bounded by this.
 MOST_OF_A_SHAPE: Final = 50_000
 
 _STATISTICS: Final = (
@@ -62,7 +62,7 @@ PREDICTORS: Final = tuple(f"{tuple(SHAPES)[s]}: {_STATISTICS[n]}" for s, n in _P
 _COLUMNS: Final = tuple(
     len(SUBMISSION_FEATURES) + shape * len(_STATISTICS) + n for shape, n in _PREDICTING
 )
-# Where the shape itself is new, the means of about 5 of coarser ones stand in, in this order.
+# Where the shape itself is new, the means of about 5 of coarser ones replace it, in this order.
 _COARSER: Final = tuple(
     len(SUBMISSION_FEATURES) + shape * len(_STATISTICS) + 1 for shape in (0, 1, 2, 3, 4, 5, 6)
 )
@@ -96,7 +96,7 @@ class Kept:
         self.newest = [(log_w, job_id), *self.newest[: _NEWEST - 1]]
 
     def row(self, now: int) -> list[float]:
-        """The statistics, of a job that is submitted as number `now`."""
+        """Return the statistics, of a job that is submitted as number `now`."""
         if not self.count:
             return _NOTHING
         newest = [log_w for log_w, _ in self.newest]
@@ -122,7 +122,7 @@ class PowerHistory:
         self._submitted = 0
 
     def submit(self, job: Submission) -> list[float]:
-        """FEATURES of a job, of what is known now; from here on it is on its way."""
+        """Return FEATURES of a job, of what is known now; from here on it is on its way."""
         now = self._submitted
         self._submitted += 1
         kept = [self._of(shape, job) for shape in range(len(SHAPES))]
@@ -137,7 +137,7 @@ class PowerHistory:
         return row
 
     def learn(self, job: Submission, log_w: float, runtime_s: float) -> None:
-        """What a job that was submitted drew. NaN: nobody will ever know."""
+        """Learn what a job that was submitted drew. NaN: nobody will ever know."""
         used, log_runtime = _runtime(job, runtime_s)
         for shape in range(len(SHAPES)):
             each = self._of(shape, job)
@@ -147,12 +147,12 @@ class PowerHistory:
                 each.learned_at = self._submitted
 
     def similar(self, job: Submission) -> dict[str, tuple[tuple[float, str], ...]]:
-        """The newest (log power, job id) of each of the job's shapes."""
+        """Return the newest (log power, job id) of each of the job's shapes."""
         shapes = enumerate(SHAPES)
         return {name: tuple(self._of(index, job).newest) for index, name in shapes}
 
     def _of(self, shape: int, job: Submission) -> Kept:
-        """Taken out and put back: the first of a table is what came up longest ago."""
+        """Removed and added again: the first of a table is what came up longest ago."""
         table, key = self._kept[shape], _KEYS[shape](job)
         found = table.pop(key, None) or Kept()
         table[key] = found
@@ -162,8 +162,8 @@ class PowerHistory:
 
 
 def predictions(row: Sequence[float]) -> tuple[list[float], list[bool]] | None:
-    """What each of PREDICTORS says, in log W, and whether it knows the shape itself or a coarser
-    one stands in; None where no shape of the job ever came up."""
+    """Return what each of PREDICTORS says, in log W, and whether it knows the shape itself or a
+    coarser one replaces it; None where no shape of the job ever came up."""
     stand_in = next((row[at] for at in _COARSER if row[at] != UNKNOWN), None)
     if stand_in is None:
         return None
@@ -174,7 +174,7 @@ def predictions(row: Sequence[float]) -> tuple[list[float], list[bool]] | None:
 
 
 def jobs_of_user(row: Sequence[float]) -> float:
-    """How many jobs of the user are known, of a row."""
+    """Return how many jobs of the user are known, of a row."""
     log_count = row[_COUNT_OF_USER]
     return 0.0 if log_count == UNKNOWN else exp(log_count)
 

@@ -38,7 +38,7 @@ ALL_PREDICTORS: Final = (*PREDICTORS, *FOREST_PREDICTORS)
 # the submission alone, little.
 _OF_FORESTS: Final = (3.0, 3.0, 8.0, 0.1, 0.1)
 _MASSES: Final = np.array([*(1.0 for _ in PREDICTORS), *_OF_FORESTS])
-# Of a statistic of a shape that is new, for which a coarser one stands in.
+# Of a statistic of a shape that is new, which a coarser one replaces.
 _TRUST_IN_STAND_INS: Final = 0.1
 
 NO_HISTORY: Final = "nothing known: the fallback"
@@ -93,19 +93,20 @@ class PowerLearner:
         self.counted: Counter[str] = Counter()
 
     def submit(self, job: Submission) -> list[float]:
-        """The features of a job of what is known now."""
+        """Return the features of a job of what is known now."""
         return self._history.submit(job)
 
     def predict(self, jobs: Sequence[Submission], rows: Sequence[Sequence[float]]) -> Floats | None:
-        """What the forests say of jobs, shape (jobs, FOREST_PREDICTORS); None while there are
-        none. They say it of many jobs at once faster than of one after the other."""
+        """Return what the forests say of jobs, shape (jobs, FOREST_PREDICTORS); None while there
+        are none. They say it of many jobs at once faster than of one after the other."""
         if self._forests is None or not jobs:
             return None
         users = [(job.cluster, job.user) for job in jobs]
         return self._forests.predict(users, np.array(rows, dtype=np.float64))
 
     def decide(self, job: Submission, row: list[float], of_forests: Floats | None) -> Made:
-        """The prediction of a job and its bounds, of what predictors were worth until now."""
+        """Return the prediction of a job and its bounds, of what predictors were worth until
+        now."""
         said, trust = _said(row, of_forests)
         if said is None:
             self.counted[NO_HISTORY] += 1
@@ -121,7 +122,7 @@ class PowerLearner:
         return Made(job, row, said, trust, spread_w, group, PredictedPower(predicted_w, upper_w))
 
     def know(self, job: Submission, outcome: MeasuredPower) -> None:
-        """Remember what a job drew: the history of those who come from now on."""
+        """Remember what a job drew: the history of later jobs."""
         log_w = log(outcome.node_power_w) if outcome.is_usable else math.nan
         self._history.learn(job, log_w, outcome.runtime_s)
 
@@ -142,7 +143,7 @@ class PowerLearner:
 
     @property
     def is_due(self) -> bool:
-        """Whether what is known has grown enough to grow trees anew."""
+        """Return whether what is known has grown enough to grow trees anew."""
         least = max(_FIRST_TRAINING, _GROWTH * self._trained_on)
         return self._known_since_start >= least
 
@@ -155,7 +156,7 @@ class PowerLearner:
         self.trainings += 1
 
     def reason(self, made: Made) -> Reason:
-        """What made a prediction, of what is known now."""
+        """Return what made a prediction, of what is known now."""
         said_w: dict[str, float] = {}
         shares: dict[str, float] = {}
         if made.said is not None:
@@ -174,7 +175,8 @@ class PowerLearner:
 
 
 def _said(row: list[float], of_forests: Floats | None) -> tuple[Floats | None, Floats]:
-    """ALL_PREDICTORS, ln W, and the trust in each. Without forests the user's mean stands in."""
+    """ALL_PREDICTORS, ln W, and the trust in each. Without forests the user's mean replaces
+    them."""
     of_history = predictions(row)
     if of_history is None:
         return None, np.ones(len(ALL_PREDICTORS))
@@ -201,7 +203,7 @@ def replay(
     ask: Callable[[PowerLearner, Made], object] = lambda *_: None,
 ) -> Iterator[PredictedPower]:
     """Predict jobs in the order of their submission; what a job drew is known from the `lag`-th job
-    behind it on, since it was still running before. `tell` hears how many are done, `ask` each
+    behind it on, since it was still running before. `tell` gets how many are done, `ask` each
     prediction while the learner knows what it was made of."""
     made: deque[Made] = deque()
     for first in range(0, len(log_of_jobs), lag):

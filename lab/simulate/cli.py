@@ -1,4 +1,4 @@
-"""`coplace simulate`: what a log, jobs of a model or a region's record come to under policies."""
+"""`coplace simulate`: results of a log, jobs of a model or a region's record under policies."""
 
 from inspect import Parameter, Signature
 from pathlib import Path

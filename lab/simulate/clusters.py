@@ -8,8 +8,8 @@ from typing import Final
 
 from rich.console import Console
 
+from cli.notes import TABLE_WIDTH, note
 from cli.progress import progress_of
-from cli.telling import TABLE_WIDTH, note
 from coplace_client.errors import UnusableError
 from lab.simulate import report
 from lab.simulate.scenarios import UNIFORM, ClustersScenario
@@ -26,7 +26,7 @@ _OF_CAPS: Final = {"cap_slowdown": "--cap-slowdown", "cap_counts_idle": "--no-ca
 
 
 def system_of(scenario: ClustersScenario) -> System:
-    """Its clusters at its tariffs. Raises OSError or UnusableError for what are none."""
+    """Return its clusters at its tariffs. Raises OSError or UnusableError for invalid ones."""
     system = _clusters_of(scenario)
     if scenario.tariffs is None:
         return system
@@ -56,7 +56,7 @@ def _refuse_what_is_of_caps(scenario: ClustersScenario) -> None:
 
 
 def cases_of(scenario: ClustersScenario) -> list[Case]:
-    """All combinations. Raises UnusableError for a speed of 0 and a share above 1."""
+    """Return all combinations. Raises UnusableError for a speed of 0 and a share above 1."""
     workloads = [
         WorkloadSpec(scenario.workload, scenario.jobs, share, scenario.counts, scenario.speed)
         for share in scenario.shares
@@ -76,7 +76,8 @@ def cases_of(scenario: ClustersScenario) -> list[Case]:
 
 
 def setup_of(system: System, coefficients: Path) -> Setup:
-    """A system with the tables and signatures of a folder, which each cluster's module names.
+    """Return a system with the tables and signatures of a folder, which each cluster's module
+    names.
 
     Raises OSError or UnusableError for files that cannot be used, and a module without any.
     """

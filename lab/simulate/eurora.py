@@ -12,22 +12,22 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.cap.schedule import read_schedule, steps
-from cli.telling import TABLE_WIDTH
-from cli.times import at
+from cli.notes import TABLE_WIDTH
+from cli.times import format_utc
 from coplace_client.errors import UnusableError
 from lab.simulate.scenarios import OF_CPI, EuroraScenario
 from lab.simulation.capping import (
     CappingRules,
     KeptFree,
+    applies_within,
     cap_of,
     counting_deviations,
-    holds_within,
+    describe_cap,
     impossible_under,
+    leave_out,
     play_capped,
     refusals,
-    told,
     weighted_queue_time_s,
-    without,
 )
 from lab.simulation.eurora import (
     PAPER_THRESHOLD_S,
@@ -149,7 +149,7 @@ def _case(scenario: EuroraScenario, files: Mapping[str, Path]) -> _Case:
         return _Case(rules, jobs, refused)
     refused += [f"job {jobs[number].job_id} {why}" for number, why in above.items()]
     left = [job for number, job in enumerate(jobs) if number not in above]
-    return _Case(without(rules, above), left, refused)
+    return _Case(leave_out(rules, above), left, refused)
 
 
 class _Columns(NamedTuple):
@@ -212,10 +212,10 @@ def _require_held(scenario: EuroraScenario, rules: CappingRules, played: EuroraR
         max(placed.end_s, placed.start_s + job.walltime_s)
         for placed, job in zip(played.placements, played.jobs, strict=True)
     )
-    if scenario.cap_schedule is None or holds_within(rules.cap, 0.0, last_s):
+    if scenario.cap_schedule is None or applies_within(rules.cap, 0.0, last_s):
         return
     first_s = read_first_submission_s(scenario.eurora)
-    first, last = (at(round(1e6 * (first_s + each_s))) for each_s in (0.0, last_s))
+    first, last = (format_utc(round(1e6 * (first_s + each_s))) for each_s in (0.0, last_s))
     problem = f"no period falls into the time of {scenario.eurora}, {first} to {last}"
     raise UnusableError(f"{scenario.cap_schedule}: {problem}: nothing would be capped")
 
@@ -319,7 +319,7 @@ def _table(rows: list[_Compared]) -> Table:
 
 def _capped_table(scenario: EuroraScenario, case: _Case, played: EuroraRun) -> Table:
     rules, figures = case.rules, figures_of(played)
-    title = f"{scenario.eurora.name} under {told(rules.cap)}; the schedule was checked"
+    title = f"{scenario.eurora.name} under {describe_cap(rules.cap)}; the schedule was checked"
     table = Table(title=title)
     table.add_column("by")
     table.add_column(rules.method, justify="right")

@@ -8,8 +8,8 @@ from multiprocessing import get_context
 
 from rich.console import Console
 
+from cli.notes import TABLE_WIDTH, note
 from cli.progress import progress_of
-from cli.telling import TABLE_WIDTH, note
 from coplace_client.errors import UnusableError
 from lab.simulate import report
 from lab.simulate.scenarios import PoolScenario
@@ -106,7 +106,7 @@ def _doubts(logged: LoggedJobs) -> list[str]:
         return left_out
     return [
         *left_out,
-        f"{logged.out_of_order:,} jobs stand behind later ones: sorted by submission",
+        f"{logged.out_of_order:,} jobs come after later ones: sorted by submission",
     ]
 
 

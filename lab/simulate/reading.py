@@ -16,8 +16,8 @@ _VALUE_ERROR: Final = "Value error, "
 
 
 def scenario_of(file: Path | None, sets: Sequence[str], given: Mapping[str, Any]) -> Scenario:
-    """The scenario of a YAML file, with values by dotted path (PLACE=VALUE; without a value the
-    default holds) and options by parameter in place of its own.
+    """Return the scenario of a YAML file, with values by dotted path (PLACE=VALUE; without a value
+    the default) and options by parameter in place of its own.
 
     Raises OSError for a file that cannot be read, UnusableError, which names the value, for what is
     no scenario.

@@ -11,9 +11,9 @@ from coplace.v1.plans_pb2 import PlanProposed
 from rich.console import Console
 
 from cli.kafka_topics import KafkaTopics
+from cli.notes import TABLE_WIDTH, note
 from cli.progress import progress_of
 from cli.region_policy import RegionPolicy
-from cli.telling import TABLE_WIDTH, note
 from coplace_client.errors import UnusableError
 from lab.demo.caps import caps_in_force, drawn_under, metered
 from lab.demo.report import DECISIONS
@@ -72,7 +72,7 @@ class _Record:
 
     @property
     def policy(self) -> Policy | None:
-        """The one that decided first, as the decisions tell; None where none are there. Raises
+        """The one that decided first, as the decisions say; None where none are there. Raises
         UnusableError for one that placement does not have."""
         if not self.decisions:
             return None
@@ -100,7 +100,7 @@ def run(scenario: RecordedScenario) -> None:
 
 
 def _replayed(record: _Record, setting: Setting) -> tuple[list[PlacementDecided], Truth]:
-    """What is decided on a record as it is, and what it tells of its jobs."""
+    """What is decided on a record as it is, and what it says of its jobs."""
     with progress_of(len(record.inputs.rounds), "rounds replayed") as done:
         decisions, region = replay(record.inputs, setting, done)
     note(f"placement refused: {reason}" for reason in sorted(set(region.refused)))
@@ -117,7 +117,7 @@ def _lines(
     decisions: Sequence[PlacementDecided],
     setting: Setting,
 ) -> Iterator[report.ComparisonRow]:
-    """What the record came to, and what each case would have."""
+    """The results of the record, and what each case would have."""
     tariff_of = {} if scenario.tariffs is None else read_tariffs(scenario.tariffs)
     course = as_recorded(inputs, decisions)
     as_it_was = RecordedCase(RECORD, RegionPolicy(setting.rules.policy), setting.rules)
@@ -148,7 +148,7 @@ def _read(scenario: RecordedScenario) -> _Record:
 def _cases(
     scenario: RecordedScenario, caps: CapChanges, own: PolicySettings, *, is_planned: bool
 ) -> Iterator[RecordedCase]:
-    """The same rules and caps first: they tell how far to trust the others. They have the plans of
+    """The same rules and caps first: they show how far to trust the others. They have the plans of
     the record, where it `is_planned`, which no other case has."""
     yield RecordedCase(SAME_RULES, RegionPolicy(own.policy), own)
     if not scenario.changes_rules:
@@ -300,5 +300,5 @@ def _doubts(record: _Record) -> Iterator[str]:
 
 def _title(record: _Record, truth: Truth) -> str:
     unknown = len(truth.jobs) - len(truth.complete)
-    apart = f", without {unknown:,} of which the record tells no end" if unknown else ""
+    apart = f", without {unknown:,} whose end is not in the record" if unknown else ""
     return f"{record.name}, {len(truth.complete):,} jobs{apart}"

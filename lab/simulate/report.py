@@ -42,7 +42,7 @@ CONFIDENCE: Final = 0.95
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One simulation: the `group` that its seeds form, its parameters, what it came to."""
+    """One simulation: the `group` that its seeds form, its parameters, its results."""
 
     group: str
     parameters: Mapping[str, object]
@@ -50,7 +50,8 @@ class ComparisonRow:
 
 
 def table(lines: Sequence[ComparisonRow], title: str) -> Table:
-    """One row a group: the mean over its seeds, and the 95 % confidence interval of several."""
+    """Return a table with a row for each group: the mean over its seeds, and the 95 % confidence
+    interval of several."""
     shown = [name for name in MEASURES if _values(lines, name)]
     printed = Table(title=title)
     printed.add_column("")
@@ -63,7 +64,7 @@ def table(lines: Sequence[ComparisonRow], title: str) -> Table:
 
 
 def write_comparison(folder: Path, lines: Sequence[ComparisonRow]) -> None:
-    """comparison.csv, one line a simulation, and comparison.png, one bar a group."""
+    """Write comparison.csv, one line a simulation, and comparison.png, one bar a group."""
     from lab.simulation.plots import comparison
 
     rows = [dict(line.parameters) | _flat(line.summary) for line in lines]
@@ -82,8 +83,8 @@ def write_comparison(folder: Path, lines: Sequence[ComparisonRow]) -> None:
 
 
 def write_run(folder: Path, played: Played, job_id: JobIds, summary: Summary) -> None:
-    """summary.json, jobs.csv and the pictures of one simulation: load.png, power.png where power is
-    known, gantt.png where the jobs are so few that it tells something."""
+    """Write summary.json, jobs.csv and the pictures of one simulation: load.png, power.png where
+    power is known, gantt.png where the jobs are so few that it shows something."""
     from lab.simulation import plots
 
     write_summary(folder / "summary.json", summary)
@@ -102,7 +103,7 @@ def write_run(folder: Path, played: Played, job_id: JobIds, summary: Summary) ->
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Half of the confidence interval of the mean of at least two values (Student's t)."""
+    """Return half of the confidence interval of the mean of at least two values (Student's t)."""
     quantile = t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
     return float(quantile * stdev(values) / sqrt(len(values)))
 

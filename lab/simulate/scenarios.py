@@ -36,7 +36,7 @@ _OF_A_CAP: Final = frozenset(
         *("cap_margin", "cap_risk", "power_sd", "queues"),
     )
 )
-# No figure of a simulation comes near; squares and products of such still have room.
+# No figure of a simulation comes near; squares and products of such still fit.
 MOST: Final = 1e12
 MOST_JOBS: Final = 10_000_000
 _T = TypeVar("_T")
@@ -55,7 +55,7 @@ def _only(value: Any) -> Any:
 
 
 def _distinct(values: tuple[_T, ...]) -> tuple[_T, ...]:
-    """Raise ValueError for a value that stands there twice: it would be played once more."""
+    """Raise ValueError for a value that is listed twice: it would be played once more."""
     if twice := [value for value, count in Counter(values).items() if count > 1]:
         raise ValueError(f"{str(twice[0])[:40]!r} is given twice: leave one out")
     return values
@@ -114,7 +114,7 @@ class SlurmSection(Section):
 
     @property
     def backfill(self) -> SlurmBackfill:
-        """As the scheduler takes it."""
+        """Return the section as the scheduler takes it."""
         return SlurmBackfill(self.bf_depth, self.bf_window_s, self.bf_interval_s)
 
 
@@ -173,7 +173,7 @@ class PoolScenario(_Schedules):
 
 
 class LookAheadSection(Section):
-    """How look-ahead weighs, in the tariff's unit, and how far it goes."""
+    """The prices of look-ahead, in the tariff's unit, and how far it goes."""
 
     response_price: Amount = _field(
         AS_TUNED.prices.response_per_h, "Of an hour of a job's response, tariff's unit."
@@ -192,12 +192,12 @@ class LookAheadSection(Section):
     )
     large: Amount = _field(AS_TUNED.bounds.large, "Units x root of h from which jobs count alike.")
     patience_h: Amount = _field(
-        AS_TUNED.bounds.patience_s / 3600, "Who has waited so long is passed no more, h."
+        AS_TUNED.bounds.patience_s / 3600, "A job that waited so long is passed no more, h."
     )
 
     @property
     def ahead(self) -> Ahead:
-        """As look-ahead takes it."""
+        """Return the section as look-ahead takes it."""
         bounds = replace(
             AS_TUNED.bounds,
             head=self.head,
@@ -250,7 +250,7 @@ class ClustersScenario(_Schedules):
 
     @property
     def of_caps(self) -> list[str]:
-        """The fields that say what nothing reads where there is no cap."""
+        """Return the fields that say what nothing reads where there is no cap."""
         said = {"cap_slowdown": self.cap_slowdown > 1, "cap_counts_idle": not self.cap_counts_idle}
         return [field for field, is_said in said.items() if is_said]
 
@@ -298,7 +298,8 @@ class ClustersScenario(_Schedules):
 
     @property
     def shares(self) -> list[float | None]:
-        """The mixes as shares of jobs, None for uniform. Raises ValueError for what is neither."""
+        """Return the mixes as shares of jobs, None for uniform. Raises ValueError for what is
+        neither."""
         return [None if mix == UNIFORM else _share(mix) for mix in self.mix]
 
 
@@ -326,7 +327,7 @@ class EuroraScenario(Scenario):
     )
     policy: Annotated[CappingMethod, BeforeValidator(_only)] = _field(
         CappingMethod.HYBRID_RAPL,
-        "What decides under the cap. Take hybrid-rapl where nodes can be held to watts: what runs "
+        "What decides under the cap. Take hybrid-rapl where nodes can limit their watts: what runs "
         "shares the cap; else hybrid: a search for an order, each job draws what is predicted.",
     )
     nodes: Path | None = _field(None, "Its nodes; else nodes_64.csv beside or above it.")
@@ -376,12 +377,13 @@ class EuroraScenario(Scenario):
 
     @property
     def is_capped(self) -> bool:
-        """Whether there is a cap."""
+        """Return whether there is a cap."""
         return self.cap is not None or self.cap_schedule is not None
 
     @property
     def factor(self) -> float | None:
-        """The factor of all jobs; None where each has its own. Raises ValueError for none."""
+        """Return the factor of all jobs; None where each has its own. Raises ValueError for
+        none."""
         if self.slowdown in (MIXED, OF_CPI):
             return None
         try:
@@ -431,18 +433,18 @@ class RecordedScenario(Scenario):
 
     @cached_property
     def caps(self) -> list[GivenCap]:
-        """Those that take the place of recorded ones; schedules are read once. Raises OSError or
-        UnusableError for what is no cap."""
+        """Return the caps that replace recorded ones; schedules are read once. Raises OSError or
+        UnusableError for an invalid cap."""
         return [GivenCap.parse(text, lambda path: steps(read_schedule(path))) for text in self.cap]
 
     def changes(self, clusters: Iterable[Cluster]) -> CapChanges:
-        """What becomes of the recorded caps of these clusters. Raises UnusableError for a cap of
-        none of them."""
+        """Return what becomes of the recorded caps of these clusters. Raises UnusableError for a
+        cap of none of them."""
         return CapChanges(self.no_caps, tuple(cap.among(clusters) for cap in self.caps))
 
     @property
     def fixed(self) -> frozenset[str]:
-        """Settings that are given, and hold whatever the record declares of them."""
+        """Return the settings that are given, and apply whatever the record declares of them."""
         given = {
             "policy": self.policy,
             "t_weight": self.t_weight,
@@ -452,7 +454,7 @@ class RecordedScenario(Scenario):
 
     @property
     def changes_rules(self) -> bool:
-        """False where the record is played as it was, and no more."""
+        """Return whether the record is played with other rules than it was."""
         return bool(self.fixed or self.no_caps or self.cap)
 
 

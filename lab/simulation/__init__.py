@@ -1,1 +1,1 @@
-"""The placement simulator: logs and models in, schedules and what they come to out."""
+"""The placement simulator: logs and models in, schedules and their measures out."""

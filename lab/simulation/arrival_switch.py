@@ -22,12 +22,12 @@ class ArrivalSwitch:
         self._submit_s, self._often, self._seldom = submit_s, often, seldom
 
     def plan(self, at: CappedSituation) -> Sequence[Planned]:
-        """What the one whose time it is plans."""
+        """Plan by the planner whose time it is."""
         planner = self._often if self.comes_often(at.now_s) else self._seldom
         return planner.plan(at)
 
     def comes_often(self, now_s: float) -> bool:
-        """True when a job came every two minutes or more often lately."""
+        """Return whether a job came every two minutes or more often lately."""
         submit_s = self._submit_s
         came = bisect_right(submit_s, now_s) - bisect_right(submit_s, now_s - _WINDOW_S)
         return came * _OFTEN_S >= _WINDOW_S

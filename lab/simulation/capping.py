@@ -109,8 +109,8 @@ class CappingRules:
 
 
 def cap_of(*steps_w: tuple[float, float]) -> Cap:
-    """A cap of the machine from its steps in ascending order: from when on, in s since the first
-    submission, how many W; infinitely many where there is none."""
+    """Return a cap of the machine from its steps in ascending order: from when on, in s since the
+    first submission, how many W; infinitely many where there is none."""
     steps = ((from_s, NO_CAP_MW if w == inf else milliwatts(w)) for from_s, w in steps_w)
     return Cap(Scope.CLUSTER, "eurora", tuple(steps))
 
@@ -131,7 +131,7 @@ def play_capped(
 def counting_deviations(
     jobs: Sequence[EuroraJob], caps_w: Sequence[float], kept: KeptFree
 ) -> tuple[list[EuroraJob], list[float]]:
-    """The jobs with what they count as, and what of each of the caps that has to hold: then what
+    """Return the jobs with what they count as, and what of each of the caps may be used: then what
     they draw together exceeds the cap with the probability `kept.risk` at most, for independent
     errors whose sum is normal.
 
@@ -157,18 +157,18 @@ def counting_deviations(
 
 
 def refusals(rules: CappingRules, jobs: Sequence[EuroraJob]) -> Iterator[tuple[int, str]]:
-    """The numbers of the jobs that draw more than the cap alone, and what to say of each: never in
-    all the time from its submission on there is enough for as long as it may take."""
+    """Yield the numbers of the jobs that draw more than the cap alone, and what to say of each:
+    never in all the time from its submission on there is enough for as long as it may take."""
     for number, job in enumerate(jobs):
         modes = _modes(number, job, rules)
         if all(_never_has(rules.cap, job.submit_s, *mode) for mode in modes):
             least_mw = min(draw_mw for _, draw_mw in modes)
             least = f"draws {least_mw / 1000:g} W at least under {rules.method}"
-            yield number, f"{least}: {told(rules.cap)} never lets it start"
+            yield number, f"{least}: {describe_cap(rules.cap)} never lets it start"
 
 
-def without(rules: CappingRules, numbers: Container[int]) -> CappingRules:
-    """The rules of the jobs that are left without some."""
+def leave_out(rules: CappingRules, numbers: Container[int]) -> CappingRules:
+    """Return the rules of the jobs that are left without some."""
     left = [number for number in range(len(rules.waits_s)) if number not in numbers]
     return replace(
         rules,
@@ -177,8 +177,8 @@ def without(rules: CappingRules, numbers: Container[int]) -> CappingRules:
     )
 
 
-def holds_within(cap: Cap, from_s: float, until_s: float) -> bool:
-    """Whether there is a cap at some moment from one time on and before another."""
+def applies_within(cap: Cap, from_s: float, until_s: float) -> bool:
+    """Return whether there is a cap at some moment from one time on and before another."""
     ends_s = [*(step_s for step_s, _ in cap.steps[1:]), inf]
     return any(
         cap_mw < NO_CAP_MW and step_s < until_s and end_s > from_s
@@ -186,8 +186,8 @@ def holds_within(cap: Cap, from_s: float, until_s: float) -> bool:
     )
 
 
-def told(cap: Cap) -> str:
-    """A cap in words."""
+def describe_cap(cap: Cap) -> str:
+    """Return a cap in words."""
 
     def step(from_s: float, cap_mw: int) -> str:
         watts = "any power" if cap_mw == NO_CAP_MW else f"{cap_mw / 1000:g} W"
@@ -299,7 +299,8 @@ def _dec_and_shares(
 def planned_shares(
     table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules, planner: StartPlanner
 ) -> PowerSharing:
-    """What is planned under three times the cap shares it as it runs."""
+    """Return the dispatcher that shares a cap as it runs, of what is planned under three times the
+    cap."""
     wide = replace(rules, cap=rules.cap.times(ADMITTED_TIMES))
     starts = planned_starts(table, jobs, wide, planner)
     parts = _parts(table, jobs)
@@ -334,14 +335,14 @@ def _rule(table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules) -> P
 
 
 def by_walltime(jobs: Sequence[EuroraJob]) -> PriorityRule:
-    """Who asks for less time comes first."""
+    """Return the rule by which jobs that ask for less time come first."""
     return PriorityRule(ranks([job.walltime_s for job in jobs]))
 
 
 def planned_starts(
     table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules, planner: StartPlanner
 ) -> PlannedStarts:
-    """A dispatcher that starts what `planner` says, under the cap of the rules."""
+    """Return a dispatcher that starts what `planner` says, under the cap of the rules."""
     arrivals = _wanted(table, jobs, rules)
     return PlannedStarts(table.amounts, PowerBudget(rules.cap), arrivals, planner)
 
@@ -375,13 +376,14 @@ def _wanted(
 
 
 def wait_weights(waits_s: Sequence[float]) -> list[float]:
-    """What a second of waiting costs each job in equation 2: max ewt / ewt."""
+    """Return what a second of waiting costs each job in equation 2: max ewt / ewt."""
     longest_s = max(waits_s)
     return [longest_s / wait_s for wait_s in waits_s]
 
 
 def weighted_queue_time_s(run: EuroraRun, waits_s: Sequence[float]) -> float:
-    """Equation 2: the sum of all waits, each weighted by how little its job expected to wait."""
+    """Return equation 2: the sum of all waits, each weighted by how little its job expected to
+    wait."""
     weighted = zip(run.placements, wait_weights(waits_s), strict=True)
     return sum(weight * (placed.start_s - placed.submit_s) for placed, weight in weighted)
 
@@ -389,7 +391,8 @@ def weighted_queue_time_s(run: EuroraRun, waits_s: Sequence[float]) -> float:
 def priority_ranks(
     table: NodeTable, jobs: Sequence[EuroraJob], waits_s: Sequence[float]
 ) -> list[int]:
-    """The ranks of section 4.2: who expects to wait less comes first, of these who demands less.
+    """Return the ranks of section 4.2: jobs that expect to wait less come first, of these those
+    that demand less.
 
     The demand of a job is what it asks for times its walltime: of each resource the part of what
     all nodes have.
@@ -405,7 +408,7 @@ def priority_ranks(
 
 
 def ranks(keys: Sequence[Any]) -> list[int]:
-    """0 to the least key, and so on; who comes first is first among equals."""
+    """Return ranks: 0 for the least key, and so on; of equals the first comes first."""
     ranks = [0] * len(keys)
     for rank, number in enumerate(sorted(range(len(keys)), key=keys.__getitem__)):
         ranks[number] = rank
@@ -448,7 +451,8 @@ def _run_times(jobs: Sequence[EuroraJob], rules: CappingRules) -> Callable[[Serv
 
 
 def impossible_under(rules: CappingRules, run: EuroraRun, machine: EuroraMachine) -> list[str]:
-    """What the independent checker finds wrong with a schedule, in words: see `schedules.py`."""
+    """Return what the independent checker finds wrong with a schedule, in words: see
+    `schedules.py`."""
     drawn = [
         Drawn(job.job_id, milliwatts(job.power_w), job.runtime_s, factor, draws, placement.end_s)
         for job, factor, draws, placement in zip(

@@ -58,7 +58,7 @@ class DeadlineRun:
 def drawn_tasks(
     alone_s: Sequence[float], many: int, interarrival_s: float, seed: int
 ) -> TimedTasks:
-    """Applications drawn uniformly, arrivals of a Poisson process from 0 on (section 6.4)."""
+    """Draw applications uniformly, with arrivals of a Poisson process from 0 on (section 6.4)."""
     rng = np.random.default_rng(seed)
     gaps_s = rng.exponential(interarrival_s, many)
     gaps_s[:1] = 0.0
@@ -73,7 +73,7 @@ def drawn_tasks(
 def play_deadlines(
     timed: TimedTasks, nodes: int, believed: UnitInterference, actual: UnitInterference
 ) -> DeadlineRun:
-    """All tasks until the last has left: see SlackScheduler."""
+    """Play all tasks until the last has left: see SlackScheduler."""
     tasks = timed.tasks
     scheduler = SlackScheduler(nodes, believed, actual, iter(tasks))
 
@@ -90,7 +90,7 @@ def play_deadlines(
 
 
 def mean_usage(usage: Iterable[CoreUsage], nodes: int, cores: int, until_s: float) -> MeanUsage:
-    """Of so many nodes with so many cores each, up to an instant."""
+    """Return the mean usage of so many nodes with so many cores each, up to an instant."""
     total_s = active_s = core_s = node_s = of_active_s = 0.0
     for now, then in pairwise([*usage, CoreUsage(inf, 0, 0)]):
         lasts_s = max(min(then.time_s, until_s) - now.time_s, 0.0)

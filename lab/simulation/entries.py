@@ -40,7 +40,7 @@ class Entries:
     others_ghz: Floats | None = None
 
     def started(self, schedule: Schedule) -> "Entries":
-        """The entries in the mode in which each job ran, on the cluster where it did."""
+        """Return the entries in the mode in which each job ran, on the cluster where it did."""
         work, others, others_ghz = self.workload, self.workload.others, self.others_ghz
         if schedule.mode is None or others is None or others_ghz is None:
             return self
@@ -74,7 +74,7 @@ class _Offers:
 def entries_of(
     system: System, epm: Epm, submitted: SubmittedJobs, app: Ints, choice: PolicyChoice
 ) -> Entries:
-    """The entries of jobs that run the applications `app` (jobs,).
+    """Return the entries of jobs that run the applications `app` (jobs,).
 
     A job has none on a cluster that it is too large for, that does not know its application, or
     whose caps leave less than it draws in every mode. Its times are those on the reference cluster

@@ -51,22 +51,22 @@ class EpmPredictions:
 
     @property
     def known(self) -> Mask:
-        """Where a cluster knows an application."""
+        """Return where a cluster knows an application."""
         return ~np.isnan(self.time_s)
 
     def of(self, app: Ints) -> "EpmPredictions":
-        """Those of jobs by their applications, (jobs, clusters)."""
+        """Return the predictions of jobs by their applications, (jobs, clusters)."""
         return EpmPredictions(
             self.freq_ghz[app], self.time_s[app], self.time_ratio[app], self.node_w[app]
         )
 
     @property
     def energy_j(self) -> Floats:
-        """Of one iteration on one node."""
+        """Return the energy of one iteration on one node."""
         return self.node_w * self.time_s
 
     def part_eff(self, eligible: Mask, weighing: Weighing) -> Floats:
-        """Equation 5 over the clusters that are eligible, infinite elsewhere."""
+        """Return equation 5 over the clusters that are eligible, infinite elsewhere."""
         return part_eff(self.energy_j, self.time_s, eligible, weighing)
 
 
@@ -81,12 +81,13 @@ class SlowerModes:
     power_ratio: Floats
 
     def of(self, app: Ints) -> "SlowerModes":
-        """Those of jobs by their applications, (jobs, clusters, modes)."""
+        """Return the modes of jobs by their applications, (jobs, clusters, modes)."""
         return SlowerModes(self.freq_ghz[app], self.time_ratio[app], self.power_ratio[app])
 
     @property
     def least_power_ratio(self) -> Floats:
-        """In the mode that draws least, the own one where there is no other, (jobs, clusters)."""
+        """Return the power ratio in the mode that draws least, the own one where there is no other,
+        (jobs, clusters)."""
         return np.asarray(np.fmin.reduce(self.power_ratio, axis=2, initial=1.0))
 
 
@@ -98,15 +99,16 @@ class Epm:
     projections: tuple[Projection, ...]
 
     @classmethod
-    def of(cls, models: Sequence[NodeModels]) -> "Epm":
-        """Of the applications that some cluster knows. Raises UnusableError when there is none."""
+    def from_models(cls, models: Sequence[NodeModels]) -> "Epm":
+        """Return the model of the applications that some cluster knows. Raises UnusableError when
+        there is none."""
         apps = tuple(dict.fromkeys(app for each in models for app in each.signatures))
         if not apps:
             raise UnusableError("no cluster knows an application: give signatures of its module")
         return cls(apps, tuple(_projected(each, apps) for each in models))
 
     def predict(self, rule: FrequencyRule, weighing: Weighing = EVEN) -> EpmPredictions:
-        """All applications on all clusters at the P-state that a rule chooses."""
+        """Predict all applications on all clusters at the P-state that a rule chooses."""
         chosen = [ChosenPStates.of(each, rule, weighing) for each in self.projections]
         time_s = _columns([each.time_s for each in chosen])
         return EpmPredictions(
@@ -117,8 +119,8 @@ class Epm:
         )
 
     def slower(self, rule: FrequencyRule, weighing: Weighing, most_slowdown: float) -> SlowerModes:
-        """Of all applications on all clusters, as placement finds them: see slower_pstates. None
-        where jobs may not take longer."""
+        """Return the slower modes of all applications on all clusters, as placement has them: see
+        slower_pstates. None where jobs may not take longer."""
         most = max(len(each.pstates_ghz) for each in self.projections)
         shape = len(self.apps), len(self.projections), most
         found = SlowerModes(*(np.full(shape, np.nan) for _ in "fpt"))
@@ -136,7 +138,7 @@ class Epm:
         return found
 
     def best(self, weighing: Weighing = EVEN) -> Ints:
-        """The cluster of the least part_eff at EAMC's P-states, (applications,)."""
+        """Return the cluster of the least part_eff at EAMC's P-states, (applications,)."""
         predictions = self.predict(FrequencyRule.MIN_DISTANCE, weighing)
         efficiency = predictions.part_eff(predictions.known, weighing)
         return np.asarray(efficiency.argmin(axis=1), dtype=np.int64)

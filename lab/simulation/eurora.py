@@ -35,19 +35,19 @@ class Anybody:
     """Everybody accepts everybody: nothing is known of what neighbours cost each other here."""
 
     def accepts_anyone(self, app: str) -> bool:
-        """Always."""
+        """Return true: nobody is refused."""
         return True
 
     def cost(self, newcomer: Member, group: Group) -> float:
-        """What it costs all on a node if the newcomer comes: nothing."""
+        """Return what it costs all on a node if the newcomer comes: nothing."""
         return 0.0
 
     def slowdown(self, one: Member, others: Group) -> float:
-        """T_co / T_solo beside the others: 1, nobody slows anybody down."""
+        """Return T_co / T_solo beside the others: 1, nobody slows anybody down."""
         return 1.0
 
     def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
-        """It never refuses."""
+        """Return a text that is never shown, since nobody is refused."""
         return "nobody is refused"
 
 
@@ -81,7 +81,7 @@ class EuroraFigures:
 
 
 def table_of(machine: EuroraMachine) -> NodeTable:
-    """What its nodes have."""
+    """Return what its nodes have."""
     classes = machine.node_classes
     names = sorted({name for each in classes for name, _ in each.resources})
     columns = [
@@ -97,7 +97,7 @@ def table_of(machine: EuroraMachine) -> NodeTable:
 
 
 def dispatcher_of(machine: EuroraMachine, jobs: Sequence[EuroraJob]) -> Backfill:
-    """EASY on the machine's nodes, with the jobs as arrivals in this order.
+    """Return EASY on the machine's nodes, with the jobs as arrivals in this order.
 
     Raises UnusableError for a resource that no node has, and, when it arrives, for a job that the
     empty machine does not hold.
@@ -110,8 +110,8 @@ def dispatcher_of(machine: EuroraMachine, jobs: Sequence[EuroraJob]) -> Backfill
 def easy_of(
     table: NodeTable, jobs: Sequence[EuroraJob], budgets: Sequence[PowerBudget] = ()
 ) -> ConsumableScheduler:
-    """A scheduler of empty nodes for entries of these jobs. Raises UnusableError for a resource
-    that no node has."""
+    """Return a scheduler of empty nodes for entries of these jobs. Raises UnusableError for a
+    resource that no node has."""
     kinds = kinds_of(table, jobs)
     return ConsumableScheduler(
         Capacity(table), [], WaitQueue(), list(kinds.values()), Anybody(), budgets=budgets
@@ -119,15 +119,15 @@ def easy_of(
 
 
 def kinds_of(table: NodeTable, jobs: Sequence[EuroraJob]) -> dict[EuroraUnit, Kind]:
-    """The kinds of jobs by their units, in the order in which they are met first. Raises
+    """Return the kinds of jobs by their units, in the order in which they are met first. Raises
     UnusableError for a resource that no node has."""
     first_with = {job.unit: job for job in reversed(jobs)}
     return {unit: _kind(job, table) for unit, job in first_with.items()}
 
 
 def entries_of(table: NodeTable, jobs: Sequence[EuroraJob]) -> Iterator[Entry]:
-    """The jobs as entries of their kinds, in this order, drawing what they draw at full power.
-    Raises UnusableError for a job that the empty machine does not hold."""
+    """Yield the jobs as entries of their kinds, in this order, drawing what they draw at full
+    power. Raises UnusableError for a job that does not fit on the empty machine."""
     kinds = kinds_of(table, jobs)
     numbers = {unit: number for number, unit in enumerate(kinds)}
     most = {unit: int(table.fitting(kind.shape).sum()) for unit, kind in kinds.items()}
@@ -233,13 +233,13 @@ class _JobAccounting:
 
 
 def impossible_in(run: EuroraRun, machine: EuroraMachine) -> list[str]:
-    """What the independent checker finds wrong, in words."""
+    """Return what the independent checker finds wrong, in words."""
     return list(violations(run.placements, machine.cores_per_node, machine.node_classes))
 
 
 def figures_of(run: EuroraRun, threshold_s: float = THRESHOLD_S) -> EuroraFigures:
-    """What a schedule comes to; a job that was slowed down took as long as it took (equation 3 of
-    Borghesi and others, 2018)."""
+    """Return the figures of a schedule; a job that was slowed down took as long as it took
+    (equation 3 of Borghesi and others, 2018)."""
     waits_s = [placement.start_s - placement.submit_s for placement in run.placements]
     slowdowns = (
         max(1.0, (placement.end_s - placement.submit_s) / max(threshold_s, job.runtime_s))
@@ -254,8 +254,8 @@ def figures_of(run: EuroraRun, threshold_s: float = THRESHOLD_S) -> EuroraFigure
 
 
 def drawn_mw(run: EuroraRun) -> Iterator[tuple[float, int]]:
-    """What all jobs together draw from each moment on at which that changes, by time: the ends and
-    the starts of one moment together."""
+    """Yield what all jobs together draw from each moment on at which that changes, by time: the
+    ends and the starts of one moment together."""
     changes: dict[float, int] = defaultdict(int)
     for placement, draws in zip(run.placements, run.draws, strict=True):
         before_mw = 0

@@ -19,13 +19,13 @@ MORE_COLUMNS: Final = ("cluster", "freq_ghz", "wait_s", "energy_j")
 
 
 def write_jobs(path: Path, played: Played, job_id: JobIds) -> None:
-    """One line a job, by submission: JOB_COLUMNS and no more."""
+    """Write one line a job, by submission: JOB_COLUMNS and no more."""
     write_csv(path, JOB_COLUMNS, zip(*_job_columns(played, job_id), strict=True))
 
 
 def write_placements(path: Path, placements: Iterable[PlacedJob]) -> None:
-    """The same of jobs on nodes, without processors: where nodes are given out in parts, jobs have
-    units of their own."""
+    """Write jobs on nodes, without processors: where nodes are given out in parts, jobs have units
+    of their own."""
     rows = ((p.job_id, *_plain((p.submit_s, p.start_s, p.end_s))) for p in placements)
     write_csv(path, JOB_COLUMNS[:4], rows)
 
@@ -33,8 +33,8 @@ def write_placements(path: Path, placements: Iterable[PlacedJob]) -> None:
 def write_draws(
     path: Path, placements: Iterable[PlacedJob], draws: Iterable[Iterable[tuple[float, int]]]
 ) -> None:
-    """What each of these jobs draws, W, from when on, as (s, mW), until its next line: one of 0 W
-    when it ends."""
+    """Write what each of these jobs draws, W, from when on, as (s, mW), until its next line: one of
+    0 W when it ends."""
     rows = (
         (placed.job_id, *_plain((from_s, draw_mw / 1000)))
         for placed, drawn in zip(placements, draws, strict=True)
@@ -44,7 +44,7 @@ def write_draws(
 
 
 def write_all_of_jobs(path: Path, played: Played, job_id: JobIds) -> None:
-    """The same with MORE_COLUMNS; the frequency is empty where no application is known."""
+    """Write jobs with MORE_COLUMNS; the frequency is empty where no application is known."""
     clusters = [played.fleet.names[index] for index in played.schedule.cluster.tolist()]
     ghz: Sequence[object] = [""] * len(clusters)
     if played.traits is not None:
@@ -55,7 +55,7 @@ def write_all_of_jobs(path: Path, played: Played, job_id: JobIds) -> None:
 
 
 def write_summary(path: Path, summary: Summary) -> None:
-    """The measures of a schedule as JSON."""
+    """Write the measures of a schedule as JSON."""
     with written(path) as fresh:
         fresh.write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
 

@@ -45,7 +45,7 @@ class WorkloadSpec:
 
     @property
     def label(self) -> str:
-        """The workload as tables name it."""
+        """Return the workload as tables name it."""
         mix = "uniform" if self.share is None else f"{self.share:.0%}"
         speed = "" if self.speed == 1 else f" x{self.speed:g}"
         return f"{Path(self.source).name}{speed} {mix}"
@@ -63,8 +63,8 @@ class SubmittedJobs:
     counts: SizeUnit
 
 
-def submitted(spec: WorkloadSpec, seed: int, system: System) -> SubmittedJobs:
-    """The jobs of a workload, the same for the same seed; a log is the same for any.
+def submit_jobs(spec: WorkloadSpec, seed: int, system: System) -> SubmittedJobs:
+    """Return the jobs of a workload, the same for the same seed; a log is the same for any.
 
     Raises OSError or UnusableError for a log that cannot be read, ValueError for a model that
     knows no such system.
@@ -99,8 +99,8 @@ def _logged(spec: WorkloadSpec, system: System) -> SubmittedJobs:
 
 
 def draw_apps(best: Ints, spec: WorkloadSpec, seed: int, jobs: int) -> Ints:
-    """An application for each job, (jobs,), as an index into `best` (applications,): the cluster
-    that each is best off on. Raises UnusableError where a share of none is asked for."""
+    """Draw an application for each job, (jobs,), as an index into `best` (applications,): the
+    cluster that each is best off on. Raises UnusableError where a share of none is asked for."""
     weights = np.full(len(best), 1 / len(best))
     if spec.share is not None:
         elsewhere = best != 0

@@ -19,7 +19,7 @@ class LoggedJobs:
     """The jobs of a log that can run on a machine of `procs` processors, by submission.
 
     `job_id` and `user_id` (jobs,) are the log's numbers. `left_out` counts by reason what cannot
-    run or be read, `out_of_order` the jobs that stand behind one that was submitted later.
+    run or be read, `out_of_order` the jobs that come after one that was submitted later.
     """
 
     job_id: Ints
@@ -44,7 +44,7 @@ def read_log(
     idle_w: float = 0.0,
     cap_counts_idle: bool = True,
 ) -> LoggedJobs:
-    """Jobs of a log for a machine of `procs` processors (None: MaxProcs, else MaxNodes).
+    """Read jobs of a log for a machine of `procs` processors (None: MaxProcs, else MaxNodes).
 
     A job takes the processors that it asked for, else those it got, and is expected to end after
     the time that it asked for, else its run time; `kill_at_limit` says that it ends then at the

@@ -19,7 +19,7 @@ from shared.scheduling.workload import NO_ENTRY, Ints, Schedule
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """How look-ahead weighs and how far it goes."""
+    """The prices of look-ahead and how far it goes."""
 
     prices: Prices
     bounds: Bounds
@@ -31,7 +31,8 @@ AS_TUNED: Final = Ahead(Prices(), Bounds())
 def play_ahead(
     system: System, epm: Epm, entries: Entries, ahead: Ahead
 ) -> tuple[Entries, Schedule]:
-    """The schedule of entries that PriorityInc-V ranked, and the entries at the P-states chosen."""
+    """Return the schedule of entries that PriorityInc-V ranked, and the entries at the P-states
+    chosen."""
     objective = Objective(system.tariffs, ahead.prices)
     offered = _OfferedPstates(system, epm, entries)
     jobs = [offered.job(job) for job in range(len(entries.workload))]
@@ -58,7 +59,7 @@ class _OfferedPstates:
         self._power_w, self._submit_s = work.power_w.tolist(), work.submit_s.tolist()
 
     def job(self, job: int) -> Waiting:
-        """One job as look-ahead is told of it: nothing of its real run time."""
+        """One job as look-ahead knows it: nothing of its real run time."""
         clusters = range(len(self._projections))
         return Waiting(
             arrival=job,

@@ -1,4 +1,4 @@
-"""What a schedule comes to, in the measures of the field.
+"""A schedule in the measures of the field.
 
 Bounded slowdown: D. G. Feitelson, L. Rudolph, "Metrics and benchmarking for parallel job
 scheduling", JSSPP 1998. The others are those of D'Amico and Corbalan (2021), section 5.
@@ -26,8 +26,8 @@ class Percentiles:
     p99: float
 
     @classmethod
-    def of(cls, values: Floats) -> "Percentiles":
-        """The spread of at least one value."""
+    def from_values(cls, values: Floats) -> "Percentiles":
+        """Return the spread of at least one value."""
         return cls(float(values.mean()), *map(float, np.percentile(values, PERCENTILES)))
 
 
@@ -50,7 +50,7 @@ class ClusterSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a schedule comes to.
+    """The measures of a schedule.
 
     `utilisation` and idle energy count from the first submission to the last end; the mean
     frequency is that over jobs. `mean_freq_ghz` and `best_cluster_share` are None where the
@@ -79,7 +79,7 @@ class Summary:
 
 
 def summarise(played: Played) -> Summary:
-    """The measures of one schedule."""
+    """Return the measures of one schedule."""
     clusters = tuple(_cluster(played, index) for index in range(len(played.fleet.names)))
     everywhere = np.ones(len(played.workload), dtype=np.bool_)
     busy_unit_s = float((played.used_units * played.runtime_s).sum())
@@ -87,10 +87,14 @@ def summarise(played: Played) -> Summary:
     return Summary(
         jobs=len(played.workload),
         makespan_s=played.makespan_s,
-        wait_s=Percentiles.of(played.wait_s),
-        response_s=Percentiles.of(played.response_s),
-        bounded_slowdown_10s=Percentiles.of(bounded_slowdown(played.wait_s, played.runtime_s, 10)),
-        bounded_slowdown_60s=Percentiles.of(bounded_slowdown(played.wait_s, played.runtime_s, 60)),
+        wait_s=Percentiles.from_values(played.wait_s),
+        response_s=Percentiles.from_values(played.response_s),
+        bounded_slowdown_10s=Percentiles.from_values(
+            bounded_slowdown(played.wait_s, played.runtime_s, 10)
+        ),
+        bounded_slowdown_60s=Percentiles.from_values(
+            bounded_slowdown(played.wait_s, played.runtime_s, 60)
+        ),
         utilisation=busy_unit_s / (float(played.fleet.units.sum()) * played.makespan_s),
         busy_energy_j=float(played.energy_j.sum()),
         idle_energy_j=sum(cluster.idle_energy_j for cluster in clusters),
@@ -106,7 +110,7 @@ def summarise(played: Played) -> Summary:
 
 
 def bounded_slowdown(wait_s: Floats, runtime_s: Floats, threshold_s: float) -> Floats:
-    """max(1, (wait + run) / max(run, threshold)) of each job."""
+    """Return max(1, (wait + run) / max(run, threshold)) of each job."""
     return np.maximum(1, (wait_s + runtime_s) / np.maximum(runtime_s, threshold_s))
 
 

@@ -28,12 +28,12 @@ class PoolMachine:
 
     @property
     def pool(self) -> Pool:
-        """What the timeline plays on."""
+        """Return what the timeline plays on."""
         return Pool(self.procs, self.cap_w, self.idle_w, self.cap_counts_idle, self.slurm)
 
     @property
     def fleet(self) -> Fleet:
-        """It as the only cluster of a system."""
+        """Return it as the only cluster of a system."""
         return Fleet(
             names=("procs",),
             units=np.array([self.procs]),

@@ -28,14 +28,14 @@ from shared.replay.played import Played, Traits
 from shared.scheduling.workload import Floats, Mask
 
 HOUR_S: Final = 3600.0
-# A Gantt chart of more jobs tells nothing: boxes are thinner than a pixel.
+# A Gantt chart of more jobs shows nothing: boxes are thinner than a pixel.
 LARGEST_GANTT: Final = 2000
 # Up to so many jobs each box has a border.
 FEW: Final = 1000
 COLOURS: Final = mpl.colormaps["tab20"].colors  # type: ignore[attr-defined]
 # A curve of more changes is drawn as the means over so many equal spans.
 _SPANS: Final = 1000
-# Days are told from here on.
+# Days are shown from here on.
 _LONG_H: Final = 240.0
 _HIGHEST: Final[Mapping[str, Any]] = {"color": "tab:red", "linewidth": 0.5, "label": "highest draw"}
 _CAP: Final[Mapping[str, Any]] = {
@@ -232,7 +232,7 @@ def _draw_jobs(axis: Axes, played: Played, cluster: int) -> None:
 def draw_boxes(
     axis: Axes, boxes: Sequence[tuple[float, ...]], faces: Sequence[Any], border: float = 0
 ) -> None:
-    """Boxes, each by its left, right, lower and upper edge, with a white border.
+    """Draw boxes, each by its left, right, lower and upper edge, with a white border.
 
     All are one collection: thousands of artists of their own take seconds.
     """

@@ -30,35 +30,38 @@ class SimulatedPolicy(StrEnum):
 
     @property
     def discipline(self) -> Discipline:
-        """What may pass an entry that has to wait; shortest job first lets nothing pass either."""
+        """Return what may pass an entry that has to wait; shortest job first lets nothing pass
+        either."""
         return _DISCIPLINES.get(self, Discipline.EASY)
 
     @property
     def ranking(self) -> Policy | None:
-        """How clusters and P-states are chosen, None where no energy is known of."""
+        """Return how clusters and P-states are chosen, None where no energy is known of."""
         if self is SimulatedPolicy.LOOK_AHEAD:
             return Policy.PRIORITY_INC_V
         return None if self in ONE_POOL else Policy(self.value)
 
     @property
     def keeps_shared_caps(self) -> bool:
-        """False where it reserves for all that waits, which knows caps of single clusters alone."""
+        """Return whether it keeps caps over several clusters: not where it reserves for all that
+        waits."""
         return self.discipline in (Discipline.EASY, Discipline.FCFS)
 
     @property
     def takes_slower_modes(self) -> bool:
-        """False where one mode of each job is known, or look-ahead chooses among all of them."""
+        """Return whether it takes slower modes: not where one mode of each job is known, or
+        look-ahead chooses among all of them."""
         of_one_mode = SimulatedPolicy.CONSERVATIVE, SimulatedPolicy.SLURM
         return self not in (*of_one_mode, SimulatedPolicy.LOOK_AHEAD)
 
     @property
     def has_threshold(self) -> bool:
-        """Whether the threshold of PriorityInc-V changes anything."""
+        """Return whether the threshold of PriorityInc-V changes anything."""
         return self.ranking is Policy.PRIORITY_INC_V
 
     @property
     def weighs(self) -> bool:
-        """Whether the weight of time over energy changes anything."""
+        """Return whether the weight of time over energy changes anything."""
         return self not in (*ONE_POOL, SimulatedPolicy.MIN_RUNTIME, SimulatedPolicy.MIN_ENERGY)
 
 
@@ -78,7 +81,7 @@ _DISCIPLINES: Final = {
 
 
 def order_of(policy: SimulatedPolicy, rank: Ints, tier: Ints, limit_s: Floats) -> Ints:
-    """The order of entries of the shape (jobs, clusters), jobs by submission.
+    """Return the order of entries of the shape (jobs, clusters), jobs by submission.
 
     By tier, then by submission, then by rank; shortest job first puts the time until the limit
     before the submission. There is no entry where `rank` is NO_ENTRY.

@@ -28,7 +28,8 @@ _SORTS: Final = (
 
 
 def duration_ratio(power_ratio: float, factor: float) -> float:
-    """D' / D = 1 + F (1 / M_P - 1) of a job that gets `power_ratio` M_P of its power, 0 < M_P <= 1.
+    """Return D' / D = 1 + F (1 / M_P - 1) of a job that gets `power_ratio` M_P of its power, 0 <
+    M_P <= 1.
 
     A `factor` F of 0 is a job that is not slowed, 1 one that takes longer as much as it gets less.
     """
@@ -36,13 +37,14 @@ def duration_ratio(power_ratio: float, factor: float) -> float:
 
 
 def factor_of_cpi(cpi: float) -> float:
-    """F of a job by its clocks per instruction: equation 4, D' / D = 1 - 1/CPI + 1/(CPI M_P), has
-    F = 1 / CPI. Below 1 several instructions run at once: they count as one, CPI 1."""
+    """Return F of a job by its clocks per instruction: equation 4, D' / D = 1 - 1/CPI + 1/(CPI
+    M_P), has F = 1 / CPI. Below 1 several instructions run at once: they count as one, CPI 1."""
     return 1 / max(1.0, cpi)
 
 
 def mixed_factor(job_id: str) -> float:
-    """F of a job of an application nobody knows, drawn by its id: the same whenever it is asked."""
+    """Return F of a job of an application nobody knows, drawn by its id: the same whenever it is
+    asked."""
     draw = Random(job_id)
     place = draw.random()
     for sort in _SORTS:

@@ -1,4 +1,5 @@
-"""Whether a schedule can be: checked by adding up what is held, without any scheduler's code."""
+"""Checks whether a schedule is possible, by adding up what is allocated, without any scheduler's
+code."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from shared.domain.resources import Resources
 @dataclass(frozen=True, slots=True)
 class PlacedJob:
     """A job as it ran: `nodes` are those of its units, one for each, so that a node of several
-    units stands there as often."""
+    units is listed as often."""
 
     job_id: str
     submit_s: float
@@ -50,8 +51,8 @@ class _Change:
 def violations(
     placements: Sequence[PlacedJob], cores_per_node: int, node_classes: Sequence[NodeClass]
 ) -> Iterator[str]:
-    """What is impossible in a schedule, in words: starts before a submission, units without a node,
-    and moments at which a node gives more cores, memory or resources than it has."""
+    """Yield what is impossible in a schedule, in words: starts before a submission, units without a
+    node, and moments at which a node gives more cores, memory or resources than it has."""
     nodes = [each for each in node_classes for _ in range(each.nodes)]
     for placement in placements:
         yield from _impossible(placement, len(nodes))
@@ -111,9 +112,9 @@ def _beyond(node: int, has: Mapping[str, float], changes: list[_Change]) -> Iter
 
 
 def power_violations(jobs: Sequence[Drawn], cap: Sequence[tuple[float, int]]) -> Iterator[str]:
-    """What is impossible in what jobs drew, in words: more than they want, work that what they drew
-    does not come to, and moments at which all together draw more than the cap. `cap` is from when
-    on it is how many mW, ascending; before there is none."""
+    """Yield what is impossible in what jobs drew, in words: more than they want, work that is not
+    the sum of what they drew, and moments at which all together draw more than the cap. `cap` is
+    from when on it is how many mW, ascending; before there is none."""
     for job in jobs:
         yield from _not_its_own(job)
     yield from _above(jobs, cap)

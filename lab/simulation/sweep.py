@@ -15,7 +15,7 @@ from lab.simulation.jobs import (
     SubmittedJobs,
     WorkloadSpec,
     draw_apps,
-    submitted,
+    submit_jobs,
 )
 from lab.simulation.lookahead import AS_TUNED, Ahead, play_ahead
 from lab.simulation.metrics import Summary, summarise
@@ -45,7 +45,7 @@ class Case:
     """One simulation: what decides, on which workload. The same case gives the same result.
 
     `threshold` is that of PriorityInc-V, `reading` that of equations 4 and 5,
-    `ahead` how look-ahead weighs, `slurm` what Slurm's backfill looks at. Where a cap refuses a
+    `ahead` the prices of look-ahead, `slurm` what Slurm's backfill looks at. Where a cap refuses a
     job's P-state it may start at one at which it takes `cap_slowdown` times as long at most: raises
     ValueError where the policy has no use for it.
     """
@@ -67,7 +67,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The case without its seed and workload, as tables and pictures name it."""
+        """Return the case without its seed and workload, as tables and pictures name it."""
         return f"{self.policy} w={self.t_weight:g}" if self.policy.weighs else self.policy
 
 
@@ -82,7 +82,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a case came to."""
+    """The result of a case."""
 
     case: Case
     summary: Summary
@@ -97,14 +97,14 @@ def play_case(setup: Setup, case: Case) -> Outcome:
     policy that does not keep the system's caps.
     """
     setup.system.require_kept_by([case.policy])
-    return play_jobs(setup, case, submitted(case.workload, case.seed, setup.system))
+    return play_jobs(setup, case, submit_jobs(case.workload, case.seed, setup.system))
 
 
 def play_jobs(
     setup: Setup, case: Case, jobs: SubmittedJobs, discipline: Discipline | None = None
 ) -> Outcome:
     """Play a case's applications on other jobs, or with another discipline than its policy's."""
-    epm = Epm.of(setup.models)
+    epm = Epm.from_models(setup.models)
     app = draw_apps(epm.best(), case.workload, case.seed, len(jobs.jobs))
     weighing = Weighing(case.t_weight, case.reading)
     by = case.policy, weighing, case.threshold, case.kill_at_limit, case.cap_slowdown
@@ -122,14 +122,14 @@ def play_jobs(
 
 
 def result_of(setup: Setup, case: Case) -> Result:
-    """What one case comes to. Raises as `play_case`."""
+    """Return the result of one case. Raises as `play_case`."""
     outcome = play_case(setup, case)
     return Result(case, summarise(outcome.played), outcome.left_out)
 
 
 def sweep(setup: Setup, cases: Sequence[Case], workers: int | None = None) -> Iterator[Result]:
-    """The results of cases in their order, each as soon as it and those before it are there, by
-    as many processes (None: as there are cores).
+    """Yield the results of cases in their order, each as soon as it and those before it are there,
+    by as many processes (None: as there are cores).
 
     Processes are spawned: a fork would copy the locks of a progress bar's thread.
     """
@@ -150,7 +150,7 @@ def combinations(
     slurm: SlurmBackfill = SLURM_DEFAULTS,
     cap_slowdown: float = 1.0,
 ) -> list[Case]:
-    """All cases; a policy that weighs nothing is there with the first weight only."""
+    """Return all cases; a policy without weights is there with the first weight only."""
     how = threshold, reading, kill_at_limit, ahead, slurm, cap_slowdown
     return [
         Case(policy, workload, seed, t_weight, *how)

@@ -56,30 +56,30 @@ class SimulatedCluster(BaseModel):
     idle_power_w: float = Field(0.0, ge=0, allow_inf_nan=False, description="of a node")
     unit: SizeUnit = SizeUnit.NODE
     cap_w: float = Field(inf, gt=0, description="what it draws at most")
-    site: str = Field("", description="where it stands; caps may be of all that stands there")
+    site: str = Field("", description="where it is; caps may be of all that is there")
 
     @property
     def units_per_node(self) -> int:
-        """1 where whole nodes are given out."""
+        """Return the units of a node: 1 where whole nodes are given out."""
         return self.cores_per_node if self.unit is SizeUnit.CORE else 1
 
     @property
     def units(self) -> int:
-        """All that there is to give out."""
+        """Return all units that there are to give out."""
         return self.size_in(self.unit)
 
     @property
     def idle_unit_w(self) -> float:
-        """What a unit draws that idles."""
+        """Return what an idle unit draws."""
         return self.idle_power_w / self.units_per_node
 
     def size_in(self, counts: SizeUnit) -> int:
-        """All its nodes, or all their cores."""
+        """Return all its nodes, or all their cores."""
         return self.nodes * (self.cores_per_node if counts is SizeUnit.CORE else 1)
 
     def units_for(self, sizes: Ints, counts: SizeUnit) -> Ints:
-        """The units of jobs whose sizes (jobs,) count nodes or cores: whole nodes where no less is
-        given out."""
+        """Return the units of jobs whose sizes (jobs,) count nodes or cores: whole nodes where no
+        less is given out."""
         if counts is SizeUnit.NODE:
             return sizes * self.units_per_node
         return sizes if self.unit is SizeUnit.CORE else -(-sizes // self.cores_per_node)
@@ -125,12 +125,12 @@ class System:
 
     @property
     def tariffs(self) -> tuple[Tariff, ...]:
-        """One of each cluster; 1 per kWh where none was said."""
+        """Return one tariff of each cluster; 1 per kWh where none was given."""
         return tuple(self.tariff_of.get(cluster.name, Tariff()) for cluster in self.clusters)
 
     @property
     def pools(self) -> list[Pool]:
-        """What the timeline plays on, one of each cluster."""
+        """Return what the timeline plays on, one of each cluster."""
         return [
             Pool(each.units, each.cap_w, each.idle_unit_w, self.cap_counts_idle)
             for each in self.clusters
@@ -138,7 +138,7 @@ class System:
 
     @property
     def over(self) -> list[Over]:
-        """Its caps over several clusters, as the timeline takes them."""
+        """Return its caps over several clusters, as the timeline takes them."""
         return [
             (_scope(name, ((-inf, milliwatts(cap_w)),)), [*self._under(name)])
             for name, cap_w in self.shared_cap_w.items()
@@ -147,12 +147,13 @@ class System:
 
     @property
     def is_capped(self) -> bool:
-        """Whether a cap is of any of its clusters, or over several."""
+        """Return whether a cap is of any of its clusters, or over several."""
         return bool(self.over) or any(cluster.cap_w < inf for cluster in self.clusters)
 
     @property
     def left_mw(self) -> list[int]:
-        """What a job alone may draw on each cluster under all caps, beyond what counts idle."""
+        """Return what a job alone may draw on each cluster under all caps, beyond what counts
+        idle."""
         pools = self.pools
         left_mw = [pool.left_mw for pool in pools]
         for cap, numbers in self.over:
@@ -163,7 +164,7 @@ class System:
 
     @property
     def fleet(self) -> Fleet:
-        """What idles, and how much of it there is."""
+        """Return what idles, and how much of it there is."""
         return Fleet(
             names=tuple(cluster.name for cluster in self.clusters),
             units=np.array([cluster.units for cluster in self.clusters]),
@@ -212,8 +213,8 @@ class _SystemFile(BaseModel):
 
 
 def read_system(path: Path, *, cap_counts_idle: bool = True) -> System:
-    """A system from YAML: `clusters`, a list with the fields of SimulatedCluster, and `caps`, watts
-    by site or of the `region`.
+    """Read a system from YAML: `clusters`, a list with the fields of SimulatedCluster, and `caps`,
+    watts by site or of the `region`.
 
     Raises OSError when the file cannot be read, UnusableError when it is not of this form.
     """
@@ -235,8 +236,8 @@ def built_in_system(
     cap_counts_idle: bool = True,
     region_cap_w: float = inf,
 ) -> System:
-    """Clusters of the EAMC paper by name, of 512 nodes each, each under a cap of its own, and all
-    under that of the region.
+    """Return clusters of the EAMC paper by name, of 512 nodes each, each under a cap of its own,
+    and all under that of the region.
 
     Raises UnusableError for a name that none of them has.
     """

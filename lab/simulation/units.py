@@ -9,7 +9,8 @@ from shared.scheduling.workload import Floats, Ints
 
 
 def assign_units(units: int, used: Ints, start_s: Floats, end_s: Floats) -> list[list[int]]:
-    """The units of each job of one cluster, ascending: the lowest that are free when it starts.
+    """Assign the units of each job of one cluster, ascending: the lowest that are free when it
+    starts.
 
     What ends at an instant is free for what starts then. Raises UnusableError where a job finds too
     few units: the schedule then gave out more than there are.
@@ -38,7 +39,7 @@ def _events(start_s: Floats, end_s: Floats) -> Iterator[tuple[int, bool]]:
 
 
 def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
-    """Contiguous runs of ascending indices as (first, count)."""
+    """Return contiguous runs of ascending indices as (first, count)."""
     cuts = [at for at, (left, right) in enumerate(pairwise(indices), 1) if right != left + 1]
     edges = [0, *cuts, len(indices)]
     return [(indices[first], end - first) for first, end in pairwise(edges)]

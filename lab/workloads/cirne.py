@@ -61,7 +61,7 @@ def cirne_jobs(
     max_nodes: int = MAX_NODES,
     correlation: float = SIZE_REQUEST_CORRELATION,
 ) -> RigidJobs:
-    """`jobs` jobs of up to `max_nodes` nodes, the same for the same arguments.
+    """Draw `jobs` jobs of up to `max_nodes` nodes, the same for the same arguments.
 
     The mean runtime is MEAN_RUN_S for every seed. The arrivals end after SPAN_S for 5,000 jobs of
     up to MAX_NODES nodes, after proportionally less for fewer jobs: the load stays. Raises

@@ -25,7 +25,7 @@ PEAK_BANDWIDTH_GBPS: Final[Mapping[str, float]] = MappingProxyType(
 def clusters(
     nodes: int = NODES, gpu_nodes: int = 0, nameplate_power_w: float = 0.0
 ) -> tuple[Cluster, ...]:
-    """One cluster of `nodes` nodes of each node model: p1 and p2 of the EAMC paper. The last
+    """Return one cluster of `nodes` nodes of each node model: p1 and p2 of the EAMC paper. The last
     `gpu_nodes` of the first have two GPUs each, which no source has there: they draw nothing.
     `nameplate_power_w` is what operators declare as the most that a node draws; 0: nothing."""
     return tuple(

@@ -86,12 +86,12 @@ class EuroraMachine:
 
     @property
     def nodes(self) -> int:
-        """All of them."""
+        """Return the number of all nodes."""
         return sum(each.nodes for each in self.node_classes)
 
 
 class _JobLine(NamedTuple):
-    """A job as its line tells it, times in s since 1970."""
+    """A job as its line has it, times in s since 1970."""
 
     job_id: str
     queue: str
@@ -103,7 +103,7 @@ class _JobLine(NamedTuple):
 
 
 class _NodeLine(NamedTuple):
-    """A node as its line tells it."""
+    """A node as its line has it."""
 
     number: int
     cores: int
@@ -112,7 +112,8 @@ class _NodeLine(NamedTuple):
 
 
 def read_machine(path: Path) -> EuroraMachine:
-    """The nodes of a file. Raises OSError, and UnusableError for what is no list of such nodes."""
+    """Read the nodes of a file. Raises OSError, and UnusableError for what is not a list of such
+    nodes."""
     nodes = [_node(path, number, row) for number, row in _numbered(path)]
     if [node.number for node in nodes] != list(range(len(nodes))) or not nodes:
         raise UnusableError(f"{path} must list nodes by number from 0")
@@ -157,7 +158,8 @@ def _accelerators(gpus: str, mics: str) -> Resources:
 
 
 def _whole(field: str, text: str, most: int, least: int = 0) -> int:
-    """A whole number in digits. Raises RejectedError for one that is none or beyond its bounds."""
+    """Parse a whole number in digits. Raises RejectedError for any other text or one out of
+    bounds."""
     digits = text.strip()
     is_short = digits.isdecimal() and len(digits) <= _MOST_DIGITS
     if not is_short or not least <= int(digits) <= most:
@@ -168,7 +170,7 @@ def _whole(field: str, text: str, most: int, least: int = 0) -> int:
 
 @dataclass(frozen=True, slots=True)
 class JobColumn:
-    """A column of a CSV of jobs: what it has `found` of each, by id. Of those of whom a row says no
+    """A column of a CSV of jobs: what it has `found` of each, by id. Of those whose row says no
     such value, or two do, `wrong` says so in words that name job, file and line."""
 
     found: Mapping[str, float]
@@ -176,19 +178,20 @@ class JobColumn:
 
 
 def read_power_predictions(path: Path) -> JobColumn:
-    """Predicted power of jobs in W. Raises OSError, and UnusableError for what is no CSV of it."""
+    """Read predicted power of jobs in W. Raises OSError, and UnusableError for what is not a CSV of
+    it."""
     return _column(path, "power_w", "power", "W")
 
 
 def read_cpi(path: Path) -> JobColumn:
-    """Clocks per instruction of jobs: a column `cpi` beside their power. Raises OSError, and
-    UnusableError for what is no CSV of it."""
+    """Read clocks per instruction of jobs: a column `cpi` beside their power. Raises OSError, and
+    UnusableError for what is not a CSV of it."""
     return _column(path, "cpi", "CPI", "clocks per instruction")
 
 
 def read_power_deviations(path: Path) -> JobColumn:
-    """By what share predicted powers may err: a column `power_sd` beside them. Raises OSError, and
-    UnusableError for what is no CSV of it."""
+    """Read by what share predicted powers may err: a column `power_sd` beside them. Raises OSError,
+    and UnusableError for what is not a CSV of it."""
     return _column(path, "power_sd", "deviation", "of its power")
 
 
@@ -199,7 +202,7 @@ def _column(path: Path, column: str, what: str, unit: str) -> JobColumn:
     for number, job_id, text in _rows(path, column):
         value = _number(text)
         if first.setdefault(job_id, number) != number:
-            problem = f"stands twice in {path}, in lines {first[job_id]} and {number}: leave one"
+            problem = f"is listed twice in {path}, in lines {first[job_id]} and {number}: leave one"
             wrong[job_id] = f"job {job_id} {problem}"
         elif 0 <= value < inf:
             found[job_id] = value
@@ -233,7 +236,7 @@ def _number(text: str) -> float:
 
 
 def read_queues(path: Path) -> dict[str, float]:
-    """Expected waiting times of queues in s, `queue seconds` a line. Raises OSError or
+    """Read expected waiting times of queues in s, `queue seconds` a line. Raises OSError or
     UnusableError."""
     found: dict[str, float] = {}
     for number, row in _numbered(path):
@@ -244,7 +247,7 @@ def read_queues(path: Path) -> dict[str, float]:
             problem = f"must be a queue and whole seconds above 0, {_MOST_S:,} at most"
             raise UnusableError(f"{path}:{number}: {problem}") from error
         if queue in found:
-            raise UnusableError(f"{path}:{number}: queue {queue} stands twice: leave one")
+            raise UnusableError(f"{path}:{number}: queue {queue} is listed twice: leave one")
         found[queue] = wait_s
     if not found:
         raise UnusableError(f"{path} must list queues with their expected waiting times")
@@ -252,8 +255,8 @@ def read_queues(path: Path) -> dict[str, float]:
 
 
 def expected_waits_s(jobs: Iterable[EuroraJob], queues: Mapping[str, float]) -> tuple[float, ...]:
-    """How long each job expects to wait, by its queue; `R` is the queue of a reservation. Raises
-    UnusableError for a job of a queue that is not known."""
+    """Return how long each job expects to wait, by its queue; `R` is the queue of a reservation.
+    Raises UnusableError for a job of a queue that is not known."""
     return tuple(_expected_wait_s(job, queues) for job in jobs)
 
 
@@ -267,7 +270,8 @@ def _expected_wait_s(job: EuroraJob, queues: Mapping[str, float]) -> float:
 
 
 def read_jobs(path: Path, power_w: Mapping[str, float]) -> tuple[EuroraJob, ...]:
-    """The jobs of a file in the order of their submission, those of one second as they stand there.
+    """Read the jobs of a file in the order of their submission, those of one second in the order of
+    the file.
 
     Raises OSError, and UnusableError naming the line for one that cannot be played.
     """
@@ -277,8 +281,8 @@ def read_jobs(path: Path, power_w: Mapping[str, float]) -> tuple[EuroraJob, ...]
 
 
 def read_first_submission_s(path: Path) -> float:
-    """When the first job of a file was submitted, in s since 1970; its times are UTC. Raises as
-    `read_jobs` does."""
+    """Read when the first job of a file was submitted, in s since 1970; its times are UTC. Raises
+    as `read_jobs` does."""
     return min(job.submit_s for job in _told(path))
 
 
@@ -290,7 +294,7 @@ def _told(path: Path) -> list[_JobLine]:
             continue
         job = _parsed(path, number, text)
         if first.setdefault(job.job_id, number) != number:
-            problem = f"job {job.job_id} stands twice, in line {first[job.job_id]} too"
+            problem = f"job {job.job_id} is listed twice, in line {first[job.job_id]} too"
             raise UnusableError(f"{path}:{number}: {problem}: leave one")
         found.append(job)
     if not 0 < len(found) <= _MOST_JOBS:

@@ -19,8 +19,8 @@ _MOST_STEPS: Final = 20
 
 
 def shares(shape: float, x: Floats) -> Floats:
-    """The share of gamma(shape, 1) below each x of at least 0: P(a, x) = x^a e^-x / gamma(a + 1)
-    (1 + x / (a + 1) + x^2 / ((a + 1) (a + 2)) + ...), NIST Handbook of Mathematical Functions,
+    """Return the share of gamma(shape, 1) below each x of at least 0: P(a, x) = x^a e^-x / gamma(a
+    + 1) (1 + x / (a + 1) + x^2 / ((a + 1) (a + 2)) + ...), NIST Handbook of Mathematical Functions,
     8.11.4."""
     term, n = np.ones_like(x), 0
     total = term.copy()
@@ -34,12 +34,12 @@ def shares(shape: float, x: Floats) -> Floats:
 
 
 def share(shape: float, x: float) -> float:
-    """That below one x."""
+    """Return the share below one x."""
     return float(shares(shape, np.array([x]))[0])
 
 
 def quantiles(shape: float, share: Floats) -> Floats:
-    """The x that each share of gamma(shape, 1) lies below: Halley's method from Wilson and
+    """Return the x that each share of gamma(shape, 1) lies below: Halley's method from Wilson and
     Hilferty's approximation (Press et al., "Numerical Recipes", 3rd edition, section 6.2.1)."""
     x, is_found = _start(shape, share), np.zeros(share.shape, dtype=np.bool_)
     for _ in range(_MOST_STEPS):

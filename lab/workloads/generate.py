@@ -39,7 +39,7 @@ class _Draws:
 def built_in(
     seed: int, jobs: int, clusters: Sequence[Cluster], offered_load: float = 0.9
 ) -> list[JobRequest]:
-    """`jobs` requests in the order of their submission, the same for the same arguments.
+    """Draw `jobs` requests in the order of their submission, the same for the same arguments.
 
     A longer workload begins with the same jobs; only their arrivals change, since one factor
     scales them to the offered load: sum(nodes x nominal runtime on the reference cluster) over

@@ -3,7 +3,7 @@
 U. Lublin and D. G. Feitelson, "The workload on parallel supercomputers: modeling the
 characteristics of rigid jobs", JPDC 63(11), 2003, pp. 1105-1122. Every number is the one for all
 jobs (batch and interactive together) in the authors' program m_lublin99.c, Parallel Workloads
-Archive; its name there stands beside it.
+Archive; its name there is beside it.
 
 The program redraws what exceeds a limit. Here every draw is the inverse of the distribution that
 this leaves, so that each job takes a fixed count of uniforms and no job depends on a later one.
@@ -50,7 +50,7 @@ DAY_S: Final = BUCKETS * BUCKET_S
 
 
 def sizes(rng: np.random.Generator, machine_nodes: Ints) -> Ints:
-    """Nodes of each job; `machine_nodes` (jobs,) is the size of the machine that it is for.
+    """Draw nodes of each job; `machine_nodes` (jobs,) is the size of the machine that it is for.
 
     Raises UnusableError for a machine of fewer than MIN_MACHINE_NODES.
     """
@@ -77,7 +77,7 @@ def _two_stage_uniform(stage: Floats, place: Floats, u_hi: Floats) -> Floats:
 
 
 def runtimes_s(rng: np.random.Generator, nodes: Ints) -> Floats:
-    """Runtime of each job in s, (jobs,): e to the power of a hyper-gamma of its size."""
+    """Draw the runtime of each job in s, (jobs,): e to the power of a hyper-gamma of its size."""
     component, place = rng.random((len(nodes), 2)).T
     first = component <= _first_gamma_share(nodes)
     ln_first = _truncated_gamma(place, A1, B1, MAX_LN_RUNTIME)
@@ -94,7 +94,7 @@ def _first_gamma_share(nodes: Ints) -> Floats:
 
 
 def arrivals_s(rng: np.random.Generator, jobs: int) -> Floats:
-    """Arrival of each job in s after midnight, ascending, (jobs,).
+    """Draw the arrival of each job in s after midnight, ascending, (jobs,).
 
     The gaps are e to the power of a gamma, in seconds of a clock that runs as fast as jobs arrive
     at that time of day; reading them on a real clock gives the daily cycle.
@@ -106,7 +106,7 @@ def arrivals_s(rng: np.random.Generator, jobs: int) -> Floats:
 
 
 def day_weights() -> Floats:
-    """Arrival rate of each half hour from midnight relative to the mean rate, (48,)."""
+    """Return the arrival rate of each half hour from midnight relative to the mean rate, (48,)."""
     fitted = np.arange(FIRST_BUCKET, FIRST_BUCKET + BUCKETS, dtype=np.float64)
     ends = gamma.shares(ANUM, (fitted + 0.5) / BNUM)
     rates = ends - gamma.shares(ANUM, (fitted - 0.5) / BNUM)

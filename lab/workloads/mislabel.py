@@ -8,8 +8,8 @@ from lab.workloads.streams import Stream, stream
 from lab.workloads.table1 import APPS
 
 
-def mislabelled(requests: Sequence[JobRequest], seed: int, share: float) -> list[JobRequest]:
-    """The same jobs, a share of them under the name of another application of Table 1."""
+def mislabel(requests: Sequence[JobRequest], seed: int, share: float) -> list[JobRequest]:
+    """Return the same jobs, a share of them under the name of another application of Table 1."""
     draws = stream(seed, Stream.MISLABELLED).random((len(requests), 2)).tolist()
     return [
         _under_another_name(request, choice) if draw < share else request

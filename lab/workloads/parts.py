@@ -1,4 +1,4 @@
-"""Users whose jobs need part of a node, or accelerators, beside those who need whole nodes."""
+"""Users whose jobs need part of a node, or accelerators, beside users who need whole nodes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from lab.workloads.streams import Stream, stream
 from shared.domain.cluster import Cluster
 
 GPU: Final = "gpu"
-# Declared. A quarter of a node leaves room for three others of its kind, and a job of more than a
+# Declared. A quarter of a node leaves space for three others of its kind, and a job of more than a
 # few such parts would ask for whole nodes.
 UNITS_A_NODE: Final = 4
 MOST_QUARTERS: Final = 8
@@ -23,8 +23,8 @@ def with_parts(
     quarters_share: float,
     gpus_share: float,
 ) -> list[JobRequest]:
-    """The same jobs, a share of them on quarters of nodes that they share, at most `MOST_QUARTERS`
-    and one a node, and another share of units of half a node with a GPU each.
+    """Return the same jobs, a share of them on quarters of nodes that they share, at most
+    `MOST_QUARTERS` and one a node, and another share of units of half a node with a GPU each.
 
     Each job draws for itself, so that a longer workload begins with the same jobs. Raises
     UnusableError where no cluster has GPUs that are asked for.

@@ -35,7 +35,7 @@ def replay(
     reference_cluster: str = PLATINUM_8168.partition,
     node_model: PublishedNodeModel = PLATINUM_8168,
 ) -> SwfWorkload:
-    """The first `jobs` jobs of a log that ran (None: all); the first is submitted at 0 s.
+    """Read the first `jobs` jobs of a log that ran (None: all); the first is submitted at 0 s.
 
     The log's run times are taken as times on `reference_cluster` of `node_model` at its nominal
     P-state. Logs do not say which application ran: a hash of the executable, or else of the
@@ -94,7 +94,7 @@ def _named(kind: str, number: int) -> str:
 
 
 def app_of(record: SwfRecord) -> str:
-    """The application that stands in for the record's unknown one."""
+    """Return the application that replaces the record's unknown one."""
     known = record.executable > 0
     key = f"executable {record.executable}" if known else f"user {record.user_id}"
     digest = hashlib.sha256(key.encode()).digest()

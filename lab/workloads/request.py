@@ -56,5 +56,5 @@ class JobRequest:
 
     @property
     def true_app_id(self) -> str:
-        """The application that really runs, whatever the job says."""
+        """Return the application that really runs, whatever the job says."""
         return self.runs or self.app_id

@@ -41,7 +41,8 @@ class RigidJobs:
 def lublin_jobs(
     seed: int, jobs: int, machine_nodes: int, total_nodes: int, offered_load: float = 0.9
 ) -> RigidJobs:
-    """Jobs of the Lublin-Feitelson model for clusters of `machine_nodes`, `total_nodes` in all.
+    """Draw jobs of the Lublin-Feitelson model for clusters of `machine_nodes`, `total_nodes` in
+    all.
 
     One factor scales the arrivals to the offered load: node-seconds of the jobs over those of all
     nodes until the last arrival. Raises UnusableError for a machine too small for the model.

@@ -23,7 +23,7 @@ class Stream(IntEnum):
 
 
 def stream(seed: int, purpose: Stream) -> np.random.Generator:
-    """The generator of one purpose. Job i takes the i-th draw of each, whatever follows it.
+    """Return the generator of one purpose. Job i takes the i-th draw of each, whatever follows it.
 
     Raises ValueError for a negative seed.
     """
@@ -31,5 +31,5 @@ def stream(seed: int, purpose: Stream) -> np.random.Generator:
 
 
 def shareable(seed: int, jobs: int, share: float = 0.3) -> NDArray[np.bool]:
-    """Whether each job may share its nodes: its own draw against `share`, shape (jobs,)."""
+    """Draw whether each job may share its nodes: its own draw against `share`, shape (jobs,)."""
     return np.asarray(stream(seed, Stream.SHAREABLE).random(jobs) < share)

@@ -79,24 +79,24 @@ class SwfLog:
     skipped: Mapping[Skip, int]
 
     def column(self, field: str) -> Floats:
-        """One of the columns by its name in SwfRecord."""
+        """Return one of the columns by its name in SwfRecord."""
         return self.rows[:, _FIELDS.index(field)]
 
     @property
     def procs(self) -> Floats:
-        """What was asked for, else what was given."""
+        """Return what was asked for, else what was given."""
         asked = self.column("requested_procs")
         return np.where(asked > 0, asked, self.column("allocated_procs"))
 
     @property
     def estimate_s(self) -> Floats:
-        """The time that was asked for, else the run time."""
+        """Return the time that was asked for, else the run time."""
         asked = self.column("requested_s")
         return np.where(asked > 0, asked, self.column("run_s"))
 
     def playable(self, machine_procs: int | None = None, powered_procs: float = np.inf) -> "SwfLog":
-        """Without the jobs that cannot run on a machine of this size (None: any) of which a cap
-        lets so many processors work at a time, counted."""
+        """Return the log without the jobs that cannot run on a machine of this size (None: any) of
+        which a cap lets so many processors work at a time, counted."""
         procs = self.procs
         reasons = {
             Skip.NO_SUBMIT_TIME: self.column("submit_s") < 0,
@@ -111,12 +111,13 @@ class SwfLog:
         return SwfLog(self.rows[first < 0], self.machine_procs, dict(left_out))
 
     def records(self, count: int | None = None) -> list[SwfRecord]:
-        """The first lines as records."""
+        """Return the first lines as records."""
         return [_record(row) for row in self.rows[:count].tolist()]
 
 
 def read_swf(path: Path) -> SwfLog:
-    """All that can be read of a log. Raises OSError, and UnusableError for what is too large."""
+    """Read all that can be read of a log. Raises OSError, and UnusableError for what is too
+    large."""
     skipped: Counter[Skip] = Counter()
     declared: dict[str, int] = {}
     stripped = (line.strip() for line in _lines(path, skipped))
@@ -129,7 +130,7 @@ def read_swf(path: Path) -> SwfLog:
 
 
 def parse_line(line: str) -> list[float] | Skip:
-    """The 18 numbers of one line, or why it has none."""
+    """Parse the 18 numbers of one line, or return why it has none."""
     fields = line.split()
     if len(fields) != len(_FIELDS):
         return Skip.FIELD_COUNT

@@ -15,7 +15,7 @@ from coplace_client.errors import RejectedError
 
 @dataclass(frozen=True, slots=True)
 class PublishedNodeModel:
-    """Hardware of one kind of node; its P-states are 0.1 GHz apart."""
+    """Hardware of one kind of node; its P-states differ by 0.1 GHz."""
 
     name: str
     partition: str
@@ -25,7 +25,7 @@ class PublishedNodeModel:
 
     @property
     def pstates_ghz(self) -> tuple[float, ...]:
-        """All frequencies in GHz, ascending; the last is the nominal one."""
+        """Return all frequencies in GHz, ascending; the last is the nominal one."""
         steps = range(round(self.lowest_ghz * 10), round(self.nominal_ghz * 10) + 1)
         return tuple(step / 10 for step in steps)
 
@@ -111,7 +111,8 @@ APPS: Final[Mapping[str, App]] = MappingProxyType(
 
 
 def profile(app_id: str, node_model: str) -> AppProfile:
-    """The profile of an application on a node model. Raises RejectedError for unknown names."""
+    """Return the profile of an application on a node model. Raises RejectedError for unknown
+    names."""
     if app_id not in APPS:
         raise RejectedError("app_id", f"must be one of {', '.join(APPS)}, got {app_id!r}")
     if node_model not in NODE_MODELS:

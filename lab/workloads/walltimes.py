@@ -20,6 +20,6 @@ USUAL_WALLTIMES_S: Final = np.array(
 
 
 def walltimes_s(seed: int, runtime_s: Floats) -> Floats:
-    """What users ask for in s, (jobs,): an overestimate, rounded up to a usual value."""
+    """Draw what users ask for in s, (jobs,): an overestimate, rounded up to a usual value."""
     factor = stream(seed, Stream.OVERESTIMATE).uniform(*OVERESTIMATE, size=len(runtime_s))
     return USUAL_WALLTIMES_S[np.searchsorted(USUAL_WALLTIMES_S, runtime_s * factor)]

@@ -16,7 +16,7 @@ from shared.numerics.linear import decomposed, total
 
 Floats = NDArray[np.float64]
 
-# Fifty runs of a pair then weigh as much as all before them.
+# Fifty runs of a pair then count as much as all before them.
 FORGETTING: Final = 0.98
 # Directions that are this much weaker than the strongest are rounding: they keep what was learned.
 TOLERANCE: Final = 1e-12
@@ -37,18 +37,18 @@ class PairEvidence:
 
     @classmethod
     def none(cls) -> "PairEvidence":
-        """What is known before any pair of runs: zeros."""
+        """Return what is known before any pair of runs: zeros."""
         return cls(np.zeros((2, 3, 3)), np.zeros((2, 3)))
 
     @classmethod
-    def stacked(cls, of: Sequence["PairEvidence"]) -> "PairEvidence":
-        """That of several pairs, along a leading axis."""
+    def stack(cls, of: Sequence["PairEvidence"]) -> "PairEvidence":
+        """Return the evidence of several pairs, along a leading axis."""
         return cls(np.stack([each.gram for each in of]), np.stack([each.moment for each in of]))
 
     def and_run(
         self, learned: Floats, before: KernelRun, after: KernelRun, forgetting: float = FORGETTING
     ) -> "PairEvidence":
-        """With one more run: S <- l S + x x', m <- l m + x (y - x'w0).
+        """Return the evidence with one more run: S <- l S + x x', m <- l m + x (y - x'w0).
 
         S stays symmetric to the last bit and, since l < 1, below max |x|^2 / (1 - l).
         """
@@ -61,19 +61,20 @@ class PairEvidence:
 
 
 def regressors(run: KernelRun) -> Floats:
-    """[P, TPI, 1] and [CPI, TPI, 1]: shape (2, 3)."""
+    """Return [P, TPI, 1] and [CPI, TPI, 1]: shape (2, 3)."""
     return np.array([[run.power_w, run.tpi, 1.0], [run.cpi, run.tpi, 1.0]])
 
 
 def gram_of(runs: Iterable[KernelRun]) -> Floats:
-    """X'X of the kernels of a learning phase at the P-state that is projected from: (2, 3, 3)."""
+    """Return X'X of the kernels of a learning phase at the P-state that is projected from: (2, 3,
+    3)."""
     x = np.array([regressors(run) for run in runs]).reshape(-1, 2, 3)
     return total(x[..., :, np.newaxis] * x[..., np.newaxis, :])
 
 
-def adapted(learned: Floats, kernels: Floats, evidence: PairEvidence) -> Floats:
-    """The coefficients [own, TPI, constant] of power and CPI, shape (2, 3), after the evidence; of
-    many pairs at once where all arrays have a leading axis for them.
+def adapt(learned: Floats, kernels: Floats, evidence: PairEvidence) -> Floats:
+    """Return the coefficients [own, TPI, constant] of power and CPI, shape (2, 3), after the
+    evidence; of many pairs at once where all arrays have a leading axis for them.
 
     w = w0 + (R0 + S)^-1 m, R0 being `kernels`: what minimises the squared errors of the kernels
     and, with forgetting, of the runs. R0 + S is never below R0: where runs say nothing, what was

@@ -63,8 +63,8 @@ class AdvicePolicy:
     min_time_threshold: float = MIN_TIME_THRESHOLD
 
     def pstates(self, projection: Projection, default: Ints) -> Ints:
-        """The chosen P-state of each signature, shape (signatures,); EAR's policies start from
-        `default`."""
+        """Return the chosen P-state of each signature, shape (signatures,); EAR's policies start
+        from `default`."""
         match self.rule:
             case AdviceRule.MIN_ENERGY_TO_SOLUTION:
                 return min_energy_to_solution(projection, default, self.min_energy_threshold)
@@ -76,7 +76,8 @@ class AdvicePolicy:
 
 
 def advice(policy: AdvicePolicy, table: Coefficients, measured: Signature) -> Advice | None:
-    """The better P-state; None where the job is at it, or no coefficients lead from where it is."""
+    """Return the better P-state; None where the job is at it, or no coefficients lead from where it
+    is."""
     if measured.tpi_scale != table.tpi_scale or reference_signature([measured], table) is None:
         return None
     projection = project(table, [measured])

@@ -18,8 +18,8 @@ JOBS = "jobs.events"
 def stages(
     shared: Settings, own: EnergySettings | None = None, meter: DriftMeter | None = None
 ) -> list[Stage]:
-    """AppDB, learner and advisor; `meter` is told of each learner. Raises OSError or ValueError for
-    unreadable coefficients."""
+    """Return the stages AppDB, learner and advisor; each learner is passed to `meter`. Raises
+    OSError or ValueError for unreadable coefficients."""
     own, meter = own or EnergySettings(), meter or DriftMeter()
     imported = read_coefficients(own.coefficients) if own.coefficients else {}
 

@@ -30,8 +30,8 @@ class Errors(NamedTuple):
     time: float
 
     @classmethod
-    def of(cls, predicted: KernelRun, measured: KernelRun) -> "Errors":
-        """Both with power and time above 0."""
+    def between(cls, predicted: KernelRun, measured: KernelRun) -> "Errors":
+        """Return the errors of a prediction; both runs have power and time above 0."""
         return cls(
             log(measured.power_w / predicted.power_w), log(measured.time_s / predicted.time_s)
         )
@@ -39,7 +39,7 @@ class Errors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Runs at other P-states than the reference since the learning phase, newer ones weigh more.
+    """Runs at other P-states than the reference since the learning phase, newer ones count more.
 
     Means of relative errors (`bias`, above 0: more than predicted), of their squares, and of the
     squares in units of the published deviations; the energies of one node over one iteration
@@ -57,9 +57,10 @@ class Drift:
     measured_j: float = 0.0
 
     def and_run(self, predicted: KernelRun, measured: KernelRun, sd: Deviations) -> "Drift":
-        """With one more run: mean <- mean + w (new - mean), w the plain mean's at first."""
+        """Return the drift with one more run: mean <- mean + w (new - mean), w the plain mean's at
+        first."""
         weight = max(1 / (self.runs + 1), WEIGHT)
-        error = Errors.of(predicted, measured)
+        error = Errors.between(predicted, measured)
 
         def mixed(before: float, new: float) -> float:
             return before + weight * (new - before)
@@ -77,21 +78,22 @@ class Drift:
         )
 
     def restarted(self) -> "Drift":
-        """After a learning phase: nothing is known of the new coefficients yet."""
+        """Return the drift after a learning phase: nothing is known of the new coefficients yet."""
         return Drift(predicted_j=self.predicted_j, measured_j=self.measured_j)
 
     @property
     def ratio(self) -> float:
-        """Root mean square error over the published one, the worse of power and time: about 1
-        while the coefficients are as good as they say. NaN without runs or published deviations."""
+        """Return the root mean square error over the published one, the worse of power and time:
+        about 1 while the coefficients are as good as they say. NaN without runs or published
+        deviations."""
         if self.runs == 0:
             return nan
         return sqrt(max(self.power_excess, self.time_excess))
 
     @property
     def needs_learning(self) -> bool:
-        """Whether the node model needs a new learning phase: a ratio above MOST_RATIO after at
-        least LEAST_RUNS runs."""
+        """Return whether the node model needs a new learning phase: a ratio above MOST_RATIO after
+        at least LEAST_RUNS runs."""
         return self.runs >= LEAST_RUNS and self.ratio > MOST_RATIO
 
 

@@ -48,7 +48,7 @@ class PairErrors:
 
     Root mean squares of relative errors: `power` and `time` of the fit itself, `power_left_out`
     and `time_left_out` of the prediction of each kernel by a fit without it (infinite where the
-    others alone cannot tell the coefficients apart). `kernels` counts those that ran at both.
+    others alone do not determine the coefficients). `kernels` counts those that ran at both.
     """
 
     kernels: Ints
@@ -79,8 +79,9 @@ class Fit:
 
     @property
     def uncertainty(self) -> Uncertainty | None:
-        """How far projections may be off: the errors of kernels left out, which the fit has not
-        seen, unknown where the other kernels cannot tell; None where nothing was learned here."""
+        """Return how far projections may be off: the errors of kernels left out, which the fit has
+        not seen, unknown where the other kernels do not determine them; None where nothing was
+        learned here."""
         if self.errors is None:
             return None
         return Uncertainty(
@@ -89,11 +90,11 @@ class Fit:
 
 
 def fit(pstates_ghz: Sequence[float], kernels: Mapping[str, Mapping[float, KernelRun]]) -> Fit:
-    """Ordinary least squares over the kernels that ran at both P-states of a pair.
+    """Fit ordinary least squares over the kernels that ran at both P-states of a pair.
 
     P' = a P + b TPI + c and CPI' = d CPI + e TPI + f. A P-state projects to itself as it is. A pair
-    with fewer than MIN_KERNELS, or whose kernels are too much alike to tell the coefficients
-    apart, is not available.
+    with fewer than MIN_KERNELS, or whose kernels are too much alike to determine the coefficients,
+    is not available.
     """
     measured = _tables(pstates_ghz, kernels)
     ran = ~np.isnan(measured.power_w)
@@ -138,7 +139,7 @@ def _relative_errors(
 
 
 def refusals(found: Fit) -> dict[tuple[float, float], str]:
-    """Why each pair (from, to), GHz, that is not available could not be learned."""
+    """Return why each pair (from, to), GHz, that is not available could not be learned."""
     if found.errors is None:
         return {}
     clocks_ghz, counts = found.pstates_ghz, found.errors.kernels
@@ -155,8 +156,8 @@ def _refusal(kernels: int) -> str:
             "measure more kernels"
         )
     return (
-        f"the design of {kernels} kernels is singular: they are too much alike to tell the "
-        "coefficients apart, add kernels that use memory more or less than these"
+        f"the design of {kernels} kernels is singular: they are too much alike to determine "
+        "the coefficients, add kernels that use memory more or less than these"
     )
 
 
@@ -204,7 +205,7 @@ def _left_out(target: Floats, fitted: Floats, leverage: Floats) -> Floats:
 
     h is the kernel's element on the diagonal of the hat matrix X (X'X)^-1 X' (Allen, "The
     relationship between variable selection and data augmentation", Technometrics 1974); where it
-    is 1 only that kernel tells a coefficient.
+    is 1 only that kernel determines a coefficient.
     """
     share = 1 - leverage
     is_needed = share < TOLERANCE

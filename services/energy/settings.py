@@ -45,7 +45,7 @@ class EnergySettings(EnvironmentSettings):
 
     @property
     def advice(self) -> AdvicePolicy:
-        """What the advisor goes by."""
+        """Return the policy of the advisor."""
         return AdvicePolicy(
             self.advice_rule,
             self.advice_t_weight,

@@ -27,7 +27,7 @@ from shared.streams.telemetry import hooks_of
 
 
 def intake(deployment: Deployment, of_site: str = "") -> Intake:
-    """The validation of one deployment: what it takes, the stages take too."""
+    """Return the validation of one deployment: what it accepts, the stages accept too."""
     return Intake(
         deployment.topics,
         max_message_bytes=deployment.settings.max_message_bytes,
@@ -37,11 +37,11 @@ def intake(deployment: Deployment, of_site: str = "") -> Intake:
 
 
 @asynccontextmanager
-async def gated(
+async def open_gate(
     deployment: Deployment, name: str, remember_days: float, publisher: KafkaPublisher, meter: Meter
 ) -> AsyncIterator[Gate]:
-    """The gate of a process of this name, which follows the table and the region meanwhile; open it
-    before the first event."""
+    """Open the gate of a process of this name, which follows the table and the region meanwhile;
+    open it before the first event."""
     table, crash = TableInForce(), partial(end_process, name)
     async with (
         table_followed(deployment, table, crash) as declared,
@@ -58,7 +58,7 @@ async def serve(process: Process) -> None:
     own, crash = IngestSettings(), partial(end_process, NAME)
     async with (
         KafkaPublisher(deployment, NAME) as publisher,
-        gated(deployment, NAME, own.remember_days, publisher, process.telemetry.meter) as gate,
+        open_gate(deployment, NAME, own.remember_days, publisher, process.telemetry.meter) as gate,
     ):
         process.readiness.wait_for("who may say what")
         await gate.open()

@@ -34,7 +34,7 @@ class NotAllowedError(Exception):
 
 
 class NotYetKnownError(Exception):
-    """Whether the caller may cannot be told now: what it depends on cannot be read up to now."""
+    """It is not known now whether the caller may: what that depends on cannot be read up to now."""
 
 
 class RegionFollowed:
@@ -58,7 +58,7 @@ class RegionFollowed:
         await self._stack.aclose()
 
     async def ready(self) -> Followed:
-        """All of it, read up to now at the first call."""
+        """Return all of it, read up to now at the first call."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
         return await asyncio.shield(self._starting)
@@ -87,7 +87,7 @@ class RegionFollowed:
         times = {name: since_us for name in FOLDED if name != "commands"}
         followed = Followed(self._deployment, list(FOLDED), kinds, self.known.fold, times)
         await self._stack.enter_async_context(following(followed, self._crash))
-        log.info("what clusters and jobs there are is known")
+        log.info("the clusters and jobs are known")
         return followed
 
 
@@ -101,7 +101,8 @@ class Gate:
         self._region = region
 
     async def open(self) -> None:
-        """Know what there is to know before the first call, and say whether anybody is held."""
+        """Read what there is to know before the first call, and log whether access is
+        restricted."""
         self.door.announce()
         if not self.door.is_open:
             await self._region.ready()
@@ -138,7 +139,7 @@ class Gate:
         await self._declared.caught_up()
         declared = self.door.table.declared
         if declared is None or declared.id != publish.event.id:
-            problem = "another table was declared meanwhile: look at it, and set again"
+            problem = "another table was declared meanwhile: read it, then set yours again"
             raise RejectedError(f"{DECLARE}.version", problem)
         await self._region.ready()
 

@@ -23,12 +23,12 @@ class IngestMeter:
             self._published.add(0, {"type": payload.DESCRIPTOR.full_name})
 
     def published(self, publish: Publish) -> None:
-        """An event was accepted."""
+        """Count an event that was accepted."""
         self._published.add(1, {"type": publish.event.type})
         unknown = len(UnknownFieldSet(publish.event.payload))
         if unknown:
             self._unknown.add(unknown, {"type": publish.event.type})
 
     def rejected(self) -> None:
-        """An event was refused."""
+        """Count an event that was refused."""
         self._rejected.add(1)

@@ -41,7 +41,8 @@ class Intake:
         self._of_site = of_site
 
     def accept(self, envelope: Envelope, now_s: float) -> Publish:
-        """The event to publish. Raises RejectedError, which names the field, for bad input."""
+        """Return the event to publish. Raises RejectedError, which names the field, for bad
+        input."""
         self._check_size(envelope)
         name = envelope.WhichOneof("payload")
         if name is None:
@@ -74,7 +75,8 @@ class Intake:
 
 
 def parse_envelope(request: type[PublishRequest | PublishStreamRequest], data: bytes) -> Envelope:
-    """The envelope in a request. Raises RejectedError for what is no protobuf or no UTF-8."""
+    """Parse the envelope in a request. Raises RejectedError for what is not protobuf or not
+    UTF-8."""
     try:
         return request.FromString(data).event
     except DecodeError:
@@ -82,7 +84,7 @@ def parse_envelope(request: type[PublishRequest | PublishStreamRequest], data: b
 
 
 def check_source(envelope: Envelope, speaker: str) -> None:
-    """Raise RejectedError unless the one who speaks is the source, or stands for it."""
+    """Raise RejectedError unless the caller is the source, or speaks for it."""
     if envelope.source != speaker and not envelope.source.startswith(f"{speaker}/"):
         raise RejectedError(
             "source", f"must be {speaker!r} or below it, as the client certificate says"

@@ -1,4 +1,5 @@
-"""What ingest takes: the topic of each payload of an Envelope, and what only the whole tells."""
+"""What ingest takes: the topic of each payload of an Envelope, and checks that need the whole of
+it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

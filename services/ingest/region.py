@@ -41,15 +41,15 @@ class KnownRegion:
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
 
     def cluster(self, name: str) -> SitedCluster:
-        """A cluster with its site."""
+        """Return a cluster with its site."""
         return SitedCluster(name, self._sites.get(name, ""))
 
     def having(self, node_model: str) -> Sequence[SitedCluster]:
-        """The clusters that were declared with a node model."""
+        """Return the clusters that were declared with a node model."""
         return [self.cluster(name) for name, model in self._models.items() if model == node_model]
 
     def job(self, job_id: str) -> OwnedJob:
-        """A job, as far as it is known."""
+        """Return a job, as far as it is known."""
         found = self._jobs.get(job_id)
         if found is None:
             return OwnedJob(job_id)
@@ -68,7 +68,7 @@ class KnownRegion:
                 self._grant(decided, event.time_us)
 
     def _submit(self, submitted: JobSubmitted, time_us: int) -> None:
-        """Whose a job is its first submission says; later ones tell of attempts."""
+        """Remember the owner of a job from its first submission; later ones are of attempts."""
         job = self._known(submitted.job_id, time_us)
         if not job.user:
             job = replace(job, user=submitted.user, account=submitted.account)

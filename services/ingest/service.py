@@ -85,7 +85,8 @@ class IngestService:
         self._crash = crash
 
     def handlers(self) -> grpc.GenericRpcHandler:
-        """The RPCs on raw bytes, so that a message that is no protobuf is told which field."""
+        """Return the RPCs on raw bytes, so that a message that is not protobuf is refused with its
+        field."""
         return grpc.method_handlers_generic_handler(
             NAME,
             {
@@ -122,7 +123,7 @@ class IngestService:
     async def publish_stream(
         self, requests: AsyncIterator[bytes], context: ServicerContext[Any, Any]
     ) -> PublishStreamResponse:
-        """Many events; what is refused is listed, everything else is published in order."""
+        """Publish many events: those refused are listed, everything else is published in order."""
         if self._open_streams >= self._limits.most:
             details = f"{self._open_streams} streams are open: try again, or publish one by one"
             raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, details)
@@ -214,7 +215,7 @@ class IngestService:
 
 
 class RejectedEnvelopeError(Exception):
-    """An event that was refused, by its id, and why; both short enough to be told."""
+    """An event that was refused, by its id, and why; both short enough for an answer."""
 
     def __init__(
         self,

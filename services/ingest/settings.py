@@ -7,7 +7,7 @@ from shared.process.environment import EnvironmentSettings
 
 
 class IngestSettings(EnvironmentSettings):
-    """What only ingest needs to be told."""
+    """Settings that only ingest has."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_INGEST_", frozen=True)
 
@@ -17,10 +17,10 @@ class IngestSettings(EnvironmentSettings):
         1024, gt=0, description="Calls that are answered at once; more are RESOURCE_EXHAUSTED"
     )
     most_streams: int = Field(
-        64, gt=0, description="Of these, streams; who opens more is told UNAVAILABLE"
+        64, gt=0, description="Of these, streams; more are refused as UNAVAILABLE"
     )
     idle_s: float = Field(
-        60.0, gt=0, description="A stream on which nothing comes for so long is ended"
+        60.0, gt=0, description="Time without an event after which a stream is ended"
     )
     of_site: str = Field(
         "",
@@ -30,8 +30,8 @@ class IngestSettings(EnvironmentSettings):
     remember_days: float = Field(
         30.0,
         gt=0,
-        description="For how long after a job's submission and start it is known, under a table of "
-        "authority, whose it is and where it was granted",
+        description="For how long after a job's submission and start, under a table of authority, "
+        "its owner and its grants are known",
     )
     jobcomp_site: str = Field("site", min_length=1, description="Site of the jobs of slurm.jobcomp")
     jobcomp_account: str = Field(

@@ -31,7 +31,7 @@ from shared.streams.telemetry import hooks_of
 NAME: Final = "kubernetes"
 # Obeyed at once, of several Jobs side by side, since each waits for an API server.
 _DECISIONS_AT_ONCE: Final = 500
-# A Job waits for each fact: one that no answer comes to is told again.
+# A Job waits for each fact: one without an answer is published again.
 _TOLD_WITHIN_S: Final = 30.0
 
 

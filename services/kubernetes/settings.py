@@ -16,11 +16,11 @@ _NAME: Final = r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$"
 
 
 class KubernetesSettings(EnvironmentSettings):
-    """What only this process needs to be told. Raises WrongSettingsError naming the variable."""
+    """Settings that only this process has. Raises WrongSettingsError naming the variable."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_KUBERNETES_", frozen=True)
 
-    site: str = Field(pattern=_NAME, description="As it stands in the ids of jobs")
+    site: str = Field(pattern=_NAME, description="As in the ids of jobs")
     clusters_file: FilePath = Field(description="YAML: the clusters, and what their nodes are")
     name: str = Field(
         "kubernetes",
@@ -42,11 +42,11 @@ class KubernetesSettings(EnvironmentSettings):
 
     @property
     def architecture(self) -> str:
-        """What clusters declare and jobs ask for, so that these stay among those."""
+        """Return what clusters declare and jobs ask for, so that these stay among those."""
         return f"{self.site}/{self.name}"
 
     def terms(self, clusters: "list[ClusterEntry]") -> JobTerms:
-        """What Jobs do not say."""
+        """Return what Jobs do not say."""
         return JobTerms(
             site=self.site,
             architecture=self.architecture,
@@ -78,7 +78,7 @@ class ClusterEntry(BaseModel):
     node_selector: str = Field("", description="Labels of the nodes that Jobs may have; all")
 
     def traits(self, settings: KubernetesSettings) -> NodeTraits:
-        """What Kubernetes does not know of its nodes."""
+        """Return what Kubernetes does not know of its nodes."""
         return NodeTraits(
             cluster=self.name,
             site=settings.site,
@@ -98,7 +98,8 @@ class _ClustersFile(BaseModel):
 
 
 def clusters_of(path: Path) -> list[ClusterEntry]:
-    """The clusters that a file names. Raises WrongSettingsError, which says what is wrong there."""
+    """Read the clusters that a file names. Raises WrongSettingsError, which says what is wrong
+    there."""
     try:
         found = _ClustersFile.model_validate(yaml.safe_load(path.read_text()) or {}).clusters
     except (OSError, yaml.YAMLError) as error:
@@ -109,5 +110,5 @@ def clusters_of(path: Path) -> list[ClusterEntry]:
         raise WrongSettingsError(f"{path}: {where}: {first['msg']}") from None
     names = [each.name for each in found]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise WrongSettingsError(f"{path}: clusters: {', '.join(twice)} stands there twice")
+        raise WrongSettingsError(f"{path}: clusters: {', '.join(twice)} is listed twice")
     return found

@@ -48,8 +48,8 @@ SEQUENCED = (
 def stages(
     shared: Settings, own: PlacementSettings | None = None, duty: Duty | None = None
 ) -> list[Stage]:
-    """The sequencer and placement, whose rounds are always the sequencer's barriers; `duty` is told
-    which processor decides."""
+    """Return the sequencer and placement, whose rounds are always the sequencer's barriers; `duty`
+    knows which processor decides."""
     own, duty = own or PlacementSettings(), duty or Duty()
 
     def create_sequencer(_number: int, restored: Mapping[str, bytes]) -> Sequencer:

@@ -21,8 +21,8 @@ def watch(meter: Meter, duty: Duty) -> None:
 
     gauges: tuple[tuple[str, str, str, Figures], ...] = (
         ("jobs_waiting", "", "Jobs that may be started, and are not", _waiting),
-        ("jobs_running", "", "Jobs that hold nodes of a cluster", _running),
-        ("nodes_free", "", "Nodes of which nobody holds anything", _free),
+        ("jobs_running", "", "Jobs with nodes of a cluster", _running),
+        ("nodes_free", "", "Nodes without any job", _free),
         ("power_committed", "W", "What jobs draw beyond idle nodes, as predicted", _committed),
         ("power_idle", "W", "What nodes draw that idle", _idle),
         ("power_cap", "W", "What may be drawn now, where it is capped", _cap),
@@ -32,11 +32,16 @@ def watch(meter: Meter, duty: Duty) -> None:
         (
             "promises",
             "",
-            "Jobs that were measured beside neighbours, by what came of it",
+            "Jobs that were measured beside neighbours, by result",
             _guarantees,
         ),
-        ("pairs_apart", "", "Pairs of applications that broke a promise", _pairs_apart),
-        ("grants_unanswered", "", "Starts that were asked back, in silence", _unanswered),
+        (
+            "pairs_apart",
+            "",
+            "Pairs of applications that exceeded a promised slowdown",
+            _pairs_apart,
+        ),
+        ("grants_unanswered", "", "Starts that were withdrawn, without an answer", _unanswered),
     )
     for name, unit, description, figures in gauges:
         meter.create_observable_gauge(name, [observing(figures)], unit, description)
@@ -48,12 +53,12 @@ def watch(meter: Meter, duty: Duty) -> None:
     meter.create_observable_counter(
         "shareable_starts",
         [observing(_told_by)],
-        description="Starts of jobs that accept neighbours, by what said who may be one",
+        description="Starts of jobs that accept neighbours, by what chose these",
     )
     meter.create_observable_counter(
         "late_starts",
         [observing(lambda queries: [Observation(queries.late_starts())])],
-        description="Starts under grants that had been taken away",
+        description="Starts under grants that had been withdrawn",
     )
 
 

@@ -24,7 +24,7 @@ CONSUMES: Final = frozenset(_RANKS)
 class Sequencer:
     """Holds the open round's events; at its end they go out by (event time, kind, id).
 
-    What happened to a job never stands before its submission: resource managers that count whole
+    An event of a job never comes before its submission: resource managers that count whole
     seconds end a short job in the second in which it came.
 
     Ids, times, sources, traces and payloads stay as they are. Copies within the round are dropped;

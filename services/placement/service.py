@@ -42,12 +42,12 @@ from shared.placement.explain.quoting import QuotedJob, quoted_placement
 from shared.placement.explain.start_estimates import StartEstimate, StartEstimates
 
 NAME: Final = "coplace.v1.PlacementService"
-# Questions that wait for forecasts; more are told to come back.
+# Questions that wait for forecasts; more are refused for now.
 MOST_QUESTIONS: Final = 64
 # A question is answered without its forecast when rounds leave no time for one, s.
 _PATIENCE_S: Final = 20.0
 _GIVES_WAY_S: Final = 0.002
-# A forecast serves those who ask soon after: in an event time of rounds, s.
+# A forecast serves later questions for a while: in an event time of rounds, s.
 _FRESH_S: Final = 5.0
 
 
@@ -58,11 +58,11 @@ class Duty:
         self.queries: Queries | None = None
 
     def begin(self, queries: Queries) -> None:
-        """This process decides from now on."""
+        """Note that this process decides from now on."""
         self.queries = queries
 
     def end(self, _unit: int = 0) -> None:
-        """This process stands by: another one decides, and questions go there."""
+        """Note that this process is a standby: another one decides, and questions go there."""
         self.queries = None
 
 
@@ -78,7 +78,8 @@ class PlacementService:
         self._start_estimates: tuple[Queries, StartEstimates] | None = None
 
     def handlers(self) -> grpc.GenericRpcHandler:
-        """The RPC on raw bytes, so that a message that is no protobuf is told so."""
+        """Return the RPC on raw bytes, so that a message that is not protobuf is refused with a
+        reason."""
         return grpc.method_handlers_generic_handler(
             NAME,
             {
@@ -110,11 +111,11 @@ class PlacementService:
         )
 
     async def explain(self, data: bytes, context: ServicerContext[Any, Any]) -> ExplainResponse:
-        """Say where a job stands, and why."""
+        """Answer with the state of a job, and the reasons."""
         try:
             job_id = ExplainRequest.FromString(data).job_id
         except DecodeError:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no ExplainRequest")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is not a valid ExplainRequest")
         queries = await self._on_duty(context)
         await self._require(context, "Explain", About(job=queries.owned(job_id)))
         answer = queries.answer(job_id)
@@ -129,7 +130,7 @@ class PlacementService:
         return answer
 
     async def quote(self, data: bytes, context: ServicerContext[Any, Any]) -> QuoteResponse:
-        """Say what a job would have to expect that is not submitted."""
+        """Answer with what a job that is not submitted would have to expect."""
         job = await _job_of_quote(data, context)
         queries = await self._on_duty(context)
         clusters = (queries.sited(job.reference_cluster),)
@@ -164,7 +165,7 @@ class PlacementService:
     async def show_power(
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ShowPowerResponse:
-        """Say what may be drawn, and what is."""
+        """Answer with what may be drawn, and what is."""
         queries = await self._on_duty(context)
         await self._require(context, "ShowPower", About())
         return queries.power()
@@ -172,17 +173,17 @@ class PlacementService:
     async def show_policy(
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ShowPolicyResponse:
-        """Say by what is decided."""
+        """Answer with the policy in force."""
         queries = await self._on_duty(context)
         await self._require(context, "ShowPolicy", About())
         return queries.policy()
 
     async def list_jobs(self, data: bytes, context: ServicerContext[Any, Any]) -> ListJobsResponse:
-        """Say which jobs there are, and where they stand."""
+        """Answer with the jobs and their states."""
         try:
             request = ListJobsRequest.FromString(data)
         except DecodeError:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no ListJobsRequest")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is not a valid ListJobsRequest")
         queries = await self._on_duty(context)
         clusters = (queries.sited(request.cluster),) if request.cluster else ()
         about = About(clusters=clusters, user=request.user, account=request.account)
@@ -192,7 +193,7 @@ class PlacementService:
     async def list_clusters(
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ListClustersResponse:
-        """Say which clusters there are, and what is on them."""
+        """Answer with the clusters, and what is on them."""
         queries = await self._on_duty(context)
         await self._require(context, "ListClusters", About())
         return queries.clusters()
@@ -200,7 +201,7 @@ class PlacementService:
     async def list_limits(
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ListLimitsResponse:
-        """Say what users and accounts may have, and have."""
+        """Answer with what users and accounts may have, and have."""
         queries = await self._on_duty(context)
         await self._require(context, "ListLimits", About(is_region=True))
         return queries.limits()
@@ -208,11 +209,11 @@ class PlacementService:
     async def show_nodes(
         self, data: bytes, context: ServicerContext[Any, Any]
     ) -> ShowNodesResponse:
-        """Say where nodes stand."""
+        """Answer with the states of nodes."""
         try:
             cluster = ShowNodesRequest.FromString(data).cluster
         except DecodeError:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no ShowNodesRequest")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is not a valid ShowNodesRequest")
         queries = await self._on_duty(context)
         clusters = (queries.sited(cluster),) if cluster else ()
         about = About(is_region=not cluster, clusters=clusters)
@@ -228,7 +229,7 @@ class PlacementService:
         if queries is None:
             await context.abort(
                 grpc.StatusCode.UNAVAILABLE,
-                "this process stands by, another one of placement decides: ask that one",
+                "this process is a standby, another one of placement decides: ask that one",
             )
         return queries
 
@@ -264,13 +265,13 @@ class PlacementService:
 
 
 async def _job_of_quote(data: bytes, context: ServicerContext[Any, Any]) -> JobSubmitted:
-    """The job that is asked about, held to what ingest holds one to that is submitted."""
+    """The job that is asked about, validated as ingest validates one that is submitted."""
     try:
         job = QuoteRequest.FromString(data).job
         check_contents(job)
         job_of(job), dependencies_of(job)
     except DecodeError:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no QuoteRequest")
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is not a valid QuoteRequest")
     except RejectedError as error:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
     return job
@@ -283,7 +284,7 @@ def _give_way(queries: Queries) -> None:
 
 
 def unknown(job_id: str) -> str:
-    """What to do about a job that is not known."""
+    """Return what to do about a job that is not known."""
     return (
         f"{job_id[:80]!r} is not known: name it as its resource manager submitted it, "
         "{site}/{cluster}/{local id}/{submit time} (`coplace tail jobs.events` shows it). "

@@ -13,6 +13,6 @@ class PlacementSettings(RuleSettings):
     most_foreseen: int = Field(
         20_000,
         ge=1,
-        description="Starts that the forecast for one question goes through; a job behind these is "
-        "told before when it does not start",
+        description="Starts that the forecast for one question goes through; of a job behind these "
+        "it says until when it does not start",
     )

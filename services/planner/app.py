@@ -28,8 +28,8 @@ def stages(
     rules: RuleSettings | None = None,
     searches: Searches | None = None,
 ) -> list[Stage]:
-    """The planner, whose rounds are placement's. `searches` counts what they come to. Raises
-    UnusableError for tariffs that are none."""
+    """Return the planner, whose rounds are placement's. `searches` counts their results. Raises
+    UnusableError for invalid tariffs."""
     rules = rules or RuleSettings()
     search = search_of(own or PlannerSettings(), searches or Searches())
     puts_barriers = shared.is_emulated
@@ -37,7 +37,7 @@ def stages(
 
 
 def search_of(own: PlannerSettings, searches: Searches) -> Search:
-    """How plans are looked for. Raises UnusableError for tariffs that are none."""
+    """Return how plans are searched for. Raises UnusableError for invalid tariffs."""
     return Search(
         tariffs=read_tariffs(own.tariffs) if own.tariffs else {},
         prices=own.prices,
@@ -52,7 +52,7 @@ def search_of(own: PlannerSettings, searches: Searches) -> Search:
 def stage_of(
     search: Search, rules: PolicySettings, remember_days: float, *, puts_barriers: bool
 ) -> Stage:
-    """The planner of a placement by these rules."""
+    """Return the planner of a placement by these rules."""
 
     def create(_number: int, restored: Mapping[str, bytes]) -> Planner:
         return Planner(restored, rules, remember_days, search)

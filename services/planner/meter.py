@@ -8,7 +8,7 @@ from shared.planning.searches import Searches
 
 
 def watch(searches: Searches, meter: Meter) -> None:
-    """Count what CP-SAT and searches over orders come to."""
+    """Count the results of CP-SAT and of searches over orders."""
 
     def counting(count: Callable[[], int]) -> Callable[[CallbackOptions], Iterable[Observation]]:
         return lambda _options: [Observation(count())]
@@ -18,7 +18,7 @@ def watch(searches: Searches, meter: Meter) -> None:
         ("plans_improved", "Those cheaper than the list schedule", lambda: searches.improved),
         (
             "plans_unanswered",
-            "Those without an answer in time: the list schedule holds",
+            "Those without an answer in time: the list schedule stays in force",
             lambda: searches.unanswered,
         ),
     ):

@@ -50,7 +50,7 @@ class Search:
     ordering: RegionOrder | None = None
 
     def look_ahead(self, clusters: Iterable[str]) -> LookAhead:
-        """The search over these clusters: 1 per kWh where no tariff is known."""
+        """Return the search over these clusters: 1 per kWh where no tariff is known."""
         tariffs = tuple(self.tariffs.get(cluster, Tariff()) for cluster in clusters)
         return LookAhead(Objective(tariffs, self.prices), self.bounds)
 
@@ -58,7 +58,7 @@ class Search:
 class Planner:
     """Proposes a plan after a round, where its forecast is better than that of the policy's own
     order, and withdraws it where it is not any more. A plan that says what the last one did is not
-    told again before half of its time is over.
+    published again before half of its time is over.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ class Planner:
         return ()
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
-        """What is better than what placement decides from here on, unless it was proposed last."""
+        """Publish what is better than what placement decides from here on, unless it was proposed
+        last."""
         self._placement.end_round(ended)
         searched_us = self._own.searched_us.get() or 0
         if ended.last or ended.ended_at_us < searched_us + self._search.period_us:
@@ -98,7 +99,7 @@ class Planner:
         return {**self._placement.changes(), **self._own.state.changes()}
 
     def suspects(self) -> Sequence[str]:
-        """As placement's, whose failures are the planner's too."""
+        """Return placement's suspects, whose failures are the planner's too."""
         return self._placement.suspects()
 
     def hold_back(self, subject: str, fault: Fault, ended: Round) -> None:

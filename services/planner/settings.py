@@ -45,7 +45,7 @@ class PlannerSettings(EnvironmentSettings):
         description="An hour of response, in the tariffs' unit",
     )
     unit_price: float = Field(
-        _PRICES.unit_per_h, ge=0, description="An hour that a job holds a node"
+        _PRICES.unit_per_h, ge=0, description="An hour that a job occupies a node"
     )
     makespan_price: float = Field(
         _PRICES.makespan_per_h, ge=0, description="An hour until the last limit"
@@ -70,13 +70,13 @@ class PlannerSettings(EnvironmentSettings):
     patience_h: float = Field(
         6.0,
         gt=0,
-        description="Who has waited so long is passed by nobody's first choice but by backfill",
+        description="A job that has waited so long is passed by backfill alone",
     )
     most_jobs: int = Field(
         500,
         ge=1,
         le=LENGTHS["items"].most,
-        description="Jobs of the queue that a plan orders; the others stand behind them",
+        description="Jobs of the queue that a plan orders; the others come behind them",
     )
     period_s: float | None = Field(
         None,
@@ -85,7 +85,7 @@ class PlannerSettings(EnvironmentSettings):
         "twice what a plan may take there, the least that is accepted being once that",
     )
     valid_s: float = Field(
-        3600.0, gt=0, le=_DAY_S, description="How long a plan holds that none replaces"
+        3600.0, gt=0, le=_DAY_S, description="How long a plan that none replaces stays in force"
     )
 
     @model_validator(mode="after")
@@ -100,25 +100,26 @@ class PlannerSettings(EnvironmentSettings):
 
     @property
     def longest_plan_s(self) -> float:
-        """What CP-SAT may take where no limit brings an answer: the sum of all that it tries."""
+        """Return what CP-SAT may take where no limit brings an answer: the sum of all that it
+        tries."""
         return sum(tried_limits_s(self.solve_s, self.longest_solve_s))
 
     @property
     def period_between_s(self) -> float:
-        """The least time of rounds between two searches: with `dec` so long that the solver, whose
-        seconds are about those of a core, rests half of the time at least."""
+        """Return the least time of rounds between two searches: with `dec` so long that the solver,
+        whose seconds are about those of a core, rests half of the time at least."""
         if self.period_s is not None:
             return self.period_s
         return 2 * self.longest_plan_s if self.search is SearchKind.DEC else _PERIOD_S
 
     @property
     def prices(self) -> Prices:
-        """What time is worth."""
+        """Return what time is worth."""
         return Prices(self.response_price, self.unit_price, self.makespan_price)
 
     @property
     def bounds(self) -> Bounds:
-        """How far the search goes."""
+        """Return how far the search goes."""
         return Bounds(
             head=self.head,
             budget=self.budget,

@@ -48,7 +48,7 @@ class PowerMeter:
             "power_outcomes",
             [self._outcomes],
             "",
-            "Runs that ended, by what came of their power",
+            "Runs that ended, by what was known of their power",
         )
         meter.create_observable_counter(
             "power_predictions",

@@ -27,7 +27,8 @@ _INPUTS: Final = (
 
 
 def stages(shared: Settings, meter: PowerMeter | None = None) -> list[Stage]:
-    """What nodes show, by node, and the one that learns; `meter` is told of its processor."""
+    """Return the stages that summarise nodes, by node, and the one that learns; its processor is
+    passed to `meter`."""
     own, watching = PredictionSettings(), meter or PowerMeter()
 
     def create(_number: int, restored: Mapping[str, bytes]) -> Prediction:

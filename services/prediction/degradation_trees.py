@@ -16,8 +16,8 @@ TREES: Final = 30
 def train_extra_trees(
     rows: Floats, value: Floats, *, seed: int = 0, of_rest: bool = False
 ) -> Forest:
-    """Extremely randomised trees (Geurts, Ernst and Wehenkel, Machine Learning 63, 2006), down to
-    single rows. Each split tries all columns; of what an estimate leaves, 40 % of them."""
+    """Train extremely randomised trees (Geurts, Ernst and Wehenkel, Machine Learning 63, 2006),
+    down to single rows. Each split tries all columns; of what an estimate leaves, 40 % of them."""
     from sklearn.ensemble import ExtraTreesRegressor
 
     columns = 0.4 if of_rest else 1.0

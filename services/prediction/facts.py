@@ -14,8 +14,8 @@ from shared.models.shutters import Shutter, unfiltered_slowdown
 
 
 def run_of(key: str, job: Job, message: JobFinished) -> EndedRun | None:
-    """A run that power can be learned from, by its resource manager's energy where it has a meter;
-    None where no job ran, or at several P-states, or was suspended."""
+    """Return a run that power can be learned from, by its resource manager's energy where it has a
+    meter; None where no job ran, or at several P-states, or was suspended."""
     JOB_ENERGY_J.require("energy_j", message.energy_j)
     runtime_s = (message.ended_at_us - message.started_at_us) / 1e6
     used = message.nodes and message.cores_per_node and message.freq_ghz > 0
@@ -27,15 +27,15 @@ def run_of(key: str, job: Job, message: JobFinished) -> EndedRun | None:
         time_us=message.ended_at_us,
         key=key,
         job_id=message.job_id,
-        job=JobOnCluster.of(job, message.cluster, message.freq_ghz),
+        job=JobOnCluster.from_job(job, message.cluster, message.freq_ghz),
         node_power_w=node_power_w,
         cores_per_node=cores_of(message) / message.nodes,
     )
 
 
 def pair_of(event: Event, message: ShuttersMeasured) -> CoRunPair | None:
-    """What an interval's shutters said; None where several co-runners were paused together, since
-    nobody knows which of them it was."""
+    """Return what an interval's shutters said; None where several co-runners were paused together,
+    since nobody knows which of them it was."""
     if not message.shutters:
         raise RejectedError("shutters", "must hold at least one shutter")
     shutters = [Shutter(s.ipc_before, s.ipc_during, s.ipc_after) for s in message.shutters]
@@ -53,7 +53,7 @@ def pair_of(event: Event, message: ShuttersMeasured) -> CoRunPair | None:
 
 
 def traffic_of(event: Event, message: SignatureMeasured) -> Traffic:
-    """How one run behaved."""
+    """Return how one run behaved."""
     CLOCK_GHZ.require("freq_ghz", message.freq_ghz)
     BANDWIDTH_GBPS.require("mem_gbps", message.mem_gbps)
     measured = message.mem_gbps, message.cpi, message.power_w

@@ -1,8 +1,7 @@
 """Learns run times and energies of groups, with scikit-learn: Dauwe et al. (2016), section 3.
 
-They are held to measurements by `coplace evaluate`, and not published: a network's sums are BLAS's,
-whose last digits differ from processor to processor.
-"""
+They are compared with measurements by `coplace evaluate`, and not published: a network's sums are
+BLAS's, whose last digits differ from processor to processor."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -13,14 +12,14 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Predict = Callable[[Floats], Floats]
 
-# The paper tells no size. Weights are found by L-BFGS: scikit-learn has no conjugate gradient.
+# The paper names no size. Weights are fitted by L-BFGS: scikit-learn has no conjugate gradient.
 _NEURONS: Final = 10
 _MOST_ROUNDS: Final = 400
 _RESTRAINT: Final = 0.1
 
 
 def train_linear(rows: Floats, value: Floats) -> Predict:
-    """Least squares (equations 1 and 2)."""
+    """Train least squares (equations 1 and 2)."""
     from sklearn.linear_model import LinearRegression
 
     model: Any = LinearRegression().fit(rows, value)
@@ -28,8 +27,8 @@ def train_linear(rows: Floats, value: Floats) -> Predict:
 
 
 def train_network(rows: Floats, value: Floats, seed: int = 0) -> Predict:
-    """A network of one layer of hyperbolic tangents (equation 3); what it is given and what it says
-    is counted in standard deviations from the mean."""
+    """Train a network of one layer of hyperbolic tangents (equation 3); its inputs and outputs are
+    counted in standard deviations from the mean."""
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.neural_network import MLPRegressor
     from sklearn.pipeline import make_pipeline

@@ -45,14 +45,15 @@ class JobOnCluster(NamedTuple):
     is_shareable: bool = False
 
     @classmethod
-    def of(cls, job: Job, cluster: str, freq_ghz: float) -> "JobOnCluster":
-        """An attempt of a job that runs there."""
+    def from_job(cls, job: Job, cluster: str, freq_ghz: float) -> "JobOnCluster":
+        """Return an attempt of a job that runs there."""
         asked = job.user, job.app_id, size_of(job), job.walltime_s
         unit = job.resources_per_unit, job.cores_per_unit, job.shareable
         return cls(cluster, freq_ghz, *asked, *unit)
 
     def kind(self, clusters: Mapping[str, Cluster]) -> KindOfJob | None:
-        """None where its cluster is not declared, or not at such a P-state."""
+        """Return the kind of the job; None where its cluster is not declared, or not at such a
+        P-state."""
         cluster = clusters.get(self.cluster)
         if cluster is None or self.freq_ghz not in cluster.pstates_ghz:
             return None
@@ -75,9 +76,9 @@ class EndedRun(NamedTuple):
     cores_per_node: float
 
     def whole_node_w(self, clusters: Mapping[str, Cluster], metered_w: float | None) -> float:
-        """What a node used whole would have drawn, by what its nodes' meters showed, or by what its
-        resource manager charged: to a job on part of a node's cores that part of its power. 0 where
-        nobody knows."""
+        """Return what a node used whole would have drawn, by what its nodes' meters showed, or by
+        what its resource manager charged: to a job on part of a node's cores that part of its
+        power. 0 where nobody knows."""
         power_w = self.node_power_w if metered_w is None else metered_w
         if power_w is None:
             return 0.0
@@ -88,9 +89,9 @@ class PowerOutcome(StrEnum):
     """What came of the power of a run that ended."""
 
     LEARNED = "learned"
-    # Neither meters nor the resource manager told any, or told 0.
+    # Neither meters nor the resource manager reported any, or reported 0.
     MISSING = "missing"
-    # Energy and time, which were told each by itself, make no power that a node draws.
+    # Energy and time, reported separately, give a power that no node draws.
     IMPLAUSIBLE = "implausible"
     # Nobody declared the cluster, or that P-state of it.
     UNDECLARED = "undeclared"
@@ -131,16 +132,16 @@ class JobPower:
         self.learner.tables.take_trees(self.versions.in_force)
 
     def start(self, key: str, job: Job, cluster: str, freq_ghz: float) -> None:
-        """An attempt of a job started."""
-        self._started.put(key, JobOnCluster.of(job, cluster, freq_ghz))
+        """Note that an attempt of a job started."""
+        self._started.put(key, JobOnCluster.from_job(job, cluster, freq_ghz))
 
     def expected_w(self, key: str) -> float | None:
-        """What a node used whole by an attempt was predicted to draw when it started."""
+        """Return what a node used whole by an attempt was predicted to draw when it started."""
         expected = self._expected.get(key)
         return expected.power.predicted_w if expected else None
 
     def finish(self, key: str, run: EndedRun | None) -> None:
-        """An attempt ended; None where it had no power, or several."""
+        """Note that an attempt ended; `run` is None where it had no power, or several."""
         if run is not None:
             self._ended.put(key, run)
             return

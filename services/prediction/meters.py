@@ -21,14 +21,14 @@ from shared.domain.node import NodeNames
 from shared.streams.stages.stage import Round
 from shared.streams.state.state import State
 
-# Told of a cluster at most so often.
+# Published for a cluster at most so often.
 PERIOD_US: Final = 60_000_000
 
 
 class LastReading(NamedTuple):
     """When the newest sample of the last reading of a meter was taken, by the node's own clock, the
-    end of the round in which it came (0: that is open), whether it was told since, and the mean of
-    its samples."""
+    end of the round in which it came (0: that is open), whether it was published since, and the
+    mean of its samples."""
 
     until_us: int
     came_us: int
@@ -48,7 +48,7 @@ class ReadMeters:
 
     A reading counts where it is another than the last one of its node: a collector that sends one
     again and again is silent. Clocks of nodes are compared with nothing, so one that is wrong or
-    jumps does no harm. What came longer ago than a period is told no more.
+    jumps does no harm. What came longer ago than a period is not published any more.
     """
 
     def __init__(self, state: State) -> None:
@@ -63,13 +63,14 @@ class ReadMeters:
                 self._untold[key.partition("|")[0]].add(key)
 
     def declare(self, cluster: Cluster) -> None:
-        """A cluster was declared, or declared anew."""
+        """Note that a cluster was declared, or declared anew."""
         self._clusters[cluster.name] = cluster
         self._names.pop(cluster.name, None)
         self._listen()
 
     def cap(self, message: PowerCapDeclared) -> None:
-        """A cap was declared, or one that replaces it. Of what nobody declared nothing is kept."""
+        """Note that a cap was declared, or one that replaces it. Caps of undeclared subjects are
+        not kept."""
         key = f"{message.scope}|{message.name}"
         known = {each for cluster in self._clusters.values() for each in _caps_over(cluster)}
         before = self._caps.get(key)
@@ -79,7 +80,7 @@ class ReadMeters:
             self._listen()
 
     def _listen(self) -> None:
-        """Keep the names of the nodes whose readings are told."""
+        """Keep the names of the nodes whose readings are published."""
         self._names = {
             name: self._names.get(name) or cluster.names()
             for name, cluster in self._clusters.items()
@@ -91,8 +92,8 @@ class ReadMeters:
         return any(cap is not None and cap.is_capped for cap in found)
 
     def read(self, message: NodePowerMeasured) -> None:
-        """A node's meter was read, so much on the mean of its samples. Of nodes that nobody
-        declared nothing is told."""
+        """Note a reading of a node's meter, the mean of its samples. Readings of undeclared nodes
+        are ignored."""
         names = self._names.get(message.cluster)
         if names is None or names.find(message.node) is None:
             return
@@ -103,12 +104,13 @@ class ReadMeters:
             self._untold[message.cluster].add(key)
 
     def end_round(self, ended: Round) -> list[Publish]:
-        """What is due to be told, by cluster."""
+        """Return what is due to be published, by cluster."""
         found = [self._due(cluster, ended) for cluster in sorted(self._untold)]
         return [meters_read_event(message, ended) for message in found if message is not None]
 
     def _due(self, cluster: str, ended: Round) -> NodeMetersRead | None:
-        """Whose meters were read within the last period; None where it is too soon to tell."""
+        """Return the nodes whose meters were read within the last period; None where it is too soon
+        to say."""
         came = self._came(cluster, ended.ended_at_us)
         since_us = ended.ended_at_us - PERIOD_US
         if (self._told_us.get(cluster) or 0) > since_us:
@@ -132,7 +134,8 @@ class ReadMeters:
         )
 
     def _came(self, cluster: str, ended_at_us: int) -> dict[str, LastReading]:
-        """What was not told yet of a cluster; what came in the open round came at its end."""
+        """Return what was not published yet of a cluster; what came in the open round came at its
+        end."""
         found: dict[str, LastReading] = {}
         for key in sorted(self._untold[cluster]):
             last = self._last.get(key)

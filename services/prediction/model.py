@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 def open_tree(tree: Any) -> Tree:
-    """scikit-learn's tree in the open form; what it keeps at leaves beside the value means
+    """Return scikit-learn's tree in the open form; what it keeps at leaves beside the value means
     nothing."""
     leaf = tree.children_left < 0
     return Tree(
@@ -34,7 +34,7 @@ class TrainedWeights:
 
 
 def train_weights(features: Floats, slowdown_ratio: Floats) -> TrainedWeights:
-    """Non-negative least squares of slowdown - 1 over `features`, shape (rows, columns).
+    """Train non-negative least squares of slowdown - 1 over `features`, shape (rows, columns).
 
     Non-negative, since a neighbour that moves more never helps.
     """

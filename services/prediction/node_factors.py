@@ -29,7 +29,7 @@ class NodeDraw(NamedTuple):
 
 
 def node_factors(draws: Sequence[NodeDraw]) -> Mapping[tuple[str, str], float]:
-    """Power of each (cluster, node) over that of the mean node, shrunk towards 1.
+    """Return the power of each (cluster, node) over that of the mean node, shrunk towards 1.
 
     ln P = a_group + b_node + noise, by least squares with the penalty PRIOR_READINGS b_node^2
     (ridge regression; Hoerl and Kennard, Technometrics 1970), one of the two sets after the other:

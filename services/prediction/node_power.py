@@ -22,7 +22,7 @@ from shared.streams.state.state import State
 
 # As for the other models: trained on so many first, then on twice as many each time.
 MIN_DRAWS: Final = 50
-# Older draws make room for newer ones, some at a time.
+# Older draws are dropped for newer ones, some at a time.
 REMEMBERED: Final = 8_000
 FORGOTTEN_AT_ONCE: Final = 800
 
@@ -31,7 +31,7 @@ FORGOTTEN_AT_ONCE: Final = 800
 LEAST_COVERED_US: Final = 600_000_000
 LEAST_CHANGE: Final = 0.1
 LEAST_PAUSE_US: Final = 1_800_000_000
-# Meters tell what a job drew where each of its nodes was read over this share of its run at least.
+# Meters show what a job drew where each of its nodes was read over this share of its run at least.
 LEAST_METERED: Final = 0.5
 # What a node used whole was to draw, W, by attempt; None where nothing was predicted.
 ExpectedWatts = Callable[[str], float | None]
@@ -54,20 +54,20 @@ class Occupant(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Its nodes by name."""
+        """Return its nodes by name."""
         return names_of(self.nodes)
 
     def had(self, first_us: int, last_us: int) -> bool:
-        """Whether it ran all that time as it had started."""
+        """Return whether it ran all that time as it had started."""
         has_ended = self.ended_us and self.ended_us < last_us
         return self.started_us <= first_us and not has_ended and not self.is_changed
 
     def was_there(self, first_us: int, last_us: int) -> bool:
-        """Whether it ran for some of that time."""
+        """Return whether it ran for some of that time."""
         return self.started_us <= last_us and (first_us <= self.ended_us or not self.ended_us)
 
     def cores_on(self, node: str, cluster: Cluster) -> int:
-        """Its cores on one of its nodes."""
+        """Return its cores on one of its nodes."""
         units = self.units[self.names.index(node)] if self.units else 1
         return units * (self.cores_per_unit or cluster.cores_for(shareable=True))
 
@@ -97,16 +97,16 @@ class MeteredNode(NamedTuple):
 
     @property
     def mean_w(self) -> float:
-        """Mean power of all samples, W."""
+        """Return the mean power of all samples, W."""
         return self.power_w / self.samples
 
     @property
     def covered_us(self) -> int:
-        """From the first sample to the last."""
+        """Return the time from the first sample to the last."""
         return self.last_us - self.first_us
 
     def and_reading(self, reading: WaitingReading) -> "MeteredNode":
-        """With one more."""
+        """Return the node with one reading more."""
         return MeteredNode(
             self.power_w + reading.power_w * reading.samples,
             self.samples + reading.samples,
@@ -115,14 +115,14 @@ class MeteredNode(NamedTuple):
         )
 
 
-class ToldPower(NamedTuple):
-    """What was told of a running job's power, and until when it was measured."""
+class PublishedPower(NamedTuple):
+    """The power of a running job as published, and until when it was measured."""
 
     until_us: int
     power_w: float
 
     def is_old(self, until_us: int, power_w: float) -> bool:
-        """Whether another figure is worth telling."""
+        """Return whether another figure is worth publishing."""
         is_off = abs(power_w / self.power_w - 1) >= LEAST_CHANGE
         return is_off and until_us - self.until_us >= LEAST_PAUSE_US
 
@@ -144,7 +144,7 @@ class NodePower:
         self._readings = state.table("reading", WaitingReading)
         self._draws = state.table("draw", NodeDraw)
         self._metered = state.table("metered", MeteredNode)
-        self._told = state.table("told-power", ToldPower)
+        self._told = state.table("told-power", PublishedPower)
         # Until when somebody was on a node with others who is not known any more.
         self._left_us = state.table("left-node", int)
         self._trained = state.value("node-power", TrainedFactors)
@@ -154,7 +154,7 @@ class NodePower:
         self._ended = {key for key, occupant in self._occupants.items() if occupant.ended_us}
 
     def start(self, key: str, job: Job, message: JobStarted) -> None:
-        """An attempt of a job started on these nodes."""
+        """Note that an attempt of a job started on these nodes."""
         if key in self._occupants:
             return
         occupant = Occupant(
@@ -170,15 +170,15 @@ class NodePower:
         self._enter(key, occupant)
 
     def finish(self, key: str, ended_us: int) -> None:
-        """An attempt ended; its readings may still come, until the end of the round."""
+        """Note that an attempt ended; its readings may still come, until the end of the round."""
         occupant = self._occupants.get(key)
         if occupant is not None:
             self._occupants.put(key, occupant._replace(ended_us=ended_us))
             self._ended.add(key)
 
     def changed(self, key: str) -> None:
-        """An attempt runs at another P-state, or was suspended: it tells nothing of its nodes, nor
-        do those that share them."""
+        """Note that an attempt runs at another P-state, or was suspended: it says nothing of its
+        nodes, nor do those that share them."""
         occupant = self._occupants.get(key)
         if occupant is None:
             return
@@ -189,8 +189,8 @@ class NodePower:
         self._ended.discard(key)
 
     def metered_w(self, key: str) -> float | None:
-        """What a node of a job drew for it over its run, in the mean; None where meters did not
-        cover it."""
+        """Return what a node of a job drew for it over its run, in the mean; None where meters did
+        not cover it."""
         occupant = self._occupants.get(key)
         if occupant is None or not occupant.ended_us or occupant.is_changed:
             return None
@@ -202,7 +202,7 @@ class NodePower:
         return fsum(each.mean_w for each in nodes) / len(nodes)
 
     def read(self, event: Event, message: NodePowerMeasured) -> None:
-        """A node's meter showed so much on the mean of some readings."""
+        """Note a reading of a node's meter, the mean of some samples."""
         if message.power_w > 0:
             reading = WaitingReading(
                 event.time_us,
@@ -242,13 +242,13 @@ class NodePower:
         return [node_power_event(node_factors(draws), len(draws), ended)]
 
     def forget_ended(self) -> None:
-        """No reading of theirs counts any more."""
+        """Forget attempts that ended: no reading of theirs counts any more."""
         for key in sorted(self._ended):
             self._leave(key)
         self._ended.clear()
 
     def _running(self, key: str, cluster: str) -> RunningPowerMeasured | None:
-        """What a job draws that runs, where it is worth telling."""
+        """Publish what a running job draws, where it is worth publishing."""
         occupant = self._occupants.get(key)
         if occupant is None or occupant.ended_us or not occupant.is_alone:
             return None
@@ -261,7 +261,7 @@ class NodePower:
         told = self._told.get(key)
         if not NODE_POWER_W.has(power_w) or (told and not told.is_old(until_us, power_w)):
             return None
-        self._told.put(key, ToldPower(until_us, power_w))
+        self._told.put(key, PublishedPower(until_us, power_w))
         job_id, _, attempt = key.rpartition("|")
         return RunningPowerMeasured(
             job_id=job_id,
@@ -299,8 +299,8 @@ class NodePower:
     def _split(
         self, reading: WaitingReading, cluster: Cluster | None, expected_w: ExpectedWatts
     ) -> None:
-        """Among those who shared the node; to none of them where one was not there all the time, or
-        not as it had started, since nobody knows what it drew meanwhile."""
+        """Among the jobs that shared the node; to none of them where one was not there all the
+        time, or not as it had started, since nobody knows what it drew meanwhile."""
         there = {
             key: occupant
             for key in sorted(self._on.get(reading.node, ()))

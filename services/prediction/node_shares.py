@@ -2,7 +2,7 @@
 
 Idle power is split by allocated cores, and what is not allocated stays with the node. The rest is
 split by activity. No meter shows a job's own, so that what each job was expected to draw beyond
-idle stands in for it, and its cores where nothing was expected of one of them. Where the same
+idle replaces it, and its cores where nothing was expected of one of them. Where the same
 applications meet others, their expectations then follow their own parts, as in
 expectation-maximisation of a sum of sources (Dempster, Laird and Rubin, "Maximum likelihood from
 incomplete data via the EM algorithm", JRSS B 39, 1977).
@@ -24,8 +24,8 @@ class NodeUser(NamedTuple):
 def shares_mw(
     power_w: float, idle_w: float, node_cores: int, jobs: Sequence[NodeUser]
 ) -> list[int]:
-    """What each job drew, mW, and behind them what the node drew idle for nobody: together they
-    are `power_w` to the milliwatt. The jobs have no more cores than the node."""
+    """Return what each job drew, mW, and behind them what the node drew idle for nobody: together
+    they are `power_w` to the milliwatt. The jobs have no more cores than the node."""
     idle_w = min(idle_w, power_w)
     activities = _activities(idle_w, node_cores, jobs)
     active_w = (power_w - idle_w) / sum(activities)

@@ -1,5 +1,4 @@
-"""What the samples of a record come to, by node: a keyed stage, so that telemetry has as many
-owners as its Kafka partitions."""
+"""Means of the samples of a record, by node: a keyed stage, so that telemetry has as many"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -17,15 +16,15 @@ from shared.streams.state.state import State, key_of
 STAGE: Final = "prediction.nodes"
 INPUT: Final = "telemetry.nodes"
 OUTPUT: Final = "prediction.readings"
-# Of a node so many records are told from their copies: clients send again what got no answer, and
-# that is among the newest.
+# Of a node so many records are distinguished from their copies: clients send again what got no
+# answer, and that is among the newest.
 REMEMBERED: Final = 8
 _TABLE: Final = "seen"
 
 
 class NodeStatistics:
-    """Folds telemetry.nodes into prediction.readings, record by record; what was told is not told
-    again."""
+    """Folds telemetry.nodes into prediction.readings, record by record; what was published is not
+    published again."""
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
         self._state = State(restored)
@@ -33,7 +32,7 @@ class NodeStatistics:
         self._state.require_all_read()
 
     def handle(self, event: Event) -> Iterable[Publish]:
-        """Tell what one record showed. Raises RejectedError for readings that cannot be used,
+        """Publish what one record showed. Raises RejectedError for readings that cannot be used,
         AlreadyAppliedError for a copy."""
         message = event.payload
         if not isinstance(message, NodeSamples):
@@ -46,7 +45,7 @@ class NodeStatistics:
         return [_published(event, measured)]
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
-        """Nothing waits for it."""
+        """Publish nothing: nothing waits for the end of a round."""
         return []
 
     def changes(self) -> Mapping[str, bytes | None]:
@@ -60,8 +59,8 @@ def node_of(key: str, _value: bytes) -> str:
 
 
 def node_power(message: NodeSamples) -> NodePowerMeasured:
-    """The mean of the samples, W, and when they were taken. Raises RejectedError where there are
-    none, or such as no meter shows."""
+    """Return the mean of the samples, W, and when they were taken. Raises RejectedError where there
+    are none, or such as no meter shows."""
     for field in ("node", "cluster", "node_model"):
         require_text(field, getattr(message, field))
     if not message.samples:

@@ -35,8 +35,8 @@ class PairExample(NamedTuple):
     slowdown_ratio: float
 
     @property
-    def weighed(self) -> tuple[float, float]:
-        """What weights of degradation ask: shares of the peak bandwidth."""
+    def bandwidth_shares(self) -> tuple[float, float]:
+        """Return what weights of degradation need: shares of the peak bandwidth."""
         return self.own.bandwidth_share, self.other.bandwidth_share
 
 
@@ -44,18 +44,18 @@ Predict = Callable[[Sequence[PairExample]], Floats]
 
 
 def grow(examples: Sequence[PairExample]) -> Forest:
-    """Extremely randomised trees (Geurts, Ernst and Wehenkel, Machine Learning 63, 2006) of
+    """Grow extremely randomised trees (Geurts, Ernst and Wehenkel, Machine Learning 63, 2006) of
     T_co / T_alone - 1, whose sums are exact, and which never fall where a share rises. Of pairs
     that nobody measured they learn what weights say, each as often as makes a leaf."""
-    examples = [*examples, *LEAST_OF_LEAF * believed(examples)]
+    examples = [*examples, *LEAST_OF_LEAF * prior_examples(examples)]
     rows = np.array([row_of_pair(each.own, each.other) for each in examples])
     excess = np.array([each.slowdown_ratio for each in examples]) - 1
     return Forest.of([_tree(rows, excess, seed) for seed in range(TREES)], features=len(COLUMNS))
 
 
-def believed(examples: Sequence[PairExample]) -> list[PairExample]:
-    """What weights say of pairs of which none of the examples is: of few applications trees know
-    each pair that they saw, and nothing of others."""
+def prior_examples(examples: Sequence[PairExample]) -> list[PairExample]:
+    """Return what weights say of pairs of which none of the examples is: of few applications trees
+    know each pair that they saw, and nothing of others."""
     sides: dict[str, dict[str, Side]] = defaultdict(dict)
     for each in examples:
         known = sides[each.node_model]
@@ -91,8 +91,9 @@ def _tree(rows: Floats, excess: Floats, seed: int) -> Tree:
 
 
 def unseen_errors(examples: Sequence[PairExample]) -> tuple[float, float]:
-    """Mean absolute error of T_co / T_alone of pairs of applications that are held out in turn, in
-    both directions: by trees, and by weights of the same examples. 0 of fewer pairs than parts."""
+    """Return the mean absolute error of T_co / T_alone of pairs of applications that are held out
+    in turn, in both directions: by trees, and by weights of the same examples. 0 of fewer pairs
+    than parts."""
     pairs = sorted({_unordered(each) for each in examples})
     if len(pairs) < FOLDS:
         return 0.0, 0.0
@@ -121,11 +122,13 @@ def _by_trees(learned: Sequence[PairExample]) -> Predict:
 
 def _by_weights(learned: Sequence[PairExample]) -> Predict:
     weights = _weights(learned)
-    return lambda asked: np.array([slowdown_of_shares(weights, *each.weighed) for each in asked])
+    return lambda asked: np.array(
+        [slowdown_of_shares(weights, *each.bandwidth_shares) for each in asked]
+    )
 
 
 def _weights(learned: Sequence[PairExample]) -> tuple[float, ...]:
-    shares = [each.weighed for each in learned]
+    shares = [each.bandwidth_shares for each in learned]
     features = np.array([[1.0, own, other, own * other] for own, other in shares])
     ratios = np.array([each.slowdown_ratio for each in learned])
     return train_weights(features, ratios).weights

@@ -1,5 +1,5 @@
-"""Versions of the trees of pairs: grown of the newest intervals that shutters measured, and held to
-intervals that came later."""
+"""Versions of the trees of pairs: grown of the newest intervals that shutters measured, and
+compared with intervals that came later."""
 
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -27,7 +27,7 @@ FIRST_TRAINING: Final = 100
 GROWN_SHARE: Final = 0.3
 MOST_UNTRAINED: Final = 1_000
 MOST_EXAMPLES: Final = 5_000
-# Intervals that a version is held to in the shadow.
+# Intervals that a version is compared with in the shadow.
 SHADOWED: Final = 100
 
 
@@ -59,7 +59,7 @@ class PairVersions(Versions[PairTreesPublished, PairTrees]):
         if self._is_due(intervals, FIRST_TRAINING, GROWN_SHARE, MOST_UNTRAINED):
             newest = examples()[-MOST_EXAMPLES:]
             if len(newest) >= FIRST_TRAINING:
-                published.append(self._take(grown(newest, intervals)))
+                published.append(self._take(grow_pair_trees(newest, intervals)))
         self._forget()
         return [trees_event(each, PAIR_TREES, ended) for each in published]
 
@@ -68,15 +68,16 @@ class PairVersions(Versions[PairTreesPublished, PairTrees]):
         return pair_trees_of(message)
 
     def is_of_this_origin(self, message: PairTreesPublished) -> bool:
-        """By what columns mean."""
+        """Return whether its columns mean the same as here."""
         return message.origin == PAIRS_ORIGIN
 
     def number(self, message: PairTreesPublished) -> int:
-        """Of its newest interval."""
+        """Return the number of its newest interval."""
         return message.newest_interval
 
     def judgement(self, choice: VersionChoice) -> Message:
-        """How far the version in shadow and that in force were off over the same intervals."""
+        """Return how far the version in shadow and that in force were off over the same
+        intervals."""
         return PairTreesJudged(
             version=choice.shadow,
             in_force=choice.in_force,
@@ -88,7 +89,7 @@ class PairVersions(Versions[PairTreesPublished, PairTrees]):
         )
 
     def word(self, wish: Wish, trees: PairTreesPublished | None) -> Message:
-        """Who wanted it, and why."""
+        """Return the event of a choice: who wanted it, and why."""
         return PairTreesChosen(
             version=wish.version,
             trees=trees,
@@ -102,7 +103,7 @@ class PairVersions(Versions[PairTreesPublished, PairTrees]):
     ) -> Iterator[tuple[float, float, float]]:
         """All were learned before any of it was measured."""
         for each in measured:
-            without = abs(slowdown_of_shares(weights, *each.weighed) - each.slowdown_ratio)
+            without = abs(slowdown_of_shares(weights, *each.bandwidth_shares) - each.slowdown_ratio)
             now = _error(self.in_force, each) if self.in_force else without
             yield _error(shadow, each), now, without
 
@@ -111,8 +112,8 @@ def _error(trees: PairTrees, of: PairExample) -> float:
     return abs(1 + trees.excess(of.own, of.other) - of.slowdown_ratio)
 
 
-def grown(examples: Sequence[PairExample], number: int) -> PairTreesPublished:
-    """Trees of intervals in the order of their times, of which the newest is so many-th."""
+def grow_pair_trees(examples: Sequence[PairExample], number: int) -> PairTreesPublished:
+    """Grow trees of intervals in the order of their times, of which the newest is so many-th."""
     by_trees, by_weights = unseen_errors(examples)
     message = PairTreesPublished(
         version=f"{PAIR_TREES}@{number}",

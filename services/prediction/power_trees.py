@@ -39,8 +39,9 @@ def train_forests(
     growth: Growth = WHOLE,
     submitted: int = len(SUBMISSION_FEATURES),
 ) -> Forests:
-    """Extremely randomised trees and boosted ones over all rows, and a decision tree and a random
-    forest of each user's submissions, the first columns. Of one row all trees say its power."""
+    """Train extremely randomised trees and boosted ones over all rows, and a decision tree and a
+    random forest of each user's submissions, the first columns. Of one row all trees say its
+    power."""
     of_users = user_models(users, rows[:, :submitted], log_w, growth)
     extra, boosted = _extra(rows, log_w, growth), _boosted(rows, log_w, growth)
     return Forests(extra, boosted, of_users, submitted)
@@ -80,7 +81,8 @@ def _scaled(tree: Tree, by: float, start: float) -> Tree:
 def user_models(
     users: Sequence[User], submitted: Floats, target: Floats, growth: Growth = WHOLE
 ) -> dict[User, UserModel]:
-    """Each user's model of rows of submissions, and that of new users, which is of all jobs."""
+    """Train each user's model of rows of submissions, and that of new users, which is of all
+    jobs."""
     found = {NEW_USER: _user_model(submitted, target, growth)}
     indexes: dict[User, list[int]] = defaultdict(list)
     for index, user in enumerate(users):

@@ -77,8 +77,8 @@ CONSUMES: Final = names_of(
 # much, so that the cost of training stays in proportion to that of measuring.
 MIN_RUNS: Final = 50
 MIN_PAIRS: Final = 20
-# Older runs and pairs make room for newer ones, some at a time. A copy of a fact that was forgotten
-# counts once more.
+# Older runs and pairs are dropped for newer ones, some at a time. A copy of a fact that was
+# forgotten counts once more.
 REMEMBERED: Final = 20_000
 FORGOTTEN_AT_ONCE: Final = 2_000
 # Twice what clusters can declare: meters also name node models.
@@ -176,12 +176,12 @@ class Prediction:
 
     @property
     def power_learner(self) -> OnlineLearner:
-        """Who learns what jobs draw."""
+        """Return the learner of what jobs draw."""
         return self._job_power.learner
 
     @property
     def job_power(self) -> JobPower:
-        """Who counts what came of the powers of jobs."""
+        """Return the counts of predicted and drawn power of jobs."""
         return self._job_power
 
     def _power_is_due(self, progress: TrainingProgress) -> bool:

@@ -28,25 +28,26 @@ POWER_OUTPUT: Final = "prediction.power"
 POWER: Final = "power"
 DEGRADATION: Final = "degradation"
 NODE_POWER: Final = "node-power"
-# 10,000 nodes of names as they are; the number and what stands around the names comes to 14.
+# 10,000 nodes of names as they are; the number and what surrounds the names take 14.
 MOST_FACTORS_BYTES: Final = 524_288
 _FACTOR_BYTES: Final = 14
 
 
 def power_event(fallback_power_w: Mapping[str, float], ended: Round) -> Publish:
-    """A version of what nodes draw where no similar job is known."""
+    """Return the event of a version of what nodes draw where no similar job is known."""
     version = f"{POWER}@{ended.number}"
     payload = PowerModelPublished(version=version, fallback_power_w=fallback_power_w)
     return _published(POWER, payload, ended)
 
 
 def power_history_event(message: PowerHistoryUpdated, ended: Round) -> Publish:
-    """The rows that finished jobs of a kind replaced."""
+    """Return the event of the rows that finished jobs of a kind replaced."""
     return _told(POWER_OUTPUT, message, str(message.number), kind_of(message).name, ended)
 
 
 def trees_event(message: Message, model: str, ended: Round) -> Publish:
-    """A version of a model of trees, or what is told of one; of each one at most a round."""
+    """Return the event of a version of a model of trees, or of a choice of one; of each one at most
+    a round."""
     if isinstance(message, PowerTreesChosen | PairTreesChosen):
         message.sha256 = model_sha256(message)
     version = message.version  # type: ignore[attr-defined]
@@ -54,19 +55,20 @@ def trees_event(message: Message, model: str, ended: Round) -> Publish:
 
 
 def running_power_event(message: RunningPowerMeasured, ended: Round) -> Publish:
-    """What a job draws that runs."""
+    """Return the event of what a running job draws."""
     name = f"{message.job_id}/{message.attempt}/{message.measured_at_us}"
     return _told(POWER_OUTPUT, message, name, message.job_id, ended)
 
 
 def meters_read_event(message: NodeMetersRead, ended: Round) -> Publish:
-    """Whose meters were read of a cluster."""
+    """Return the event of the nodes of a cluster whose meters were read."""
     name = f"{message.cluster}/{message.told_at_us}"
     return _told(POWER_OUTPUT, message, name, message.cluster, ended)
 
 
 def degradation_event(trained: TrainedWeights | None, training_pairs: int, ended: Round) -> Publish:
-    """A version of the degradation model; the declared prior where nothing was trained."""
+    """Return the event of a version of the degradation model; of the declared prior where nothing
+    was trained."""
     payload = DegradationModelPublished(
         version=f"{DEGRADATION}@{ended.number}",
         features=degradation.FEATURES,
@@ -80,8 +82,9 @@ def degradation_event(trained: TrainedWeights | None, training_pairs: int, ended
 def node_power_event(
     factors: Mapping[tuple[str, str], float], training_readings: int, ended: Round
 ) -> Publish:
-    """A version of the factors of nodes, which are named by cluster and node: of those that are
-    furthest from 1, as many as fit into a message. What is not listed counts as 1."""
+    """Return the event of a version of the factors of nodes, which are named by cluster and node:
+    of those that are furthest from 1, as many as fit into a message. What is not listed counts as
+    1."""
     table = sorted(_furthest(factors))
     payload = NodePowerPublished(
         version=f"{NODE_POWER}@{ended.number}",
@@ -113,7 +116,7 @@ def _published(
 
 
 def _told(topic: str, message: Message, name: str, key: str, ended: Round) -> Publish:
-    """An event of the end of a round; `name` tells it from others of its type."""
+    """An event of the end of a round; `name` distinguishes it from others of its type."""
     event = Event(
         id=f"{SOURCE}/{message.DESCRIPTOR.full_name}/{name}",
         source=SOURCE,

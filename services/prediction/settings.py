@@ -8,7 +8,7 @@ from shared.process.environment import EnvironmentSettings
 
 
 class PredictionSettings(EnvironmentSettings):
-    """What only prediction needs to be told."""
+    """Settings that only prediction has."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_PREDICTION_", frozen=True)
 

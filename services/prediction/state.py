@@ -77,7 +77,7 @@ class Remembered:
         self.progress = state.value("progress", TrainingProgress)
 
     def peak_gbps(self, node_model: str) -> float | None:
-        """What a node of a model moves at most."""
+        """Return what a node of a model moves at most."""
         clusters = self.clusters.values()
         found = [c.peak_bandwidth_gbps for c in clusters if c.node_model == node_model]
         return found[-1] if found else None

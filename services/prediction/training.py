@@ -23,7 +23,7 @@ class Timed(Protocol):
 
     @property
     def time_us(self) -> int:
-        """When it was true, by the clock of who measured it."""
+        """Return when it was true, by the clock that measured it."""
         ...
 
 
@@ -31,7 +31,7 @@ T = TypeVar("T", bound=Timed)
 
 
 def in_order(table: Table[T]) -> list[tuple[str, T]]:
-    """Keys and values in the order of (event time, key)."""
+    """Return keys and values in the order of (event time, key)."""
     return sorted(table.items(), key=lambda item: (item[1].time_us, item[0]))
 
 

@@ -1,5 +1,5 @@
-"""Versions of the trees of power: grown of the newest jobs that were predicted, and held to jobs
-that ended later."""
+"""Versions of the trees of power: grown of the newest jobs that were predicted, and compared with
+jobs that ended later."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ GROWTH: Final = Growth(12, 9, 40, 6, 6, 5)
 FIRST_TRAINING: Final = 300
 GROWN_SHARE: Final = 0.3
 MOST_UNTRAINED: Final = 3_000
-# Jobs that a version is held to in the shadow.
+# Jobs that a version is compared with in the shadow.
 SHADOWED: Final = 200
 
 
@@ -56,7 +56,9 @@ class TreeVersions(Versions[PowerTreesPublished, PowerTrees]):
         learner.tables.take_trees(self.in_force)
         if self._is_due(learner.progress.judged, FIRST_TRAINING, GROWN_SHARE, MOST_UNTRAINED):
             examples = learner.examples
-            published += [self._take(grown(examples))] if len(examples) >= FIRST_TRAINING else []
+            published += (
+                [self._take(grow_power_trees(examples))] if len(examples) >= FIRST_TRAINING else []
+            )
         self._forget()
         return [trees_event(each, TREES, ended) for each in published]
 
@@ -65,15 +67,15 @@ class TreeVersions(Versions[PowerTreesPublished, PowerTrees]):
         return trees_of(message)
 
     def is_of_this_origin(self, message: PowerTreesPublished) -> bool:
-        """By what features mean."""
+        """Return whether its features mean the same as here."""
         return message.origin == TREES_ORIGIN
 
     def number(self, message: PowerTreesPublished) -> int:
-        """Of its newest job."""
+        """Return the number of its newest job."""
         return message.newest_job
 
     def judgement(self, choice: VersionChoice) -> Message:
-        """How far the version in shadow and that in force were off over the same jobs."""
+        """Return how far the version in shadow and that in force were off over the same jobs."""
         return PowerTreesJudged(
             version=choice.shadow,
             in_force=choice.in_force,
@@ -84,7 +86,7 @@ class TreeVersions(Versions[PowerTreesPublished, PowerTrees]):
         )
 
     def word(self, wish: Wish, trees: PowerTreesPublished | None) -> Message:
-        """Who wanted it, and why."""
+        """Return the event of a choice: who wanted it, and why."""
         return PowerTreesChosen(
             version=wish.version,
             trees=trees,
@@ -105,8 +107,8 @@ class TreeVersions(Versions[PowerTreesPublished, PowerTrees]):
             yield abs(power_w / each.power_w - 1), each.trees_error, each.trees_error
 
 
-def grown(examples: Sequence[JudgedPrediction]) -> PowerTreesPublished:
-    """Trees of jobs in the order of their numbers."""
+def grow_power_trees(examples: Sequence[JudgedPrediction]) -> PowerTreesPublished:
+    """Grow trees of jobs in the order of their numbers."""
     users, rows = [each.of_user for each in examples], [each.row for each in examples]
     powers_w = [each.power_w for each in examples]
     forests = train_forests(users, unpacked(rows), logs(np.array(powers_w)), GROWTH, len(SUBMITTED))

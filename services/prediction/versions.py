@@ -1,9 +1,4 @@
-"""Versions of a model of trees: held to those in force, and put into force.
-
-A version is evaluated in the shadow of the one in force on what was measured later, which neither
-had seen: it takes its place where it errs less. Operators may pin a version, or go back to the one
-before.
-"""
+"""Versions of a model of trees: compared with those in force, and put into force."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -48,7 +43,8 @@ class VersionChoice(NamedTuple):
     squares: float = 0.0
 
     def with_case(self, error: float, in_force: float, without: float) -> "VersionChoice":
-        """One case more: what the shadow, what is in force and what holds without any erred."""
+        """Return the choice with one case more: what the shadow, what is in force and what applies
+        without any erred."""
         return self._replace(
             cases=self.cases + 1,
             errors=self.errors + error,
@@ -58,14 +54,14 @@ class VersionChoice(NamedTuple):
         )
 
     def without_cases(self) -> "VersionChoice":
-        """The shadow begins anew."""
+        """Return the choice with a shadow that begins anew."""
         return self._replace(
             cases=0, errors=0.0, errors_in_force=0.0, errors_without=0.0, squares=0.0
         )
 
     def is_better(self, standard_errors: float) -> bool:
-        """Whether the shadow erred less than what is in force, by more than so many standard errors
-        of the mean difference, and no more than what holds without any version."""
+        """Return whether the shadow erred less than what is in force, by more than so many standard
+        errors of the mean difference, and no more than what applies without any version."""
         less = self.error_in_force - self.error
         variance = self.squares / self.cases - less * less
         is_clear = less * less * self.cases > standard_errors * standard_errors * variance
@@ -73,17 +69,17 @@ class VersionChoice(NamedTuple):
 
     @property
     def is_none_better(self) -> bool:
-        """Whether what is in force erred more than what holds without any version."""
+        """Return whether what is in force erred more than what applies without any version."""
         return bool(self.in_force) and self.errors_without < self.errors_in_force
 
     @property
     def error(self) -> float:
-        """Mean, of the shadow."""
+        """Return the mean error of the shadow."""
         return self.errors / self.cases
 
     @property
     def error_in_force(self) -> float:
-        """Mean, on the same cases."""
+        """Return the mean error of what is in force, on the same cases."""
         return self.errors_in_force / self.cases
 
 
@@ -98,7 +94,7 @@ Trees = TypeVar("Trees")
 
 
 class Versions(ABC, Generic[Published, Trees]):
-    """Folds how right versions turned out to be; says at the end of a round what is told of it."""
+    """Folds how right versions turned out to be; publishes the results at the end of a round."""
 
     # What the model is called, what it is a number of, and what holds without any version.
     name: ClassVar[str]
@@ -117,8 +113,8 @@ class Versions(ABC, Generic[Published, Trees]):
         self._shadow = self._evaluated(self._choice.shadow)
 
     def pin(self, version: str, who: str, reason: str) -> None:
-        """Want a version in force, and to stay; empty: want what is in force to stay no longer.
-        Raises RejectedError for one that is not known any more."""
+        """Request that a version be in force, and stay; empty: that what is in force stay no
+        longer. Raises RejectedError for one that is not known any more."""
         if version and version not in self._versions:
             known = ", ".join(key for key, _ in self._versions.items()) or "none"
             raise RejectedError("version", f"must be one of those that are kept: {known}")
@@ -126,7 +122,7 @@ class Versions(ABC, Generic[Published, Trees]):
         self._choose(self._choice._replace(wish=wish))
 
     def roll_back(self, who: str, reason: str) -> None:
-        """Want what was in force before. Raises RejectedError where nothing was."""
+        """Request what was in force before. Raises RejectedError where nothing was."""
         if not self._choice.in_force:
             raise RejectedError("model", f"{self.name}: no version is in force")
         before = self._choice.former[-1] if self._choice.former else ""
@@ -134,23 +130,23 @@ class Versions(ABC, Generic[Published, Trees]):
 
     @abstractmethod
     def evaluated(self, message: Published) -> Trees:
-        """What evaluates a version."""
+        """Return what evaluates a version."""
 
     @abstractmethod
     def is_of_this_origin(self, message: Published) -> bool:
-        """False where columns meant something else to who grew it."""
+        """Return whether its columns mean the same as here."""
 
     @abstractmethod
     def number(self, message: Published) -> int:
-        """Of the newest case that a version was grown of."""
+        """Return the number of the newest case that a version was grown of."""
 
     @abstractmethod
     def judgement(self, choice: VersionChoice) -> Message:
-        """What is told when the time of a version in the shadow is over."""
+        """Return what is published when the time of a version in the shadow is over."""
 
     @abstractmethod
     def word(self, wish: Wish, trees: Published | None) -> Message:
-        """What is told when a version, or none, is put into force."""
+        """Return what is published when a version, or none, is put into force."""
 
     @property
     def _wanted(self) -> str:

@@ -77,7 +77,8 @@ class AccountBook:
         self._touched = set(self._accounts)
 
     def allocate(self, message: AllocationDeclared, event_id: str) -> None:
-        """The newest declaration counts. Raises AlreadyAppliedError for another."""
+        """Apply a declared allocation: the newest counts. Raises AlreadyAppliedError for
+        another."""
         account = self._of(message.account)
         known = account.allocation
         stamp = (known.declared_at_us, account.event_id) if known else (-inf, "")
@@ -87,25 +88,26 @@ class AccountBook:
         self._touch(message.account)
 
     def has_allocation(self, name: str) -> bool:
-        """Whether anything was ever allocated to an account."""
+        """Return whether anything was ever allocated to an account."""
         account = self._accounts.get(name)
         return account is not None and account.allocation is not None
 
     def reserve(self, name: str, micro_su: int) -> None:
-        """For a run, or less than before where it is negative."""
+        """Reserve an amount for a run, or release one where it is negative."""
         if micro_su:
             self._of(name).reserved_micro_su += micro_su
             self._touched.add(name)
 
     def charge(self, name: str, micro_su: int) -> None:
-        """A charge, or the reversal of one where it is negative."""
+        """Charge an amount, or reverse a charge where it is negative."""
         if micro_su:
             account = self._of(name)
             account.charged_su = su_text(account.charged_micro_su + micro_su)
             self._touch(name)
 
     def changed(self, now_us: int) -> Iterator[AccountStanding]:
-        """The accounts that stand otherwise than was told last, in the order of their names."""
+        """Yield the accounts whose state is not the one published last, in the order of their
+        names."""
         touched, self._touched = self._touched, set()
         for name in sorted(touched):
             account = self._accounts[name]
@@ -117,7 +119,7 @@ class AccountBook:
     def settle(
         self, charged_micro_su: Mapping[str, int], told: Mapping[str, AccountStanding]
     ) -> None:
-        """Hold to a ledger: what it charges, and what was told last of each account."""
+        """Set an account to what its charges say, and what was published last of it."""
         for name in sorted({*self._accounts, *charged_micro_su, *told}):
             account, charged = self._of(name), charged_micro_su.get(name, 0)
             if account.charged_micro_su != charged:

@@ -13,8 +13,8 @@ _INPUTS: Final = ("jobs.events", "telemetry.shutters", "commands", "billing")
 
 
 def stages(settings: Settings) -> list[Stage]:
-    """The pricing stage, one unit: an account's jobs have any keys. Emulated rounds bring a job's
-    shutters with its finish, so none waits."""
+    """Return the pricing stage, one unit: an account's jobs have any keys. Emulated rounds bring a
+    job's shutters with its finish, so none waits."""
     own = PricingSettings()
     grace_s = 0.0 if settings.is_emulated else own.grace_s
     tariff = PriceRule(own.rate_su_per_core_s, round(grace_s * 1e6), round(own.remember_s * 1e6))

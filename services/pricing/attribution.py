@@ -2,8 +2,8 @@
 
 With d the time of a run beside co-runner i and s its slowdown in it, i cost the run d - d / s: of
 the time lost, of the discount and of the energy that went into that time, i has this share. Shares
-are fractions, so that they come to 1 exactly; what is told in units of 0.000001 SU and 0.001 J is
-apportioned by largest remainders (Hamilton's method), so that the parts come to the whole.
+are fractions, so that their sum is exactly 1; what is published in units of 0.000001 SU and 0.001 J
+is apportioned by largest remainders (Hamilton's method), so that the sum of the parts is the whole.
 """
 
 from decimal import Decimal
@@ -19,7 +19,7 @@ _MILLIJOULES: Final = 1_000
 
 
 class InterferencePart(NamedTuple):
-    """What one co-runner cost a run, or several that are told together without an id: `share` of
+    """What one co-runner cost a run, or several that are listed together without an id: `share` of
     all that its co-runners did."""
 
     co_runner_job_id: str
@@ -31,14 +31,14 @@ class InterferencePart(NamedTuple):
 
     @property
     def energy_j(self) -> Decimal:
-        """Of what the run drew, what went into the time that this one cost it."""
+        """Return the part of the run's energy that went into the time that this one cost it."""
         return Decimal(self.energy_mj) / _MILLIJOULES
 
 
-def attributed(charge: ChargeMade) -> tuple[InterferencePart, ...]:
-    """The parts of all co-runners that cost a run any time, as its evidence has them, none where
-    nobody did. Their discounts come to `discount_su`, their energy to `lost_energy_mj`. Raises
-    RejectedError."""
+def attribute(charge: ChargeMade) -> tuple[InterferencePart, ...]:
+    """Return the parts of all co-runners that cost the run any time, as its evidence has them, none
+    where nobody did. The sum of their discounts is `discount_su`, of their energy `lost_energy_mj`.
+    Raises RejectedError."""
     rows = [row for row in evidence_of(charge) if row.slowdown_ratio > 1 and row.duration_us]
     if not rows:
         return ()
@@ -62,15 +62,15 @@ def attributed(charge: ChargeMade) -> tuple[InterferencePart, ...]:
 
 
 def discount_su(charge: ChargeMade) -> Decimal:
-    """What neighbours took off the price; 0 where the operator bears the whole run."""
+    """Return what neighbours took off the price; 0 where the operator bears the whole run."""
     if is_borne(charge.reason):
         return QUANTUM * 0
     return Decimal(charge.state_of_practice_su) - Decimal(charge.price_su)
 
 
 def lost_energy_mj(charge: ChargeMade) -> int:
-    """Of what a run drew, what went into the time that its co-runners cost it, as if power were the
-    same all the time; mJ, rounded down."""
+    """Return the part of a run's energy that went into the time that its co-runners cost it, as if
+    power were the same all the time; mJ, rounded down."""
     runtime_us = round(charge.runtime_s * 1e6)
     if not runtime_us:
         return 0

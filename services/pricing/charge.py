@@ -1,4 +1,4 @@
-"""Charges as they stand in the ledger, and how anybody computes them again."""
+"""Charges as they are published, and how anybody computes them again."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class AttemptEnd:
 
     @cached_property
     def usage(self) -> Occupied:
-        """What it occupied. Raises RejectedError."""
+        """Return what it occupied. Raises RejectedError."""
         return usage_of(self.finished)
 
 
@@ -83,7 +83,7 @@ class ChargeRevision:
 
 
 def usage_of(finished: JobFinished) -> Occupied:
-    """What a finished job occupied. Raises RejectedError."""
+    """Return what a finished job occupied. Raises RejectedError."""
     times_us = finished.started_at_us, finished.ended_at_us
     return Occupied(cores_of(finished), *times_us, suspensions(finished))
 
@@ -91,8 +91,8 @@ def usage_of(finished: JobFinished) -> Occupied:
 def charge_message(
     end: AttemptEnd, made: ChargeRevision, terms: Decimal | PriceTariff, rows: Sequence[Evidence]
 ) -> ChargeMade:
-    """The charge for a finished attempt with all that reproduces it: by a tariff or, where none is
-    declared, by the rate of a core and second alone, fair."""
+    """Return the charge for a finished attempt with all that reproduces it: by a tariff or, where
+    none is declared, by the rate of a core and second alone, fair."""
     finished, usage = end.finished, end.usage
     charge = ChargeMade(
         job_id=finished.job_id,
@@ -127,14 +127,14 @@ def charge_message(
 
 
 def end_of(charge: ChargeMade) -> AttemptEnd:
-    """What a charge was made of."""
+    """Return what a charge was made of."""
     return AttemptEnd(charge.finished, charge.node_failed, charge.requeued)
 
 
 def reason_of(
     charge: ChargeMade, usage: Occupied, terms: Decimal | PriceTariff, rows: Sequence[Evidence]
 ) -> ChargeReason.ValueType:
-    """Why the price is as it is; the first that holds."""
+    """Return why the price is as it is; the first reason that applies."""
     if not usage.started_at_us:
         return CHARGE_REASON_NEVER_STARTED
     if usage.ended_at_us - usage.started_at_us > _LONGEST_RUN_US:
@@ -152,7 +152,7 @@ def reason_of(
 
 
 def model_of(tariff: PriceTariff) -> PriceModel.ValueType:
-    """The model that a tariff's rate function is of."""
+    """Return the model that a tariff's rate function is of."""
     if tariff.function is None:
         return PRICE_MODEL_STATE_OF_PRACTICE
     return PRICE_MODEL_FAIR if tariff.function == FAIR else PRICE_MODEL_RATE_FUNCTION
@@ -180,7 +180,7 @@ def _put_terms(charge: ChargeMade, usage: Occupied, terms: Decimal | PriceTariff
 
 
 def is_borne(reason: ChargeReason.ValueType) -> bool:
-    """Whether the operator bears the run, so that it costs nothing whoever ran beside it."""
+    """Return whether the operator bears the run, so that it costs nothing whoever ran beside it."""
     return reason in _FREE
 
 
@@ -218,8 +218,8 @@ def _evidence_message(row: Evidence) -> InterferenceEvidence:
 
 
 def recompute(charge: ChargeMade) -> Price:
-    """The price that a charge's own evidence gives: by its model and lines under a tariff, by its
-    rate without one. Raises RejectedError where it gives none."""
+    """Return the price that a charge's own evidence gives: by its model and lines under a tariff,
+    by its rate without one. Raises RejectedError where it gives none."""
     runtime_us = _microseconds("runtime_s", charge.runtime_s)
     rows = evidence_of(charge)
     if sum(row.duration_us for row in rows) > runtime_us:
@@ -255,15 +255,15 @@ class ChargedSurcharge(NamedTuple):
 
 
 def surcharges_of(charge: ChargeMade) -> Iterator[ChargedSurcharge]:
-    """Those of a charge, as it says. Raises RejectedError."""
+    """Yield the surcharges of a charge, as it says. Raises RejectedError."""
     for row, su in zip(charge.evidence, _surcharges_su(charge), strict=True):
         if su:
             yield ChargedSurcharge(row.co_runner_account, row.co_runner_job_id, su)
 
 
 def charged_micro_su(charge: ChargeMade) -> list[tuple[str, int]]:
-    """What a charge comes to for each account, 0.000001 SU: first its own, then those that it
-    surcharges, one for each co-runner. Raises RejectedError."""
+    """Return the amount of a charge for each account, 0.000001 SU: first its own, then those that
+    it surcharges, one for each co-runner. Raises RejectedError."""
     surcharged = [(each.account, micro_units(each.su)) for each in surcharges_of(charge)]
     return [(charge.account, micro_units(Decimal(charge.price_su))), *surcharged]
 
@@ -283,7 +283,7 @@ def _surcharges(charge: ChargeMade, priced: Price) -> list[int]:
 
 
 def evidence_of(charge: ChargeMade) -> list[Evidence]:
-    """The rows of a charge in the model's terms. Raises RejectedError."""
+    """Return the rows of a charge in the model's terms. Raises RejectedError."""
     return [_evidence(row) for row in charge.evidence]
 
 

@@ -1,4 +1,4 @@
-"""A charge made again from what was told: the finish of its attempt, all shutters, its tariff."""
+"""A charge made again from its inputs: the finish of its attempt, all shutters, its tariff."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ from shared.models.shutters import Shutter, interference
 
 
 def shutters_of(measured: ShuttersMeasured) -> list[Shutter]:
-    """The shutters of one interval. Raises RejectedError."""
+    """Return the shutters of one interval. Raises RejectedError."""
     return [Shutter(each.ipc_before, each.ipc_during, each.ipc_after) for each in measured.shutters]
 
 
 def co_run_of(measured: ShuttersMeasured) -> CoRun:
-    """The measurement reduced to what a price needs. Raises RejectedError."""
+    """Return the measurement reduced to what a price needs. Raises RejectedError."""
     return CoRun(
         measured.co_runner_job_id,
         measured.began_at_us,
@@ -34,7 +34,7 @@ def co_run_of(measured: ShuttersMeasured) -> CoRun:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A charge, the shutters of its attempt by their events' ids, and what they come to by the
+    """A charge, the shutters of its attempt by their events' ids, and what they give by the
     charge's own tariff as it was declared; None where it has none."""
 
     charge: ChargeMade
@@ -44,19 +44,19 @@ class Explanation:
 
     @property
     def is_reproduced(self) -> bool:
-        """Whether both prices and all evidence are the same to the last digit."""
+        """Return whether both prices and all evidence are the same to the last digit."""
         return self.again == self.charge
 
 
-def explained(
+def explain_charge(
     charge: ChargeMade,
     finished: JobFinished,
     measured: Mapping[str, ShuttersMeasured],
     declared: Sequence[TariffDeclared] = (),
 ) -> Explanation:
-    """`measured` has each event once, of the charge's attempt; `declared` all tariffs. Whose the
-    co-runners are the charge tells. Raises RejectedError, and UnusableError where the charge's
-    tariff was never declared."""
+    """Make a charge again: `measured` has each event once, of the charge's attempt; `declared` all
+    tariffs. The charge names the accounts of the co-runners. Raises RejectedError, and
+    UnusableError where the charge's tariff was never declared."""
     accounts = {row.co_runner_job_id: row.co_runner_account for row in charge.evidence}
     co_runs = (
         replace(found, co_runner_account=accounts.get(found.co_runner_job_id, ""))

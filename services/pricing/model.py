@@ -57,13 +57,14 @@ class Occupied:
 
     @property
     def runtime_us(self) -> int:
-        """T_co: from start to end, while it was not suspended; 0 for one that never started."""
+        """Return T_co: the time from start to end, while it was not suspended; 0 for one that never
+        started."""
         if not self.started_at_us:
             return 0
         return self.run_us(self.started_at_us, self.ended_at_us)
 
     def run_us(self, from_us: int, until_us: int) -> int:
-        """For how long it ran in a part of the time from its start to its end."""
+        """Return for how long it ran in a part of the time from its start to its end."""
         if not self.suspended:
             return until_us - from_us
         overlaps = (min(end, until_us) - max(begin, from_us) for begin, end in self.suspended)
@@ -73,7 +74,7 @@ class Occupied:
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The time of a run that went by beside one co-runner, and what that did to it; or beside
-    several, told together without a name."""
+    several, listed together without a name."""
 
     co_runner_job_id: str
     duration_us: int
@@ -85,17 +86,17 @@ class Evidence:
 
     @property
     def solo_us(self) -> Decimal:
-        """What the same work takes alone."""
+        """Return what the same work takes alone."""
         return Decimal(self.duration_us) / Decimal(self.slowdown_ratio)
 
     @property
     def lost_us(self) -> Fraction:
-        """What the co-runner cost the run, d - d / s, exactly."""
+        """Return what the co-runner cost the run, d - d / s, exactly."""
         return self.duration_us - self.duration_us / Fraction(self.slowdown_ratio)
 
 
 def evidence(co_runs: Iterable[CoRun], usage: Occupied) -> tuple[Evidence, ...]:
-    """The intervals within the run, one row a co-runner, in the order in which they began.
+    """Return the intervals within the run, one row a co-runner, in the order in which they began.
 
     Where intervals overlap the strongest slowdown counts: a job on several nodes advances at the
     pace of its slowest. Together the rows are never longer than the run.
@@ -190,7 +191,7 @@ class Price:
 def price(
     rate_su_per_core_s: Decimal, cores: int, runtime_us: int, rows: Iterable[Evidence]
 ) -> Price:
-    """Equation 4, L x (T_solo / T_co) x C x T_solo, beside equation 1, L x C x T_co."""
+    """Return equation 4, L x (T_solo / T_co) x C x T_solo, beside equation 1, L x C x T_co."""
     if not runtime_us:
         return Price(service_units(Decimal(0)), service_units(Decimal(0)), 0.0, 1.0)
     with localcontext(EXACT):

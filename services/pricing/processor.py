@@ -78,7 +78,7 @@ class PriceRule:
 
 class PricingProcessor:
     """Folds the facts and shutters of jobs into charges by the tariffs in force, and the charges
-    and reservations of accounts into how they stand."""
+    and reservations of accounts into their states."""
 
     def __init__(self, rule: PriceRule, restored: Mapping[str, bytes]) -> None:
         self._rule = rule
@@ -127,11 +127,11 @@ class PricingProcessor:
             case ClusterDeclared() as cluster:
                 self._cores.declare(cluster, event.time_us)
             case other:
-                raise RejectedError("ce_type", f"{other.DESCRIPTOR.full_name} tells no price")
+                raise RejectedError("ce_type", f"{other.DESCRIPTOR.full_name} has no price")
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
-        """Charge what is due, in the order of job ids, forget what nobody asks for, and tell which
-        accounts stand otherwise now."""
+        """Charge what is due, in the order of job ids, forget what nobody asks for, and publish
+        which accounts have another state now."""
         for key in sorted(self._open):
             self._settle(self._attempts.get(key), ended)
         self._open.clear()
@@ -242,14 +242,14 @@ class PricingProcessor:
             self._reopen(before)
 
     def _announce(self, key: AttemptKey) -> None:
-        """What was submitted is put back as it was."""
+        """Restore what was submitted as it was."""
         attempt = self._advance(key, JobFact.SUBMITTED)
         for earlier in self._attempts.of_job(key[0]):
             attempt.submitted = earlier.submitted or attempt.submitted
         self._save(attempt)
 
     def _ended_otherwise(self, before: Attempt, *, node_failed: bool) -> bool:
-        """Note that an attempt was put back, or that its nodes failed; whether what it was charged
+        """Note that an attempt was requeued, or that its nodes failed; whether what it was charged
         changes by that."""
         is_known = before.requeued and before.node_failed >= node_failed
         if before.state is JobState.UNKNOWN or is_known:
@@ -341,7 +341,7 @@ class PricingProcessor:
             self._accounts.charge(each.account, sign * each.micro_su)
 
     def _reprice(self, asked: RepriceAsked) -> Publish:
-        """Charge again by another tariff what the ledger has, whether it is remembered or not: the
+        """Charge again by another tariff what was charged, whether it is remembered or not: the
         next revision reverses the last. Raises AlreadyAppliedError where that is done."""
         told = asked.charge
         audit(told)

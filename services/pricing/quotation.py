@@ -23,7 +23,7 @@ class PriceRange(NamedTuple):
 
 
 class Quotation(NamedTuple):
-    """One way to run a job, as placement quotes it `now_us`; what rates tell it apart by; and by
+    """One way to run a job, as placement quotes it `now_us`; what rates distinguish it by; and by
     what is charged that starts at a time, which changes at the `edges_us`."""
 
     job: JobSubmitted
@@ -34,9 +34,9 @@ class Quotation(NamedTuple):
     edges_us: Collection[int] = ()
 
     def price(self) -> PriceRange:
-        """Low: the shortest run of the interval with the least energy, slowed down all the time as
-        much as neighbours may; high: the longest, alone, with the most. Both by the start within
-        the wait's interval at which that is cheapest and dearest."""
+        """Return the price's bounds. Low: the shortest run of the interval with the least energy,
+        slowed down all the time as much as neighbours may; high: the longest, alone, with the most.
+        Both by the start within the wait's interval at which that is cheapest and dearest."""
         run, energy, slowdown = self.quoted.run_s, self.quoted.energy_j, self.quoted.slowdown_ratio
         expected_us = self._at_us(self.quoted.wait_s.expected)
         return PriceRange(
@@ -72,7 +72,7 @@ class Quotation(NamedTuple):
         return Decimal(charge.price_su)
 
     def _finished(self, start_us: int, run_s: float, energy_j: float) -> JobFinished:
-        """As its resource manager would tell it."""
+        """As its resource manager would publish it."""
         job, units = self.job, self.quoted.nodes
         return JobFinished(
             job_id=job.job_id,

@@ -24,8 +24,8 @@ _JOULES_A_KWH: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class RatedAmount:
-    """What a run had of a resource, units x s weighed by the hours of the day, of energy J; and its
-    rate, SU for a unit and hour, or a kWh."""
+    """What a run had of a resource, units x s weighted by the hours of the day, of energy J; and
+    its rate, SU for a unit and hour, or a kWh."""
 
     resource: str
     quantity: Decimal
@@ -33,30 +33,30 @@ class RatedAmount:
 
     @property
     def in_full_su(self) -> Decimal:
-        """What it costs alone, in the precision of the context."""
+        """Return what it costs alone, in the precision of the context."""
         per = _JOULES_A_KWH if self.resource == ENERGY else _SECONDS_AN_HOUR
         return self.quantity * self.su / per
 
 
 def scope_of(finished: JobFinished) -> RateScope:
-    """What rates tell the job apart by."""
+    """Return what rates distinguish the job by."""
     return RateScope(finished.cluster, finished.node_model, finished.partition, finished.qos)
 
 
-def held_of(finished: JobFinished, cores: int) -> dict[str, Decimal]:
-    """Units of each resource that the run held."""
+def allocated_resources(finished: JobFinished, cores: int) -> dict[str, Decimal]:
+    """Return units of each resource that the run had."""
     others = {name: Decimal(n) for name, n in finished.resources.items() if name != ENERGY}
     memory = {GIB: Decimal(repr(finished.memory_gib))} if finished.memory_gib else {}
     return {**others, **memory, CORE: Decimal(cores)}
 
 
 def amounts(tariff: PriceTariff, finished: JobFinished, usage: Occupied) -> tuple[RatedAmount, ...]:
-    """What costs anything by the tariff, in the order of names; nothing without run time."""
+    """Return what costs anything by the tariff, in the order of names; nothing without run time."""
     if not usage.runtime_us:
         return ()
     with localcontext(EXACT):
         weighed_us = _weighed_us(tariff, usage)
-        held = held_of(finished, usage.cores)
+        held = allocated_resources(finished, usage.cores)
         return tuple(_rated(tariff, scope_of(finished), _quantities(held, weighed_us))) + (
             _energy(tariff, finished, usage, weighed_us)
         )
@@ -65,7 +65,8 @@ def amounts(tariff: PriceTariff, finished: JobFinished, usage: Occupied) -> tupl
 def full_su(
     tariff: PriceTariff, held: dict[str, Decimal], scope: RateScope, from_us: int, until_us: int
 ) -> Decimal:
-    """What holding resources for a time costs at most, without energy: nobody knows it before."""
+    """Return what holding resources for a time costs at most, without energy: nobody knows it
+    before."""
     with localcontext(EXACT):
         quantities = _quantities(held, tariff.weighed_us(from_us, until_us))
         found = _rated(tariff, scope, quantities)
@@ -92,7 +93,7 @@ def _rated(
 def _energy(
     tariff: PriceTariff, finished: JobFinished, usage: Occupied, weighed_us: Decimal
 ) -> tuple[RatedAmount, ...]:
-    """Beyond what its cores draw idle, where that is the operator's; weighed as the run is."""
+    """Beyond what its cores draw idle, where that is the operator's; weighted as the run is."""
     su = tariff.rate(ENERGY, scope_of(finished))
     idle_j = tariff.idle_w_per_core * usage.cores * usage.runtime_us / 1_000_000
     energy_j = max(Decimal(0), Decimal(repr(finished.energy_j)) - idle_j)
@@ -107,7 +108,7 @@ def rated_price(
     runtime_us: int,
     rows: Iterable[Evidence],
 ) -> Price:
-    """What the amounts come to for a run beside those of `rows`."""
+    """Return the price of the amounts for a run beside those of `rows`."""
     if not runtime_us:
         return Price(service_units(Decimal(0)), service_units(Decimal(0)), 0.0, 1.0)
     with localcontext(EXACT):

@@ -37,14 +37,14 @@ class NodeCores:
         self._cores.put(message.cluster, DeclaredCores(message.cores_per_node, time_us))
 
     def of(self, cluster: str) -> int:
-        """0 where it was never declared."""
+        """Return the cores of a node of a cluster; 0 where it was never declared."""
         return self._cores[cluster].cores_per_node if cluster in self._cores else 0
 
 
 def reserved_micro_su(
     submitted: JobSubmitted, started: JobStarted, cores: NodeCores, terms: Decimal | PriceTariff
 ) -> int:
-    """0.000001 SU. Units that are nodes count as whole ones."""
+    """Return the reservation for a run, 0.000001 SU. Units that are nodes count as whole ones."""
     units, walltime_us = submitted.nodes, round(submitted.walltime_s * 1e6)
     held_cores = units * (submitted.cores_per_unit or cores.of(started.cluster))
     if isinstance(terms, Decimal):

@@ -1,5 +1,5 @@
-"""A state of pricing that was put back, brought forward by what the ledger tells; one that a wrong
-clock put off, mended."""
+"""A restored state of pricing, brought forward by the published charges; one that a wrong
+clock put off, repaired."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -66,7 +66,7 @@ def _recall(attempts: Attempts, attempt: Attempt, charge: ChargeMade | None) -> 
 def _told_last(
     told: Iterable[Event],
 ) -> tuple[dict[AttemptKey, ChargeMade], dict[str, AccountStanding]]:
-    """The last revision of each charge and the last standing of each account."""
+    """Return the last revision of each charge and the last state of each account."""
     charges: dict[AttemptKey, ChargeMade] = {}
     standings: dict[str, AccountStanding] = {}
     for event in told:

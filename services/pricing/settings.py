@@ -12,7 +12,7 @@ _ONE_SU_PER_CORE_HOUR: Final = Decimal(1) / Decimal(3600)
 
 
 class PricingSettings(EnvironmentSettings):
-    """What only pricing needs to be told."""
+    """Settings that only pricing has."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_PRICING_", frozen=True)
 

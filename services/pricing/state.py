@@ -99,7 +99,7 @@ class Attempt:
         return self.is_open or bool(self.forget_due_us)
 
     def co_runs(self, *, with_accounts: bool) -> Iterator[CoRun]:
-        """Its intervals in the model's terms."""
+        """Yield its intervals in the model's terms."""
         for found in self.intervals.values():
             measured = Interference(
                 found.slowdown_ratio, found.shutters_used, found.shutters_dropped
@@ -109,7 +109,7 @@ class Attempt:
             yield CoRun(found.co_runner_job_id, *times_us, measured, account)
 
     def accounts(self) -> Mapping[str, str]:
-        """Whose its co-runners are, where all intervals beside one say so."""
+        """Return the accounts of its co-runners, where all intervals beside one agree."""
         told: dict[str, set[str]] = defaultdict(set)
         for found in self.intervals.values():
             told[found.co_runner_job_id].add(found.co_runner_account)
@@ -149,7 +149,7 @@ class Attempts:
         return self._attempts.values()
 
     def knows(self, job_id: str) -> bool:
-        """True when an attempt of the job was submitted, and is not forgotten."""
+        """Return whether an attempt of the job was submitted, and is not forgotten."""
         return any(a.state is not JobState.UNKNOWN for a in self.of_job(job_id))
 
     def of_job(self, job_id: str) -> list[Attempt]:
@@ -158,7 +158,7 @@ class Attempts:
         return [self._attempts[_key_of(job_id, number)] for number in numbers]
 
     def knows_after(self, key: AttemptKey) -> bool:
-        """True when a later attempt of the job was submitted."""
+        """Return whether a later attempt of the job was submitted."""
         job_id, number = key
         return any(
             later.attempt > number and later.state is not JobState.UNKNOWN
@@ -185,7 +185,8 @@ class Attempts:
         self._intervals.put(_key_of(*attempt.key, interval.event_id), interval)
 
     def name_account(self, co_runner_job_id: str) -> list[Attempt]:
-        """Note whose a job is in the intervals that were told before it; the attempts of these."""
+        """Note whose a job is in the intervals that were published before it; the attempts of
+        these."""
         account = self._account_of(co_runner_job_id)
         if not account:
             return []
@@ -228,7 +229,7 @@ class Agenda:
         self._heap: list[tuple[int, AttemptKey]] = []
 
     def add(self, due_us: int, key: AttemptKey) -> None:
-        """Something is due for `key` at `due_us`; 0 means that nothing is."""
+        """Note that something is due for `key` at `due_us`; 0 means that nothing is."""
         if due_us:
             heapq.heappush(self._heap, (due_us, key))
 

@@ -1,9 +1,9 @@
-"""What of a run's discount is put on the accounts of those who slowed it down.
+"""What of a run's discount is put on the accounts of the jobs that slowed it down.
 
 Of the discount a share, rounded down, is apportioned among all co-runners by the time that each
 cost the run (`attribution.py`). A co-runner's account is charged its part, up to a bound for each
 hour beside the run; the part of one whose account is not known stays with the operator, and so does
-what lies above the bound. So with the price of the run it comes to its price in full at most, and
+what lies above the bound. So the sum with the price of the run is its price in full at most, and
 exactly where all of the discount is put on known accounts.
 """
 
@@ -21,7 +21,7 @@ _MICRO_SU: Final = 1_000_000
 def surcharges_micro_su(
     rows: Sequence[Evidence], discount_micro_su: int, surcharge: Surcharge
 ) -> list[int]:
-    """Of each row, 0.000001 SU; 0 where nobody pays."""
+    """Return the surcharge of each row, 0.000001 SU; 0 where nobody pays."""
     lost_us = [row.lost_us for row in rows]
     if not sum(lost_us) or discount_micro_su <= 0:
         return [0] * len(rows)

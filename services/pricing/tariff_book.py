@@ -44,7 +44,8 @@ class TariffBook:
         self._closed.put(message)
 
     def at(self, time_us: int) -> PriceTariff | None:
-        """By which a job that starts then is charged: of those that hold the one declared last."""
+        """Return the tariff that a job that starts then is charged by: of those in force the one
+        declared last."""
         holding = [key for key, tariff in self._tariffs.items() if tariff.holds_at(time_us)]
         if not holding:
             return None

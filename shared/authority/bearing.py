@@ -18,9 +18,8 @@ _SCHEME: Final = "bearer "
 class TokenGate(ServerInterceptor):
     """Lets no call in but of who shows a certificate, or a token that counts.
 
-    Of what is refused, at most one a second and identity is put on record: who has no token can try
-    as often as the network lets him. What fails on our side is told to `crash`.
-    """
+    Of what is refused, at most one a second and identity is put on record: a client without a token
+    can try as often as the network lets him. What fails on our side is passed to `crash`."""
 
     def __init__(self, door: Door, crash: Callable[[Exception], object]) -> None:
         self._door = door
@@ -31,7 +30,7 @@ class TokenGate(ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         details: grpc.HandlerCallDetails,
     ) -> Any:
-        """The handler of a call behind the gate; all of them give one answer."""
+        """Return the handler of a call behind the gate; all of them give one answer."""
         handler = await continuation(details)
         if handler is None:
             return None

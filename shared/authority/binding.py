@@ -35,7 +35,7 @@ _LIMITED_BY: Final = {
     Role.RESOURCE_MANAGER: ("sites", "clusters", "accounts", "jobs"),
     Role.AGENT: ("sites", "clusters", "jobs"),
 }
-# Roles that are held of places.
+# Roles that have a scope of places.
 _OF_PLACES: Final = (Role.OPERATOR, Role.RESOURCE_MANAGER, Role.AGENT)
 
 
@@ -52,10 +52,10 @@ class SitedCluster:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """An identity has a role of what the patterns name, in which * stands for any text.
+    """An identity has a role of what the patterns name, in which * matches any text.
 
-    Raises RejectedError, naming the field, for a pattern that is none, for a list that means
-    nothing to the role, and for a role that is held of nothing.
+    Raises RejectedError, naming the field, for an invalid pattern, for a list that means
+    nothing to the role, and for a role with an empty scope.
     """
 
     who: str
@@ -93,30 +93,30 @@ class Binding:
 
     @property
     def is_of_region(self) -> bool:
-        """Whether it is of all sites there are and will be."""
+        """Return whether it is of all sites there are and will be."""
         return EVERY in self.sites
 
     def covers(self, cluster: SitedCluster) -> bool:
-        """Whether a cluster is its, by its name or by its site."""
+        """Return whether it covers a cluster, by its name or by its site."""
         by_site = self.is_of_region or self.has_site(cluster.site)
         return by_site or _is_one(cluster.name, self.clusters)
 
     def has_site(self, site: str) -> bool:
-        """Whether all of a site is its."""
+        """Return whether it covers all of a site."""
         return _is_one(site, self.sites)
 
     def charges(self, account: str) -> bool:
-        """Whether it may have an account charged, limit it or ask about it."""
+        """Return whether it may have an account charged, limit it or ask about it."""
         return _is_one(account, self.accounts) or (self.is_of_region and not self.accounts)
 
     def stands_for(self, user: str) -> bool:
-        """Whether a user is it, or one whom it may limit or ask about."""
+        """Return whether it speaks for a user, or may limit or ask about this one."""
         if self.role is Role.USER:
             return _is_one(user, self.users or (self.who,))
         return _is_one(user, self.users) or (self.is_of_region and not self.users)
 
     def owns(self, job_id: str) -> bool:
-        """Whether jobs of this id are its own."""
+        """Return whether jobs of this id are its own."""
         return _is_one(job_id, self.jobs or [f"{site}/*" for site in self.sites])
 
 
@@ -127,5 +127,5 @@ def _is_one(text: str, patterns: Iterable[str]) -> bool:
 def _require_pattern(field: str, pattern: str) -> None:
     require_text(field, pattern)
     if found := [sign for sign in _NO_PATTERN if sign in pattern]:
-        problem = f"must be a name in which * stands for any text, got {found[0]} in"
+        problem = f"must be a name in which * matches any text, got {found[0]} in"
         raise RejectedError(field, f"{problem} {pattern[:40]!r}")

@@ -22,7 +22,7 @@ TOKEN: Final = "token"
 # The longest text that an answer or a record repeats.
 _MOST_TEXT: Final = 1_024
 _NO_TABLE: Final = (
-    "NO TABLE OF AUTHORITY IS DECLARED: everybody who reaches this port may say and ask everything "
+    "NO TABLE OF AUTHORITY IS DECLARED: every client of this port may publish and ask everything "
     "(`coplace authority set`, docs/how-to/authority.md)"
 )
 
@@ -70,11 +70,11 @@ class Door:
         meter.create_observable_gauge(
             "authority_table_version",
             [lambda _options: [Observation(table.version)]],
-            description="Version of the table in force; 0: everybody may say and ask everything",
+            description="Version of the table in force; 0: everybody may publish and ask all",
         )
 
     def announce(self) -> None:
-        """Say at the start whether anybody is held to anything."""
+        """Log at the start whether access is restricted."""
         if self.table.now is None:
             log.warning(_NO_TABLE, door=self.name)
         else:
@@ -82,11 +82,11 @@ class Door:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may say and ask everything."""
+        """Return whether everybody may publish and ask everything."""
         return self.table.now is None
 
     def holder(self, token: str, at_us: int) -> str:
-        """For whom a token stands. Raises RefusedTokenError where it does not count."""
+        """Return the identity of a token. Raises RefusedTokenError where it is not valid."""
         return self.table.tokens.holder(token, at_us)
 
     async def turn_away(self, who: str, reason: str) -> None:
@@ -101,7 +101,7 @@ class Door:
     async def answer(
         self, context: ServicerContext[Any, Any], action: str, about: About
     ) -> AccessVerdict:
-        """Whether the caller may ask. What is refused is on record before it is told."""
+        """Return whether the caller may ask. A refusal is on record before it is answered."""
         if self.table.now is None:
             return AccessVerdict(True, _NO_TABLE)
         attempt = AccessRequest(caller(context), action, about)
@@ -111,7 +111,7 @@ class Door:
         return verdict
 
     def judge(self, attempt: AccessRequest) -> AccessVerdict:
-        """Whether somebody may, counted. Its reason is for the caller."""
+        """Return whether an identity may, and count it. Its reason is for the caller."""
         if self.table.now is None:
             return AccessVerdict(True, _NO_TABLE)
         verdict = self.table.now.may(attempt.who, attempt.action, attempt.about)
@@ -146,5 +146,5 @@ class Door:
 
 
 def _short(text: str) -> str:
-    """What a record can hold: printable, and not longer than a caller needs to be told."""
+    """Return what a record can hold: printable, and not longer than a caller needs."""
     return "".join(sign if sign.isprintable() else "?" for sign in text[:_MOST_TEXT])

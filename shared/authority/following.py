@@ -71,7 +71,7 @@ class Followed:
             await self._read()
 
     async def run(self) -> None:
-        """Go on with what comes, until cancelled."""
+        """Follow what comes, until cancelled."""
         while True:
             await self._read()
 
@@ -131,7 +131,7 @@ class Followed:
 async def table_followed(
     deployment: Deployment, table: TableInForce, crash: Callable[[Exception], object]
 ) -> "AsyncIterator[Followed]":
-    """The table in force, as it is now and as it becomes meanwhile."""
+    """Follow the table in force, as it is now and as it becomes meanwhile."""
     kinds = deployment.topics.spec(TOPIC).messages
     followed = Followed(deployment, [TOPIC], kinds, table.fold, {})
     async with following(followed, crash):
@@ -142,7 +142,8 @@ async def table_followed(
 async def following(
     followed: Followed, crash: Callable[[Exception], object]
 ) -> "AsyncIterator[None]":
-    """What is followed, read up to now, and read on meanwhile; who cannot read it any more ends."""
+    """Read up to now what is followed, and read on meanwhile; the process that cannot read it any
+    more ends."""
     await followed.start()
     running = asyncio.create_task(_run(followed, crash))
     try:

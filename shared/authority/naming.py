@@ -25,15 +25,15 @@ class NamesInRegion(Protocol):
     """What a door knows of clusters and jobs."""
 
     def cluster(self, name: str) -> SitedCluster:
-        """A cluster with its site."""
+        """Return a cluster with its site."""
         ...
 
     def having(self, node_model: str) -> Sequence[SitedCluster]:
-        """The declared clusters of a node model."""
+        """Return the declared clusters of a node model."""
         ...
 
     def job(self, job_id: str) -> OwnedJob:
-        """A job, as far as it is known."""
+        """Return a job, as far as it is known."""
         ...
 
 

@@ -17,7 +17,7 @@ from shared.streams.telemetry import hooks_of
 
 @asynccontextmanager
 async def question_door(process: Process, name: str) -> AsyncIterator[Door]:
-    """A door that knows the table in force, as it is now and as it becomes meanwhile."""
+    """Open a door that knows the table in force, as it is now and as it becomes meanwhile."""
     await wait_for_topics(process.settings, (TOPIC, AUDIT), process.readiness, process.stop)
     deployment, table = Deployment.of(process.settings, hooks_of(process.telemetry)), TableInForce()
     async with (

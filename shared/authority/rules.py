@@ -100,9 +100,9 @@ def _of_places(binding: Binding, about: About) -> str:
         return _of_region(binding, about)
     for cluster in about.clusters:
         if not binding.covers(cluster):
-            return f"{cluster} is none of its"
+            return f"{cluster} is outside its scope"
     if about.site and not binding.has_site(about.site) and not _is_site_of(about):
-        return f"site {about.site!r} is none of its"
+        return f"site {about.site!r} is outside its scope"
     return _of_model(binding, about)
 
 
@@ -120,13 +120,13 @@ def _of_model(binding: Binding, about: About) -> str:
 def _of_user(binding: Binding, about: About) -> str:
     if not about.user or binding.stands_for(about.user):
         return ""
-    return f"user {about.user!r} is none of its"
+    return f"user {about.user!r} is outside its scope"
 
 
 def _of_account(binding: Binding, about: About) -> str:
     if not about.account or binding.charges(about.account):
         return ""
-    return f"account {about.account!r} is none of its"
+    return f"account {about.account!r} is outside its scope"
 
 
 def _of_itself(binding: Binding, about: About) -> str:
@@ -143,9 +143,9 @@ def _of_owner(binding: Binding, about: About) -> str:
 
 
 def _of_run(binding: Binding, about: About) -> str:
-    """A run is told of by who has the cluster that the job was granted to, or owns a job that was
-    granted nowhere: its resource manager started that by itself. What is measured of no job is not
-    asked about one."""
+    """A run is reported by the identity that has the cluster that the job was granted to, or owns a
+    job that was granted nowhere: its resource manager started that by itself. What is measured of
+    no job is not asked about one."""
     job = about.job
     if job is None or any(map(binding.covers, job.granted)):
         return ""
@@ -184,7 +184,7 @@ def _of_job(binding: Binding, about: About) -> str:
             is_its = by_place or by_user or by_account
         case _:
             is_its = by_place
-    return "" if is_its else f"job {job.job_id!r} is none of its"
+    return "" if is_its else f"job {job.job_id!r} is outside its scope"
 
 
 def _of_list(binding: Binding, about: About) -> str:
@@ -274,7 +274,7 @@ RULES: Final[Mapping[str, AccessRule]] = {
 
 
 def judged(bindings: Iterable[Binding], action: str, about: About) -> AccessVerdict:
-    """Whether who has these bindings, all of one identity, may: one that suffices is enough."""
+    """Return whether an identity with these bindings may: one that suffices is enough."""
     found = list(bindings)
     if not found:
         return AccessVerdict(False, "the table of authority does not name it")

@@ -39,7 +39,7 @@ class AuthorityTable:
 
     @classmethod
     def of(cls, message: AuthorityDeclared) -> "AuthorityTable":
-        """The table that was declared."""
+        """Read the table that was declared."""
         if not message.version:
             raise RejectedError("version", "must be at least 1, got 0")
         if not message.bindings:
@@ -49,9 +49,9 @@ class AuthorityTable:
         return cls(message.version, found, tokens)
 
     def may(self, who: str, action: str, about: About) -> AccessVerdict:
-        """Whether an identity may say or ask something about something, and why not."""
+        """Return whether an identity may publish or ask something about something, and why not."""
         if not who:
-            return AccessVerdict(False, "nobody is known by name here: show a certificate or token")
+            return AccessVerdict(False, "the caller has no name: show a certificate or token")
         return judged(self._of.get(who, ()), action, about)
 
 
@@ -62,7 +62,7 @@ def message_of(
     now_us: int,
     tokens: Iterable[BearerToken] = (),
 ) -> AuthorityDeclared:
-    """The declaration of a table."""
+    """Return the declaration of a table."""
     rows = [
         RoleBinding(
             who=each.who,
@@ -108,7 +108,7 @@ def _role(value: AuthorityRole.ValueType) -> Role:
 class TableInForce:
     """The newest declaration that counts; until there is one everybody may say everything.
 
-    Every process folds the same topic, and so comes to the same table.
+    Every process folds the same topic, and so has the same table.
     """
 
     def __init__(self) -> None:
@@ -117,21 +117,23 @@ class TableInForce:
 
     @property
     def version(self) -> int:
-        """Of the table; 0 while there is none."""
+        """Return the version of the table; 0 while there is none."""
         return self.now.version if self.now else 0
 
     @property
     def tokens(self) -> Tokens:
-        """Those of the table; none while there is none."""
+        """Return the tokens of the table; none while there is none."""
         return self.now.tokens if self.now else Tokens()
 
     def successor(self, message: AuthorityDeclared, declarer: str) -> AuthorityTable:
-        """The table that would be in force next. Raises RejectedError where the declaration does
-        not count: of another version, by somebody who may not, or who could not undo it."""
+        """Return the table that would be in force next. Raises RejectedError where the declaration
+        is not valid: of another version, by an identity that may not, or that could not undo it."""
         found = AuthorityTable.of(message)
         if found.version != self.version + 1:
             problem = f"must be {self.version + 1}, got {found.version}"
-            raise RejectedError("version", f"{problem}: look at the table in force, and set again")
+            raise RejectedError(
+                "version", f"{problem}: read the table in force, then set yours again"
+            )
         if self.now is not None:
             _require(self.now.may(declarer, _DECLARE, _REGION), "source", declarer)
         _require(found.may(declarer, _DECLARE, _REGION), "bindings", declarer)
@@ -140,7 +142,7 @@ class TableInForce:
     def fold(self, event: Event) -> None:
         """Take a declaration in. Raises RejectedError where it does not count."""
         if not isinstance(event.payload, AuthorityDeclared):
-            raise RejectedError("ce_type", f"{event.type} is no table of authority")
+            raise RejectedError("ce_type", f"{event.type} is not a table of authority")
         self.now = self.successor(event.payload, event.source.split("/")[0])
         self.declared = event
 

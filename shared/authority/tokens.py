@@ -1,5 +1,4 @@
-"""Tokens that stand for an identity where no certificate is shown: what is known of them, and when
-one counts. Pure."""
+"""Tokens that identify a caller where no certificate is shown: what is known of them, and when"""
 
 import hashlib
 import secrets
@@ -17,7 +16,7 @@ _PREFIX: Final = "coplace_"
 _RANDOM_BYTES: Final = 32
 _SHOWN: Final = 12
 _MOST: Final = 10_000
-# How long its holder is told that a token has expired, rather than that there is none.
+# How long a refusal says that a token has expired, rather than that there is none.
 _KEPT_US: Final = 30 * 86_400_000_000
 _RENEW: Final = "have an operator issue one: `coplace tokens issue`"
 
@@ -32,7 +31,7 @@ class RefusedTokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """What is known of a token: its SHA-256, for whom it stands, and its times in microseconds
+    """What is known of a token: its SHA-256, whom it identifies, and its times in microseconds
     since 1970; `revoked_at_us` is 0 while it counts. Raises RejectedError, naming the field."""
 
     digest: bytes
@@ -51,7 +50,7 @@ class BearerToken:
 
     @property
     def name(self) -> str:
-        """By which it is listed and revoked, and which opens nothing."""
+        """Return the name by which it is listed and revoked, and which opens nothing."""
         return self.digest.hex()[:_SHOWN]
 
     def require_counts(self, now_us: int) -> None:
@@ -62,12 +61,13 @@ class BearerToken:
             raise RefusedTokenError(self.who, f"token {self.name} of {self.who!r} has expired")
 
     def is_worth_telling(self, now_us: int) -> bool:
-        """Whether it counts, or its holder may still come and be told why it does not."""
+        """Return whether it is valid, or its holder may still come and need the reason why it is
+        not."""
         return now_us < self.expires_at_us + _KEPT_US
 
     @property
     def message(self) -> IssuedToken:
-        """The message that declares it."""
+        """Return the message that declares it."""
         return IssuedToken(
             digest=self.digest,
             who=self.who,
@@ -90,14 +90,14 @@ class Tokens:
 
     @classmethod
     def of(cls, rows: Iterable[IssuedToken], known: Iterable[str]) -> "Tokens":
-        """Those that were declared, each of an identity that is known."""
+        """Read the tokens that were declared, each of an identity that is known."""
         names = frozenset(known)
         return cls(_declared(number, row, names) for number, row in enumerate(rows))
 
     def holder(self, token: str, now_us: int) -> str:
-        """For whom a token stands. Raises RefusedTokenError where it does not count."""
+        """Return the identity of a token. Raises RefusedTokenError where it is not valid."""
         if not token:
-            raise RefusedTokenError("", "nobody is known by name here without a token")
+            raise RefusedTokenError("", "a caller without a token has no name here")
         found = self._of.get(digest_of(token))
         if found is None:
             raise RefusedTokenError("", "there is no such token, or it expired long ago")
@@ -106,12 +106,13 @@ class Tokens:
 
 
 def fresh_token() -> str:
-    """A token of 256 random bits, which nobody guesses: so its plain SHA-256 tells nothing."""
+    """Return a token of 256 random bits, which nobody guesses: so its plain SHA-256 discloses
+    nothing."""
     return _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
 
 
 def digest_of(token: str) -> bytes:
-    """By which a token is known to who does not hold it."""
+    """Return the digest by which a token is known without its text."""
     return hashlib.sha256(token.encode()).digest()
 
 

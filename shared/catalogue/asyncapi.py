@@ -26,7 +26,7 @@ _HEADERS = {
 
 
 def document(topics: Mapping[str, TopicSpec], version: str = "0.1.0") -> dict[str, Any]:
-    """The document as JSON-like data; `version` is that of the project."""
+    """Return the document as JSON-like data; `version` is that of the project."""
     specs = topics.values()
     return {
         "asyncapi": "3.0.0",

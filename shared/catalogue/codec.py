@@ -40,7 +40,8 @@ class OversizeError(Exception):
 
 
 def format_time(time_us: int) -> str:
-    """RFC 3339 with microseconds. Raises RejectedError outside the years 1970 to 9999."""
+    """Format a time as RFC 3339 with microseconds. Raises RejectedError outside the years 1970 to
+    9999."""
     if time_us < 0:
         raise RejectedError("time_us", f"must not lie before 1970, got {time_us}")
     seconds, microseconds = divmod(time_us, 1_000_000)
@@ -59,7 +60,8 @@ def _format_seconds(seconds: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Microseconds since the epoch. Raises RejectedError unless it is RFC 3339 with an offset."""
+    """Parse a time into microseconds since the epoch. Raises RejectedError unless it is RFC 3339
+    with an offset."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -72,12 +74,13 @@ def parse_time(text: str) -> int:
 
 
 def count_unknown_fields(event: Event) -> int:
-    """How many fields of the message this version does not know; they are carried, not read."""
+    """Count the fields of the message that this version does not know; they are carried, not
+    read."""
     return len(UnknownFieldSet(event.payload))
 
 
 def is_barrier(record: Record) -> bool:
-    """Whether a record says that it ends a round."""
+    """Return whether a record says that it ends a round."""
     return type_of(record) == ROUND_ENDED.encode()
 
 
@@ -99,7 +102,7 @@ class Codec:
         self.is_guarded = is_guarded
 
     def encode(self, publish: Publish) -> NewRecord:
-        """The record to append.
+        """Encode an event as the record to append.
 
         Raises ValueError for a message or key that the topic does not hold, RejectedError for a
         message beyond the size limit.
@@ -111,7 +114,7 @@ class Codec:
         return self._new_record(self.topics.partition_of(topic, event.key), event)
 
     def encode_barrier(self, partition: TopicPartition, event: Event) -> NewRecord:
-        """The record of a round's barrier, which goes to a given partition whatever its key."""
+        """Encode a round's barrier, which goes to a given partition whatever its key."""
         self.topics.spec(partition.topic).key_of(event.payload)
         return self._new_record(partition, event)
 
@@ -124,8 +127,8 @@ class Codec:
             raise OversizeError(f"the state under {key[:80]!r} {problem}")
 
     def decode(self, record: Record, *, of_any_count: bool = False) -> Event:
-        """The event of a record, checked where others than our own stages can write its topic.
-        Raises RejectedError, which names what is wrong with it.
+        """Decode the event of a record, checked where others than our own stages can write its
+        topic. Raises RejectedError, which names what is wrong with it.
 
         A topic that has grown holds records where its former count of Kafka partitions put them.
         Who reads all of it and minds no order of partitions takes them too, and so does who kept a
@@ -142,7 +145,7 @@ class Codec:
         return event
 
     def decode_kept(self, record: Record) -> Event:
-        """The event of a record that was decoded, and so checked, before."""
+        """Decode the event of a record that was decoded, and so checked, before."""
         return self._parsed(record, self.topics.spec(record.partition.topic))
 
     def _parsed(self, record: Record, spec: TopicSpec) -> Event:

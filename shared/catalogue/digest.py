@@ -31,7 +31,8 @@ Model = (
 
 
 def model_sha256(model: Model) -> bytes:
-    """SHA-256 of the model's deterministic serialisation, its own `sha256` field left out."""
+    """Return the SHA-256 of the model's deterministic serialisation, its own `sha256` field left
+    out."""
     content = deepcopy(model)
     content.ClearField("sha256")
     return sha256(content.SerializeToString(deterministic=True)).digest()

@@ -23,16 +23,16 @@ class Event:
 
     @property
     def type(self) -> str:
-        """The CloudEvents type: the full name of the protobuf message."""
+        """Return the CloudEvents type: the full name of the protobuf message."""
         return self.payload.DESCRIPTOR.full_name
 
     @property
     def time_s(self) -> float:
-        """Event time in seconds since the epoch."""
+        """Return the event time in seconds since the epoch."""
         return self.time_us / 1e6
 
     def traced(self, traceparent: str) -> Self:
-        """The same event as part of another span."""
+        """Return the event as part of another span."""
         return replace(self, traceparent=traceparent)
 
 

@@ -24,7 +24,7 @@ class UnknownKindError(RejectedError):
 
 
 def plain(event: Event) -> dict[str, object]:
-    """An event as data that JSON can hold; `event_of` makes the same event of it again."""
+    """Return an event as data that JSON can hold; `event_of` makes the same event of it again."""
     return {
         "id": event.id,
         "type": event.type,
@@ -37,7 +37,7 @@ def plain(event: Event) -> dict[str, object]:
 
 
 def event_of(fields: Mapping[str, Any]) -> Event:
-    """The event that `plain` wrote. Raises RejectedError, which names what is wrong, of which
+    """Read the event that `plain` wrote. Raises RejectedError, which names what is wrong, of which
     UnknownKindError is for a kind of event that this version does not have.
 
     Fields that this version does not know are dropped, as a reader of the topic ignores them.
@@ -64,15 +64,16 @@ def event_of(fields: Mapping[str, Any]) -> Event:
 
 
 def write_events(path: Path, events: Iterable[Event]) -> None:
-    """One line an event. Raises OSError."""
+    """Write events, one a line. Raises OSError."""
     with written(path) as fresh, fresh.open("wb") as file:
         for event in events:
             file.write(orjson.dumps(plain(event), option=orjson.OPT_APPEND_NEWLINE))
 
 
 def data_of(payload: Message, *, with_defaults: bool = False) -> dict[str, Any]:
-    """A message's fields in their order, those of 0 and empty ones too where asked to; maps by
-    their keys, since protobuf has no order of these that would be the same in another process."""
+    """Return a message's fields in their order, those of 0 and empty ones too where asked to; maps
+    by their keys, since protobuf has no order of these that would be the same in another
+    process."""
     data: dict[str, Any] = MessageToDict(
         payload,
         preserving_proto_field_name=True,

@@ -37,7 +37,8 @@ def declared(message: PolicyDeclared) -> dict[str, Any]:
 
 
 def names_in(message: PolicyDeclared) -> Iterator[str]:
-    """Name the settings that a declaration is about: what it declares, and what it resets."""
+    """Yield the names of the settings that a declaration is about: what it declares, and what it
+    resets."""
     yield from _by_field(message)
     yield from (each.name for each in message.settings)
     yield from message.reset
@@ -48,7 +49,7 @@ def check_declaration(message: PolicyDeclared) -> None:
     for number, each in enumerate(message.settings):
         if each.name not in DECLARABLE:
             known = f"known are {', '.join(DECLARABLE)}"
-            problem = f"{each.name[:40]!r} is no setting that this release knows: {known}"
+            problem = f"{each.name[:40]!r} is not a setting of this release: {known}"
             raise RejectedError(f"settings[{number}].name", problem)
     names = [*_by_field(message), *(each.name for each in message.settings)]
     if not names and not message.reset:

@@ -96,7 +96,7 @@ class PolicySettings:
     )
     cap_measures: tuple[Measure, ...] = setting(
         (Measure.LOWER_FREQUENCY, Measure.SUSPEND),
-        "What is done to jobs that run, in this order, where a cap of power falls below what they "
+        "What is done to running jobs, in this order, where a cap of power falls below what they "
         "draw: lower-frequency, suspend, end; empty: nothing",
     )
     action_timeout_s: float = setting(
@@ -113,7 +113,7 @@ class PolicySettings:
     )
     meter_silence_s: float = setting(
         600.0,
-        "Where the meter of a node that a job holds is silent for so long, the nameplate power "
+        "Where the meter of an allocated node is silent for so long, the nameplate power "
         "that its cluster declares counts under caps; 0: never does",
         _TIMEOUT_S,
     )

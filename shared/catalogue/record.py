@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from coplace_client.errors import RejectedError
 
-# The header of a record that stands for a batch that nobody could read, with the reason.
+# The header of a record in place of an unreadable batch, with the reason.
 UNREADABLE: Final = "coplace_unreadable"
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -30,7 +30,7 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Bytes found at a partition, and when they were written, as the log says (0: it does not)."""
+    """Bytes of a partition, and when they were written, as the log says (0: it does not)."""
 
     partition: TopicPartition
     offset: int
@@ -47,6 +47,6 @@ def type_of(record: Record) -> bytes:
 
 
 def require_readable(headers: Mapping[str, bytes]) -> None:
-    """Raise RejectedError for the record that stands for a batch that nobody could read."""
+    """Raise RejectedError for the record in place of an unreadable batch."""
     if UNREADABLE in headers:
         raise RejectedError("batch", headers[UNREADABLE].decode(errors="replace"))

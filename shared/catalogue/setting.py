@@ -30,17 +30,18 @@ class DeclaredSetting:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The names of which it is one; none where it is something else."""
+        """Return the names of which it is one; none where it is something else."""
         return tuple(self.kind) if _is_choice(self.kind) else ()
 
     @property
     def is_list(self) -> bool:
-        """Whether several names are given, with commas between."""
+        """Return whether several names are given, with commas between."""
         return get_origin(self.kind) is tuple
 
     @property
     def unit(self) -> str:
-        """The unit of a quantity; empty for a number without one, and for what is no number."""
+        """Return the unit of a quantity; empty for a number without one, and for what is not a
+        number."""
         return self.bound.unit if self.bound else ""
 
     def parse(self, text: str) -> Any:

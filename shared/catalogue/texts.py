@@ -38,7 +38,7 @@ def require_short_texts(message: Message) -> None:
 
 
 def cut_words(message: Message) -> bool:
-    """Cut what is said in words to what those who read it take: what it is made of came in by
+    """Cut what is said in words to what its readers take: what it is made of came in by
     itself, each part as long as a text may be. True where something was too long.
 
     Only worth asking of a message that is itself longer than a text may be.

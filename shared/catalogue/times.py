@@ -10,12 +10,12 @@ from google.protobuf.message import Message
 
 @cache
 def time_fields(message: Descriptor) -> tuple[str, ...]:
-    """The fields of a message that say when something happened."""
+    """Return the fields of a message that say when something happened."""
     return tuple(field.name for field in message.fields if field.name.endswith("_at_us"))
 
 
 def times_us(message: Message) -> Iterator[tuple[str, int]]:
-    """When a message says that something happened, by field."""
+    """Yield when a message says that something happened, by field."""
     for name in time_fields(message.DESCRIPTOR):
         yield name, getattr(message, name)
     if isinstance(message, NodeSamples):

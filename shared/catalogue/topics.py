@@ -50,11 +50,11 @@ class KeyTemplate:
 
     @classmethod
     def parse(cls, text: str) -> "KeyTemplate":
-        """The template written as a format string."""
+        """Parse the template, written as a format string."""
         return cls(text, tuple(name for _, name, _, _ in Formatter().parse(text) if name))
 
     def fill(self, payload: Message) -> str:
-        """The key of one message."""
+        """Return the key of one message."""
         return self.text.format(**{name: getattr(payload, name) for name in self.fields})
 
 
@@ -79,7 +79,7 @@ class TopicSpec:
     origin: Origin = Origin.STAGES
 
     def key_of(self, payload: Message) -> str:
-        """The key under which this topic holds a message.
+        """Return the key under which this topic holds a message.
 
         Raises ValueError when the topic does not list the message.
         """
@@ -110,7 +110,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @cache
 def load_topics(folder: Path = TOPIC_FILES) -> Mapping[str, TopicSpec]:
-    """Every topic by name, read once a process."""
+    """Read every topic by name, once a process."""
     documents = (yaml.load(path.read_text(), _Loader) for path in sorted(folder.glob("*.yaml")))
     return {spec.name: spec for spec in map(_parse, documents)}
 
@@ -133,7 +133,7 @@ def _parse(document: Mapping[str, Any]) -> TopicSpec:
 
 
 def _messages(declared: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Messages with their keys; `ranked` stands for all that placement is informed of."""
+    """Messages with their keys; `ranked` means all that placement is informed of."""
     for name, key in declared.items():
         if name == "ranked":
             yield from dict.fromkeys(ranks(), key).items()
@@ -143,7 +143,7 @@ def _messages(declared: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=1 << 16)
 def partition_of(key: bytes, kafka_partitions: int) -> int:
-    """Kafka's default partition of a key (murmur2), the same in both backends."""
+    """Return Kafka's default partition of a key (murmur2), the same in both backends."""
     return int((murmur2(key) & 0x7FFFFFFF) % kafka_partitions)
 
 
@@ -158,7 +158,8 @@ class Topics:
         self._kafka_partitions = kafka_partitions
 
     def spec(self, topic: str) -> TopicSpec:
-        """What is declared of a topic; dead-letter queues are derived. Raises UnusableError."""
+        """Return what is declared of a topic; dead-letter queues are derived. Raises
+        UnusableError."""
         if topic.startswith(DLQ_PREFIX):
             return dead_letter_spec(self.spec(topic.removeprefix(DLQ_PREFIX)))
         if topic not in self.specs:
@@ -169,18 +170,18 @@ class Topics:
         return self.specs[topic]
 
     def kafka_partitions(self, topic: str) -> int:
-        """How many Kafka partitions a topic has here."""
+        """Return how many Kafka partitions a topic has here."""
         declared = self.spec(topic).kafka_partitions
         return declared if declared == 1 else self._kafka_partitions or declared
 
     def partitions(self, topic: str) -> tuple[TopicPartition, ...]:
-        """Every partition of a topic."""
+        """Return every partition of a topic."""
         return tuple(
             TopicPartition(topic, number) for number in range(self.kafka_partitions(topic))
         )
 
     def partition_of(self, topic: str, key: str) -> TopicPartition:
-        """Where a topic keeps a key."""
+        """Return the partition where a topic keeps a key."""
         return TopicPartition(topic, partition_of(key.encode(), self.kafka_partitions(topic)))
 
 
@@ -188,7 +189,7 @@ _DEAD_LETTERS = {"coplace.v1.DeadLetter": KeyTemplate.parse("{topic}/{kafka_part
 
 
 def dead_letter_spec(source: TopicSpec) -> TopicSpec:
-    """The dead-letter queue of a topic: kept for ever, until an operator deals with it."""
+    """Return the dead-letter queue of a topic: kept for ever, until an operator deals with it."""
     return TopicSpec(
         name=DLQ_PREFIX + source.name,
         description=f"Records of {source.name} that could not be used, with the reason.",

@@ -4,7 +4,7 @@ import hashlib
 
 
 def job_traceparent(job_id: str) -> str:
-    """W3C trace context of a job whose resource manager traces nothing.
+    """Return the W3C trace context of a job whose resource manager traces nothing.
 
     Made from the id, so that all its facts fall into one trace whoever sends them.
     """

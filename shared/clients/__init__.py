@@ -1,1 +1,1 @@
-"""What stands beside a resource manager or on its nodes speaks to Coplace with these."""
+"""Clients of Coplace for programs beside a resource manager or on its nodes."""

@@ -32,8 +32,8 @@ class ResourceManager:
     clusters: frozenset[str]
 
     def is_asked(self, decision: PlacementDecided) -> bool:
-        """Whether it is to obey a decision. One is on no cluster where it is to drop a job of its
-        own that fits nowhere, or was cancelled before it had a start."""
+        """Return whether it is to obey a decision. One is on no cluster where it is to drop a job
+        of its own that fits nowhere, or was cancelled before it had a start."""
         if decision.cluster:
             return decision.cluster in self.clusters
         own = tuple(f"{self.site}/{cluster}/" for cluster in self.clusters)
@@ -64,15 +64,15 @@ class DecisionFollower:
         self._in_hand: Sequence[int] = ()
 
     def backlog(self) -> Backlog:
-        """What has come and is not obeyed yet: while a resource manager does not answer, it
+        """Return what has come and is not obeyed yet: while a resource manager does not answer, it
         waits."""
         in_hand = self._in_hand
         age_s = time.time() - min(in_hand) / 1e3 if in_hand else 0.0
         return Backlog(len(in_hand), max(0.0, age_s))
 
     async def run(self, obey: Obey) -> None:
-        """Have obeyed what was decided and what will be, until cancelled; of a job in order. Raises
-        KafkaError where Kafka is not there to begin with."""
+        """Let decisions be obeyed, those made and those to come, until cancelled; of a job in
+        order. Raises KafkaError where Kafka is not there to begin with."""
         self._consumer.assign(self._partitions)
         try:
             await self._consumer.start()
@@ -92,7 +92,7 @@ class DecisionFollower:
 
     def _decisions(self, record: Any) -> Sequence[PlacementDecided]:
         """The one that a record is, where this resource manager is asked; beside decisions the
-        topic has the barriers of rounds, and what is told of caps and promises."""
+        topic has the barriers of rounds, and what is published of caps and promises."""
         if record.value is None or type_of(record) != _TYPE:
             return ()
         decision = PlacementDecided.FromString(record.value)

@@ -1,6 +1,6 @@
 """What is known of applications from the pairs that they ran in.
 
-A pair's own degradation must not tell of itself. So all is said of one application *without* one
+A pair's own degradation must not predict itself. So all is said of one application *without* one
 other: arrays have the shape (machines, application, application left out).
 """
 
@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 
 # What other machines say of a neighbour's bubble counts as much as so many pairs of this one.
 _OTHER_MACHINES: Final = 4.0
-# So many targets that are most alike weigh most in an estimate.
+# So many targets that are most alike count most in an estimate.
 _ALIKE: Final = 5
 _LEAST_SCALE: Final = 1e-6
 
@@ -30,7 +30,7 @@ class PairHistory:
 
     The others estimate what a target suffers beside a neighbour whose other pairs are known, all of
     shape (machines, targets, neighbours): `like_bubble` under the bubble that the neighbour is
-    like; `like_curves` from targets whose sensitivity is alike; `like_targets` from those who
+    like; `like_curves` from targets whose sensitivity is alike; `like_targets` from those that
     suffered alike beside others, which needs the target's other pairs too.
     """
 
@@ -42,7 +42,8 @@ class PairHistory:
 
     @classmethod
     def of(cls, degradation: Floats, curves: Floats) -> "PairHistory":
-        """From T_co / T_alone - 1 (machines, targets, neighbours), NaN where it is not known.
+        """Return the history of T_co / T_alone - 1 (machines, targets, neighbours), NaN where it is
+        not known.
 
         Mean degradation suffered and caused, on this machine and on all, and the bubble.
         """
@@ -86,8 +87,8 @@ def _distances(value: Floats, known: Mask) -> Floats:
 
 
 def _like_targets(value: Floats, known: Mask, distance: Floats, mean: Floats) -> Floats:
-    """What targets like this one suffered beside a neighbour, by weights e^(-distance / scale);
-    the scale is half the distance to the fifth of those who had this neighbour. The mean where none
+    """What targets like this one suffered beside a neighbour, by weights e^(-distance / scale); the
+    scale is half the distance to the fifth of those that had this neighbour. The mean where none
     had."""
     had = known[:, np.newaxis, :, :] & ~np.eye(value.shape[1], dtype=np.bool_)[:, :, np.newaxis]
     distance = np.where(had, distance, np.inf)

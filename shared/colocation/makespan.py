@@ -27,20 +27,20 @@ class ServerRun(NamedTuple):
 
 
 def makespan_s(runs: Iterable[ServerRun]) -> float:
-    """When the last run of a queue ends."""
+    """Return when the last run of a queue ends."""
     return max((run.end_s for run in runs), default=0.0)
 
 
 def fifo(alone_s: Floats, servers: int = 1) -> list[ServerRun]:
-    """Each job has a server for itself, in the order of arrival."""
+    """Schedule each job on a server for itself, in the order of arrival."""
     return paired(alone_s, np.empty((0, 0)), [], servers)
 
 
 def paired(
     alone_s: Floats, degradation: Floats, matching: Matching, servers: int = 1
 ) -> list[ServerRun]:
-    """Pairs, and then each other job alone, in the order of arrival of their first jobs; a server
-    takes the next when it is empty."""
+    """Schedule pairs, and then each other job alone, in the order of arrival of their first jobs; a
+    server takes the next when it is empty."""
     partner = dict(matching)
     seconds = set(partner.values())
     free = [(0.0, server) for server in range(servers)]
@@ -76,8 +76,9 @@ def _pair_lasts_s(
 
 
 def fifo_shared(alone_s: Floats, degradation: Floats, servers: int = 1) -> Iterator[ServerRun]:
-    """Each job begins as soon as half a server is free, in the order of arrival, whoever is its
-    neighbour; one that may share with nobody who runs lets the next go first. By their ends."""
+    """Schedule each job as soon as half a server is free, in the order of arrival, whoever is its
+    neighbour; one that may share with no running job lets the next go first. Yields runs by their
+    ends."""
     waiting = list(range(len(alone_s)))
     running: list[dict[int, float]] = [{} for _ in range(servers)]  # remaining own seconds of jobs
     began_s: dict[int, float] = {}

@@ -28,7 +28,7 @@ class Profiles:
     alone_s: Floats
 
     def columns(self) -> Floats:
-        """What trees see of each application, shape (machines, applications, columns).
+        """Return what trees see of each application, shape (machines, applications, columns).
 
         Contentiousness and run time are shares of the machine's median, since each machine has
         units of its own. What is missing counts as the machine's median application.
@@ -42,7 +42,7 @@ class Profiles:
         return np.concatenate([curves, np.stack(relative, axis=2), of_machine], axis=2)
 
     def filled_curves(self) -> Floats:
-        """The curves; an application without one has the machine's median at each size."""
+        """Return the curves; an application without one has the machine's median at each size."""
         return np.where(np.isnan(self.curves), _median(self.curves), self.curves)
 
 

@@ -33,16 +33,16 @@ class Cells(NamedTuple):
     neighbour: Ints
 
     def only(self, of: Mask) -> "Cells":
-        """Those cells that the mask selects."""
+        """Return the cells that the mask selects."""
         return Cells(self.machine[of], self.target[of], self.neighbour[of])
 
     def mirrored(self) -> "Cells":
-        """The neighbours beside the targets."""
+        """Return the neighbours beside the targets."""
         return Cells(self.machine, self.neighbour, self.target)
 
     @classmethod
     def known(cls, degradation: Floats) -> "Cells":
-        """Those of (machines, targets, neighbours) that have a value."""
+        """Return the cells of (machines, targets, neighbours) that have a value."""
         return cls(*np.nonzero(~np.isnan(degradation)))
 
 
@@ -81,7 +81,7 @@ class DegradationModel:
         self._history = PairHistory.of(self.degradation, self._curves)
 
     def predict(self, cells: Cells) -> Floats:
-        """Of each cell. One that was learned from is near what was measured of it."""
+        """Predict each cell. One that was learned from is near what was measured of it."""
         found = np.empty(len(cells.machine))
         for case_of_all, of in self._cases(cells):
             asked, case = cells.only(of), self._learnable(case_of_all)
@@ -95,9 +95,10 @@ class DegradationModel:
         return np.maximum(found, self._least)
 
     def all_pairs(self, machine: int, apps: Ints) -> Floats:
-        """Of each job beside each other one, shape (jobs, jobs); `apps` says what each job runs.
+        """Predict each job beside each other one, shape (jobs, jobs); `apps` says what each job
+        runs.
 
-        No pair of these applications may have been measured: its own value would tell of itself.
+        No pair of these applications may have been measured: its own value would predict itself.
         """
         found = np.empty((len(apps), len(apps)))
         known = self._is_known(np.full(len(apps), machine), apps, apps)

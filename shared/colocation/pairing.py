@@ -1,11 +1,10 @@
 """Which jobs of a queue share a node, so that the sum of what they keep nodes is least.
 
 Zacarias et al. (2021), section 3.5: the degradation graph has an edge between any two jobs, which
-weighs as long as both together keep a node. Its least perfect matching is that of the most node
-time saved against running each alone, since what all take alone is given. In that form no edge
-stands for a pair that takes longer together than one after the other, an odd job is one without a
-partner, and all matchings have the same measure.
-"""
+has the weight of the time that both together keep a node. Its least perfect matching is that of the
+most node time saved against running each alone, since what all take alone is given. In that form no
+edge means a pair that takes longer together than one after the other, an odd job is one without a
+partner, and all matchings have the same measure."""
 
 from typing import Final
 
@@ -27,9 +26,9 @@ _PARTS: Final = 2.0**40
 
 
 def together_s(alone_s: Floats, degradation_percent: Floats) -> Floats:
-    """How long two jobs keep a node that they share, (jobs, jobs): max(T_i (1 + Deg_ij / 100), T_j
-    (1 + Deg_ji / 100)); a degradation below 0 counts as 0 (section 3.2). Infinite where one of them
-    is not known, and between a job and itself."""
+    """Return how long two jobs keep a node that they share, (jobs, jobs): max(T_i (1 + Deg_ij /
+    100), T_j (1 + Deg_ji / 100)); a degradation below 0 counts as 0 (section 3.2). Infinite where
+    one of them is not known, and between a job and itself."""
     degraded = alone_s[:, np.newaxis] * (1 + np.maximum(degradation_percent, 0.0) / 100)
     both = np.maximum(degraded, degraded.T)
     np.fill_diagonal(both, np.nan)
@@ -37,20 +36,20 @@ def together_s(alone_s: Floats, degradation_percent: Floats) -> Floats:
 
 
 def saved_s(alone_s: Floats, degradation_percent: Floats) -> Floats:
-    """The degradation graph: node time that each pair saves against one after the other, 0 where it
-    saves none (the threshold to exclusive nodes), (jobs, jobs)."""
+    """Return the degradation graph: node time that each pair saves against one after the other, 0
+    where it saves none (the threshold to exclusive nodes), (jobs, jobs)."""
     in_turn = alone_s[:, np.newaxis] + alone_s
     return np.maximum(in_turn - together_s(alone_s, degradation_percent), 0.0)
 
 
 def total_saved_s(saved: Floats, matching: Matching) -> float:
-    """What a matching saves in sum."""
+    """Return what a matching saves in sum."""
     return float(sum(saved[pair] for pair in matching))
 
 
 def distributed_intensity(intensity: Floats) -> Matching:
-    """Distributed Intensity (Blagodurov et al., TOCS 28, 2010): the job that asks most of memory
-    beside the one that asks least, the second beside the last but one, and so on."""
+    """Match by Distributed Intensity (Blagodurov et al., TOCS 28, 2010): the job that asks most of
+    memory beside the one that asks least, the second beside the last but one, and so on."""
     order = np.argsort(-intensity, kind="stable").tolist()
     half = len(order) // 2
     ends = zip(order[:half], order[: -half - 1 : -1], strict=True)
@@ -58,8 +57,8 @@ def distributed_intensity(intensity: Floats) -> Matching:
 
 
 def greedy(saved: Floats) -> Matching:
-    """Again and again the pair that saves most. Two jobs that save most with each other are such a
-    pair among all that touch them: all of these are taken at once."""
+    """Match again and again the pair that saves most. Two jobs that save most with each other are
+    such a pair among all that touch them: all of these are taken at once."""
     among, left, found = saved.copy(), np.arange(len(saved)), Matching()
     best = among.argmax(axis=1) if len(saved) else left
     while len(left) > 1:
@@ -78,10 +77,10 @@ def greedy(saved: Floats) -> Matching:
 
 
 def two_opt(saved: Floats, matching: Matching) -> Matching:
-    """Two pairs exchange jobs wherever that saves more, until none does; jobs that are alone take
-    part as pairs that save nothing."""
+    """Exchange jobs of two pairs wherever that saves more, until none does; jobs that are alone
+    take part as pairs that save nothing."""
     jobs = len(saved)
-    rounded = np.zeros((jobs + 1, jobs + 1))  # an odd job stands beside nobody
+    rounded = np.zeros((jobs + 1, jobs + 1))  # an odd job has no neighbour
     rounded[:jobs, :jobs] = saved
     alone = sorted(set(range(jobs)) - {job for pair in matching for job in pair})
     if len(alone) % 2:
@@ -129,7 +128,8 @@ def _exchange(saved: Floats, pairs: Ints, gain: Floats) -> list[int]:
 
 
 def blossom(saved: Floats) -> Matching:
-    """The matching that saves most of all: Edmonds's blossom algorithm (1965), of rustworkx."""
+    """Return the matching that saves most of all: Edmonds's blossom algorithm (1965), of
+    rustworkx."""
     import rustworkx
 
     first, second = np.nonzero(np.triu(saved, 1))

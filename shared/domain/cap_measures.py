@@ -13,7 +13,7 @@ class Measure(StrEnum):
 
 
 def measures_of(text: str) -> tuple[Measure, ...]:
-    """Measures in their order, from their names with commas between. Raises ValueError."""
+    """Parse measures in their order, from their names with commas between. Raises ValueError."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in [*Measure]]
     if unknown or len(set(names)) < len(names):

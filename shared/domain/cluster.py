@@ -28,7 +28,7 @@ MOST_CLUSTERS: Final = 128
 
 
 class Names(Protocol):
-    """What tells which names are known: a dictionary, a table."""
+    """A container that knows names: a dictionary, a table."""
 
     def __contains__(self, name: str, /) -> bool: ...
 
@@ -60,7 +60,7 @@ class NodeClass:
 
     @classmethod
     def restored(cls, fields: Mapping[str, Any]) -> Self:
-        """The class whose fields went through JSON."""
+        """Restore the class whose fields went through JSON."""
         resources = resources_of(dict(fields["resources"]))
         tdp_w = design_powers_of(dict(fields.get("tdp_w", ())))
         return cls(**{**fields, "resources": resources, "tdp_w": tdp_w})
@@ -138,28 +138,28 @@ class Cluster:
 
     @classmethod
     def restored(cls, fields: Mapping[str, Any]) -> Self:
-        """The cluster whose fields went through JSON, which knows no tuples."""
+        """Restore the cluster whose fields went through JSON, which knows no tuples."""
         listed = {name: tuple(fields[name]) for name in ("pstates_ghz", "node_names")}
         classes = tuple(map(NodeClass.restored, fields.get("declared_classes", ())))
         return cls(**{**fields, **listed, "declared_classes": classes})
 
     @property
     def node_classes(self) -> tuple[NodeClass, ...]:
-        """Its nodes in the order of their indices, those that are alike together."""
+        """Return its nodes in the order of their indices, those that are alike together."""
         return self.declared_classes or _alike(self.nodes, self.memory_gib_per_node)
 
     def names(self) -> NodeNames:
-        """The names of its nodes, expanded anew."""
+        """Return the names of its nodes, expanded anew."""
         return NodeNames(self.name, self.node_names)
 
     @property
     def nominal_ghz(self) -> float:
-        """The frequency that jobs run at when nobody chooses: the highest P-state."""
+        """Return the frequency that jobs run at when nobody chooses: the highest P-state."""
         return self.pstates_ghz[-1]
 
     def accelerators_w(self, resources: Resources) -> float:
-        """The thermal design power of so many accelerators together, W; of a kind whose nodes
-        differ the highest, since nobody knows where a job will run. What declares none has 0.
+        """Return the thermal design power of so many accelerators together, W; of a kind whose
+        nodes differ the highest, since nobody knows where a job will run. What declares none has 0.
         Those of a type (`gpu:a100`) are among those of their kind (`gpu`), and count once."""
         highest_w: dict[str, float] = {}
         for name, tdp_w in (pair for each in self.declared_classes for pair in each.tdp_w):
@@ -174,19 +174,21 @@ class Cluster:
     def accelerators_of_node_w(
         self, resources_per_unit: Resources, cores_per_unit: int, *, shareable: bool
     ) -> float:
-        """That of a node used whole by units of so many accelerators and cores (0: all, or half of
-        a node that is shared), W: a unit's share of its cores has a unit's accelerators."""
+        """Return the design power of a node used whole by units of so many accelerators and cores
+        (0: all, or half of a node that is shared), W: a unit's share of its cores has a unit's
+        accelerators."""
         if not resources_per_unit:
             return 0.0
         cores = cores_per_unit or self.cores_for(shareable=shareable)
         return self.accelerators_w(resources_per_unit) * self.cores_per_node / cores
 
     def cores_for(self, *, shareable: bool) -> int:
-        """Cores that a job uses on each of its nodes: half when it shares, but one, else all."""
+        """Return the cores that a job uses on each of its nodes: half when it shares, but one, else
+        all."""
         return max(1, self.cores_per_node // 2) if shareable else self.cores_per_node
 
     def memory_gib_for(self, *, shareable: bool) -> float:
-        """Memory that a job may use on each of its nodes, likewise, where a node has most; 0 where
-        it is not declared."""
+        """Return the memory that a job may use on each of its nodes, half of it when it shares,
+        where a node has most; 0 where it is not declared."""
         most_gib = max(each.memory_gib for each in self.node_classes)
         return most_gib / 2 if shareable else most_gib

@@ -76,11 +76,12 @@ class Coefficients:
                 raise RejectedError(name, f"must have the shape {shape} of the P-state pairs")
 
     def index_of(self, freq_ghz: float) -> int:
-        """Row of a P-state. Raises RejectedError for a frequency that is not in the table."""
+        """Return the row of a P-state. Raises RejectedError for a frequency that is not in the
+        table."""
         gaps = np.abs(np.asarray(self.pstates_ghz) - freq_ghz)
         nearest = int(np.argmin(gaps))
         if gaps[nearest] > 1e-6:
             raise RejectedError(
-                "freq_ghz", f"{freq_ghz} is no P-state of {self.node_model}: {self.pstates_ghz}"
+                "freq_ghz", f"{freq_ghz} is not a P-state of {self.node_model}: {self.pstates_ghz}"
             )
         return nearest

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 def drain_changes(
     now_out: Mapping[str, str], drained_by: Mapping[str, str], source: str
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """The nodes that are out (with reasons) and that are not known to be drained, by reason; and
-    those that this source drained and that are back: what others drained is theirs to resume."""
+    """Return the nodes to drain, by reason, and the nodes to resume. Drain those that are out (with
+    reasons) and not known to be drained; resume those that this source drained and that are back:
+    what others drained is theirs to resume."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in now_out.items():
         if name not in drained_by:

@@ -27,13 +27,13 @@ class Tariff:
         object.__setattr__(self, "_until", (0.0, *accumulate(self.per_kwh)))
 
     def cost(self, power_w: float, start_s: float, end_s: float) -> float:
-        """What a power costs from one time to another."""
+        """Return what a power costs from one time to another."""
         if len(self.per_kwh) == 1:
             return power_w * (end_s - start_s) / _J_PER_KWH * self.per_kwh[0]
         return power_w * (self._price_s(end_s) - self._price_s(start_s)) / _J_PER_KWH
 
     def next_drop_s(self, now_s: float) -> float:
-        """When the price will next be below the present one; infinite if never."""
+        """Return when the price will next be below the present one; infinite if never."""
         hours = len(self.per_kwh)
         hour = floor(now_s / _HOUR_S)
         price = self.per_kwh[hour % hours]

@@ -1,7 +1,7 @@
 """Node names to host lists: the inverse of `hostlist.expand`.
 
 `n001, n002, n003, n007` become `n[001-003,007]`: as few characters as one varying number a list
-allows. Order is kept, so that names still stand beside the indices that they belong to.
+allows. Order is kept, so that names stay beside the indices that they belong to.
 """
 
 import re
@@ -58,7 +58,8 @@ class _Entry:
 
 
 def fold(names: Iterable[str]) -> list[str]:
-    """Host lists that name these nodes in this order. Names hold no commas and no brackets."""
+    """Fold node names into host lists that name them in this order. Names hold no commas and no
+    brackets."""
     entries: list[_Entry] = []
     for name in names:
         parts = _NUMBER.split(name)
@@ -68,8 +69,8 @@ def fold(names: Iterable[str]) -> list[str]:
 
 
 def names_of(told: Iterable[str]) -> list[str]:
-    """Nodes that are told one by one or as host lists; as they are told where that is neither, as
-    where the name of a cluster makes a node's look like a part of a host list."""
+    """Expand nodes that are given one by one or as host lists; return them as they are where they
+    are neither, as where the name of a cluster makes a node's look like a part of a host list."""
     texts = list(told)
     try:
         return expand(",".join(texts))
@@ -78,16 +79,18 @@ def names_of(told: Iterable[str]) -> list[str]:
 
 
 def always_fit(names: Sequence[str]) -> bool:
-    """Whether no decision on some of these nodes has more than MOST_HOST_LIST_BYTES of names."""
+    """Return whether no decision on some of these nodes has more than MOST_HOST_LIST_BYTES of
+    names."""
     if sum(len(name.encode()) + 3 for name in names) <= MOST_HOST_LIST_BYTES:
         return True  # each written out: nothing has to be worked out
     return most_folded_bytes(names) <= MOST_HOST_LIST_BYTES
 
 
 def most_folded_bytes(names: Sequence[str]) -> int:
-    """No fold of any of these names, in this order, is longer with a comma behind each entry.
+    """Return the most bytes that a fold of any of these names, in this order, has with a comma
+    behind each entry.
 
-    Names that differ in their last number only and stand together begin at most two entries and
+    Names that differ in their last number only and are adjacent begin at most two entries and
     continue at most one of another number. In between each costs its number, and of numbers that
     follow one another two in three at most: runs of two with one left out.
     """
@@ -105,13 +108,13 @@ def _most_bytes(size: int, numbers: list[str]) -> int:
     if len(numbers) == 1 or not numbers[0]:
         return written
     digits = max(map(len, numbers))
-    # A range of k numbers that follow one another leaves k + 1 rooms for a gap.
+    # A range of k numbers that follow one another leaves k + 1 places for a gap.
     costs = sum((2 * (count + 1) + 2) // 3 for count in _run_lengths(numbers))
     return min(written, 3 * (size + digits + 3) + costs * (digits + 1))
 
 
 def _last_number(name: str) -> tuple[str, str, str]:
-    """What stands before it, its digits, what stands behind it; most names end in a number."""
+    """The text before it, its digits, the text behind it; most names end in a number."""
     before = name.rstrip(_DIGITS)
     if 0 < len(name) - len(before) <= _MOST_DIGITS:
         return before, name[len(before) :], ""

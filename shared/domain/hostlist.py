@@ -21,7 +21,7 @@ _Ranges = list[tuple[range, int]]
 
 
 def expand(hostlist: str) -> list[str]:
-    """Every node by name, in order. Raises RejectedError for what is no host list.
+    """Expand every node by name, in order. Raises RejectedError for an invalid host list.
 
     Takes time in proportion to the text and the nodes that it names, and refuses too many of
     either before it goes through them.
@@ -46,7 +46,7 @@ def expand(hostlist: str) -> list[str]:
 
 
 def _entries(hostlist: str) -> Iterator[str]:
-    """What stands between the commas outside of brackets."""
+    """Split at the commas outside of brackets."""
     begin, end = 0, len(hostlist)
     while True:
         entry = _ENTRY.match(hostlist, begin)

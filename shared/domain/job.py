@@ -1,4 +1,4 @@
-"""Jobs: what a user asked for, and the life that their events tell."""
+"""Jobs: what a user asked for, and the life that their events describe."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -71,31 +71,31 @@ class Job:
             )
 
     def nodes_on(self, cluster: Cluster) -> int:
-        """Units that the job gets there: as many as it asked for, or as hold its memory where those
-        do not (D'Amico and Corbalan 2021, section 3.4)."""
+        """Return the units that the job gets there: as many as it asked for, or as hold its memory
+        where those do not (D'Amico and Corbalan 2021, section 3.4)."""
         if self.cores_per_unit or not self.memory_gib:
             return self.nodes
         memory_gib = cluster.memory_gib_for(shareable=self.shareable)
         return max(self.nodes, ceil(self.memory_gib / memory_gib)) if memory_gib else self.nodes
 
     def has_unknown_memory_on(self, cluster: Cluster) -> bool:
-        """True where it says what memory it needs, and the cluster not what its nodes have."""
+        """Return whether it says what memory it needs, and the cluster not what its nodes have."""
         needs_memory = self.memory_gib or self.memory_gib_per_unit
         return bool(needs_memory) and not all(each.memory_gib for each in cluster.node_classes)
 
     @property
     def is_of_nodes(self) -> bool:
-        """True where it takes whole nodes of any kind, and nobody beside it."""
+        """Return whether it takes whole nodes of any kind, without a neighbour."""
         has_more = self.cores_per_unit or self.memory_gib_per_unit or self.resources_per_unit
         return not (has_more or self.shareable)
 
     def runs_on(self, cluster: Cluster) -> bool:
-        """True where it has a binary."""
+        """Return whether it has a binary for the cluster."""
         return not self.architectures or cluster.architecture in self.architectures
 
     @classmethod
     def restored(cls, fields: Mapping[str, Any]) -> Self:
-        """The job whose fields went through JSON, which knows no tuples."""
+        """Restore the job whose fields went through JSON, which knows no tuples."""
         resources = resources_of(dict(fields.get("resources_per_unit", ())))
         listed = {"architectures": tuple(fields["architectures"]), "resources_per_unit": resources}
         return cls(**{**fields, **listed})
@@ -120,12 +120,13 @@ class Dependency:
 
 
 def job_id(site: str, cluster: str, local_id: str, submit_s: float) -> str:
-    """The natural key of a job; it holds the time since resource managers use local ids again."""
+    """Return the natural key of a job; it holds the time since resource managers use local ids
+    again."""
     return f"{site}/{cluster}/{local_id}/{round(submit_s)}"
 
 
 class JobState(StrEnum):
-    """Where one attempt of a job stands. What is GRANTED may start at any moment, or has started
+    """The state of one attempt of a job. What is GRANTED may start at any moment, or has started
     and was not reported yet."""
 
     UNKNOWN = "unknown"
@@ -177,5 +178,5 @@ TRANSITIONS: Final[dict[tuple[JobState, JobFact], JobState]] = {
 
 
 def next_state(state: JobState, fact: JobFact) -> JobState:
-    """The state after `fact`; the same state when the fact is a copy or comes late."""
+    """Return the state after `fact`; the same state when the fact is a copy or comes late."""
     return TRANSITIONS.get((state, fact), state)

@@ -9,23 +9,24 @@ QUANTUM: Final = Decimal("0.000001")
 
 
 def service_units(amount: Decimal) -> Decimal:
-    """`amount` quantised to 0.000001 service unit, half to even."""
+    """Quantise `amount` to 0.000001 service unit, half to even."""
     return amount.quantize(QUANTUM, rounding=ROUND_HALF_EVEN)
 
 
 def micro_units(amount: Decimal) -> int:
-    """`amount` as a whole number of 0.000001 service unit, for integer counters."""
+    """Return `amount` as a whole number of 0.000001 service unit, for integer counters."""
     return int(service_units(amount) / QUANTUM)
 
 
 def su_text(micro_su: int) -> str:
-    """So many 0.000001 service units as the decimal that messages hold, in service units."""
+    """Format so many 0.000001 service units as the decimal that messages hold, in service units."""
     return f"{Decimal(micro_su) * QUANTUM:f}"
 
 
 def apportioned(whole: int, shares: Sequence[Fraction]) -> list[int]:
-    """Whole parts by shares that come to 1: each its share rounded down, and one more for those of
-    the largest remainders, of equal ones the first, until the parts come to the whole."""
+    """Apportion whole parts by shares whose sum is 1: each its share rounded down, and one more for
+    those of the largest remainders, of equal ones the first, until the sum of the parts is the
+    whole."""
     exact = [whole * share for share in shares]
     parts = [each.numerator // each.denominator for each in exact]
     by_remainder = sorted(range(len(parts)), key=lambda i: (parts[i] - exact[i], i))

@@ -11,16 +11,16 @@ _INDEX: Final = re.compile("[0-9]{1,5}")
 
 
 def node_name(cluster: str, index: int) -> str:
-    """The name of a cluster's node, counted from 0: `{cluster}-{index:04d}`."""
+    """Return the name of a cluster's node, counted from 0: `{cluster}-{index:04d}`."""
     return f"{cluster}-{index:04d}"
 
 
 def node_index(cluster: str, name: str) -> int:
-    """The index in a node's name, below 100,000. Raises RejectedError for any other name."""
+    """Parse the index in a node's name, below 100,000. Raises RejectedError for any other name."""
     prefix, _, digits = name.rpartition("-")
     if prefix != cluster or not _INDEX.fullmatch(digits):
         raise RejectedError(
-            "nodes", f"{name[:80]!r} is no node of {cluster}: name-0000 is expected"
+            "nodes", f"{name[:80]!r} is not a node of {cluster}: name-0000 is expected"
         )
     return int(digits)
 
@@ -44,32 +44,33 @@ class NodeNames:
 
     @property
     def declared(self) -> Sequence[str]:
-        """All that were declared, by index."""
+        """Return all that were declared, by index."""
         return self._names
 
     def name(self, index: int) -> str:
-        """The name of a node; nodes beyond those declared have one all the same."""
+        """Return the name of a node; nodes beyond those declared have one all the same."""
         return self._names[index] if index < len(self) else node_name(self._cluster, index)
 
     def find(self, name: str) -> int | None:
-        """The index of a node, None where no node has the name."""
+        """Return the index of a node, None where no node has the name."""
         try:
             return self.index(name)
         except RejectedError:
             return None
 
     def index(self, name: str) -> int:
-        """The index of a node. Raises RejectedError for a name that no node has."""
+        """Return the index of a node. Raises RejectedError for a name that no node has."""
         known = self._indices.get(name)
         if known is not None:
             return known
         if self._names:
-            raise RejectedError("nodes", f"{name[:80]!r} is no node that {self._cluster} declared")
+            raise RejectedError("nodes", f"{name[:80]!r} is not a declared node of {self._cluster}")
         index = self._indices[name] = node_index(self._cluster, name)
         return index
 
     def indices(self, told: Iterable[str]) -> tuple[int, ...]:
-        """Ascending, of nodes that are told one by one or as host lists. Raises RejectedError."""
+        """Return the indices, ascending, of nodes that are given one by one or as host lists.
+        Raises RejectedError."""
         texts = dict.fromkeys(told)
         if texts.keys() <= self._indices.keys():
             return tuple(sorted({self._indices[name] for name in texts}))
@@ -79,8 +80,8 @@ class NodeNames:
         return tuple(sorted({self.index(name) for name in names}))
 
     def in_order(self, told: Iterable[str]) -> list[int]:
-        """The indices of such nodes as they are told. Raises RejectedError, also for one that is
-        told twice."""
+        """Return the indices of such nodes in the order given. Raises RejectedError, also for one
+        that is given twice."""
         parts = ([text] if self._is_name(text) else expand(text) for text in told)
         found = [self.index(name) for part in parts for name in part]
         if len(set(found)) < len(found):

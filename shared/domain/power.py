@@ -5,5 +5,5 @@ from functools import lru_cache
 
 @lru_cache(maxsize=4096)  # a job needs the same under each of its caps
 def in_watts(power_mw: int) -> str:
-    """Milliwatts in the unit of caps."""
+    """Format milliwatts in the unit of caps."""
     return f"{power_mw / 1000:,.10g} W"

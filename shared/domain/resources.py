@@ -16,7 +16,7 @@ DesignPowers = tuple[tuple[str, float], ...]
 
 
 def resources_of(counts: Mapping[str, int]) -> Resources:
-    """The counts by name; a count of 0 says nothing and is left out."""
+    """Return the counts by name; a count of 0 says nothing and is left out."""
     return tuple(sorted((name, count) for name, count in counts.items() if count))
 
 
@@ -29,7 +29,7 @@ def require_resources(field: str, resources: Resources) -> None:
 
 
 def design_powers_of(by_name: Mapping[str, float]) -> DesignPowers:
-    """The thermal design powers by name, W."""
+    """Return the thermal design powers by name, W."""
     return tuple(sorted(by_name.items()))
 
 

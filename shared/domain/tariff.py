@@ -27,7 +27,7 @@ _ZERO, _ONE = Decimal(0), Decimal(1)
 
 
 def decimal_of(field: str, text: str, most: Decimal) -> Decimal:
-    """A decimal from 0 to `most`, of at most 18 digits, 12 of them behind the point. Raises
+    """Parse a decimal from 0 to `most`, of at most 18 digits, 12 of them behind the point. Raises
     RejectedError."""
     try:
         value = Decimal(text)
@@ -44,7 +44,7 @@ def decimal_of(field: str, text: str, most: Decimal) -> Decimal:
 
 
 class RateScope(NamedTuple):
-    """What rates tell jobs apart by; empty where a job has none."""
+    """The properties by which rates distinguish jobs; empty where a job has none."""
 
     cluster: str = ""
     node_model: str = ""
@@ -70,7 +70,7 @@ class Rate:
             raise RejectedError("rates.su", f"must be from 0 to {MOST_RATE_SU}, got {self.su}")
 
     def holds_for(self, scope: RateScope) -> bool:
-        """Whether a job of this cluster, node model, partition and QOS pays it."""
+        """Return whether a job of this cluster, node model, partition and QOS pays it."""
         if self.scope == ANY_JOB:
             return True
         return all(not of or of == has for of, has in zip(self.scope, scope, strict=True))
@@ -101,7 +101,7 @@ class RateFunction:
                 raise RejectedError(f"points[{number}].factor", problem)
 
     def at(self, solo_share: Decimal) -> Decimal:
-        """The factor of a share above 0, in the precision of the context."""
+        """Return the factor of a share above 0, in the precision of the context."""
         following = bisect_left(self.points, solo_share, key=lambda point: point[0])
         (low, below), (high, above) = self.points[following - 1 : following + 1]
         return below + (above - below) * (solo_share - low) / (high - low)
@@ -113,8 +113,8 @@ FAIR: Final = RateFunction(((_ZERO, _ZERO), (_ONE, _ONE)))
 
 @dataclass(frozen=True, slots=True)
 class Surcharge:
-    """What of a run's discount is put on those who slowed it down, from 0 to 1; and the most for an
-    hour beside it, service units, None: without such a bound. Raises RejectedError."""
+    """What of a run's discount is put on the jobs that slowed it down, from 0 to 1; and the most
+    for an hour beside it, service units, None: without such a bound. Raises RejectedError."""
 
     share: Decimal
     most_su_per_hour: Decimal | None = None
@@ -130,7 +130,7 @@ class PriceTariff:
     """One version of a tariff, for jobs that start from `from_us` until `until_us` (0: for ever).
 
     Without a `function` neighbours take nothing off. `operator_pays_failures` and `_requeues` say
-    who bears runs that came to nothing, `surcharge` who bears what neighbours take off (None: the
+    who bears runs without a result, `surcharge` who bears what neighbours take off (None: the
     operator). Raises RejectedError on construction.
     """
 
@@ -153,7 +153,7 @@ class PriceTariff:
         require_text("name", self.name)
         require_count("version", self.version)
         if self.from_us < 0 or (self.until_us and self.until_us <= self.from_us):
-            raise RejectedError("until_us", "must lie behind from_us, or be 0")
+            raise RejectedError("until_us", "must be after from_us, or 0")
         if len(self.hour_factors) not in (0, HOURS_A_DAY):
             problem = f"must be {HOURS_A_DAY} or none, got {len(self.hour_factors)}"
             raise RejectedError("hour_factors", problem)
@@ -161,16 +161,16 @@ class PriceTariff:
             raise RejectedError("rates", f"must say what a {CORE!r} costs, be it 0")
 
     def holds_at(self, time_us: int) -> bool:
-        """Whether a job that starts then is charged by it."""
+        """Return whether a job that starts then is charged by it."""
         return self.from_us <= time_us and (not self.until_us or time_us < self.until_us)
 
     def rate(self, resource: str, scope: RateScope) -> Decimal:
-        """The first that holds; 0 where none does."""
+        """Return the first rate that applies; 0 where none does."""
         of_it = (rate for rate in self.rates if rate.resource == resource)
         return next((rate.su for rate in of_it if rate.holds_for(scope)), _ZERO)
 
     def weighed_us(self, from_us: int, until_us: int) -> Decimal:
-        """A stretch of time with each of its microseconds times the factor of its hour."""
+        """Return a stretch of time with each of its microseconds times the factor of its hour."""
         if not self.hour_factors:
             return Decimal(until_us - from_us)
         return self._weighed_since_1970_us(until_us) - self._weighed_since_1970_us(from_us)

@@ -30,7 +30,7 @@ class ChosenPStates:
     def of(
         cls, projection: Projection, rule: FrequencyRule, weighing: Weighing, quantile: float = 0.5
     ) -> Self:
-        """By a quantile of time and energy: see choose_pstates."""
+        """Choose by a quantile of time and energy: see choose_pstates."""
         pstate = choose_pstates(projection, rule, weighing, quantile)
         at = np.arange(len(pstate)), pstate
         planned = projection.planned(quantile)

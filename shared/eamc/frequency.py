@@ -34,7 +34,7 @@ class FrequencyRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Weighing:
-    """How energy and time are weighed: `t_weight` is the w of equations 4 and 5 as read."""
+    """How energy and time are weighted: `t_weight` is the w of equations 4 and 5 as read."""
 
     t_weight: float = 1.0
     reading: Reading = Reading.DIMENSIONLESS
@@ -44,7 +44,7 @@ EVEN: Final = Weighing()
 
 
 def distance(energy_j: Floats, time_s: Floats, weighing: Weighing = EVEN) -> Floats:
-    """The root of what a reading says, the minima taken along the last axis.
+    """Return the root of what a reading says, the minima taken along the last axis.
 
     Equation 4 over P-states, equation 5 over clusters. NaN where an input is NaN.
     """
@@ -67,7 +67,7 @@ def choose_pstates(
     weighing: Weighing = EVEN,
     quantile: float = 0.5,
 ) -> Ints:
-    """The chosen P-state of each signature, shape (signatures,); ties go to the lowest frequency.
+    """Choose the P-state of each signature, shape (signatures,); ties go to the lowest frequency.
 
     Compared are the quantiles of time and energy, at 0.5 the projections themselves. Each signature
     needs at least one projection, NOMINAL one at the highest P-state.
@@ -88,7 +88,7 @@ def _cost(planned: Quantile, rule: FrequencyRule, weighing: Weighing) -> Floats:
 
 
 def worth_choosing(projection: Projection, app: int) -> list[int]:
-    """The P-states that cost least at some price of time over energy, the fastest first.
+    """Return the P-states that cost least at some price of time over energy, the fastest first.
 
     They are the corners of the lower convex hull of (time, energy).
     """
@@ -112,9 +112,9 @@ def slower_pstates(
     draw: Callable[[int], float],
     most_slowdown: float,
 ) -> Iterator[int]:
-    """The lower P-states at which a job may start where a cap of power refuses its own: those that
-    take at most `most_slowdown` times as long, in this order, each of which draws a tenth less than
-    the one before it at least (ADR 0032)."""
+    """Yield the lower P-states at which a job may start where a cap of power refuses its own: those
+    that take at most `most_slowdown` times as long, in this order, each of which draws a tenth less
+    than the one before it at least (ADR 0032)."""
     most = draw(own)
     for pstate in by_cost:
         if pstate < own and time_s[pstate] / time_s[own] <= most_slowdown:
@@ -127,7 +127,8 @@ def slower_pstates(
 def pstates_by_cost(
     projection: Projection, app: int, rule: FrequencyRule, weighing: Weighing = EVEN
 ) -> list[int]:
-    """The P-states that have a projection, in the order in which a rule would choose them."""
+    """Return the P-states that have a projection, in the order in which a rule would choose
+    them."""
     by = FrequencyRule.MIN_RUNTIME if rule is FrequencyRule.NOMINAL else rule
     cost = _cost(projection.planned(_MEDIAN), by, weighing)[app]
     known: list[int] = np.flatnonzero(projection.available[app]).tolist()

@@ -43,8 +43,8 @@ class Ranks:
 
 
 def part_eff(energy_j: Floats, time_s: Floats, eligible: Mask, weighing: Weighing = EVEN) -> Floats:
-    """Equation 5, infinite where not eligible: equation 4's form over clusters, but the authors'
-    E / E_min + 1.5 T / T_min.
+    """Return equation 5, infinite where not eligible: equation 4's form over clusters, but the
+    authors' E / E_min + 1.5 T / T_min.
 
     The minima are those of the eligible clusters, of which each job needs one.
     """
@@ -70,8 +70,8 @@ def compare(
     threshold: float,
     preferred: Ints | None = None,
 ) -> tuple[Floats, Ranks]:
-    """`part_eff` of each job's clusters among each other, and the queue entries that a policy makes
-    of it: see rank_clusters."""
+    """Return `part_eff` of each job's clusters among each other, and the queue entries that a
+    policy makes of it: see rank_clusters."""
     efficiency = part_eff(energy_j, time_s, eligible, weighing)
     ranking = rank_clusters(
         efficiency, policy, threshold=threshold, reading=weighing.reading, preferred=preferred
@@ -87,9 +87,9 @@ def rank_clusters(
     reading: Reading = Reading.DIMENSIONLESS,
     preferred: Ints | None = None,
 ) -> Ranks:
-    """Queue entries of each job from its `part_eff` (infinite: not eligible).
+    """Return the queue entries of each job from its `part_eff` (infinite: not eligible).
 
-    `preferred` (jobs,) names a cluster that stands before better ones, or NO_PREFERENCE.
+    `preferred` (jobs,) names a cluster that comes before better ones, or NO_PREFERENCE.
     """
     eligible = np.isfinite(efficiency)
     if policy in (Policy.MIN_RUNTIME, Policy.MIN_ENERGY):
@@ -120,8 +120,9 @@ def _by_efficiency(efficiency: Floats, eligible: Mask, preferred: Ints | None) -
 
 
 def is_demoted(efficiency: Floats, rank: Ints, threshold: float, reading: Reading) -> Mask:
-    """PriorityInc-V: the entries, (jobs, clusters), that go to the last tier, their `part_eff`
-    being more than `threshold` above the job's first: as a share of it, the authors' as it is."""
+    """Return which entries, (jobs, clusters), PriorityInc-V demotes to the last tier, their
+    `part_eff` being more than `threshold` above the job's first: as a share of it, the authors' as
+    it is."""
     first = np.where(rank == 0, efficiency, np.inf).min(axis=1, keepdims=True)
     known = np.where(np.isfinite(first), first, 0.0)  # infinite: no cluster is eligible
     above = threshold if reading is Reading.AUTHORS else threshold * known

@@ -11,7 +11,8 @@ _SAME_GHZ: Final = 1e-8
 
 
 def reference_signature(signatures: Sequence[Signature], table: Coefficients) -> Signature | None:
-    """The one at the highest P-state that the table has; None where it has none of them."""
+    """Return the signature at the highest P-state that the table has; None where it has none of
+    them."""
     usable = (s for s in signatures if _has(table, s.freq_ghz))
     return max(usable, key=lambda s: s.freq_ghz, default=None)
 

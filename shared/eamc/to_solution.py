@@ -20,7 +20,7 @@ MIN_TIME_THRESHOLD: Final = 0.7
 def min_energy_to_solution(
     projection: Projection, default: Ints, threshold: float = MIN_ENERGY_THRESHOLD
 ) -> Ints:
-    """The P-state of least energy among those that stay within a limit of time.
+    """Return the P-state of least energy among those that stay within a limit of time.
 
     E' < E_ref and T' < T_ref (1 + threshold), the reference being the P-state `default`, shape
     (signatures,), which is also the answer where no other will do. Ties: the lowest frequency.
@@ -37,7 +37,7 @@ def min_energy_to_solution(
 def min_time_to_solution(
     projection: Projection, default: Ints, threshold: float = MIN_TIME_THRESHOLD
 ) -> Ints:
-    """The highest P-state whose gain in time is worth its gain in frequency.
+    """Return the highest P-state whose gain in time is worth its gain in frequency.
 
     Upwards from `default`, shape (signatures,): a P-state is taken when (T - T') / T is at least
     `threshold` (f' - f) / f, with T and f of the last one taken. One that is not worth it is

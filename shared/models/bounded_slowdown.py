@@ -2,10 +2,10 @@
 
 from typing import Final
 
-# Below it all run times weigh alike, s.
+# Below it all run times count alike, s.
 THRESHOLD_S: Final = 60.0
 
 
 def bounded_length_s(runs_s: float) -> float:
-    """What the bounded slowdown of a job that runs so long divides its response by."""
+    """Return what the bounded slowdown of a job that runs so long divides its response by."""
     return max(THRESHOLD_S, runs_s)

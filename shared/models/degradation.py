@@ -24,7 +24,7 @@ PRIOR_WEIGHTS: Final = (0.0, 0.0, 0.0, 1.0)
 
 
 def pair_features(own_gbps: ArrayLike, other_gbps: ArrayLike, peak_gbps: float) -> Floats:
-    """FEATURES of jobs beside co-runners, shape (..., 4); the inputs broadcast.
+    """Return FEATURES of jobs beside co-runners, shape (..., 4); the inputs broadcast.
 
     Both bandwidths are those of signatures, of a node used whole: a job that shares uses half the
     cores, so it is taken to draw half of it.
@@ -36,15 +36,17 @@ def pair_features(own_gbps: ArrayLike, other_gbps: ArrayLike, peak_gbps: float) 
 
 
 def slowdown_of_shares(weights: Sequence[float], own: float, other: float) -> float:
-    """T_co / T_solo of a job that draws the share `own` of the peak bandwidth where its neighbours
-    together draw the share `other`: with half of the cores each it is that of `pair_features`."""
+    """Return T_co / T_solo of a job that draws the share `own` of the peak bandwidth where its
+    neighbours together draw the share `other`: with half of the cores each it is that of
+    `pair_features`."""
     constant, by_own, by_other, by_both = weights
     slowdown = 1.0 + (constant + by_own * own + by_other * other + by_both * (own * other))
     return slowdown if isnan(slowdown) else max(1.0, slowdown)
 
 
 def slowdown_ratio(weights: ArrayLike, features: Floats) -> Floats:
-    """T_co / T_solo = max(1, 1 + weights . features), shape of `features` without its last axis.
+    """Return T_co / T_solo = max(1, 1 + weights . features), shape of `features` without its last
+    axis.
 
     NaN where a feature is NaN: no signature, no prediction.
     """

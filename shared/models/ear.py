@@ -42,7 +42,8 @@ class Metrics:
 
     @classmethod
     def of(cls, coefficients: Coefficients, signatures: Sequence[Signature | None]) -> "Metrics":
-        """Columns of signatures that fit the coefficients, None where a job has no signature.
+        """Return columns of signatures that fit the coefficients, None where a job has no
+        signature.
 
         Raises RejectedError for a signature of another node model, TPI scale or P-state table.
         """
@@ -54,7 +55,7 @@ class Metrics:
         return cls(time_s, power_w, cpi, tpi, np.array(reference, dtype=np.int64))
 
     def block(self, part: slice) -> "Metrics":
-        """Some of the signatures, as views."""
+        """Return some of the signatures, as views."""
         return Metrics(
             time_s=self.time_s[part],
             power_w=self.power_w[part],
@@ -178,7 +179,7 @@ def _check(coefficients: Coefficients, signature: Signature | None) -> None:
 
 
 def unlearned(node_model: str, tpi_scale: str, pstates_ghz: tuple[float, ...]) -> Coefficients:
-    """Coefficients before any were learned: a P-state projects to itself alone."""
+    """Return coefficients before any were learned: a P-state projects to itself alone."""
     identity = np.eye(len(pstates_ghz))
     zero = np.zeros_like(identity)
     return Coefficients(

@@ -20,7 +20,7 @@ _STEPS_AT_ONCE: Final = 4
 
 
 class Tree(NamedTuple):
-    """One tree; node 0 is the root, `feature` is -1 at a leaf, children stand after parents."""
+    """One tree; node 0 is the root, `feature` is -1 at a leaf, children come after parents."""
 
     feature: Sequence[int]
     threshold: Sequence[float]
@@ -58,7 +58,7 @@ class Forest:
         )
 
     def predict(self, rows: Floats) -> Floats:
-        """Mean over the trees of the leaves that the rows reach, shape (rows,).
+        """Return the mean over the trees of the leaves that the rows end in, shape (rows,).
 
         Rows are rounded to 32 bits first, as scikit-learn does before it compares.
         """
@@ -72,7 +72,7 @@ class Forest:
         return np.asarray(values.mean(axis=1), dtype=np.float64)
 
     def contributions(self, row: Floats) -> Floats:
-        """How far each column of a row moved what the forest says of it, shape (features,).
+        """Return how far each column of a row moved what the forest says of it, shape (features,).
 
         Each split on the row's way moves the value from the node's to the child's; what all columns
         moved and the mean of the roots add up to the prediction (Saabas's decomposition). Values of
@@ -159,6 +159,6 @@ def _check(tree: Tree, features: int) -> None:
     inner = np.flatnonzero(feature != LEAF)
     # A child after its parent rules out cycles, so that every walk ends.
     if any(((c[inner] <= inner) | (c[inner] >= size)).any() for c in (left, right)):
-        raise RejectedError("trees", "must name children that stand after their parents")
+        raise RejectedError("trees", "must name children that come after their parents")
     if not np.isfinite(tree.value).all():
         raise RejectedError("trees.value", "must be finite")

@@ -10,7 +10,8 @@ Floats = NDArray[np.float64]
 
 
 def all_pairs(forest: Forest, first: Floats, second: Floats) -> Floats:
-    """What the forest says of each row of `first` beside each of `second`, shape (first, second).
+    """Return what the forest says of each row of `first` beside each of `second`, shape (first,
+    second).
 
     Its columns are those of `first` and then those of `second`. Each split asks one of the two, so
     that a leaf is a set of rows of one times a set of rows of the other.

@@ -30,7 +30,7 @@ UNIT: Final = 2.0**-20
 MOST_EXCESS: Final = 15.0
 MOST_TREES: Final = 64
 MOST_DEPTH: Final = 16
-# What is kept of which leaves jobs reach, a byte a leaf and role; beyond it, it is found again.
+# What is kept of the leaves of jobs, a byte a leaf and role; beyond it, it is computed again.
 _MOST_KEPT_BYTES: Final = 32 * 2**20
 
 
@@ -46,7 +46,8 @@ class Side(NamedTuple):
 
     @classmethod
     def of(cls, signature: Signature, core_share: float, peak_gbps: float) -> "Side":
-        """A job on this share of a node's cores, which draws the same share of the bandwidth."""
+        """Return a job on this share of a node's cores, which draws the same share of the
+        bandwidth."""
         bandwidth_share = signature.mem_gbps * core_share / peak_gbps
         return cls(bandwidth_share, core_share, signature.cpi, signature.power_w)
 
@@ -60,7 +61,7 @@ PAIRS_ORIGIN: Final = sha256(repr((COLUMNS, RISING, UNIT)).encode()).digest()
 
 
 def row_of_pair(own: Side, other: Side) -> tuple[float, ...]:
-    """COLUMNS of a job beside another one: what trees are grown of."""
+    """Return COLUMNS of a job beside another one: what trees are grown of."""
     return (*own, *other)
 
 
@@ -107,19 +108,20 @@ class PairTrees:
         object.__setattr__(self, "_values", values.ravel()[leaves] / trees)
 
     def excess(self, own: Side, other: Side) -> float:
-        """T_co / T_alone - 1 of one beside another."""
+        """Return T_co / T_alone - 1 of one beside another."""
         there = self._reached(own).own & self._reached(other).other
         return float(self._values[there].sum())
 
     def reached(self, sides: Sequence[Side]) -> Reached:
-        """Leaves of several jobs."""
+        """Return the leaves of several jobs."""
         shape = len(sides), len(self._leaves)
         found = [self._reached(side) for side in sides]
         own, other = ([each[role] for each in found] for role in (0, 1))
         return Reached(*(np.array(of, dtype=np.bool_).reshape(shape) for of in (own, other)))
 
     def among(self, one: Side, others: Reached) -> tuple[list[float], list[float]]:
-        """Of one beside each of the others, and of each of the others beside it."""
+        """Return the excess of one beside each of the others, and of each of the others beside
+        it."""
         me = self._reached(one)
         return self._summed(me.own, others.other), self._summed(me.other, others.own)
 

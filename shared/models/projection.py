@@ -26,7 +26,7 @@ class Status(IntEnum):
 
     @property
     def text(self) -> str:
-        """As people are told."""
+        """Return the status in words."""
         return _TEXTS[self]
 
 
@@ -56,33 +56,33 @@ class Projection:
 
     @property
     def available(self) -> Mask:
-        """Where a projection exists."""
+        """Return where a projection exists."""
         return ~np.isnan(self.time_s)
 
     @property
     def energy_j(self) -> Floats:
-        """E = P T of one node over one iteration, J."""
+        """Return E = P T of one node over one iteration, J."""
         return self.power_w * self.time_s
 
     @property
     def time_sd(self) -> Floats:
-        """Relative standard deviation of `time_s`, NaN where no interval exists."""
+        """Return the relative standard deviation of `time_s`, NaN where no interval exists."""
         return self._deviation("time_sd")
 
     @property
     def power_sd(self) -> Floats:
-        """Relative standard deviation of `power_w`, NaN where no interval exists."""
+        """Return the relative standard deviation of `power_w`, NaN where no interval exists."""
         return self._deviation("power_sd")
 
     def at(self, quantile: float) -> Quantile:
-        """What time, power and energy each exceed with the probability 1 - `quantile`; NaN where
-        there is no interval."""
+        """Return what time, power and energy each exceed with the probability 1 - `quantile`; NaN
+        where there is no interval."""
         spread = self.spread or _unknown(self)
         stretch = Stretch.of(spread.time_sd, spread.power_sd, quantile)
         return Quantile.of(self.time_s, self.power_w, stretch.taken(spread.row))
 
     def planned(self, quantile: float) -> Quantile:
-        """As `at`; the projection itself where there is no interval."""
+        """Return the quantile as `at` does; the projection itself where there is no interval."""
         spread = self.spread or _unknown(self)
         stretch = Stretch.planned(spread.time_sd, spread.power_sd, quantile)
         return Quantile.of(self.time_s, self.power_w, stretch.taken(spread.row))
@@ -94,7 +94,7 @@ class Projection:
         return np.where(self.available, table[self.spread.row], np.nan)
 
     def only(self, rows: Mask) -> "Projection":
-        """The projections of some signatures, shape (signatures,)."""
+        """Return the projections of some signatures, shape (signatures,)."""
         return replace(
             self,
             time_s=self.time_s[rows],
@@ -104,7 +104,8 @@ class Projection:
         )
 
     def onto(self, pstates_ghz: tuple[float, ...]) -> "Projection":
-        """The same over another table of P-states: NaN where this one has no such frequency."""
+        """Return the projection over another table of P-states: NaN where this one has no such
+        frequency."""
         column = _columns_of(self.pstates_ghz, pstates_ghz)
         known = column >= 0
         return Projection(
@@ -117,7 +118,7 @@ class Projection:
 
 
 def side_by_side(projections: Iterable[Projection]) -> Projection:
-    """Projections of the same jobs on several node models as (jobs, node models, P-states).
+    """Stack projections of the same jobs on several node models as (jobs, node models, P-states).
 
     The P-states are those of all node models together.
     """

@@ -19,7 +19,7 @@ _RESAMPLES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Shutter:
-    """IPC, or progress that is told on its scale, before, during and after the co-runners were
+    """IPC, or progress on its scale, before, during and after the co-runners were
     paused. Raises RejectedError."""
 
     ipc_before: float
@@ -32,12 +32,13 @@ class Shutter:
 
     @property
     def ipc_co(self) -> float:
-        """Mean IPC beside the co-runners."""
+        """Return the mean IPC beside the co-runners."""
         return 0.5 * (self.ipc_before + self.ipc_after)
 
     @property
     def is_usable(self) -> bool:
-        """Algorithm 4, line 3: one computational phase, in which the pause relieved contention."""
+        """Return whether algorithm 4, line 3, keeps it: one computational phase, in which the pause
+        relieved contention."""
         return (
             abs(self.ipc_before - self.ipc_after) < DELTA_IPC
             and max(self.ipc_before, self.ipc_after) < self.ipc_during
@@ -54,7 +55,7 @@ class Interference:
 
 
 def interference(shutters: Sequence[Shutter]) -> Interference:
-    """Algorithm 4 with equations 7 and 8: T_co / T_solo = mean IPC_solo / mean IPC_co.
+    """Estimate by algorithm 4 with equations 7 and 8: T_co / T_solo = mean IPC_solo / mean IPC_co.
 
     Without a usable shutter nothing shows that there was any.
     """
@@ -67,13 +68,13 @@ def interference(shutters: Sequence[Shutter]) -> Interference:
 
 
 def filtered_slowdown(shutters: Sequence[Shutter]) -> float:
-    """Algorithm 4: of usable shutters alone; 1 where there is none."""
+    """Estimate by algorithm 4: of usable shutters alone; 1 where there is none."""
     return interference(shutters).slowdown_ratio
 
 
 def unfiltered_slowdown(shutters: Sequence[Shutter]) -> float:
-    """Equations 7 and 8 over all shutters, of which there is one at least. It may lie below 1: the
-    filter leaves out what noise makes look like a gain, this does not."""
+    """Estimate by equations 7 and 8 over all shutters, of which there is one at least. It may lie
+    below 1: the filter leaves out what noise makes look like a gain, this does not."""
     ipc = [(each.ipc_before, each.ipc_during, each.ipc_after) for each in shutters]
     before, during, after = np.mean(np.asarray(ipc, dtype=np.float64), axis=0)
     return float(during / ((before + after) / 2))
@@ -85,9 +86,9 @@ def slowdown_interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Between which slowdowns an estimate lies, by the percentile bootstrap: shutters are drawn
-    again with replacement. It knows of noise, not of what is wrong with all shutters alike, such as
-    what the filter leaves out. There is one shutter at least."""
+    """Return between which slowdowns an estimate lies, by the percentile bootstrap: shutters are
+    drawn again with replacement. It knows of noise, not of what is wrong with all shutters alike,
+    such as what the filter leaves out. There is one shutter at least."""
     draws = np.random.default_rng(seed).integers(len(shutters), size=(_RESAMPLES, len(shutters)))
     found = np.array([slowdown([shutters[index] for index in draw]) for draw in draws.tolist()])
     low, high = np.quantile(found, ((1 - level) / 2, (1 + level) / 2))

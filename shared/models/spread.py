@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 
 
 def moments(sd: float) -> tuple[float, float]:
-    """Mean and variance of what is projected as 1, by its relative standard deviation: the
+    """Return mean and variance of what is projected as 1, by its relative standard deviation: the
     projection is the median, and errors upwards are larger than errors downwards."""
     square = exp(sd * sd)
     return sqrt(square), square * (square - 1)
@@ -49,17 +49,17 @@ class Stretch:
 
     @classmethod
     def of(cls, time_sd: Floats, power_sd: Floats, quantile: float) -> "Stretch":
-        """From relative standard deviations; NaN where one of them is."""
+        """Return the stretch from relative standard deviations; NaN where one of them is."""
         energy_sd = np.sqrt(power_sd * power_sd + time_sd * time_sd)
         return cls(*(_stretch(sd, quantile) for sd in (time_sd, power_sd, energy_sd)))
 
     @classmethod
     def planned(cls, time_sd: Floats, power_sd: Floats, quantile: float) -> "Stretch":
-        """As `of`; what has no interval counts as it is projected."""
+        """Return the stretch as `of` does; what has no interval counts as it is projected."""
         return cls.of(np.nan_to_num(time_sd), np.nan_to_num(power_sd), quantile)
 
     def taken(self, row: Ints) -> "Stretch":
-        """Those of the rows that hold for each signature."""
+        """Return the rows of each signature."""
         return Stretch(self.time[row], self.power[row], self.energy[row])
 
 
@@ -73,7 +73,7 @@ class Quantile:
 
     @classmethod
     def of(cls, time_s: Floats, power_w: Floats, stretch: Stretch) -> "Quantile":
-        """Projections times their stretch."""
+        """Return projections times their stretch."""
         return cls(
             time_s=time_s * stretch.time,
             power_w=power_w * stretch.power,
@@ -95,7 +95,7 @@ class Spread:
 
     @classmethod
     def of(cls, coefficients: Coefficients, reference: Ints) -> "Spread":
-        """That of signatures measured at the P-states `reference`."""
+        """Return the spread of signatures measured at the P-states `reference`."""
         known = coefficients.uncertainty
         if known is None:
             return cls.unknown(len(coefficients.pstates_ghz), reference.shape)
@@ -103,16 +103,17 @@ class Spread:
 
     @classmethod
     def unknown(cls, pstates: int, shape: tuple[int, ...]) -> "Spread":
-        """That of signatures of which nothing says how well they are projected."""
+        """Return the spread of signatures of which nothing says how well they are projected."""
         none = np.full((1, pstates), np.nan)
         return cls(none, none, np.zeros(shape, dtype=np.int64))
 
     def only(self, rows: Mask) -> "Spread":
-        """That of some signatures, shape (signatures,)."""
+        """Return the spread of some signatures, shape (signatures,)."""
         return Spread(self.time_sd, self.power_sd, self.row[rows])
 
     def onto(self, column: Ints) -> "Spread":
-        """Over other P-states, each taken from a column of this one; -1 is none."""
+        """Return the spread over other P-states, each taken from a column of this one; -1 is
+        none."""
         known = column >= 0
         time_sd, power_sd = (
             np.where(known, sd[:, column], np.nan) for sd in (self.time_sd, self.power_sd)
@@ -121,7 +122,8 @@ class Spread:
 
 
 def stacked(several: Sequence[Spread]) -> Spread:
-    """Those of the same jobs on several node models; rows get the shape (jobs, node models)."""
+    """Stack spreads of the same jobs on several node models; rows get the shape (jobs, node
+    models)."""
     first_row = np.cumsum([0, *(len(each.time_sd) for each in several)])
     rows = [each.row + begin for each, begin in zip(several, first_row.tolist(), strict=False)]
     return Spread(

@@ -39,7 +39,7 @@ class Hardware:
 
     @property
     def rate(self) -> float:
-        """Cores x GHz: cycles that the node has, in 1e9 a second."""
+        """Return cores x GHz: cycles that the node has, in 1e9 a second."""
         return self.cores * self.nominal_ghz
 
 
@@ -56,7 +56,7 @@ class AppTime(NamedTuple):
 
 class TimeCoefficient(NamedTuple):
     """T(model) / T(reference); `relative_error` is its standard error as a share of it, infinite
-    where nothing tells; `is_measured` says that the application ran on both."""
+    where it is unknown; `is_measured` says that the application ran on both."""
 
     value: float
     relative_error: float
@@ -67,7 +67,7 @@ AppTimes = Mapping[str, AppTime]
 
 
 def clock_shares(projection: Projection) -> Floats:
-    """The share of each signature's time that follows the clock, shape (signatures,).
+    """Return the share of each signature's time that follows the clock, shape (signatures,).
 
     From the lowest P-state f with a projection: (T(f) / T_nom - 1) / (f_nom / f - 1), from 0 (all
     of it waits for memory) to 1; 1 where there is no other P-state than the nominal one, the last.
@@ -91,13 +91,13 @@ class TimeCoefficients:
         self._both = sorted(on_reference.keys() & on_model.keys())
         here_s, share, here_runs = _columns(on_reference, self._both)
         there_s, _, there_runs = _columns(on_model, self._both)
-        # Positive where an application gains less from this hardware than it promises.
+        # Positive where an application gains less from this hardware than expected.
         self._residuals = logs(there_s / here_s) - logs(self._promised(share))
         self._weights = _weight(here_runs, there_runs)
         self._correction = exp(_weighted_median(self._residuals, self._weights))
 
     def of(self, app_id: str) -> TimeCoefficient:
-        """The coefficient of an application, and how sure it is."""
+        """Return the coefficient of an application, and how sure it is."""
         here, there = self._on_reference.get(app_id), self._on_model.get(app_id)
         if here is None or there is None:
             return TimeCoefficient(self.ratio(app_id), self._error, is_measured=False)
@@ -105,7 +105,7 @@ class TimeCoefficients:
         return TimeCoefficient(self.ratio(app_id), spread, is_measured=True)
 
     def ratio(self, app_id: str) -> float:
-        """T(model) / T(reference): measured, or else what hardware promises, corrected.
+        """Return T(model) / T(reference): measured, or else what hardware lets expect, corrected.
 
         An application that ran nowhere counts as one that follows the clock.
         """
@@ -116,8 +116,8 @@ class TimeCoefficients:
         return float(self._promised(known.clock_share if known else 1.0) * self._correction)
 
     def left_out(self) -> dict[str, float]:
-        """log(measured / estimated) of each application that ran on both, estimated as if it had
-        run on the reference only; empty with fewer than MIN_APPS."""
+        """Return log(measured / estimated) of each application that ran on both, estimated as if it
+        had run on the reference only; empty with fewer than MIN_APPS."""
         if len(self._both) < MIN_APPS:
             return {}
         return {app_id: self._left_out(i) for i, app_id in enumerate(self._both)}
@@ -131,7 +131,7 @@ class TimeCoefficients:
         return _root_mean_square(self.left_out())
 
     def _promised(self, clock_share: Number) -> Number:
-        """What hardware promises: time that follows the clock goes by cores x GHz, the rest by
+        """What hardware lets expect: time that follows the clock goes by cores x GHz, the rest by
         memory bandwidth."""
         cycles = self._reference.rate / self._model.rate
         here, there = self._reference.peak_bandwidth_gbps, self._model.peak_bandwidth_gbps

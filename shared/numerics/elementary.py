@@ -28,7 +28,7 @@ _MOST_EXPONENT: Final = 710.0
 
 
 def exps(x: Floats) -> Floats:
-    """e^x of each value; NaN stays NaN."""
+    """Return e^x of each value; NaN stays NaN."""
     within = np.clip(x, _LEAST_EXPONENT, _MOST_EXPONENT)
     power_of_two = np.rint(within / LN2)
     rest = _exp_of_rest(within - power_of_two * _LN2_HIGH, power_of_two * _LN2_LOW)
@@ -38,7 +38,7 @@ def exps(x: Floats) -> Floats:
 
 
 def exp(x: float) -> float:
-    """e^x of one number; infinite where it is too large."""
+    """Return e^x of one number; infinite where it is too large."""
     within = min(max(x, _LEAST_EXPONENT), _MOST_EXPONENT)
     if math.isnan(x):
         return x
@@ -51,7 +51,7 @@ def exp(x: float) -> float:
 
 
 def logs(x: Floats) -> Floats:
-    """The natural logarithm of each value; NaN unless it is above 0 and finite."""
+    """Return the natural logarithm of each value; NaN unless it is above 0 and finite."""
     is_number = (x > 0) & np.isfinite(x)
     fraction, exponent = np.frexp(np.where(is_number, x, 1.0))
     is_low = fraction < _ROOT_HALF
@@ -60,18 +60,18 @@ def logs(x: Floats) -> Floats:
 
 
 def log(x: float) -> float:
-    """The natural logarithm of one number; NaN unless it is above 0 and finite."""
+    """Return the natural logarithm of one number; NaN unless it is above 0 and finite."""
     return _log_of_parts(*_parts(x))
 
 
 def log2(x: float) -> float:
-    """The logarithm to base 2 of one number; NaN unless it is above 0 and finite."""
+    """Return the logarithm to base 2 of one number; NaN unless it is above 0 and finite."""
     over_one, exponent = _parts(x)
     return exponent + _log_of_parts(over_one, 0.0) / LN2
 
 
 def power(base: float, exponent: float) -> float:
-    """`base`^`exponent` of a base above 0: e^(exponent ln base)."""
+    """Return `base`^`exponent` of a base above 0: e^(exponent ln base)."""
     return exp(exponent * log(base))
 
 

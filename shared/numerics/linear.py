@@ -35,26 +35,27 @@ class Decomposition(NamedTuple):
     right: Floats
 
     def kept(self, tolerance: float) -> Mask:
-        """Singular values above `tolerance` of the largest: the others are rounding."""
+        """Return which singular values are above `tolerance` of the largest: the others are
+        rounding."""
         return np.asarray(self.singular > tolerance * self.singular.max(axis=0))
 
     def rank(self, tolerance: float) -> Ints:
-        """How many columns say something of their own, shape (...)."""
+        """Return how many columns say something of their own, shape (...)."""
         return np.asarray(self.kept(tolerance).sum(axis=0))
 
     def solved(self, target: Floats, tolerance: float) -> Floats:
-        """The shortest x with the least |A x - target|, shape (columns, ...)."""
+        """Return the shortest x with the least |A x - target|, shape (columns, ...)."""
         kept = self.kept(tolerance)
         along = self._along(target) / np.where(kept, self.singular, 1.0)
         return total(self.right * np.where(kept, along, 0.0)[:, np.newaxis])
 
     def fitted(self, target: Floats, tolerance: float) -> Floats:
-        """A x of that x: the target's projection onto the columns, shape (rows, ...)."""
+        """Return A x of that x: the target's projection onto the columns, shape (rows, ...)."""
         along = np.where(self.kept(tolerance), self._along(target), 0.0)
         return total(self.left * along[:, np.newaxis])
 
     def leverage(self, tolerance: float) -> Floats:
-        """The diagonal of the hat matrix A (A'A)^-1 A', shape (rows, ...)."""
+        """Return the diagonal of the hat matrix A (A'A)^-1 A', shape (rows, ...)."""
         return total(np.square(self.left) * self.kept(tolerance)[:, np.newaxis])
 
     def _along(self, target: Floats) -> Floats:
@@ -62,12 +63,12 @@ class Decomposition(NamedTuple):
 
 
 def total(values: Floats, axis: int = 0) -> Floats:
-    """The sum along an axis, in an order that the shape decides."""
+    """Sum along an axis, in an order that the shape decides."""
     return np.asarray(np.add.reduce(values, axis=axis))
 
 
 def decomposed(matrix: Floats) -> Decomposition:
-    """The singular value decomposition of `matrix` (columns, rows, ...), by one-sided Jacobi
+    """Return the singular value decomposition of `matrix` (columns, rows, ...), by one-sided Jacobi
     rotations: pairs of columns are rotated until all are at right angles.
 
     Golub and Van Loan, "Matrix Computations", 4th edition, section 8.6.3; after Hestenes, J. SIAM
@@ -117,7 +118,8 @@ def _rotation(p_square: Floats, q_square: Floats, mixed: Floats) -> tuple[Floats
 
 
 def non_negative(matrix: Floats, target: Floats) -> Floats:
-    """The x >= 0 with the least |A x - target|, for one `matrix` (columns, rows) of few columns.
+    """Return the x >= 0 with the least |A x - target|, for one `matrix` (columns, rows) of few
+    columns.
 
     It is the plain least squares solution over the columns where it is above 0 (Lawson and Hanson,
     "Solving Least Squares Problems", 1974, chapter 23): the best of those that are nowhere below 0,

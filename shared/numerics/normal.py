@@ -82,7 +82,7 @@ _FAR: Final = (
 
 
 def quantiles(share: Floats) -> Floats:
-    """The standard normal quantile of each share above 0 and below 1, to 16 digits."""
+    """Return the standard normal quantile of each share above 0 and below 1, to 16 digits."""
     off = share - 0.5
     inner = _ratio(off, _MIDDLE, 0.180625 - off * off)
     depth = np.sqrt(-logs(np.minimum(share, 1 - share)))
@@ -92,7 +92,7 @@ def quantiles(share: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def quantile(share: float) -> float:
-    """That of one share; plans ask for the same one again and again."""
+    """Return the quantile of one share; plans ask for the same one again and again."""
     return float(quantiles(np.array([share]))[0])
 
 

@@ -3,11 +3,10 @@
 Borghesi and others, "Scheduling-based power capping in high performance computing systems" (2018),
 section 4.3. All nodes are one pool of each resource, and watts are another one; CP-SAT looks for
 the starts whose waits cost least (equation 2), from the list schedule on, or from the order of the
-last plan where that is cheaper: what one search found the next one goes on with. Then each job is
-mapped onto nodes at its start. Where its units do not fit, what ran then is not let run together
+last plan where that is cheaper: the next search goes on with the result of the last. Then each job
+is mapped onto nodes at its start. Where its units do not fit, what ran then is not let run together
 with it any more, and the solver is asked again; the order of the starts is also played as a list
-schedule, which always can be.
-"""
+schedule, which always can be."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -67,9 +66,9 @@ class DecompositionPlanner:
         self._last: list[int] = []
 
     def plan(self, at: CappedSituation) -> Sequence[Planned]:
-        """The cheapest that was found, the list schedule included. A job that never fits starts
-        never: then the list schedule holds. Where no job fits now, whatever the order, no search
-        changes that: what starts later is planned anew then."""
+        """Plan the cheapest schedule, the list schedule included. A job that never fits starts
+        never: then the list schedule stays in force. Where no job fits now, whatever the order, no
+        search changes that: what starts later is planned anew then."""
         at = at._replace(using=[_not_over(each, at.now_s) for each in at.using])
         listed, order = self._listed(at)
         if listed.starts and listed.starts[0][0] > at.now_s:
@@ -77,7 +76,7 @@ class DecompositionPlanner:
         return self._cheapest(at, listed, order).starts
 
     def schedule(self, at: CappedSituation) -> ListSchedule:
-        """The cheapest that was found, with what its waits cost."""
+        """Return the cheapest schedule, with what its waits cost."""
         return self._cheapest(at, *self._listed(at))
 
     def _listed(self, at: CappedSituation) -> tuple[ListSchedule, list[int]]:
@@ -118,7 +117,7 @@ class DecompositionPlanner:
     def solved(
         self, at: CappedSituation, hint: ListSchedule, conflicts: Sequence[_Conflict]
     ) -> list[float] | None:
-        """Starts by place; None without an answer at the longest limit."""
+        """Return starts by place; None without an answer at the longest limit."""
         hinted_s = _hinted_s(at, hint)
         if len(hinted_s) < len(at.waiting):
             return None  # in whole seconds what the caps leave is too short for somebody
@@ -215,7 +214,7 @@ def _pools(at: CappedSituation) -> list[tuple[int, list[int]]]:
 
 def _lower(model: Any, at: CappedSituation, most_mw: int, until_s: int) -> list[tuple[Any, int]]:
     """When the cap is below the most that it is, in whole seconds, rather longer than shorter, and
-    by how much; what runs is not held against it."""
+    by how much; what runs does not count against it."""
     found = []
     for (begin_s, cap_mw), (over_s, _) in pairwise([*_whole_steps(at), (until_s, 0)]):
         end_s = min(over_s, until_s)

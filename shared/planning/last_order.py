@@ -6,8 +6,8 @@ from shared.scheduling.list_scheduling import CappedSituation
 
 
 def kept_order(at: CappedSituation, order: Sequence[int], last: Sequence[int]) -> list[int]:
-    """The places of what waits as in the last plan, arrival numbers in its order; who is new comes
-    before the first whom `order`, of all places, has behind it."""
+    """Return the places of what waits as in the last plan, arrival numbers in its order; a new job
+    comes before the first one that `order`, of all places, has behind it."""
     places = {job.arrival: place for place, job in enumerate(at.waiting)}
     rank = {place: n for n, place in enumerate(order)}
     known = set(last)

@@ -4,7 +4,7 @@ Every order of the jobs is a list schedule. The search starts from the cheapest 
 walltime, by draw times walltime over weight, and that of the last plan. It moves one job at a time
 to another place, the insertion neighbourhood of permutation scheduling (Taillard, 1990). What a
 second of waiting costs a job is what it adds to its bounded slowdown if it runs to its limit,
-1 / max(threshold, limit), where DEC weighs by queues (equation 2).
+1 / max(threshold, limit), where DEC weights by queues (equation 2).
 """
 
 from collections.abc import Callable, Sequence
@@ -39,11 +39,11 @@ class OrderSearch:
         self._last: list[int] = []
 
     def plan(self, at: CappedSituation) -> Sequence[Planned]:
-        """The list schedule of the cheapest order."""
+        """Plan the list schedule of the cheapest order."""
         return self.schedule(at).starts
 
     def schedule(self, at: CappedSituation) -> ListSchedule:
-        """It with what its waits add to bounded slowdowns."""
+        """Return that schedule with what its waits add to bounded slowdowns."""
         weighed = at._replace(waiting=[_weighed(job) for job in at.waiting])
         schedules, orders = ListSchedules(weighed), self._first_orders(weighed)
         found = [(order, _listed(schedules, order)) for order in orders]

@@ -5,7 +5,7 @@ The nodes of a cluster are one pool, as in the relaxed model of `decomposition.p
 where the policy would have it first. Budgets of all clusters are the cap, with what it will be
 later; one of a single cluster is a pool beside its nodes, by what it is now; budgets of some
 clusters are left to placement, which holds all of them whatever a plan says. Nobody declares how
-long jobs expect to wait by their queue, so the walltime stands in equation 2: a second of waiting
+long jobs expect to wait by their queue, so the walltime is in equation 2: a second of waiting
 costs the longest walltime / the job's.
 """
 
@@ -42,14 +42,14 @@ class Scheduling(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RegionOrder:
-    """Plans for a region by `scheduling`, which is told the rule that its list schedule goes by:
+    """Plans for a region by `scheduling`, which gets the rule that its list schedule goes by:
     tier, then walltime. It is made anew for each plan, so that a plan follows from its round."""
 
     scheduling: Callable[[PriorityRule], Scheduling]
 
     def plan(self, situation: Situation, waiting: Mapping[int, Waiting]) -> list[PlannedEntry]:
-        """The jobs in the order of their starts, on all clusters that the policy has them on; empty
-        where everything starts at once. Who never fits is not in it."""
+        """Plan the jobs in the order of their starts, on all clusters that the policy has them on;
+        empty where everything starts at once. A job that never fits is not in it."""
         jobs = [job for job in waiting.values() if job.usual]
         at, firsts = _situation(situation, jobs)
         ranked = sorted(

@@ -14,8 +14,8 @@ class Searches:
 
 
 def tried_limits_s(limit_s: float, longest_s: float) -> list[float]:
-    """What a search is given, s, one after the other while it has no answer: each twice the one
-    before, up to the longest; the first in any case."""
+    """Return the limits of a search, s, one after the other while it has no answer: each twice the
+    one before, up to the longest; the first in any case."""
     limits_s = [limit_s]
     while 2 * limits_s[-1] <= longest_s:
         limits_s.append(2 * limits_s[-1])

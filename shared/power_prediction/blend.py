@@ -47,8 +47,8 @@ class Blend:
         self._losses: list[dict[Hashable, Floats]] = [{} for _ in CONTEXTS]
 
     def weights(self, job: Submission, trust: Floats) -> Floats:
-        """The share of each predictor for a job, shape (predictors,); `trust` is a factor of each
-        that the job itself gives."""
+        """Return the share of each predictor for a job, shape (predictors,); `trust` is a factor of
+        each that the job itself gives."""
         total = np.zeros(len(self._masses))
         for context, table, key in zip(CONTEXTS, self._losses, _keys(job), strict=True):
             losses = table.get(key)
@@ -57,7 +57,7 @@ class Blend:
         return shares_of(total, self._masses * trust)
 
     def learn(self, job: Submission, predicted: Floats, log_w: float) -> None:
-        """How wrong each predictor was about a job, all in log W."""
+        """Learn how wrong each predictor was about a job, all in log W."""
         loss = losses_of(predicted, log_w)
         for context, table, key in zip(CONTEXTS, self._losses, _keys(job), strict=True):
             before = table.pop(key, None)
@@ -67,18 +67,19 @@ class Blend:
 
 
 def shares_of(losses: Floats, masses: Floats) -> Floats:
-    """Each predictor's share, by the sum of its recent losses and what it counts without any."""
+    """Return each predictor's share, by the sum of its recent losses and what it counts without
+    any."""
     weights = masses * exps(-_RATE * (losses - losses.min()))
     return np.asarray(weights / weights.sum())
 
 
 def losses_of(predicted: Floats, log_w: float) -> Floats:
-    """How wrong each predictor was about a job, all in ln W."""
+    """Return how wrong each predictor was about a job, all in ln W."""
     return np.minimum(np.abs(exps(predicted - log_w) - 1), _MOST_LOSS)
 
 
 def weighted_median(values: Floats, weights: Floats) -> float:
-    """The least value that at least half of the weight lies at or below."""
+    """Return the least value that at least half of the weight lies at or below."""
     order = values.argsort(kind="stable")
     below = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(below, below[-1] / 2)])

@@ -54,14 +54,14 @@ class Newest:
         return len(self._sorted)
 
     def add(self, value: float, number: int = 0) -> None:
-        """The oldest makes room."""
+        """Add a value; the oldest is dropped when it is full."""
         if len(self._by_age) == self._most:
             self._drop_oldest()
         self._by_age.append((number, value))
         insort(self._sorted, value)
 
     def forget(self, number: int) -> None:
-        """What was added up to a number goes."""
+        """Forget what was added up to a number."""
         while self._by_age and self._by_age[0][0] <= number:
             self._drop_oldest()
 
@@ -70,8 +70,8 @@ class Newest:
         del self._sorted[bisect_left(self._sorted, value)]
 
     def cuts(self, parts: int) -> tuple[float, ...]:
-        """The values that divide the others into so many parts: below the n-th of them lies less
-        than n / parts of all. Empty of none."""
+        """Return the values that divide the others into so many parts: below the n-th of them lies
+        less than n / parts of all. Empty of none."""
         if not self._sorted:
             return ()
         return tuple(
@@ -79,11 +79,12 @@ class Newest:
         )
 
     def share_below(self, value: float) -> float:
-        """The share of the values that are less; 0 of none."""
+        """Return the share of the values that are less; 0 of none."""
         return bisect_left(self._sorted, value) / max(1, len(self._sorted))
 
     def quantile(self, share: float) -> float:
-        """The conformal quantile: that of rank ceil((n + 1) share), the greatest beyond it."""
+        """Return the conformal quantile: that of rank ceil((n + 1) share), the greatest beyond
+        it."""
         rank = math.ceil((len(self._sorted) + 1) * share)
         return self._sorted[min(max(rank, 1), len(self._sorted)) - 1]
 
@@ -99,7 +100,8 @@ class JobGroups:
         self._powers_w: dict[str, Newest] = {}
 
     def of(self, cluster: str, spread: float, jobs_of_user: float) -> ScoreGroup:
-        """`spread` is how far the 90 % quantile of the predictors lies above the prediction, W."""
+        """Return the group of a job; `spread` is how far the 90 % quantile of the predictors lies
+        above the prediction, W."""
         kept = self._kept(cluster)
         if jobs_of_user < FEW_JOBS:
             return ScoreGroup(kept, "few jobs of the user")
@@ -109,12 +111,12 @@ class JobGroups:
         return ScoreGroup(kept, f"spread {fifth + 1} of {SPREAD_GROUPS}")
 
     def highest_w(self, cluster: str) -> float:
-        """The highest power of the newest jobs of a cluster; infinite where none ran."""
+        """Return the highest power of the newest jobs of a cluster; infinite where none ran."""
         powers_w = self._powers_w.get(self._kept(cluster))
         return powers_w.quantile(1.0) if powers_w else math.inf
 
     def learn(self, cluster: str, spread: float, power_w: float) -> None:
-        """Take in what a job drew, W, and how far similar ones lay apart."""
+        """Take in what a job drew, W, and how far similar ones differed."""
         kept = self._kept(cluster)
         self._spreads.setdefault(kept, Newest(_NEWEST_SPREADS)).add(spread)
         self._powers_w.setdefault(kept, Newest(_NEWEST_POWERS)).add(power_w)
@@ -139,12 +141,12 @@ class AdaptiveBound:
         self._all = Newest(self._most)
 
     def upper_w(self, predicted_w: float, group: ScoreGroup) -> float:
-        """The bound. With too few jobs to say, it is twice the prediction."""
+        """Return the bound. With too few jobs to say, it is twice the prediction."""
         margin = self.margin(group)
         return predicted_w + margin.above_w + margin.above_share * predicted_w
 
     def margin(self, group: ScoreGroup) -> Margin:
-        """That of the bounds of a group's jobs."""
+        """Return the margin of the bounds of a group's jobs."""
         own = self._scores.get(group, self._all)
         scores = own if len(own) * self.alpha >= 1 else self._all
         if len(scores) * self.alpha < 1:
@@ -153,7 +155,7 @@ class AdaptiveBound:
         return Margin(scores.quantile(1 - min(max(self.level, 0.0), 1.0)), beyond)
 
     def learn(self, score_w: float, group: ScoreGroup, *, is_above: bool) -> None:
-        """How far a job lay above its prediction, and whether above the bound that it had."""
+        """Learn how far a job lay above its prediction, and whether above the bound that it had."""
         self.follow(is_above=is_above)
         self.remember(score_w, group)
 
@@ -162,11 +164,11 @@ class AdaptiveBound:
         self.level += self._step * (self.alpha - is_above)
 
     def remember(self, score_w: float, group: ScoreGroup, number: int = 0) -> None:
-        """A score: the scores of `number` and before can be forgotten."""
+        """Remember a score: the scores of `number` and before can be forgotten."""
         self._all.add(score_w, number)
         self._scores.setdefault(group, Newest(self._most)).add(score_w, number)
 
     def forget(self, group: ScoreGroup, number: int) -> None:
-        """The scores of a group up to a number go."""
+        """Forget the scores of a group up to a number."""
         self._all.forget(number)
         self._scores[group].forget(number)

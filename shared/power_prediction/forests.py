@@ -49,7 +49,7 @@ class Forests:
     _said: dict[tuple[User, bytes], tuple[float, float]] = field(default_factory=dict, repr=False)
 
     def predict(self, users: Sequence[User], rows: Floats) -> Floats:
-        """FOREST_PREDICTORS of jobs of these users, ln W, shape (jobs, predictors)."""
+        """Return FOREST_PREDICTORS of jobs of these users, ln W, shape (jobs, predictors)."""
         extra, boosted = self.extra.predict(rows), self.boosted.predict(rows)
         submitted = rows[:, : self.submitted]
         of_users = np.array([self._of_user(*each) for each in zip(users, submitted, strict=True)])

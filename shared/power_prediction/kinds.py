@@ -52,7 +52,7 @@ class KindOfJob(NamedTuple):
 
     @classmethod
     def of(cls, job: Job, cluster: Cluster, freq_ghz: float) -> "KindOfJob":
-        """A job on a cluster."""
+        """Return the kind of a job on a cluster."""
         of_job = job.user, job.app_id, size_of(job), job.walltime_s
         accelerators_w = cluster.accelerators_of_node_w(
             job.resources_per_unit, job.cores_per_unit, shareable=job.shareable
@@ -61,7 +61,7 @@ class KindOfJob(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The node model and the P-state, and what accelerators may draw there."""
+        """Return the node model and the P-state, and what accelerators may draw there."""
         place = f"{self.node_model} at {self.freq_ghz!r} GHz"
         if not self.accelerators_w:
             return place
@@ -69,11 +69,12 @@ class KindOfJob(NamedTuple):
 
     @property
     def name(self) -> str:
-        """All of it in words, as keys of records have it."""
+        """Return all of it in words, as keys of records have it."""
         return "|".join(map(str, self if self.accelerators_w else self[:-1]))
 
     def subjects(self) -> tuple[Key | None, ...]:
-        """Of each of SHAPES; None where the job has no name of an application."""
+        """Return the subject of each of SHAPES; None where the job has no name of an
+        application."""
         where = (*self[:2], self.accelerators_w)
         of_app = self.user, self.app_id
         return (
@@ -87,7 +88,7 @@ class KindOfJob(NamedTuple):
 
 
 def size_of(job: Job) -> str:
-    """Units, and what each of them has, in words; a digest of longer ones."""
+    """Return units, and what each of them has, in words; a digest of longer ones."""
     has = [f"{job.nodes} units"]
     if job.shareable:
         has.append("shareable")
@@ -109,11 +110,11 @@ class SimilarPower(NamedTuple):
     losses: tuple[float, ...] = ()
 
     def statistics(self) -> tuple[float, ...]:
-        """STATISTICS, ln W."""
+        """Return STATISTICS, ln W."""
         return *self.means, median(self.newest[:3]), median(self.newest), self.newest[0]
 
     def with_power(self, log_w: float) -> "SimilarPower":
-        """One more job. The first ones count as plain means."""
+        """Return the power with one more job. The first ones count as plain means."""
         jobs = self.jobs + 1
         means = tuple(
             mean + max(share, 1 / jobs) * (log_w - mean)
@@ -123,7 +124,7 @@ class SimilarPower(NamedTuple):
         return self._replace(jobs=jobs, means=means, newest=newest)
 
     def with_losses(self, context: Context, losses: Floats) -> "SimilarPower":
-        """How wrong each predictor was about one more job."""
+        """Return the power with how wrong each predictor was about one more job."""
         before = np.array(self.losses) if self.losses else np.zeros(len(losses))
         return self._replace(losses=tuple((context.kept_share * before + losses).tolist()))
 

@@ -1,6 +1,6 @@
 """Learns the power of jobs as they end, and says which rows changed: `similar_jobs` evaluates them.
 
-What is predicted when a job starts is held to what it drew: the predictors' losses and the
+What is predicted when a job starts is compared with what it drew: the predictors' losses and the
 adaptive bound (`bound`) follow. All that is known is in updates, judged predictions and progress,
 so that a learner that is made of them goes on as the one that lived.
 """
@@ -32,7 +32,7 @@ from shared.power_prediction.similar_jobs import (
     PowerUpdate,
 )
 
-# Of the newest predictions that were held to what jobs drew.
+# Of the newest predictions that were compared with what jobs drew.
 MOST_JUDGED: Final = 10_000
 _NEWEST_POWERS: Final = 5_000
 _NEWEST_SPREADS: Final = 2_000
@@ -70,22 +70,22 @@ class JudgedPrediction(NamedTuple):
 
     @property
     def error(self) -> float:
-        """How far the prediction was off, as a share of what was drawn."""
+        """Return how far the prediction was off, as a share of what was drawn."""
         return abs(self.predicted_w / self.power_w - 1)
 
     @property
     def trees_error(self) -> float:
-        """That of what trees said, or what stood in for it."""
+        """Return how far off trees were, or what replaced them."""
         return abs(exp(self.trees_log_w) / self.power_w - 1)
 
     @property
     def of_user(self) -> User:
-        """Whose model learns from it."""
+        """Return the user whose model learns from it."""
         return self.where, self.user
 
     @property
     def of_group(self) -> ScoreGroup:
-        """Whose scores are taken to be alike."""
+        """Return the group whose scores are taken to be alike."""
         return _group(self.where, self.group)
 
 
@@ -116,7 +116,8 @@ class TaughtKind:
 
 @dataclass(slots=True)
 class Lesson:
-    """What a round taught: rows to publish, predictions that were judged, kinds that made room."""
+    """What a round taught: rows to publish, predictions that were judged, kinds that were
+    dropped."""
 
     taught: list[TaughtKind] = field(default_factory=list)
     judged: list[JudgedPrediction] = field(default_factory=list)
@@ -150,14 +151,14 @@ class OnlineLearner:
 
     @property
     def scores(self) -> RecentScores:
-        """Of the newest predictions; 0 of none."""
+        """Return the scores of the newest predictions; 0 of none."""
         count = max(1, len(self._recent))
         error = math.fsum(each.error for each in self._recent) / count
         return RecentScores(error, sum(each.is_above for each in self._recent) / count)
 
     @property
     def examples(self) -> list[JudgedPrediction]:
-        """The newest jobs from which trees can learn, in the order of their numbers."""
+        """Return the newest jobs from which trees can learn, in the order of their numbers."""
         return [each for each in self._judged if each.row]
 
     def learn(self, ended: Sequence[EndedJob], number: int) -> Lesson:
@@ -214,7 +215,7 @@ class OnlineLearner:
         return judged
 
     def _remember(self, judged: JudgedPrediction) -> None:
-        """The oldest makes room."""
+        """Forget the oldest."""
         self._bound.remember(judged.power_w - judged.predicted_w, judged.of_group, judged.number)
         self._spreads_w[judged.where].add(judged.spread_w, judged.number)
         self._powers_w[judged.where].add(judged.power_w, judged.number)

@@ -28,15 +28,16 @@ class PowerModel:
 
     @property
     def version(self) -> str:
-        """The newest of what it consists of."""
+        """Return the version of the newest of what it consists of."""
         number, trees = self.tables.number, self.tables.trees
         if not number:
             return self.fallback_version
         return f"{HISTORY}@{number}" + (f", {trees.version}" if trees else "")
 
     def predict(self, jobs: Sequence[Job], cluster: Cluster) -> tuple[Floats, Floats]:
-        """Of jobs at the nominal P-state the mean power of one node used whole, W, and its relative
-        standard deviation, NaN where no job on this node model is known, each of shape (jobs,).
+        """Predict of jobs at the nominal P-state the mean power of one node used whole, W, and its
+        relative standard deviation, NaN where no job on this node model is known, each of shape
+        (jobs,).
 
         The deviation is such that the quantile 1 - alpha is the calibrated bound. Without any job
         the power is the mean reading of the node model, or the declared idle power: a lower bound,

@@ -58,11 +58,11 @@ CONTEXTS: Final[Mapping[int, Context]] = {
     4: Context(SHAPES[4], 0.95, 0.3),
     5: Context(SHAPES[5], 0.999, 0.003),
 }
-# A statistic of a shape that is new counts so much; the next coarser shape stands in.
+# A statistic of a shape that is new counts so much; the next coarser shape replaces it.
 _TRUST_IN_STAND_INS: Final = 0.1
 _NEARLY_HIGHEST: Final = round(0.9 * (len(PREDICTORS) - 1))
 _NEARLY_HIGHEST_OF_HISTORY: Final = round(0.9 * (len(_PREDICTING) - 1))
-# Kinds of jobs that finished longest ago make room.
+# Kinds of jobs that finished longest ago are dropped.
 MOST_KINDS: Final = 5_000
 _MEANING: Final = (
     *(SHAPES, MEMORIES, MOST_NEWEST, PREDICTORS, sorted(CONTEXTS.items())),
@@ -82,7 +82,7 @@ class PowerBound(NamedTuple):
     margins: tuple[Margin, ...]
 
     def upper_w(self, predicted_w: float, group: int) -> float:
-        """The bound of a prediction, W."""
+        """Return the bound of a prediction, W."""
         margin = self.margins[group]
         upper_w = predicted_w + margin.above_w + margin.above_share * predicted_w
         return max(predicted_w, min(upper_w, self.highest_w))
@@ -113,8 +113,9 @@ class PowerAtStart(NamedTuple):
     trees: str
 
     def with_accelerators(self, accelerators_w: float) -> "PowerAtStart":
-        """What the same job draws with accelerators of so much thermal design power, of which
-        nothing was measured (Borghesi et al. 2018, section 4.1): trees do not learn from it."""
+        """Return what the same job draws with accelerators of so much thermal design power, of
+        which nothing was measured (Borghesi et al. 2018, section 4.1): trees do not learn from
+        it."""
         said = tuple(log(exp(each) + accelerators_w) for each in self.said)
         power_w = self.predicted_w + accelerators_w, self.upper_w + accelerators_w
         return PowerAtStart(*power_w, self.alpha, said, self.spread_w, self.group, "", "")
@@ -143,7 +144,7 @@ class PowerTables:
         return len(self._kinds)
 
     def fold(self, update: PowerUpdate) -> list[KindOfJob]:
-        """Take rows in, in any order; returns the kinds that made room."""
+        """Take rows in, in any order; returns the kinds that were dropped."""
         number, kind = update.number, update.kind
         self.number = max(self.number, number)
         for key, similar in zip(kind.subjects(), update.similar, strict=True):
@@ -156,28 +157,28 @@ class PowerTables:
         return self._make_room()
 
     def similar(self, key: Key | None) -> SimilarPower | None:
-        """The row of a shape."""
+        """Return the row of a shape."""
         row = None if key is None else self._rows.get(key)
         return row.similar if row else None
 
     def finest_shape(self, kind: KindOfJob) -> str:
-        """The finest of SHAPES of which jobs are known; empty where none is."""
+        """Return the finest of SHAPES of which jobs are known; empty where none is."""
         found = zip(SHAPES, kind.subjects(), strict=True)
         return next((shape for shape, key in found if self.similar(key)), "")
 
     def take_trees(self, trees: PowerTrees | None) -> None:
-        """From now on these predict, too; None: no trees do."""
+        """Use these trees from now on, too; None: no trees."""
         if trees is not self.trees:
             self.trees = trees
             self._predicted.clear()
 
     def predict(self, kind: KindOfJob) -> PowerAtStart | None:
-        """The prediction of a kind of jobs; None where nothing is known of its node model at its
-        P-state."""
+        """Predict a kind of jobs; None where nothing is known of its node model at its P-state."""
         return self.predict_all([kind])[0]
 
     def predict_all(self, kinds: Sequence[KindOfJob]) -> list[PowerAtStart | None]:
-        """The same of several: trees say it of many at once faster than of one after the other."""
+        """Predict several kinds: trees say it of many at once faster than of one after the
+        other."""
         if len(self._predicted) >= _MOST_REMEMBERED:
             self._predicted.clear()
         new = dict.fromkeys(kind for kind in kinds if kind not in self._predicted)
@@ -188,9 +189,9 @@ class PowerTables:
         return [self._predicted[kind] for kind in kinds]
 
     def told_by(self, kind: KindOfJob) -> KindOfJob | None:
-        """Whose rows tell of a kind of jobs; None where nothing is known of its node model at its
-        P-state. Its own; but until enough jobs with such accelerators ended, those of the same job
-        without, to which the declared power of its accelerators is added."""
+        """Return the kind whose rows predict a kind of jobs; None where nothing is known of its
+        node model at its P-state. Its own; but until enough jobs with such accelerators ended,
+        those of the same job without, to which the declared power of its accelerators is added."""
         own, bare = kind.subjects()[-1], kind._replace(accelerators_w=0.0)
         count = row.jobs if (row := self.similar(own)) else 0
         if count < FEW_JOBS and self.similar(bare.subjects()[-1]):
@@ -198,7 +199,8 @@ class PowerTables:
         return kind if count else None
 
     def shares(self, kind: KindOfJob) -> tuple[float, ...]:
-        """How much each of PREDICTORS counts for a kind of jobs of which something is known."""
+        """Return how much each of PREDICTORS counts for a kind of jobs of which something is
+        known."""
         rows = self._similar_of(self.told_by(kind) or kind)
         return tuple(_shares(rows, _of_history(rows)[1], has_trees=self.trees is not None).tolist())
 
@@ -266,7 +268,7 @@ _MOST_REMEMBERED: Final = 10_000
 def _of(
     kind: KindOfJob, told_by: KindOfJob | None, said: Mapping[KindOfJob, PowerAtStart]
 ) -> PowerAtStart | None:
-    """A kind's prediction out of those of the kinds that tell of them."""
+    """Return a kind's prediction out of those of the kinds that predict it."""
     if told_by is None:
         return None
     if told_by == kind:
@@ -276,7 +278,7 @@ def _of(
 
 def _of_history(rows: Sequence[SimilarPower | None]) -> tuple[Floats, Floats]:
     """What the statistics among PREDICTORS say, ln W, and the trust in each; the mean of about 5 of
-    the finest shape that is known stands in for those that are not."""
+    the finest shape that is known replaces those that are not."""
     of_shapes = [row.statistics() if row else None for row in rows]
     stand_in = next(each[_MEAN_5] for each in of_shapes if each is not None)
     said, trust = [], []

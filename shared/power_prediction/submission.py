@@ -33,13 +33,14 @@ class MeasuredPower(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """Whether the power is one that a node can draw: neither missing, nor 0, nor absurd."""
+        """Return whether the power is one that a node can draw: neither missing, nor 0, nor
+        absurd."""
         return NODE_POWER_W.has(self.node_power_w)
 
 
 # No node has more devices: what lies beyond is a mistake, and 32 bits hold it.
 _MOST_OF_A_NODE: Final = 1e6
-# What stands in a feature row where a value is unknown: below every value that is known.
+# The value in a feature row where it is unknown: below every value that is known.
 UNKNOWN: Final = -9.0
 SUBMISSION_FEATURES: Final = (
     "log2 nodes",
@@ -52,8 +53,8 @@ SUBMISSION_FEATURES: Final = (
 
 
 def submission_row(job: Submission) -> list[float]:
-    """SUBMISSION_FEATURES of a job, the columns that Borghesi et al. (2018, section 4.1) name but
-    the queue, which is a shape of the history."""
+    """Return SUBMISSION_FEATURES of a job, the columns that Borghesi et al. (2018, section 4.1)
+    name but the queue, which is a shape of the history."""
     return [
         _log2(job.nodes),
         _log(job.walltime_s),

@@ -53,19 +53,19 @@ class PowerTrees:
     forests: Forests
 
     def said(self, users: Sequence[User], rows: Sequence[str]) -> Floats:
-        """FOREST_PREDICTORS of packed rows, ln W, shape (rows, predictors): what a node can draw,
-        whatever a tree says."""
+        """Return FOREST_PREDICTORS of packed rows, ln W, shape (rows, predictors): what a node can
+        draw, whatever a tree says."""
         said = self.forests.predict(users, unpacked(rows))
         return np.clip(said, LOG_POWER.least, LOG_POWER.most)
 
 
 def user_of(kind: KindOfJob) -> User:
-    """Of whose model a kind of jobs is: on nodes of a model at a P-state."""
+    """Return the user whose model a kind of jobs is of: on nodes of a model at a P-state."""
     return kind.where, kind.user
 
 
 def row_of(kind: KindOfJob, similar: Sequence[SimilarPower | None]) -> str:
-    """FEATURES of a kind of jobs, packed; `similar` of each of SHAPES."""
+    """Pack FEATURES of a kind of jobs; `similar` of each of SHAPES."""
     row = [*_submitted(kind)]
     for each in similar:
         row += _of_shape(each) if each else _NOTHING
@@ -73,7 +73,7 @@ def row_of(kind: KindOfJob, similar: Sequence[SimilarPower | None]) -> str:
 
 
 def unpacked(rows: Sequence[str]) -> Floats:
-    """Packed rows as features, shape (rows, FEATURES)."""
+    """Unpack rows as features, shape (rows, FEATURES)."""
     found = np.frombuffer(b"".join(map(b64decode, rows)), dtype=_BITS)
     return found.reshape(len(rows), len(FEATURES)).astype(np.float64)
 

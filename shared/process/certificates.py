@@ -8,9 +8,9 @@ from coplace_client.errors import UnusableError
 
 
 def common_name(path: Path) -> str:
-    """The common name of the first certificate of a PEM file; empty where it has none.
+    """Return the common name of the first certificate of a PEM file; empty where it has none.
 
-    Only to tell people who they are: whether to believe it the other side decides. Raises
+    Only to show people who they are: whether to believe it the other side decides. Raises
     UnusableError for what is no certificate.
     """
     # The standard library reads certificates of files by this alone.
@@ -18,6 +18,6 @@ def common_name(path: Path) -> str:
     try:
         subject = decode(str(path))["subject"]
     except (ssl.SSLError, OSError) as error:
-        raise UnusableError(f"{path} is no certificate in PEM: {error}") from error
+        raise UnusableError(f"{path} is not a certificate in PEM: {error}") from error
     names = [value for part in subject for name, value in part if name == "commonName"]
     return str(names[0]) if names else ""

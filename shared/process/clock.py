@@ -8,12 +8,12 @@ from shared.process.settings import settings
 
 @cache
 def process_clock() -> GuardedClock:
-    """The one clock of this process, as its settings say."""
+    """Return the one clock of this process, as its settings say."""
     config = settings()
     tolerance_us, patience_us = config.clock_tolerance_s * 1e6, config.clock_patience_s * 1e6
     return GuardedClock(None, round(tolerance_us), round(patience_us))
 
 
 def now_us() -> int:
-    """The time as this process's clock has it, us since 1970."""
+    """Return the time as this process's clock has it, us since 1970."""
     return process_clock().now_us()

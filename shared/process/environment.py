@@ -29,7 +29,7 @@ class EnvironmentSettings(BaseSettings):
         except ValidationError as error:
             prefix = self.model_config.get("env_prefix", "")
             problems = "; ".join(_problems(error, prefix))
-            raise WrongSettingsError(f"{problems}: set it right, or leave it out") from error
+            raise WrongSettingsError(f"{problems}: correct it, or leave it out") from error
         except SettingsError as error:
             raise WrongSettingsError(str(error)) from error
 

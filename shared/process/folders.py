@@ -10,8 +10,8 @@ from coplace_client.files import written
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
-    """A table as CSV at `path`, once it is whole; devices and pipes there are written to as they
-    are. Raises OSError."""
+    """Write a table as CSV at `path`, once it is whole; devices and pipes there are written to as
+    they are. Raises OSError."""
     is_stream = path.exists() and not path.is_file()
     with (
         nullcontext(path) if is_stream else written(path) as fresh,
@@ -23,13 +23,13 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Iterable[object]
 
 
 def within(folder: Path, name: str) -> Path:
-    """A file or folder of this name in `folder`.
+    """Return a file or folder of this name in `folder`.
 
     Raises UnusableError for a name that leads out of it, and for a folder there that is a link.
     """
     path = folder / name
     if name in ("", ".", "..") or path.parent != folder:
-        raise UnusableError(f"{name!r} is no name of a file in {folder}: it leads out of it")
+        raise UnusableError(f"{name!r} is not a name of a file in {folder}: it leads out of it")
     if path.is_symlink() and path.is_dir():
         raise UnusableError(f"{path} is a link to another folder: remove it, or choose another")
     return path

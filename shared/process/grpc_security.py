@@ -12,8 +12,9 @@ from shared.process.settings import Settings
 def grpc_server_credentials(
     settings: Settings, *, for_tokens: bool = False
 ) -> grpc.ServerCredentials | None:
-    """The server's certificate, None to speak plain text; with a CA, clients must show theirs, but
-    where they come with tokens. Both are as the files have them when a connection begins.
+    """Return the server's certificate, None to speak plain text; with a CA, clients must show
+    theirs, but where they come with tokens. Both are as the files have them when a connection
+    begins.
 
     Raises ValueError when clients shall be checked without a certificate to serve.
     """

@@ -20,7 +20,7 @@ _GRACE_S: Final = 5.0
 _OPTIONS: Final = (
     # Else a second process on the same port would get half of the calls, and nobody would know.
     ("grpc.so_reuseport", 0),
-    # A client that is gone without a word is noticed, one that does nothing is let go.
+    # A client that vanished is noticed, one that does nothing is disconnected.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.max_connection_idle_ms", 600_000),
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class RefusedCallError(Exception):
-    """What the caller is told instead of an answer; nothing is wrong with this process."""
+    """An error for the caller instead of an answer; nothing is wrong with this process."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
         super().__init__(details)
@@ -92,7 +92,7 @@ async def _start(
     settings = process.settings
     options = [("grpc.max_receive_message_length", settings.max_message_bytes), *_OPTIONS]
     if settings.grpc_token_port and gate is None:
-        raise CannotStartError("nobody comes here with a token: unset COPLACE_GRPC_TOKEN_PORT")
+        raise CannotStartError("no client comes here with a token: unset COPLACE_GRPC_TOKEN_PORT")
     gates = [gate] if settings.grpc_token_port and gate else []
     server = grpc.aio.server(
         interceptors=gates, options=options, maximum_concurrent_rpcs=most_calls
@@ -118,25 +118,25 @@ def _take_port(
         return server.add_insecure_port(address)
     except RuntimeError:
         raise CannotStartError(
-            f"gRPC cannot listen on {address}: another process has it, or it is no address of "
+            f"gRPC cannot listen on {address}: another process has it, or it is not an address of "
             "this machine; stop the other one, or set another host and port"
         ) from None
 
 
 def _take_token_port(server: grpc.aio.Server, address: str, settings: Settings) -> None:
-    """gRPC asks for a certificate of all who come to a port, or of nobody."""
+    """gRPC asks all clients of a port for a certificate, or none."""
     _take_port(server, address, grpc_server_credentials(settings, for_tokens=True))
-    log.info("serving gRPC to who shows a token", address=address)
+    log.info("serving gRPC to clients with a token", address=address)
 
 
 def ends_process(
     work: Callable[[Any, Any], Awaitable[_T]], crash: Callable[[Exception], object]
 ) -> Callable[[Any, Any], Awaitable[_T]]:
-    """The handler of a call, where whatever is no fault of the caller is told to `crash`.
+    """Guard the handler of a call: whatever is no fault of the caller is passed to `crash`.
 
     Crash only: a send that failed, or a bug, must not be answered and forgotten. `work` never
     speaks to the caller itself: it reads by `received`, returns, or raises RefusedCallError. So
-    what fails in talking to a caller that has gone is never taken for a failure of ours.
+    what fails in talking to a caller that left is never taken for a failure of ours.
     """
 
     async def guarded(request: Any, context: Any) -> _T:
@@ -156,17 +156,17 @@ def ends_process(
 
 
 async def _refuse(refusal: RefusedCallError, context: Any) -> None:
-    """Tell the caller; one who cancelled meanwhile has no answer, and none is missing."""
+    """Answer the caller; one that cancelled meanwhile gets none, and misses none."""
     try:
         await context.abort(refusal.code, refusal.details)
     except AbortError:
         raise
     except Exception as error:  # noqa: BLE001 nothing but the call itself can fail here
-        log.info("the caller was gone before it was refused", error=repr(error))
+        log.info("the caller cancelled before it was refused", error=repr(error))
 
 
 async def received(requests: AsyncIterator[bytes], idle_s: float) -> AsyncIterator[bytes]:
-    """The messages of a stream. Raises RefusedCallError where none comes for so long, and
+    """Yield the messages of a stream. Raises RefusedCallError where none comes for so long, and
     EndedCallError where the stream breaks."""
     messages = aiter(requests)
     while True:

@@ -9,7 +9,7 @@ from opentelemetry import trace
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-# Libraries that tell about their inner life at level info.
+# Libraries that log their internals at level info.
 _TALKATIVE = ("aiokafka", "faust", "kafka", "mode")
 
 # Without locals, which may hold passwords.

@@ -19,7 +19,7 @@ _PAUSE_S: Final = 0.3
 
 
 def redis_client(settings: Settings) -> Redis:
-    """A client that connects when it is first asked; close it with `async with`."""
+    """Return a client that connects when it is first asked; close it with `async with`."""
     options = redis_options(settings)
     if settings.redis_password_file:
         options["credential_provider"] = _PasswordFile(

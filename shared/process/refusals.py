@@ -18,7 +18,7 @@ class RefusedError(UnusableError):
 
 
 def redis_problem(settings: Settings, error: BaseException) -> str:
-    """What an error of Redis's client means, empty where nobody answers at all."""
+    """Return what an error of Redis's client means, empty where nobody answers at all."""
     from redis.exceptions import AuthenticationError, NoPermissionError
 
     url = settings.redis_url
@@ -42,7 +42,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def server_refusal(settings: Settings, error: BaseException) -> str:
-    """Why a server refuses what a process at work needs; empty for whatever else went wrong."""
+    """Return why a server refuses what a process at work needs; empty for whatever else went
+    wrong."""
     if isinstance(error, RefusedError):
         return str(error)
     if type(error).__module__.startswith("redis."):
@@ -51,7 +52,8 @@ def server_refusal(settings: Settings, error: BaseException) -> str:
 
 
 def acl_problem(settings: Settings, error: BaseException) -> str:
-    """What it means that Kafka's access control list refuses something, empty for other errors."""
+    """Return what it means that Kafka's access control list refuses something, empty for other
+    errors."""
     name = type(error).__name__
     if "AuthorizationFailed" not in name:
         return ""

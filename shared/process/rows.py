@@ -25,11 +25,11 @@ class FileRow:
 
     @property
     def where(self) -> str:
-        """As errors name it."""
+        """Return the row as errors name it."""
         return f"row {self.number} (line {self.line}) of {self.path}"
 
     def text(self, field: str, default: str | None = None) -> str:
-        """The text of a field. Raises RejectedError when it is empty and has no default."""
+        """Return the text of a field. Raises RejectedError when it is empty and has no default."""
         value = (self.values.get(field) or "").strip()
         if value:
             return value
@@ -38,7 +38,7 @@ class FileRow:
         return default
 
     def number_of(self, field: str, default: str | None = None) -> float:
-        """A field as a number, finite or not. Raises RejectedError when it is none."""
+        """Return a field as a number, finite or not. Raises RejectedError for any other text."""
         value = self.text(field, default)
         try:
             return float(value)
@@ -47,14 +47,15 @@ class FileRow:
             raise RejectedError(field, problem) from error
 
     def check(self, field: str, value: float, rule: Callable[[str, float], None]) -> float:
-        """`value` when it keeps the rule. Raises RejectedError that names the row when not."""
+        """Return `value` when it keeps the rule. Raises RejectedError that names the row when
+        not."""
         with self.named():
             rule(field, value)
         return value
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Errors from within name the row."""
+        """Name the row in errors from within."""
         try:
             yield
         except RejectedError as error:
@@ -62,7 +63,7 @@ class FileRow:
 
 
 def read_rows(path: Path, required: Sequence[str], *, delimiter: str = ",") -> list[FileRow]:
-    """All rows of a file with a header.
+    """Read all rows of a file with a header.
 
     Raises OSError when it cannot be read, UnusableError when it is too large, RejectedError when it
     is no text, has no rows or lacks a column or a value.
@@ -75,7 +76,7 @@ def read_rows(path: Path, required: Sequence[str], *, delimiter: str = ",") -> l
         _require_columns(path, header, required)
         found = [(reader.line_num, values) for values in reader]
     except csv.Error as error:
-        raise RejectedError("file", f"{path} is no table in UTF-8 text: {error}") from error
+        raise RejectedError("file", f"{path} is not a table in UTF-8 text: {error}") from error
     rows = [FileRow(path, number, *each) for number, each in enumerate(found, start=1)]
     if not rows:
         raise RejectedError("rows", f"{path} has none below its header")

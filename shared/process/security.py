@@ -9,7 +9,7 @@ from shared.process.settings import Settings
 
 
 def kafka_options(settings: Settings) -> dict[str, Any]:
-    """Keyword arguments of connection, understood by aiokafka and kafka-python alike."""
+    """Return keyword arguments of connection, understood by aiokafka and kafka-python alike."""
     protocol = settings.kafka_security_protocol
     options: dict[str, Any] = {
         "bootstrap_servers": settings.kafka_bootstrap.split(","),
@@ -36,11 +36,11 @@ class _TlsContextOfFiles(ssl.SSLContext):
         return found
 
     def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
-        """As asyncio begins a connection. Raises OSError for files that are none."""
+        """Wrap as asyncio begins a connection. Raises OSError for unusable files."""
         return _kafka_tls(self._settings).wrap_bio(*arguments, **named)
 
     def wrap_socket(self, *arguments: Any, **named: Any) -> ssl.SSLSocket:
-        """As others do. Raises OSError for files that are none."""
+        """Wrap as others do. Raises OSError for unusable files."""
         return _kafka_tls(self._settings).wrap_socket(*arguments, **named)
 
 
@@ -69,7 +69,8 @@ def _kafka_tls(settings: Settings) -> ssl.SSLContext:
 
 
 def redis_options(settings: Settings) -> dict[str, Any]:
-    """Keyword arguments of `redis.asyncio.from_url` beside the URL; TLS follows from rediss://."""
+    """Return keyword arguments of `redis.asyncio.from_url` beside the URL; TLS follows from
+    rediss://."""
     files = {
         "ssl_ca_certs": settings.redis_ca_file,
         "ssl_certfile": settings.redis_cert_file,

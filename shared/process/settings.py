@@ -42,7 +42,7 @@ class Settings(EnvironmentSettings):
         3,
         ge=0,
         description="Failures or deaths at one place, each with a restart, after which their cause "
-        "is isolated; 0: never, then they go on until somebody acts",
+        "is isolated; 0: never, then they go on until an operator acts",
     )
     worker: str = Field(
         "",
@@ -117,12 +117,14 @@ class Settings(EnvironmentSettings):
 
     @property
     def is_emulated(self) -> bool:
-        """Whether barriers close the rounds and therefore have to travel through every topic."""
+        """Return whether barriers close the rounds and therefore have to travel through every
+        topic."""
         return self.rounds is RoundSource.BARRIERS
 
     @property
     def kafka_knows_its_clients(self) -> bool:
-        """Whether Kafka asks who connects, so that its access lists can keep others out."""
+        """Return whether Kafka asks clients to authenticate, so that its access lists can keep
+        others out."""
         return self.kafka_security_protocol.startswith("SASL_")
 
     @model_validator(mode="after")
@@ -143,7 +145,7 @@ class Settings(EnvironmentSettings):
 
     @property
     def kafka_password(self) -> str:
-        """The password of the SASL user as it is now. Raises OSError."""
+        """Return the password of the SASL user as it is now. Raises OSError."""
         if self.kafka_sasl_password_file:
             return self.kafka_sasl_password_file.read_text().strip()
         return self.kafka_sasl_password.get_secret_value()
@@ -157,5 +159,5 @@ class Settings(EnvironmentSettings):
 
 @cache
 def settings() -> Settings:
-    """The process's settings, read from the environment once."""
+    """Return the process's settings, read from the environment once."""
     return Settings()

@@ -13,7 +13,7 @@ PRICE_COLUMNS: Final = ("price_per_kwh", "gco2_per_kwh")
 
 
 def read_tariffs(path: Path) -> dict[str, Tariff]:
-    """Tariffs by cluster from CSV: cluster, hour, and one of PRICE_COLUMNS.
+    """Read tariffs by cluster from CSV: cluster, hour, and one of PRICE_COLUMNS.
 
     The hours of a cluster are 0, 1, 2... from the midnight that times count from; behind the last
     the first follows. Raises OSError when the file cannot be read, UnusableError when it is not so.

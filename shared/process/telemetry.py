@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from shared.process.settings import Settings
 
-# Spans reach their file soon enough for somebody who watches it.
+# Spans reach their file soon enough for people that watch it.
 _FILE_DELAY_MS = 500
 
 
@@ -35,7 +35,7 @@ class Telemetry:
         self.is_emulated = settings.is_emulated
 
     def exposition(self) -> bytes:
-        """All metrics as Prometheus reads them."""
+        """Return all metrics as Prometheus reads them."""
         return generate_latest(self.registry)
 
     def watch_clock(self, off_s: Callable[[], float]) -> None:

@@ -33,7 +33,7 @@ def lines(
     newline: str | None = None,
     errors: Literal["strict", "replace"] = "strict",
 ) -> Iterator[str]:
-    """The lines of a text file in UTF-8, plain or compressed by gzip whatever its name.
+    """Yield the lines of a text file in UTF-8, plain or compressed by gzip whatever its name.
 
     Raises OSError, BrokenOffError behind the last line that can be read, and UnusableError for more
     than `most` characters, for a line of more than `longest`, and for bytes that are no UTF-8
@@ -54,7 +54,7 @@ def _line(file: IO[str], path: Path, longest: int) -> str:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BrokenOffError(f"{path} is damaged: {error}: fetch it again") from error
     except UnicodeDecodeError as error:
-        raise UnusableError(f"{path} is no UTF-8 text: {error}") from error
+        raise UnusableError(f"{path} is not UTF-8 text: {error}") from error
     if len(line) > longest:
         raise UnusableError(f"{path} has a line of over {longest:,} characters: is it text?")
     return line
@@ -69,8 +69,8 @@ def _opened(path: Path, newline: str | None, errors: str) -> IO[str]:
 
 
 def read_yaml(path: Path) -> Any:
-    """The plain values of a YAML document: no objects of Python, and no aliases, by which a few
-    lines come to billions of values.
+    """Read the plain values of a YAML document: no objects of Python, and no aliases, by which a
+    few lines make billions of values.
 
     Raises OSError, and UnusableError for what is no YAML, too large or too deep.
     """
@@ -78,7 +78,7 @@ def read_yaml(path: Path) -> Any:
     try:
         return yaml.load(text, _PlainLoader)
     except (yaml.YAMLError, ValueError) as error:
-        raise UnusableError(f"{path} is no YAML that can be used: {_in_one_line(error)}") from error
+        raise UnusableError(f"{path} is not usable YAML: {_in_one_line(error)}") from error
 
 
 def _in_one_line(error: Exception) -> str:
@@ -93,7 +93,7 @@ class _PlainLoader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """As the base class, which calls it for each value within another."""
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("it has aliases (*name): write out what they stand for")
+            raise yaml.YAMLError("it has aliases (*name): write out what they mean")
         if self._depth >= DEEPEST_YAML:
             raise yaml.YAMLError(f"it is nested over {DEEPEST_YAML} levels deep")
         self._depth += 1

@@ -42,14 +42,14 @@ class NewCap(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As GivenCap.parse takes it."""
+        """Return the cap as GivenCap.parse takes it."""
         scope, name = self.covered
         allows = self.allows
         told = f"{allows:.15g}" if isinstance(allows, float) else allows.name
         return f"{scope}:{name}={told}" if name else f"{scope}={told}"
 
     def declared(self, like: Event) -> Event:
-        """The declaration, at the time of another event."""
+        """Return the declaration, at the time of another event."""
         steps: Sequence[PowerCapStep]
         if isinstance(self.allows, CapSchedule):
             steps = self.allows.steps
@@ -74,9 +74,9 @@ class GivenCap(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, read: Callable[[Path], Sequence[PowerCapStep]]) -> Self:
-        """A cap written as SUBJECT=WATTS, or SUBJECT=FILE of a schedule, which is read; the subject
-        as `among` takes it. Raises OSError for a file that cannot be read, UnusableError for what
-        is no cap."""
+        """Parse a cap written as SUBJECT=WATTS, or SUBJECT=FILE of a schedule, which is read; the
+        subject as `among` takes it. Raises OSError for a file that cannot be read, UnusableError
+        for an invalid cap."""
         subject, _, allows = text.partition("=")
         scope, colon, name = subject.partition(":")
         is_scope = colon and scope in [*Scope]
@@ -91,17 +91,16 @@ class GivenCap(NamedTuple):
         return cls(subject, CapSchedule(path.name, tuple(read(path))))
 
     def among(self, clusters: Iterable[Cluster]) -> NewCap:
-        """The cap of a cluster or site by its name, of `region`, or of `cluster NAME` or
-        `site NAME`, with a colon too. Raises UnusableError for a name of none or of two of
-        them."""
+        """Return the cap of a cluster or site by its name, of `region`, or of `cluster NAME` or
+        `site NAME`, with a colon too. Raises UnusableError for a name of none or of two of them."""
         known = [*covered_by(clusters)]
         named = [covered for covered in known if self.subject in _names(covered)]
         if len(named) == 1:
             return NewCap(named[0], self.allows)
         told = ", ".join(_names(covered)[0] for covered in named or known)
         if named:
-            raise UnusableError(f"the cap of {self.subject!r} may be several: say one of {told}")
-        problem = f"{self.subject[:80]!r} is no cluster and no site"
+            raise UnusableError(f"the cap of {self.subject!r} is ambiguous: give one of {told}")
+        problem = f"{self.subject[:80]!r} is neither a cluster nor a site"
         raise UnusableError(f"{problem}: known are {told}")
 
 
@@ -112,7 +111,7 @@ def _names(covered: Covered) -> tuple[str, ...]:
 
 
 def _no_cap(text: str) -> UnusableError:
-    problem = f"{text[:80]!r} is no cap: write CLUSTER=WATTS, SITE=WATTS or region=WATTS"
+    problem = f"{text[:80]!r} is not a cap: write CLUSTER=WATTS, SITE=WATTS or region=WATTS"
     return UnusableError(f"{problem}, or a schedule's file in place of watts")
 
 
@@ -144,7 +143,8 @@ class CapChanges:
                 raise UnusableError(f"the cap {cap.text}: {error}") from error
 
     def changed(self) -> Callable[[Event], Iterable[Event]]:
-        """What becomes of one event of a record after the other, in their order."""
+        """Return a function that changes the events of a record, one after the other in their
+        order."""
         missing = list(self.instead)
 
         def of(event: Event) -> Iterable[Event]:

@@ -35,7 +35,7 @@ class RecordedRound:
 
     @property
     def round(self) -> Round:
-        """Which one, and when it ended."""
+        """Return which one it is, and when it ended."""
         ended = self.barrier.payload
         assert isinstance(ended, RoundEnded)
         return Round(ended.round, ended.ended_at_us, ended.last)
@@ -67,7 +67,7 @@ class RecordedInputs:
                 ended.number > before.number and ended.ended_at_us > before.ended_at_us
             ):
                 raise UnusableError(
-                    f"round {ended.number} stands behind round {before.number}: the record is of "
+                    f"round {ended.number} comes after round {before.number}: the record is of "
                     "several regions, or was put together: give that of one region"
                 )
             before = ended
@@ -76,8 +76,8 @@ class RecordedInputs:
     def of(
         cls, events: Iterable[Event], passed_over: Counter[str] | None = None
     ) -> "RecordedInputs":
-        """The rounds of events as the topic has them; what follows the last barrier was not decided
-        on and is left out. Raises UnusableError for events that the topic does not hold."""
+        """Read the rounds of events as the topic has them; what follows the last barrier was not
+        decided on and is left out. Raises UnusableError for events that the topic does not hold."""
         kinds = load_topics()[TOPIC].messages
         found: list[RecordedRound] = []
         pending: list[Event] = []
@@ -95,19 +95,19 @@ class RecordedInputs:
 
     @property
     def events(self) -> Iterator[Event]:
-        """All but the barriers, in their order."""
+        """Yield all but the barriers, in their order."""
         return (event for recorded in self.rounds for event in recorded.events)
 
     @cached_property
     def grid_us(self) -> int:
-        """What all times from one round's end to another's are multiples of: the length of emulated
-        rounds; where a clock closed them, a microsecond or so."""
+        """Return what all times from one round's end to another's are multiples of: the length of
+        emulated rounds; where a clock closed them, a microsecond or so."""
         ends_us = [recorded.round.ended_at_us for recorded in self.rounds]
         return gcd(*(end_us - ends_us[0] for end_us in ends_us)) or 1
 
 
 def read_inputs(path: Path) -> RecordedInputs:
-    """A record as `coplace tail placement.inputs` prints it and `coplace demo` writes it.
+    """Read a record as `coplace tail placement.inputs` prints it and `coplace demo` writes it.
 
     Events of kinds that this version does not know are passed over and counted. Raises OSError, and
     UnusableError, which names the line, for what is no such record.
@@ -121,16 +121,16 @@ def read_inputs(path: Path) -> RecordedInputs:
             except UnknownKindError as error:
                 passed_over[error.kind] += 1
             except RejectedError as error:
-                raise UnusableError(f"line {number} is no event: {error}") from error
+                raise UnusableError(f"line {number} is not an event: {error}") from error
 
     try:
         return RecordedInputs.of(events(), passed_over)
     except UnusableError as error:
-        raise UnusableError(f"{path} is no record of {TOPIC}: {error}") from error
+        raise UnusableError(f"{path} is not a record of {TOPIC}: {error}") from error
 
 
 def read_decisions(path: Path) -> list[PlacementDecided]:
-    """Decisions, as `coplace tail placement.decisions` prints them or as the demo's
+    """Read decisions, as `coplace tail placement.decisions` prints them or as the demo's
     `decisions.jsonl` has them. Raises OSError, and UnusableError, which names the line."""
     found = []
     try:
@@ -143,7 +143,7 @@ def read_decisions(path: Path) -> list[PlacementDecided]:
                 found.append(ParseDict(data, PlacementDecided(), ignore_unknown_fields=True))
             except (ParseError, AttributeError, TypeError, ValueError) as error:
                 problem = " ".join(str(error).split())[:200]
-                raise UnusableError(f"line {number} is no decision: {problem}") from error
+                raise UnusableError(f"line {number} is not a decision: {problem}") from error
     except UnusableError as error:
         raise UnusableError(f"{path} holds no decisions: {error}") from error
     return found
@@ -155,10 +155,10 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             fields = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            problem = f"line {number} is torn or no JSON: {error}"
+            problem = f"line {number} is torn or not JSON: {error}"
             raise UnusableError(problem) from error
         if not isinstance(fields, dict):
-            raise UnusableError(f"line {number} is no JSON object")
+            raise UnusableError(f"line {number} is not a JSON object")
         if "rejected" in fields:
             continue  # what `coplace tail` says of a record that no stage could read
         yield number, fields

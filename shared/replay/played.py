@@ -39,7 +39,7 @@ class Fleet:
 
     @property
     def caps(self) -> list[SharedCap]:
-        """All that there are, those of single clusters first."""
+        """Return all caps that there are, those of single clusters first."""
         own = enumerate(zip(self.names, self.cap_w.tolist(), strict=True))
         single = [SharedCap(name, (index,), cap_w) for index, (name, cap_w) in own if cap_w < inf]
         return [*single, *self.shared_caps]
@@ -72,45 +72,45 @@ class Played:
 
     def __post_init__(self) -> None:
         if not len(self.workload):
-            raise UnusableError("a workload without a job came to nothing: give it one")
+            raise UnusableError("a workload without a job has no result: give it one")
 
     def chosen(self, column: Floats | Ints) -> Floats | Ints:
-        """Of a column (jobs, clusters) the values where each job ran, (jobs,)."""
+        """Return of a column (jobs, clusters) the values where each job ran, (jobs,)."""
         return column[np.arange(len(self.workload)), self.schedule.cluster]
 
     @property
     def used_units(self) -> Ints:
-        """Units that each job took."""
+        """Return the units that each job took."""
         return self.chosen(self.workload.units).astype(np.int64)
 
     @property
     def power_w(self) -> Floats:
-        """Power of each job while it ran."""
+        """Return the power of each job while it ran."""
         return self.chosen(self.workload.power_w).astype(np.float64)
 
     @property
     def runtime_s(self) -> Floats:
-        """How long each job really ran."""
+        """Return how long each job really ran."""
         return self.schedule.end_s - self.schedule.start_s
 
     @property
     def wait_s(self) -> Floats:
-        """From submission to start."""
+        """Return the time from submission to start."""
         return self.schedule.start_s - self.workload.submit_s
 
     @property
     def response_s(self) -> Floats:
-        """From submission to end."""
+        """Return the time from submission to end."""
         return self.schedule.end_s - self.workload.submit_s
 
     @property
     def energy_j(self) -> Floats:
-        """Energy of each job."""
+        """Return the energy of each job."""
         return self.power_w * self.runtime_s
 
     @property
     def energy_cost(self) -> float | None:
-        """What the energy of all jobs costs at the tariffs."""
+        """Return what the energy of all jobs costs at the tariffs."""
         tariffs, schedule = self.fleet.tariffs, self.schedule
         if tariffs is None:
             return None
@@ -119,5 +119,5 @@ class Played:
 
     @property
     def makespan_s(self) -> float:
-        """From the first submission to the last end."""
+        """Return the time from the first submission to the last end."""
         return float(self.schedule.end_s.max() - self.workload.submit_s[0])

@@ -25,7 +25,7 @@ Told = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What placement is told beside its inputs: the rules, and how long it remembers jobs."""
+    """What placement has beside its inputs: the rules, and how long it remembers jobs."""
 
     rules: PolicySettings = field(default_factory=PolicySettings)
     remember_days: float = 7.0
@@ -47,7 +47,7 @@ class RecordFollower:
         self.tally = Tally()
 
     def end_round(self, events: Iterable[Event], barrier: Event) -> Sequence[NewRecord]:
-        """What it says at the end of a round of these events."""
+        """Return what it says at the end of a round of these events."""
         records = [self._codec.encode(Publish(TOPIC, event)) for event in events]
         records.append(self._codec.encode_barrier(self._partition, barrier))
         commit = self._unit.process(list(map(self._found, records)))
@@ -55,7 +55,7 @@ class RecordFollower:
         return commit.outputs
 
     def plans(self, events: Iterable[Event], barrier: Event) -> list[Event]:
-        """The plans among that, as events."""
+        """Return the plans among that, as events."""
         said = self.end_round(events, barrier)
         read = (self._codec.decode(Record(r.partition, 0, r.key, r.value, r.headers)) for r in said)
         return [event for event in read if isinstance(event.payload, PlanProposed)]
@@ -86,11 +86,11 @@ class ReplayedRegion:
 
     @property
     def tally(self) -> Tally:
-        """What became of the events."""
+        """Return what became of the events."""
         return self._follower.tally
 
     def decide(self, events: Iterable[Event], barrier: Event) -> list[PlacementDecided]:
-        """What is decided at the end of a round of these events."""
+        """Decide at the end of a round of these events."""
         return list(self._decisions(self._follower.end_round(events, barrier)))
 
     def _decisions(self, outputs: Sequence[NewRecord]) -> Iterable[PlacementDecided]:

@@ -1,4 +1,4 @@
-"""What a record came to, and what it would have, in the measures of simulations."""
+"""The results of a record, and those that it would have had, in the measures of simulations."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,14 +30,15 @@ class Fidelity:
 
     @property
     def is_whole(self) -> bool:
-        """True where every start, and every decision that was compared, came out as recorded."""
+        """Return whether every start, and every decision that was compared, came out as
+        recorded."""
         return self.starts == self.equal_starts and self.decisions in (None, self.equal_decisions)
 
     @classmethod
     def to_decisions(
         cls, recorded: Sequence[PlacementDecided], made: Sequence[PlacementDecided]
     ) -> "Fidelity":
-        """Of what was decided: equal starts are of the same job on the same nodes at the same
+        """Compare what was decided: equal starts are of the same job on the same nodes at the same
         P-state and time."""
         starts, decisions = Counter(_starts(recorded)), Counter(map(_bytes, recorded))
         return cls(
@@ -49,8 +50,8 @@ class Fidelity:
 
     @classmethod
     def to_reports(cls, truth: Truth, made: Sequence[PlacementDecided]) -> "Fidelity":
-        """Of the starts that resource managers reported and that placement had decided: on the same
-        nodes at the same P-state, and not before they were decided."""
+        """Compare the starts that resource managers reported and that placement had decided: on the
+        same nodes at the same P-state, and not before they were decided."""
         decided = {(d.job_id, d.attempt, d.grant): d for d in made if d.verdict == VERDICT_START}
         reported = [run for run in truth.runs.values() if run.grant]
         equal = 0
@@ -77,8 +78,8 @@ def played_of(
     decisions: Iterable[PlacementDecided],
     tariff_of: Mapping[str, Tariff],
 ) -> tuple[Played, JobIds]:
-    """The jobs that ran to their end, in the record and in this course, with their ids. What is
-    given out are cores, in the largest parts that all jobs of a cluster consist of.
+    """Return the jobs that ran to their end, in the record and in this course, with their ids. What
+    is given out are cores, in the largest parts that all jobs of a cluster consist of.
 
     Raises UnusableError for none, and for tariffs of other clusters.
     """
@@ -144,7 +145,7 @@ def _part(truth: Truth, name: str, jobs: Sequence[JobFinished]) -> int:
 
 
 def _best(start: PlacementDecided | None, column: Mapping[str, int], job: JobFinished) -> int:
-    """The cluster of the least part_eff among those that were weighed."""
+    """Return the cluster of the least part_eff among those that were evaluated."""
     weighed = start.candidates if start is not None else ()
     best = min(weighed, key=lambda candidate: candidate.part_eff, default=None)
     return column[best.cluster if best is not None else job.cluster]

@@ -33,17 +33,17 @@ class Allotment:
 
     @property
     def all_cores(self) -> int:
-        """Those of all its units."""
+        """Return the cores of all its units."""
         return self.cores * sum(self.units)
 
     @property
     def most_cores_on_a_node(self) -> int:
-        """Those of the node with most units."""
+        """Return the cores of the node with most units."""
         return self.cores * max(self.units, default=0)
 
     @classmethod
     def of(cls, start: PlacementDecided) -> "Allotment":
-        """What placement decided."""
+        """Return what placement decided."""
         nodes = tuple(start.node_indices)
         units = tuple(start.node_units) or (1,) * len(nodes)
         return cls(start.cluster, start.freq_ghz, nodes, units, start.cores_per_node)
@@ -56,7 +56,7 @@ class Run:
     and ends at its `deadline_us`.
 
     `walltime_s` is the limit of a whole run at the present P-state `freq_ghz`, at which it takes
-    `pace_ratio` times as long as at that of its start; it stands still since `suspended_us`, None
+    `pace_ratio` times as long as at that of its start; it is suspended since `suspended_us`, None
     while it runs. `stretches` are begin and P-state (0: suspended) of those that are over.
     """
 
@@ -84,11 +84,11 @@ class Run:
 
     @property
     def is_suspended(self) -> bool:
-        """True while it stands still."""
+        """Return whether it is suspended."""
         return self.suspended_us is not None
 
     def act(self, now_us: int, freq_ghz: float, pace_ratio: float, *, suspended: bool) -> None:
-        """From now on it runs at another P-state, or is suspended or not."""
+        """Run on at another P-state, or be suspended or not."""
         self.stretches = self.intervals
         if self.deadline_us is not None and self.suspended_us is not None:
             self.deadline_us += now_us - self.suspended_us
@@ -96,7 +96,7 @@ class Run:
         self.freq_ghz, self.pace_ratio = freq_ghz, pace_ratio
 
     def limit(self, walltime_s: float, now_us: int) -> None:
-        """A whole run may take so long at the P-state that it has from now on."""
+        """Set the limit: a whole run may take so long at the P-state that it has from now on."""
         if self.deadline_us is not None:
             left_us = (self.deadline_us - now_us) * walltime_s / self.walltime_s
             self.deadline_us = now_us + round(left_us)
@@ -110,7 +110,7 @@ class Run:
 
 
 class Nodes:
-    """Who runs where. Slowdowns are those that the degradation model predicts, none where it
+    """The runs on each node. Slowdowns are those that the degradation model predicts, none where it
     predicts nothing; a job advances at the pace of its slowest node."""
 
     def __init__(self, neighbours: Mapping[str, Neighbours]) -> None:
@@ -119,7 +119,7 @@ class Nodes:
         self._slowdowns: dict[tuple[str, Member, Group], float] = {}
 
     def start(self, run: Run) -> list[Run]:
-        """A run begins; those whose slowdowns are new, it among them."""
+        """Start a run; returns those whose slowdowns are new, it among them."""
         for node in run.allotment.nodes:
             self._on[run.allotment.cluster, node][run.job.job_id] = run
         return self._settle(run)
@@ -127,12 +127,12 @@ class Nodes:
     def act(
         self, run: Run, now_us: int, freq_ghz: float, pace_ratio: float, *, suspended: bool
     ) -> list[Run]:
-        """A run is acted on; those whose slowdowns are new, it among them."""
+        """Act on a run; returns those whose slowdowns are new, it among them."""
         run.act(now_us, freq_ghz, pace_ratio, suspended=suspended)
         return self._settle(run)
 
     def end(self, run: Run) -> list[Run]:
-        """A run ends; those whose slowdowns are new."""
+        """End a run; returns those whose slowdowns are new."""
         for node in run.allotment.nodes:
             del self._on[run.allotment.cluster, node][run.job.job_id]
         return self._settle(run)
@@ -183,7 +183,7 @@ class Observed:
 
     @property
     def ended_us(self) -> int | None:
-        """When it ended: behind its start, also by a clock that counts whole seconds."""
+        """Return when it ended: behind its start, also by a clock that counts whole seconds."""
         return max(self.finished.ended_at_us, self.started_us + 1) if self.finished else None
 
 
@@ -194,8 +194,8 @@ def observed_runs(
     decisions: Sequence[PlacementDecided],
     models: ModelStore,
 ) -> dict[str, Observed]:
-    """The last run of each job, by job id: where resource managers say, and where they do not tell
-    nodes, as decided."""
+    """Return the last run of each job, by job id: where resource managers say, and where they
+    report no nodes, as decided."""
     starts = {(d.job_id, d.attempt, d.grant): d for d in decisions if d.verdict == VERDICT_START}
     found: dict[str, Observed] = {}
     for message in started:
@@ -229,9 +229,9 @@ def work_s(
     neighbours: Mapping[str, Neighbours],
     pace: Callable[[Job, Allotment, float], float],
 ) -> dict[str, float]:
-    """How long each run that ended would have taken alone at the P-state of its start, s, by job
-    id: the slowdown that is predicted beside its neighbours of each moment is divided out, and so
-    is its `pace` at another P-state over that at its start's."""
+    """Return how long each run that ended would have taken alone at the P-state of its start, s, by
+    job id: the slowdown that is predicted beside its neighbours of each moment is divided out, and
+    so is its `pace` at another P-state over that at its start's."""
     nodes, work = Nodes(neighbours), {}
     live: dict[str, _Done] = {}
     for now_us, kind, job_id, one, ghz in sorted(_moments(runs), key=lambda moment: moment[:3]):

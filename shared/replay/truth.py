@@ -62,11 +62,11 @@ class Hindsight:
         }
 
     def time_s(self, job: Job, cluster: str, freq_ghz: float) -> float:
-        """How long it takes alone there."""
+        """Return how long it takes alone there."""
         return self._of(job, cluster, freq_ghz)[0]
 
     def node_w(self, job: Job, cluster: str, freq_ghz: float) -> float:
-        """What a node draws that it uses whole."""
+        """Return what a node draws that it uses whole."""
         return self._of(job, cluster, freq_ghz)[1]
 
     def _of(self, job: Job, cluster: str, freq_ghz: float) -> tuple[float, float]:
@@ -98,7 +98,7 @@ def _key(freq_ghz: float) -> int:
 
 @dataclass(frozen=True)
 class Truth:
-    """What a record tells of its jobs. `runs` are the last ones, `finishes` the last words on jobs,
+    """What a record says of its jobs. `runs` are the last ones, `finishes` the last events of jobs,
     `submissions` the first events of them, all by job id; `done` is what was done to them while
     they ran, by job id and number; `models` are those of its end.
 
@@ -119,7 +119,7 @@ class Truth:
     def of(
         cls, inputs: RecordedInputs, decisions: Sequence[PlacementDecided], setting: Setting
     ) -> "Truth":
-        """The truth of a record on which this was decided."""
+        """Read the truth of a record on which this was decided."""
         models = _models(inputs, setting)
         jobs: dict[str, Job] = {}
         submissions: dict[str, Event] = {}
@@ -151,13 +151,13 @@ class Truth:
 
     @cached_property
     def kills(self) -> bool:
-        """Whether resource managers end jobs at their limits: they did once."""
+        """Return whether resource managers end jobs at their limits: they did once."""
         outcomes = (run.finished.outcome for run in self.runs.values() if run.finished)
         return JOB_OUTCOME_TIMED_OUT in outcomes
 
     @cached_property
     def leaves_us(self) -> Mapping[str, int]:
-        """When jobs were cancelled, wherever they were: no decision changes it."""
+        """Return when jobs were cancelled, wherever they were: no decision changes it."""
         ends = ((job_id, event.payload) for job_id, event in self.finishes.items())
         return {
             job_id: end.ended_at_us
@@ -167,11 +167,11 @@ class Truth:
 
     @cached_property
     def complete(self) -> frozenset[str]:
-        """The jobs that ran to their end, so that what they take is known."""
+        """Return the jobs that ran to their end, so that what they take is known."""
         return frozenset(self._work_s)
 
     def solo_s(self, job: Job, on: Allotment) -> float | None:
-        """How long a job takes there alone, None where nobody knows."""
+        """Return how long a job takes there alone, None where nobody knows."""
         work = self._work_s.get(job.job_id)
         if work is None:
             return None
@@ -180,9 +180,9 @@ class Truth:
         return work * (now_s / self.hindsight.time_s(job, there.cluster, there.freq_ghz))
 
     def energy_j(self, job: Job, on: Allotment, time_s: float) -> float:
-        """What a job draws there on all its nodes in a time: as it was metered at that P-state
-        there, or else as predicted, times what was observed against what is predicted where it ran,
-        as far as there was a meter."""
+        """Return what a job draws there on all its nodes in a time: as it was metered at that
+        P-state there, or else as predicted, times what was observed against what is predicted where
+        it ran, as far as there was a meter."""
         metered_w = self._metered_w.get((job.job_id, on.cluster, on.freq_ghz))
         if metered_w is not None:
             return metered_w * on.all_cores * time_s
@@ -199,13 +199,13 @@ class Truth:
         return run.finished.energy_j * ratio
 
     def pace(self, job: Job, on: Allotment, freq_ghz: float) -> float:
-        """How much longer a job takes at a P-state than at that of its start."""
+        """Return how much longer a job takes at a P-state than at that of its start."""
         at_start_s = self.hindsight.time_s(job, on.cluster, on.freq_ghz)
         return self.hindsight.time_s(job, on.cluster, freq_ghz) / at_start_s
 
     def stretch_j(self, job: Job, on: Allotment, freq_ghz: float, time_s: float) -> float:
-        """What a job draws in a stretch of its run, at another P-state than that of its start; at 0
-        it is suspended."""
+        """Return what a job draws in a stretch of its run, at another P-state than that of its
+        start; at 0 it is suspended."""
         if freq_ghz:
             return self.energy_j(job, replace(on, freq_ghz=freq_ghz), time_s)
         return self._idle_w(on) * time_s
@@ -230,7 +230,7 @@ class Truth:
 
     @cached_property
     def hindsight(self) -> Hindsight:
-        """What is predicted of the jobs."""
+        """Return what is predicted of the jobs."""
         return Hindsight(self.models, list(self.jobs.values()))
 
     @cached_property

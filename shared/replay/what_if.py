@@ -56,15 +56,15 @@ from shared.scheduling.wait_queue import Entry
 from shared.streams.stages.stage import AlreadyAppliedError, Processor, Round
 
 _US_PER_S: Final = 1_000_000
-# Nothing is put back: a job runs once.
+# Nothing is requeued: a job runs once.
 _ONLY_ATTEMPT: Final = 1
 
 
 @dataclass(slots=True)
 class Course:
-    """What came of a record: all decisions in their order, the jobs that ended, the caps that held.
-    `unfinished` counts the jobs that started and ran on, or never started, `rejected` those that
-    fitted nowhere."""
+    """The course of a record: all decisions in their order, the jobs that ended, the caps that
+    applied. `unfinished` counts the jobs that started and ran on, or never started, `rejected`
+    those that fitted nowhere."""
 
     decisions: list[PlacementDecided] = field(default_factory=list)
     finished: list[JobFinished] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Course:
 
 
 def as_recorded(inputs: RecordedInputs, decisions: Sequence[PlacementDecided]) -> Course:
-    """What did come of it."""
+    """Return the course that was recorded."""
     payloads = [event.payload for event in inputs.events]
     submitted = {each.job_id for each in payloads if isinstance(each, JobSubmitted)}
     ends = {each.job_id: each for each in payloads if isinstance(each, JobFinished)}
@@ -133,7 +133,7 @@ class WhatIf(Dispatcher):
         self._over: set[str] = set()
         self._done: set[str] = set()
         self._slowdowns: dict[int, float] = {}
-        # When jobs are cancelled or come to their limits; what has moved since is passed over.
+        # When jobs are cancelled or end at their limits; what has moved since is passed over.
         self._stops = [(at_us, job_id) for job_id, at_us in truth.leaves_us.items()]
         heapify(self._stops)
         self._outbox: list[Event] = []
@@ -143,7 +143,7 @@ class WhatIf(Dispatcher):
         self.course = Course()
 
     def play(self, told: Callable[[int], None]) -> Course:
-        """What comes of it; `told` hears how many jobs have ended."""
+        """Play the record; `told` gets how many jobs have ended."""
         arrive_s = [self._s(recorded.round.ended_at_us) for recorded in self._inputs.rounds]
         begin_s = min(arrive_s[0], self.wake_s(-inf))
         engine = Engine(self, arrive_s, self._runs_s, begin_s, ticks_per_s=_US_PER_S)
@@ -155,21 +155,21 @@ class WhatIf(Dispatcher):
 
     @property
     def waits(self) -> bool:
-        """True while a job waits."""
+        """Return whether a job waits."""
         return bool(self._waiting)
 
     def arrive(self) -> None:
-        """A recorded round ends; what the record says of it is put into the outbox."""
+        """End a recorded round; what the record says of it is put into the outbox."""
         self._due_us, events = self._ahead.pop()
         self._outbox += events
         self._learn(events)
 
     def end(self, number: int, holder: int) -> None:
-        """A job has done its work, or was ended before."""
+        """End a job that has done its work, or was ended before."""
         self._done.add(self._job_ids[holder])
 
     def decide(self, now_s: float) -> list[Served]:
-        """What starts now, where a round ends."""
+        """Decide what starts now, where a round ends."""
         self._slowdowns = {}
         self._let_go(now_s)
         if self._s(self._due_us) > now_s:
@@ -187,13 +187,14 @@ class WhatIf(Dispatcher):
         return [self._served(job_id) for job_id in started if job_id in self._running]
 
     def wake_s(self, now_s: float) -> float:
-        """When the next round ends, or a job is cancelled or comes to its limit."""
+        """Return when the next round ends, or a job is cancelled or ends at its limit."""
         while self._stops and self._outcome(*self._stops[0]) is None:
             heappop(self._stops)
         return self._s(min(self._due_us, self._stops[0][0] if self._stops else inf))
 
     def slowdowns(self) -> Mapping[int, float]:
-        """Of those who started, were acted on or ended, and of the neighbours of these."""
+        """Return the slowdowns of jobs that started, were acted on or ended, and of the neighbours
+        of these."""
         return self._slowdowns
 
     def _answer(self, events: Sequence[Event]) -> None:
@@ -375,7 +376,7 @@ class WhatIf(Dispatcher):
         self._has_answers = True
 
     def _decline(self, decided: PlacementDecided) -> None:
-        """A start that is asked back did not take place."""
+        """Undo a start that is withdrawn: it did not take place."""
         now_us = self._round.ended_at_us
         declined = JobDeclined(
             job_id=decided.job_id,

@@ -51,7 +51,8 @@ class Site:
 
 
 def envelopes(message: Message, site: Site) -> list[Envelope]:
-    """The facts that a message tells, in order. Raises RejectedError, which names the field."""
+    """Return the facts that a message reports, in order. Raises RejectedError, which names the
+    field."""
     first = submission(message, site)
     submitted = first.job_submitted
     state = message.text("state")
@@ -63,7 +64,7 @@ def envelopes(message: Message, site: Site) -> list[Envelope]:
 
 
 def submission(message: Message, site: Site) -> Envelope:
-    """The submission alone, which a job that waits has. Raises as `envelopes`."""
+    """Return the submission alone, which a job that waits has. Raises as `envelopes`."""
     submitted = _submitted(message, site)
     return job_fact(site.name, submitted, _ATTEMPT, submitted.submitted_at_us)
 
@@ -96,7 +97,7 @@ def _each(count: int, units: int) -> int:
 
 
 def _memory_gib_each(asked: Tres, units: int) -> float:
-    """Likewise; a little is as much as any node has to give."""
+    """Memory of a node; a little is as much as any node has to give."""
     memory_gib = float(asked.memory_gib / units)
     return max(memory_gib, NODE_MEMORY_GIB.least) if memory_gib else 0.0
 
@@ -141,13 +142,13 @@ def _finished(
 
 
 def _memory_gib(held: Tres) -> float:
-    """Of the whole job; a little is as much as is told of a job at all."""
+    """Of the whole job; a little is as much as is known of a job at all."""
     return max(float(held.memory_gib), JOB_MEMORY_GIB.least) if held.memory_gib else 0.0
 
 
 def _failed_nodes(message: Message) -> list[str]:
-    """Which node failed: Slurm tells only that one of the job's did, so it is known where there is
-    but one."""
+    """Which node failed: Slurm reports only that one of the job's did, so it is known where there
+    is but one."""
     nodes = expand(message.text("nodes")) if message.text("state").startswith("NODE_FAIL") else []
     return nodes if len(nodes) == 1 else []
 

@@ -22,7 +22,7 @@ class Message:
 
     @classmethod
     def parse(cls, data: bytes | None, max_message_bytes: int) -> "Message":
-        """The message in a record's value."""
+        """Parse the message in a record's value."""
         if data is None or len(data) > max_message_bytes:
             size = "none" if data is None else len(data)
             raise RejectedError("value", f"must have 1 to {max_message_bytes} bytes, has {size}")
@@ -35,7 +35,7 @@ class Message:
         return cls(fields)
 
     def text(self, field: str) -> str:
-        """A string; empty when it is null or missing."""
+        """Return a string; empty when it is null or missing."""
         value = self._fields.get(field)
         if value is None:
             return ""
@@ -44,7 +44,7 @@ class Message:
         return value
 
     def number(self, field: str) -> int | None:
-        """A whole number of 32 bits; None when it is null, missing or Slurm's "no value"."""
+        """Return a whole number of 32 bits; None when it is null, missing or Slurm's "no value"."""
         value = self._fields.get(field)
         if value is None:
             return None
@@ -53,14 +53,15 @@ class Message:
         return None if value in _NO_NUMBERS else value
 
     def needed_number(self, field: str) -> int:
-        """A whole number above 0."""
+        """Return a whole number above 0."""
         value = self.number(field)
         if not value:
             raise RejectedError(field, "must be a number above 0")
         return value
 
     def time_us(self, field: str) -> int:
-        """A time, UTC unless it says another offset; 0 when it is null, missing or unknown."""
+        """Parse a time, UTC unless it says another offset; 0 when it is null, missing or
+        unknown."""
         value = self.text(field)
         if value in _NO_TIMES:
             return 0

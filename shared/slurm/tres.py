@@ -71,6 +71,6 @@ def _whole(field: str, kind: str, counts: Mapping[str, Fraction]) -> int:
 
 
 def _named(field: str, prefix: str, counts: Mapping[str, Fraction]) -> dict[str, int]:
-    """Those of one sort, by what stands behind the prefix."""
+    """Those of one sort, by the text behind the prefix."""
     kinds = (kind for kind in counts if kind.startswith(prefix))
     return {kind.removeprefix(prefix): _whole(field, kind, counts) for kind in kinds}

@@ -16,7 +16,7 @@ _CONTEXT = TraceContextTextMapPropagator()
 
 
 def hooks_of(telemetry: Telemetry) -> Hooks:
-    """The listeners that the drivers of stages notify of their work."""
+    """Return the listeners that the drivers of stages notify of their work."""
     stamper = Stamper(telemetry.tracer, is_emulated=telemetry.is_emulated)
     return Hooks(stamper=stamper, meter=BatchMeter(telemetry.meter))
 
@@ -31,7 +31,8 @@ class Stamper:
         self._is_emulated = is_emulated
 
     def stamp(self, stage: str, event: Event) -> Event:
-        """The event below a new span; unchanged when it has no trace or traces go nowhere."""
+        """Return the event below a new span; unchanged when it has no trace or traces go
+        nowhere."""
         if self._tracer is None or not event.traceparent:
             return event
         parent = _CONTEXT.extract({"traceparent": event.traceparent})
@@ -107,7 +108,7 @@ class BatchMeter:
         self._backlogs[stage] = backlog
 
     def refused(self, stage: str, inconsistencies: int) -> None:
-        """Show it until it is told anew."""
+        """Show it until it is set anew."""
         self._refused.set(inconsistencies, {"stage": stage})
 
     def _observing(
@@ -125,7 +126,7 @@ _COUNTERS = {
     "records_in": "Records taken from the input topics",
     "records_out": "Records written to the output topics",
     "dead_letters": "Records that could not be used",
-    "early": "Facts that wait for what they are about, which had not come",
+    "early": "Facts that wait for what they are about, which has not come",
     "quarantined": "Records and jobs left out since handling them failed again after restarts",
     "copies_dropped": "Events that had been applied before",
     "skipped": "Events of types that the stage does not consume",

@@ -16,7 +16,7 @@ _REPEAT_EVERY = 20
 
 
 class Simulation:
-    """Episodes of consecutive seeds, and what they come to."""
+    """Episodes of consecutive seeds, and their results."""
 
     def __init__(self, first_seed: int, events: int, *, planned: bool) -> None:
         self._seed, self._events_an_episode = first_seed, events
@@ -79,7 +79,7 @@ def _played(seed: int, events: int, *, planned: bool) -> Report:
 
 
 def smallest(seed: int, events: int, *, planned: bool) -> Report:
-    """The violated report of the shortest beginning of an episode, found by halving."""
+    """The violated report of the shortest beginning of an episode, located by halving."""
     least, report = 0, _played(seed, events, planned=planned)
     most = report.events
     while most - least > max(1, most // 20):

@@ -42,7 +42,7 @@ class _DeadLetters:
 
 
 class Accounts:
-    """A consumer of the ledger that is killed, goes on as a zombie, and finds Redis or the ledger
+    """A consumer of charges that is killed, goes on as a zombie, and meets Redis or the charges
     changed."""
 
     def __init__(self, log: InMemoryLog, deployment: Deployment, journal: Journal) -> None:
@@ -69,7 +69,7 @@ class Accounts:
 
     def restart(self) -> None:
         """A new process: it goes on at Redis's positions, unless they do not belong to the
-        ledger."""
+        charges."""
         self._applier: Applier[AccountEntry] = Applier(
             self._deployment,
             "accounts",

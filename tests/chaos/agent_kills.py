@@ -1,7 +1,7 @@
 """`python -m tests.chaos.agent_kills`: kill -9 for a node agent at random points of its shutters.
 
 Each life of the agent is killed within some hundredths of a second. After each no process of a job
-may stand still, and of all that was spooled no two intervals of a job may overlap: a shutter that
+may be stopped, and of all that was spooled no two intervals of a job may overlap: a shutter that
 was counted twice would be in both.
 """
 
@@ -43,7 +43,7 @@ _MOST_LIFE_S: Final = 0.4
 
 @dataclass(slots=True)
 class Outcome:
-    """What the kills came to."""
+    """The results of the kills."""
 
     kills: int = 0
     while_paused: int = 0
@@ -52,7 +52,7 @@ class Outcome:
 
 
 class LeftStoppedError(AssertionError):
-    """A process stands still although no agent lives."""
+    """A process is stopped although no agent lives."""
 
 
 class CountedTwiceError(AssertionError):
@@ -60,7 +60,7 @@ class CountedTwiceError(AssertionError):
 
 
 def settings_below(folder: Path) -> AgentSettings:
-    """An agent that pauses somebody for a third of its time, and tells often."""
+    """An agent that pauses somebody for a third of its time, and publishes often."""
     return AgentSettings(
         run_dir=folder / "run",
         spool_dir=folder / "spool",
@@ -118,7 +118,7 @@ def _life(settings: AgentSettings, life_s: float, pids: Sequence[int]) -> bool:
 
 
 def _agent(settings: AgentSettings, ready: int) -> NoReturn:
-    """The agent as its service puts it together, less what it tells of itself."""
+    """The agent as its service puts it together, without its health and metrics."""
     try:
         spool = Spool(settings.spool_dir, 1 << 30)
         watchdog = Watchdog(pauses_file(settings), settings.most_pause_s)

@@ -71,7 +71,7 @@ def allocate(world: World) -> None:
     rng, now_us = world.rng, world.clock.now_us
     account = rng.choice(ACCOUNTS)
     if world.declared_us.get(f"allocation/{account}") == now_us:
-        return  # nobody could tell which of the two is the later
+        return  # nobody could say which of the two is the later
     world.declared_us[f"allocation/{account}"] = now_us
     declared = AllocationDeclared(
         account=account,
@@ -92,7 +92,7 @@ def close_period(world: World) -> None:
 
 
 def reprice(world: World) -> None:
-    """A charge of the ledger is to be made again by another tariff; it may be an old revision."""
+    """A charge is to be made again by another tariff; it may be an old revision."""
     rng, now_us = world.rng, world.clock.now_us
     charges: list[ChargeMade] = list(charges_of(world.log, world.codec))[-20:]
     declared = [
@@ -112,7 +112,7 @@ def reprice(world: World) -> None:
 
 
 def fund_all(world: World) -> None:
-    """Nothing of an account keeps a job any more; who has nothing left is told."""
+    """Nothing of an account keeps a job any more; one with nothing left is reported."""
     now_us = world.clock.now_us
     allocated = {
         event.payload.account

@@ -1,4 +1,4 @@
-"""What operators declare of the rules and of energy, whom they put back into the queue, and what
+"""What operators declare of the rules and of energy, which jobs they requeue, and what
 goes on where they undeclared a cluster.
 
 These come in some seeds alone (`episode.py`), so that the others play as they did before.
@@ -58,7 +58,7 @@ def push_coefficients(world: World) -> None:
     rng, now_us = world.rng, world.clock.now_us
     model = rng.choice(sorted(MODELS))
     if world.declared_us.get(f"coefficients/{model}") == now_us:
-        return  # nobody could tell which of the two is the later
+        return  # nobody could say which of the two is the later
     world.declared_us[f"coefficients/{model}"] = now_us
     _, pstates_ghz = MODELS[model]
     ratios = [to_ghz / from_ghz for from_ghz in pstates_ghz for to_ghz in pstates_ghz]
@@ -81,7 +81,7 @@ def push_coefficients(world: World) -> None:
 
 
 def ask_back(world: World) -> None:
-    """Somebody wants an attempt put back: one that runs, one that waits, or one that is over."""
+    """Somebody requeues an attempt: one that runs, one that waits, or one that is over."""
     rng, now_us = world.rng, world.clock.now_us
     runs = [run for run in world.journal.runs[-20:] if run.ended_us is None]
     if runs and rng.random() < 0.7:

@@ -35,7 +35,8 @@ _QUIET_PERIODS: Final = 4
 _MOST_SETTLING: Final = 200
 _MOST_VIOLATIONS: Final = 20
 # Of ten seeds in so many operators declare rules and coefficients, and put jobs back. Another kind
-# of event moves all that is drawn behind it: the other seeds find the planted bugs that they found.
+# of event moves all that is drawn behind it: the other seeds show the planted bugs that they
+# showed.
 _WITH_DECLARATIONS: Final = 4
 # And in so many of these tariffs and allocations.
 _WITH_BILLING: Final = 3
@@ -115,7 +116,7 @@ class Episode:
             world.let_pass(rng.choice([SECOND_US, 60 * SECOND_US, 600 * SECOND_US]))
 
     def _calm(self) -> None:
-        """From here on nothing goes wrong, and nobody stands in the way of a job."""
+        """From here on nothing goes wrong, and nobody hinders a job."""
         world = self.world
         for worker in world.workers:
             worker.disarm()

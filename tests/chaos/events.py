@@ -75,7 +75,7 @@ def declare(world: World) -> None:
     rng = world.rng
     name = rng.choice(["alpha", "beta", "gamma", "delta"])
     if world.declared_us.get(name) == world.clock.now_us:
-        return  # nobody could tell which of the two is the later
+        return  # nobody could say which of the two is the later
     world.declared_us[name] = world.clock.now_us
     model = rng.choice(list(MODELS))
     cores, pstates_ghz = MODELS[model]
@@ -153,7 +153,7 @@ def lose_or_return(world: World) -> None:
 
 
 def undeclare(world: World) -> None:
-    """A cluster is taken out of the region; some come back."""
+    """A cluster is taken out of the region; some are declared again."""
     there, now_us = sorted(world.clusters.keys() - world.undeclared), world.clock.now_us
     if len(there) > 1:
         name = world.rng.choice(there)
@@ -228,7 +228,7 @@ def cap(world: World) -> None:
 
 
 def submit(world: World) -> None:
-    """A job of any kind, sometimes told late."""
+    """A job of any kind, sometimes published late."""
     rng = world.rng
     if not world.clusters:
         return declare(world)
@@ -267,7 +267,7 @@ def submit(world: World) -> None:
 
 def run_alone(world: World, on: str = "", meant_for: str = "") -> None:
     """A resource manager, any or that of a cluster, runs a job by itself, for a short time or, if
-    it was `meant_for` another cluster, a long one, and tells of its submission last."""
+    it was `meant_for` another cluster, a long one, and publishes its submission last."""
     rng, now_us = world.rng, world.clock.now_us
     if not world.clusters:
         return
@@ -291,7 +291,7 @@ def run_alone(world: World, on: str = "", meant_for: str = "") -> None:
 
 
 def tell_of_old(world: World) -> None:
-    """A resource manager whose reports were held back for weeks tells of a job that it ran by
+    """A resource manager whose reports were held back for weeks reports a job that it ran by
     itself, all at once, of its submission last; and then again."""
     rng, now_us = world.rng, world.clock.now_us
     declared = [world.clusters[name] for name in sorted(world.clusters)]

@@ -22,7 +22,7 @@ def crash_between_steps(world: World) -> None:
 
 
 def stall_between_steps(world: World) -> None:
-    """A process stops between two steps; the others take over; it comes back as a zombie."""
+    """A process stops between two steps; the others take over; it returns as a zombie."""
     world.rng.choice(world.workers).arm(world.rng.choice(POINTS), Fate.STALL)
 
 
@@ -80,7 +80,7 @@ def kill_accounts(world: World) -> None:
 
 
 def stall_accounts(world: World) -> None:
-    """The process that keeps balances comes back as a zombie with an old batch."""
+    """The process that keeps balances returns as a zombie with an old batch."""
     world.accounts.stall()
     for _ in range(world.rng.randint(0, 3)):
         world.let_pass(10 * SECOND_US)

@@ -120,7 +120,7 @@ def past_the_door(world: "World") -> None:
 
 def _distortable(world: "World") -> list[Envelope]:
     """What was sent, but of tariffs and accounts: of what is said of money of others nobody could
-    tell that it is not meant."""
+    know that it is not meant."""
     return [sent for sent in world.network.sent if sent.WhichOneof("payload") not in _OF_MONEY]
 
 

@@ -53,10 +53,10 @@ class Death:
 class Journal:
     """Facts in the order in which they happened. `acknowledged` counts how often ingest took an id;
     `cores` is what each node of a cluster has; `own` are the jobs that resource managers started
-    by themselves; `lost_charges` (job, attempt, revision) were in the ledger until an operator put
-    an older one back, `pricing_forgot` whether its changelog was replaced too; `mended` counts how
-    often an operator mended a stage; `taken_before` is what placement took in before older inputs
-    were put back, which end at `inputs_end`, when `letters_before` were in their dead-letter queue;
+    by themselves; `lost_charges` (job, attempt, revision) were published until an operator restored
+    an older one, `pricing_forgot` whether its changelog was replaced too; `mended` counts how
+    often an operator repaired a stage; `taken_before` is what placement took in before older inputs
+    were restored, which end at `inputs_end`, when `letters_before` were in their dead-letter queue;
     `refusals` are what stages said that refused to work."""
 
     acknowledged: Counter[str] = field(default_factory=Counter)

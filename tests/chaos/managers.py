@@ -51,7 +51,7 @@ _NOBODYS: Final = JobSubmitted(user="nobody", account="nobody", submitted_at_us=
 
 @dataclass(slots=True)
 class Temper:
-    """How a resource manager behaves: how long it takes to start what it was told to, how long its
+    """How a resource manager behaves: how long it takes to start what was decided, how long its
     reports are on their way, until when it is silent, and the shares of starts that it declines, of
     runs that go back into the queue and of actions that it refuses."""
 
@@ -91,7 +91,7 @@ class Manager:
         self._pending: dict[Grant, Pending] = {}
         self._runs: dict[Grant, Run] = {}
         self._ends: dict[Grant, int] = {}
-        # What it was asked to do to runs, and how long those that stand still have to run yet.
+        # What it was asked to do to runs, and how long suspended ones have to run yet.
         self._asked: list[tuple[int, Grant, Action]] = []
         self._answered: dict[Grant, int] = {}
         self._still: dict[Grant, int] = {}
@@ -124,7 +124,7 @@ class Manager:
                 self._end(grant)
 
     def run_alone(self, submitted: JobSubmitted, names: Sequence[str], cores: int) -> bool:
-        """Run a job that nobody granted, on nodes that are free here, and tell of its start before
+        """Run a job that nobody granted, on nodes that are free here, and report its start before
         its submission; False where there is no room."""
         taken = {node for run in self._runs.values() for node in run.nodes}
         free = [name for name in names if name not in taken]

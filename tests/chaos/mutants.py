@@ -144,7 +144,7 @@ def the_sequencer_drops_the_last_of_a_full_round() -> Iterator[None]:
 
 @contextmanager
 def refusals_leave_no_dead_letter() -> Iterator[None]:
-    """What is refused is gone."""
+    """What is refused is lost."""
     right = Unit._append
 
     def append(unit: Unit, publish: Any) -> None:
@@ -231,7 +231,8 @@ def lost_clusters_get_jobs() -> AbstractContextManager[Any]:
 
 @contextmanager
 def rejected_jobs_wait_on() -> Iterator[None]:
-    """A job that is rejected is told so, and stays in the queue for a cluster that comes later."""
+    """A job that is rejected is published so, and stays in the queue for a cluster that comes
+    later."""
     right = Notices.of
 
     def of(notices: Notices, job: Any, now_s: float) -> Any:
@@ -460,7 +461,8 @@ def backfill_ignores_the_reservation() -> Iterator[None]:
 
 @contextmanager
 def jobs_are_forgotten_by_their_own_times() -> Iterator[None]:
-    """How long an ended job is remembered counts from when it ended, whenever that was told."""
+    """How long an ended job is remembered counts from when it ended, whenever that was
+    published."""
     finish, forget = JobFacts.finish, JobTable.forget
     ended_s: dict[str, float] = {}
 
@@ -552,7 +554,7 @@ def tariffs_hold_for_ever() -> AbstractContextManager[Any]:
 
 
 def empty_accounts_get_nodes() -> AbstractContextManager[Any]:
-    """Placement does not look at how accounts stand."""
+    """Placement does not look at the state of accounts."""
     return patch.object(PendingReasons, "_empty", lambda *_: None)
 
 
@@ -587,8 +589,8 @@ def requests_that_were_overtaken_are_waited_for() -> AbstractContextManager[Any]
 
 
 def silent_meters_count_as_predicted() -> AbstractContextManager[Any]:
-    """That a meter is silent is told, and changes nothing. Caps are seldom that tight in episodes:
-    it must be found in the run of `test_silent_meters.py`."""
+    """That a meter is silent is published, and changes nothing. Caps are seldom that tight in
+    episodes: it must show in the run of `test_silent_meters.py`."""
     return patch.object(Meters, "counted", lambda *_: (0, 0))
 
 

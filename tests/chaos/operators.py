@@ -20,7 +20,7 @@ SOURCE: Final = "chaos"
 
 
 class Operator:
-    """Mends what stages refuse, as they advise, and takes back what resource managers will never
+    """Repairs what stages refuse, as they advise, and takes back what resource managers will never
     report on."""
 
     def __init__(self, world: "World") -> None:
@@ -87,4 +87,4 @@ class Operator:
                 mend(world.log, world.codec, stages, stage, how)
                 return
             except InconsistentError:
-                pass  # it says so: another unit has no state, or who follows is to be mended first
+                pass  # it says so: another unit has no state, or a follower is to be repaired first

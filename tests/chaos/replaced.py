@@ -37,7 +37,7 @@ def put_back_a_changelog(world: World) -> None:
 
 def put_back_the_inputs(world: World) -> None:
     """Somebody puts an older backup of placement's inputs back, and the sequencer has lost its
-    state: only those who follow its rounds know how many there were. It reads all again."""
+    state: only followers of its rounds know how many there were. It reads all again."""
     if world.deployment.settings.kafka_partitions != world.scale.kafka_partitions:
         return
     sequencer, placement = world.stages["placement"]
@@ -46,7 +46,7 @@ def put_back_the_inputs(world: World) -> None:
     for service in ("placement", "planner"):
         world.stop(service)
     if world.log.read(INPUTS, world.log.committed(placement.name, INPUTS) or 0, 1):
-        return  # what it has read before is read again: nobody could tell what it knows
+        return  # what it has read before is read again: nobody could say what it knows
     journal, letters = world.journal, DLQ_PREFIX + INPUTS.topic
     journal.taken_before += taken_since(world)
     journal.letters_before = sum(1 for _ in events_of(world.log, world.codec, letters))
@@ -56,7 +56,7 @@ def put_back_the_inputs(world: World) -> None:
 
 
 def put_back_the_ledger(world: World) -> None:
-    """Somebody puts an older backup of the ledger back: the charges since are lost to it."""
+    """Somebody restores an older backup of the charges: those since are lost to it."""
     backup = world.log.backup(LEDGER)
     _some_time_passes(world)
     world.stop("pricing")

@@ -56,7 +56,7 @@ _SOONEST: Final = {
 _LONG: Final = {
     "requests_that_were_overtaken_are_waited_for": 1_000,
 }
-# What happens more often than usual: all has to stand still for a day behind a fact.
+# What happens more often than usual: all has to stop for a day behind a fact.
 _MORE: Final[Mapping[str, Mapping[Fault, float]]] = {
     "what_was_under_way_when_all_stood_still_is_not_awaited": {skip_time: 60.0},
 }
@@ -121,7 +121,7 @@ def test_each_planted_bug_is_found(mutant: Mutant) -> None:
         with mutant():
             found = Episode(seed, events, faults=faults).play().violations
         assert not any("mutants.py" in each and "AttributeError" in each for each in found), found
-        # Who stands still for weeks gets copies of what nobody remembers.
+        # A process that stops for weeks gets copies of what nobody remembers.
         if found and not (faults and Episode(seed, events, faults=faults).play().violations):
             return
-    pytest.fail(f"{mutant.__name__} was not found in {len(_MUTANT_SEEDS)} episodes")
+    pytest.fail(f"{mutant.__name__} was not noticed in {len(_MUTANT_SEEDS)} episodes")

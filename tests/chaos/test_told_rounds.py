@@ -48,7 +48,7 @@ def evidence_of_a_replay() -> Evidence:
 
 
 def obeyed(log: OperatedLog) -> Journal:
-    """Of a resource manager that starts at once whatever it is told to."""
+    """Of a resource manager that starts at once whatever is decided."""
     journal = Journal(cores={"p1": 1})
     records = [r for p in TOPICS.partitions("placement.decisions") for r in log.read(p)]
     for decided in (CODEC.decode(record).payload for record in records):
@@ -60,13 +60,13 @@ def obeyed(log: OperatedLog) -> Journal:
     return journal
 
 
-def test_in_a_round_that_was_told_starts_who_did_then() -> None:
+def test_in_a_round_that_was_reported_starts_who_did_then() -> None:
     evidence = evidence_of_a_replay()
     assert [run.job_id for run in evidence.world.journal.runs] == ["high"]
     assert list(no_core_is_given_twice(evidence)) == []
 
 
-def test_one_who_starts_beside_is_found() -> None:
+def test_one_that_starts_beside_is_found() -> None:
     with what_was_told_is_decided_again():
         found = list(no_core_is_given_twice(evidence_of_a_replay()))
     assert len(found) == NODES

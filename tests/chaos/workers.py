@@ -1,4 +1,4 @@
-"""The processes of the services: members of their groups that crash, stall and come back."""
+"""The processes of the services: members of their groups that crash, stall and return."""
 
 import os
 import traceback
@@ -193,7 +193,7 @@ class Worker:
         )
 
     def _stall(self) -> None:
-        """The others take over meanwhile. Who comes back and was not fenced has lost its session
+        """The others take over meanwhile. One that returns and was not fenced has lost its session
         and joins anew."""
         self._expel()
         self.is_stalled = True

@@ -282,7 +282,7 @@ state = "{self.folder}/containerd-state"
 """
 
     def _name(self, hosts: Path, names: "subprocess.Popen[bytes]") -> None:
-        """Tell the name server the addresses of Services and of the pods behind headless ones."""
+        """Give the name server the addresses of Services and of the pods behind headless ones."""
         while not self._stopping.wait(_POLL_S):
             try:
                 lines = sorted(self._addresses())

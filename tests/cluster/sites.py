@@ -1,4 +1,4 @@
-"""Plays the emulated clusters of a hub as the resource managers of its sites: each tells the
+"""Plays the emulated clusters of a hub as the resource managers of its sites: each publishes to the
 ingest of its site, and hears decisions from its site's Kafka alone. It runs in the project's image,
 with a file of the sites as its argument: name to `clusters`, `ingest` and `kafka`.
 
@@ -35,7 +35,7 @@ log = structlog.get_logger("sites")
 
 
 class SitesDifferError(RuntimeError):
-    """Two sites were told different decisions."""
+    """Two sites got different decisions."""
 
 
 class ComeUp:
@@ -86,10 +86,10 @@ def by_site(
 
 
 def of_one_region(answers: Sequence[Answers]) -> Answers:
-    """What all sites were told alike. Raises SitesDifferError."""
+    """What all sites got alike. Raises SitesDifferError."""
     told = {frozenset(map(_bytes_of, each.decisions)) for each in answers}
     if len(told) != 1:
-        raise SitesDifferError("two sites were told different decisions of one round")
+        raise SitesDifferError("two sites got different decisions of one round")
     return answers[0]
 
 

@@ -50,7 +50,7 @@ class KafkaWorker:
 
     @property
     def ended(self) -> bool:
-        """Whether the process is gone."""
+        """Whether the process has ended."""
         return self._process.poll() is not None
 
     @property

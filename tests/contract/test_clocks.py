@@ -1,4 +1,5 @@
-"""A clock that was wrong, on real Kafka: the state that it dragged along is refused, and mended."""
+"""A clock that was wrong, on real Kafka: the state that it dragged along is refused, and
+repaired."""
 
 import asyncio
 
@@ -47,12 +48,12 @@ async def close_a_round(unit: KafkaUnit) -> None:
     """Let it work until its first round is closed and committed."""
     task = asyncio.create_task(unit.run())
     async with asyncio.timeout(30):
-        while not unit.unit.closed_us:  # noqa: ASYNC110 a unit tells nobody
+        while not unit.unit.closed_us:  # noqa: ASYNC110 a unit notifies nobody
             await asyncio.sleep(0.02)
     await unit.close(task)
 
 
-async def test_a_state_from_the_future_is_refused_until_it_is_mended(
+async def test_a_state_from_the_future_is_refused_until_it_is_repaired(
     on_kafka: KafkaBackend,
 ) -> None:
     wrong, right = clocked(on_kafka, ahead_us=HOUR_US), clocked(on_kafka)

@@ -49,7 +49,7 @@ def outputs(backend: Backend) -> Found:
 
 
 def state(backend: Backend, stage: str = "counting") -> State:
-    """What the changelog says: the latest value of each key that is not gone."""
+    """What the changelog says: the latest value of each key that is not deleted."""
     latest = {
         (number, record.key.decode()): record.value
         for number in range(4)
@@ -120,7 +120,7 @@ def test_a_crash_at_any_point_loses_and_doubles_nothing(backend: Backend, point:
 
 
 @pytest.mark.parametrize("point", ["handled", "outputs sent", "committing"])
-def test_a_stalled_worker_that_comes_back_is_fenced(backend: Backend, point: str) -> None:
+def test_a_stalled_worker_that_returns_is_fenced(backend: Backend, point: str) -> None:
     backend.append(work())
     stalling = backend.start(Plan(point=point, action="stall"))
     backend.start(Plan())

@@ -26,7 +26,7 @@ def end(backend: Backend, partition: TopicPartition = PARTITION) -> Sequence[str
     return [found.key.decode() for found in backend.read(partition)]
 
 
-def test_nobody_reads_what_is_not_committed_nor_what_stands_behind_it(backend: Backend) -> None:
+def test_nobody_reads_what_is_not_committed_nor_what_is_behind_it(backend: Backend) -> None:
     slow, quick = backend.producer("slow"), backend.producer("quick")
     slow.begin()
     slow.send(records("first"))
@@ -81,7 +81,7 @@ def test_a_new_owner_ends_what_the_former_one_left_open(backend: Backend) -> Non
 
 
 @pytest.mark.parametrize("step", ["send", "commit"])
-def test_a_former_owner_is_fenced_wherever_it_stands(backend: Backend, step: str) -> None:
+def test_a_former_owner_is_fenced_wherever_it_is(backend: Backend, step: str) -> None:
     former = backend.producer("a")
     former.begin()
     former.send(records("before"))
@@ -91,7 +91,7 @@ def test_a_former_owner_is_fenced_wherever_it_stands(backend: Backend, step: str
     assert end(backend) == ["end"]
 
 
-def test_what_retention_deleted_is_gone_and_the_rest_keeps_its_offsets(backend: Backend) -> None:
+def test_what_retention_deleted_is_removed_and_the_rest_keeps_its_offsets(backend: Backend) -> None:
     backend.append(records("a", "b", "c"))
     backend.delete_before(PARTITION, 2)
     end(backend)

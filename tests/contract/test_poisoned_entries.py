@@ -61,10 +61,10 @@ def poisoned() -> list[NewRecord]:
 
 
 class Ledger(Protocol):
-    """A ledger, and a process that keeps balances of it."""
+    """A topic of charges, and a process that keeps balances of it."""
 
     def append(self, records: Sequence[NewRecord]) -> None:
-        """Put records into the ledger."""
+        """Append records to the charges."""
 
     def live(self) -> str:
         """Start the process and let it read all there is; what it ended with, or nothing."""
@@ -88,7 +88,7 @@ class InMemory:
         self._accounts = Accounts(self._log, self._deployment, Journal())
 
     def append(self, records: Sequence[NewRecord]) -> None:
-        """Put records into the ledger."""
+        """Append records to the charges."""
         self._log.append(records)
 
     def live(self) -> str:
@@ -127,7 +127,7 @@ class OnServers:
         self._expected = 0
 
     def append(self, records: Sequence[NewRecord]) -> None:
-        """Put records into the ledger."""
+        """Append records to the charges."""
         self._kafka.append(records)
         self._expected += len(records)
 

@@ -1,4 +1,4 @@
-"""A ledger that operators replace under a read model: Redis then holds what no ledger says."""
+"""Charges that operators replace under a read model: Redis then has what no charge says."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,12 @@ PARTITION = TopicPartition(LEDGER, 1)
 
 
 def charges(first: int, count: int) -> list[NewRecord]:
-    """Records of the ledger; what is in them does not matter here."""
+    """Records of charges; what is in them does not matter here."""
     return [NewRecord(PARTITION, b"job", f"charge {first + n}".encode()) for n in range(count)]
 
 
 class Accounts:
-    """A read model in a Redis in memory of a ledger on Kafka."""
+    """A read model in a Redis in memory of charges on Kafka."""
 
     def __init__(self, on_kafka: KafkaBackend) -> None:
         self.model = RedisAccounts(fakeredis.FakeAsyncRedis(), on_kafka.deployment.name)
@@ -46,7 +46,7 @@ def ledger(on_kafka: KafkaBackend, count: int) -> list[Record]:
     return on_kafka.read(PARTITION)
 
 
-async def test_a_redis_that_is_as_old_as_the_ledger_or_older_follows(
+async def test_a_redis_that_is_as_old_as_the_charges_or_older_follows(
     on_kafka: KafkaBackend,
 ) -> None:
     accounts = Accounts(on_kafka)
@@ -56,7 +56,7 @@ async def test_a_redis_that_is_as_old_as_the_ledger_or_older_follows(
     assert await accounts.told() == []
 
 
-async def test_a_ledger_that_is_older_than_redis_is_told_even_after_new_charges(
+async def test_charges_that_are_older_than_redis_is_reported_even_after_new_charges(
     on_kafka: KafkaBackend,
 ) -> None:
     accounts = Accounts(on_kafka)

@@ -70,7 +70,7 @@ def test_positions_that_were_moved_go_back_to_those_of_the_state(on_kafka: Kafka
     assert (outputs(on_kafka), state(on_kafka)) == undisturbed(work())
 
 
-def test_a_stage_that_runs_is_not_mended(on_kafka: KafkaBackend) -> None:
+def test_a_stage_that_runs_is_not_repaired(on_kafka: KafkaBackend) -> None:
     on_kafka.append(work()[: len(work()) // ROUNDS])
     on_kafka.start(Plan())
     on_kafka.until(rounds_closed(on_kafka, 1))

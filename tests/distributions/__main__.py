@@ -11,7 +11,7 @@ from tests.distributions.environments import EXTRAS, Environment, build_wheels
 
 
 def main() -> None:
-    """Install each from its wheel and print what that comes to."""
+    """Install each from its wheel and print the results."""
     table = Table("distribution", "packages beside ours", "MiB")
     wanted = (
         "coplace-client",

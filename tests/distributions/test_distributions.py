@@ -93,7 +93,7 @@ def test_a_job_is_attached_by_the_command_of_the_agent(agent: Environment, tmp_p
     assert "north/alpha/1/1" in agent.run(command, "jobs", **folder).stdout
 
 
-def test_the_command_alone_tells_of_all_verbs_and_what_some_of_them_need(
+def test_the_command_alone_reports_all_verbs_and_what_some_of_them_need(
     wheels: Path, tmp_path: Path
 ) -> None:
     alone = Environment.of(tmp_path / "alone", wheels, "coplace")

@@ -15,7 +15,7 @@ from lab.demo.run import run_embedded
 
 JOBS: Final = 60
 KILLS: Final = 3
-# A worker that does not come back is given up soon.
+# A worker that does not rejoin is given up soon.
 _SESSION_S: Final = 3
 
 

@@ -22,7 +22,7 @@ from lab.emulator.truth.noise import Noise
 from lab.power_prediction.learner import PowerLearner, replay
 from lab.workloads.cirne import cirne_jobs
 from lab.workloads.rigid import lublin_jobs
-from services.energy.adaptive import PairEvidence, adapted, gram_of
+from services.energy.adaptive import PairEvidence, adapt, gram_of
 from services.energy.model import KernelRun, fit
 from services.prediction.model import train_weights
 from services.prediction.node_factors import NodeDraw, node_factors
@@ -40,7 +40,7 @@ Figures = NDArray[np.float64] | list[object]
 
 
 def learned(rng: np.random.Generator) -> Iterator[tuple[str, Figures]]:
-    """What learning comes to on measurements that are noise, which brings out every digit."""
+    """The results of learning on measurements that are noise, which brings out every digit."""
     kernels = {f"k{number:02}": dict(_runs(rng)) for number in range(12)}
     found = fit(PSTATES_GHZ, kernels)
     yield "coefficients", np.stack([found.power, found.cpi])
@@ -51,7 +51,7 @@ def learned(rng: np.random.Generator) -> Iterator[tuple[str, Figures]]:
     for run in kernels.values():
         evidence = evidence.and_run(np.ones((2, 3)), run[first], run[second])
     gram = gram_of(run[first] for run in kernels.values())
-    yield "adapted", adapted(np.ones((2, 3)), gram, evidence)
+    yield "adapted", adapt(np.ones((2, 3)), gram, evidence)
     features = np.stack([np.ones(99), *rng.random((3, 99))], axis=1)
     yield "weights", [train_weights(features, 1 + rng.random(99))]
     yield "power of similar jobs", list(_similar(rng))

@@ -119,7 +119,7 @@ def replace_value(record: NewRecord, value: bytes) -> NewRecord:
 
 @dataclass
 class Disturbance:
-    """Told of finished jobs, it writes bad and odd records in the middle of the run."""
+    """Notified of finished jobs, it writes bad and odd records in the middle of the run."""
 
     system: RunningSystem
     bad: dict[str, Bad] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class Disturbed:
         return list(DeadLetters(self.system.deployment).of(topic))
 
     def letters_of(self, bad: Bad) -> list[DeadLetter]:
-        """Those of one record; the key tells records without a value apart."""
+        """Those of one record; the key distinguishes records without a value."""
         return [letter for letter in self.letters(bad.topic) if bad.reason in letter.reason]
 
     def coplace(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,5 +1,5 @@
 """`kill -9` of any of our processes and of Redis in the middle of a run changes nothing of what the
-run comes to. Kafka has a module of its own: another worker takes it.
+run decides and charges. Kafka has a module of its own: another worker takes it.
 
 A run takes as long to begin as to be played: those without whom nothing is decided or charged are
 struck in one run, and the others in one whose every connection is encrypted and whose every process

@@ -47,7 +47,7 @@ def requests() -> list[JobRequest]:
 
 @pytest.fixture(scope="module")
 def played() -> EmbeddedSystem:
-    """All jobs under a cap that leaves no room for errors of predictions."""
+    """All jobs under a cap that leaves nothing for errors of predictions."""
     options = DemoOptions(seed=SEED)
     own = ServiceSettings(options.energy, options.placement)
     system = EmbeddedSystem(options.shared(), own)
@@ -69,7 +69,7 @@ def under_predicted(system: EmbeddedSystem) -> set[str]:
     return {job for job in jobs if Noise(SEED).generator("under", job).random() < SHARE}
 
 
-def test_it_is_told_when_it_begins_and_when_it_is_over(played: EmbeddedSystem) -> None:
+def test_it_is_reported_when_it_begins_and_when_it_is_over(played: EmbeddedSystem) -> None:
     told = payloads(played.topic("placement.decisions"), PowerCapExceeded)
     assert told
     assert {each.ended_at_us > 0 for each in told} == {True, False}

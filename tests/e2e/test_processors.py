@@ -1,4 +1,4 @@
-"""The same digits on every processor: runs as of other machines come to the same bytes."""
+"""The same digits on every processor: runs as of other machines give the same bytes."""
 
 import json
 import os

@@ -46,7 +46,7 @@ def test_the_record_of_a_demo_starts_each_job_when_and_where_placement_did(
     assert not other["highest_of_cap"]
 
 
-def test_a_planner_beside_the_what_if_comes_to_what_it_came_to_beside_placement(
+def test_a_planner_beside_the_what_if_plans_what_it_planned_beside_placement(
     tmp_path: Path,
 ) -> None:
     options = DemoOptions(jobs=JOBS, policy=RegionPolicy.LOOK_AHEAD, out=tmp_path / "demo")

@@ -1,4 +1,4 @@
-"""`kill -9` of Kafka in the middle of a run changes nothing of what it comes to."""
+"""`kill -9` of Kafka in the middle of a run changes none of its results."""
 
 from dataclasses import replace
 from pathlib import Path

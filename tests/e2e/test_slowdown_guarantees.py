@@ -31,7 +31,7 @@ def payloads(system: embedded.EmbeddedSystem, topic: str) -> list[object]:
 def test_pairs_that_broke_a_promise_never_start_beside_each_other_again(
     system: embedded.EmbeddedSystem,
 ) -> None:
-    """By what was decided alone: who starts beside whom, and when what was told."""
+    """By what was decided alone: which jobs start beside which, and when what was published."""
     jobs = payloads(system, "jobs.events")
     apps = {job.job_id: job.app_id for job in jobs if isinstance(job, JobSubmitted)}
     commands = payloads(system, "commands")
@@ -56,7 +56,7 @@ def test_pairs_that_broke_a_promise_never_start_beside_each_other_again(
             assert start.decided_at_us < apart.get(pair, start.decided_at_us + 1), pair
 
 
-def test_what_is_told_is_what_shutters_saw_of_who_was_promised_less(
+def test_what_is_reported_is_what_shutters_saw_of_who_was_promised_less(
     system: embedded.EmbeddedSystem,
 ) -> None:
     """By arithmetic of its own on the shutters: means of what was seen beside and during pauses."""

@@ -35,14 +35,14 @@ _POLL_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Whether a stopped process's products stood still, and came forth again when it went on."""
+    """Whether a stopped process's products stopped, and came forth again when it went on."""
 
     stood_still: bool
     went_on: bool
 
 
 class Stalls:
-    """Told of finished jobs, it stops one process after the other for less than its session."""
+    """Notified of finished jobs, it stops one process after the other for less than its session."""
 
     def __init__(self, system: RunningSystem, every_jobs: int) -> None:
         self._system = system

@@ -72,7 +72,7 @@ def _without_prefix(acls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _of_role(role: str, acls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """With {client} where the client's own name stands in the name of a resource."""
+    """With {client} where the client's own name is in the name of a resource."""
     own = (f"mirror.a-{role}.", "mirror.{client}.")
     return [
         {**acl, "resource": {key: name.replace(*own) for key, name in acl["resource"].items()}}

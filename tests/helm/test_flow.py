@@ -133,9 +133,7 @@ def test_kafka_is_reached_by_all_but_redis() -> None:
     assert who_reaches(everything(), "kafka", KAFKA_PORT) == expected
 
 
-def test_redis_is_reached_by_those_whose_rows_it_holds_and_they_alone_are_told_where_it_is() -> (
-    None
-):
+def test_redis_is_reached_by_those_whose_rows_it_holds_and_they_alone_know_where_it_is() -> None:
     rows = {name for name, one in load_principals().items() if one.reads_rows or one.writes_rows}
     operators = {name for name, speaks in OPERATORS_PODS.items() if speaks}
     found = pods(everything())

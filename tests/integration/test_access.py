@@ -70,7 +70,7 @@ class Attempts:
         return int(found.partitions[0].error_code)
 
     def _produce(self, topic: str) -> int:
-        """Records of no format: who may write is told that they are none."""
+        """Records of no format: a client that may write gets the error that they are invalid."""
         data = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=b"")
         topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
         request = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=topics, max_version=9)
@@ -78,7 +78,7 @@ class Attempts:
         return int(found.partition_responses[0].error_code)
 
     def _join(self, group: str) -> int:
-        """Who may join is told to come again with a member id."""
+        """A client that may join is asked to come again with a member id."""
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
         request = JoinGroupRequest(
             group_id=group,
@@ -236,12 +236,12 @@ def test_what_redis_allows_otherwise_is_named(secured: Secured) -> None:
             assert await differences(redis, users) == []
         return found
 
-    lacking = ["accounts is no user of Redis: it may nothing"]
+    lacking = ["accounts is not a user of Redis: create it by `coplace topics acls`"]
     assert asyncio.run(said("energy-api", "~accounts:*")) == [
         "energy-api has beyond its rules ~accounts:*"
     ]
     assert asyncio.run(said("accounts", "-hincrby")) == ["accounts lacks +hincrby"]
     assert asyncio.run(said("accounts", "off")) == lacking
     assert asyncio.run(said("default", "on", "nopass")) == [
-        "who gives no name may do what default may: turn that user off"
+        "a client without a name may do what default may: turn that user off"
     ]

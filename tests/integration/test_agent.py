@@ -62,7 +62,7 @@ def _jobs(folder: Path, count: int) -> Iterator[list[int]]:
 
 
 def _told(ingest: Ingest) -> list[ShuttersMeasured]:
-    """What was told, copies once, as the real ingest would take it."""
+    """What was published, copies once, as the real ingest would take it."""
     intake = Intake(Topics())
     events = {event.id: event for event in list(ingest.got)}
     for event in events.values():

@@ -1,5 +1,5 @@
-"""Who may say and ask what, on real processes with mutual TLS and real Kafka and Redis: the first
-table, the attacks of one site on another, and each role against each payload and each RPC."""
+"""Who may publish and ask what, on real processes with mutual TLS and real Kafka and Redis: the
+first table, the attacks of one site on another, and each role against each payload and each RPC."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ from coplace.v1.placement_service_pb2 import (
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 from google.protobuf.json_format import ParseDict
 
-from cli.authority.audit import recorded
+from cli.authority.audit import read_audit
 from cli.authority.file import row
 from cli.stages import create_topics
 from coplace_client.channels import grpc_channel
@@ -74,7 +74,7 @@ _OWN_JOB, _THEIR_JOB, _GUEST_JOB = "north/ada-1", "south/bob-2", "south/bob-9"
 
 
 class Region:
-    """The processes that have doors, and who stands before them."""
+    """The processes that have doors, and their callers."""
 
     def __init__(self, servers: LocalServers, folder: Path) -> None:
         self.servers = servers
@@ -151,7 +151,7 @@ class Region:
 
     def audited(self) -> list[AccessAudited]:
         """What is on record."""
-        return list(recorded(self.deployment))
+        return list(read_audit(self.deployment))
 
     def metric(self, process: str, name: str) -> float:
         """The sum of a metric of a process."""
@@ -303,7 +303,7 @@ def test_without_a_table_everybody_is_heard_and_a_gauge_says_so(region: Region) 
     assert region.ask("mallory", "ListClusters", ListClustersRequest())[0] is _OK
     assert region.audited() == []
     shown = region.coplace("mallory", "authority", "show")
-    assert "everybody may say and ask everything" in shown.stdout
+    assert "everybody may publish and ask everything" in shown.stdout
     assert "you are mallory" in shown.stdout
 
 
@@ -399,8 +399,8 @@ def test_nobody_asks_about_the_jobs_of_others(held: Region) -> None:
     assert "may not Explain" in refused.stderr
 
 
-def test_a_guest_is_told_of_by_who_it_was_granted_to(held: Region) -> None:
-    """Their cluster is drained, so that their job comes to ours."""
+def test_a_guest_is_reported_by_who_it_was_granted_to(held: Region) -> None:
+    """Their cluster is drained, so that their job starts on ours."""
     drained = {"cluster": "sigma", "reason": "service", "drainedAtUs": NOW_US}
     assert held.say("south", "nodes_drained", drained)[0] is _OK
     guest = submission(_GUEST_JOB, "bob", "biology", "sigma")
@@ -449,8 +449,8 @@ def test_what_slurm_sends_of_a_site_is_held_against_the_table_too(held: Region) 
     finally:
         held.servers.remove([program])
     reasons = [letter.payload.reason for letter in held.events("dlq.slurm.jobcomp")]
-    assert "cluster 'sigma' of site 'south' is none of its" in reasons[0]
-    assert "account 'biology' is none of its" in reasons[1]
+    assert "cluster 'sigma' of site 'south' is outside its scope" in reasons[0]
+    assert "account 'biology' is outside its scope" in reasons[1]
     doors = [(found.who, found.action, found.door) for found in held.audited()[before:]]
     assert doors == [("north", "job_submitted", "ingest-jobcomp")] * 2
     came_in = {event.payload.job_id for event in held.events("jobs.events")}
@@ -475,7 +475,7 @@ def test_in_a_stream_what_may_not_be_said_is_listed_and_the_rest_published(held:
     assert [each.refused for each in held.audited()[-4:]] == [False, True, True, False]
 
 
-# Where the own and the neighbour's of a kind stand in the statement.
+# The place of the own and the neighbour's of a kind in the statement.
 _PAIRS: Final = {
     "submission": ("own", "theirs"),
     "run": ("own", "theirs"),
@@ -671,7 +671,7 @@ def until_version(region: Region, version: int) -> None:
 def with_token(
     region: Region, file: Path, process: str, call: Callable[[grpc.Channel], object]
 ) -> tuple[grpc.StatusCode, str]:
-    """What came of a call of who has a token and no certificate."""
+    """The result of a call with a token and no certificate."""
     shown = Settings(grpc_ca_file=region.folder / "ca.pem", grpc_token_file=file)
     with grpc_channel(f"localhost:{region.token_ports[process]}", shown) as channel:
         return told(lambda: call(channel))
@@ -715,7 +715,7 @@ def test_a_token_is_who_it_was_issued_for_until_it_is_revoked(held: Region) -> N
     assert mallory.returncode == 1
     assert "may not authority_declared" in mallory.stderr
     revoked = held.coplace("r", "tokens", "revoke", who)
-    assert "counts no more" in revoked.stdout, revoked.stderr
+    assert "is revoked" in revoked.stdout, revoked.stderr
     until_version(held, version + 2)
     number = len(held.audited())
     calls = {"ingest": submit(who), "placement": explain(_OWN_JOB), "energy-api": project}
@@ -750,7 +750,7 @@ def test_commands_show_the_table_and_the_audit(held: Region) -> None:
     assert ",allowed," not in refused.stdout
     checked = held.coplace("r", "authority", "check", "north", "cluster_lost", "cluster=sigma")
     assert checked.returncode == 1
-    assert "cluster 'sigma' of site 'south' is none of its" in checked.stdout
+    assert "cluster 'sigma' of site 'south' is outside its scope" in checked.stdout
 
 
 @pytest.mark.thorough

@@ -270,7 +270,7 @@ def test_a_kill_of_any_of_them_loses_nothing_and_charges_nobody_twice(
     assert edges.spent()[account] == expected + count * 192_000_000
 
 
-def test_a_redis_that_lost_everything_rebuilds_itself_from_the_ledger(edges: Edges) -> None:
+def test_a_redis_that_lost_everything_rebuilds_itself_from_the_charges(edges: Edges) -> None:
     spent = edges.spent()
     assert spent
     edges.redis.flushall()
@@ -281,7 +281,7 @@ def test_a_redis_that_lost_everything_rebuilds_itself_from_the_ledger(edges: Edg
     eventually(lambda: edges.spent() == spent | {"lost": 192_000_000})
 
 
-def test_a_ledger_that_was_replaced_is_refused_until_an_operator_has_decided(edges: Edges) -> None:
+def test_charges_that_were_replaced_are_refused_until_an_operator_has_decided(edges: Edges) -> None:
     ledger = edges.deployment.name("prices.charges")
     with admin_client(edges.deployment) as client:
         client.delete_topics([ledger])

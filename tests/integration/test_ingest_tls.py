@@ -44,7 +44,7 @@ class Broker:
 
 
 class Started(Readiness):
-    """Tells when the server listens."""
+    """Wait until the server listens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def serving_as() -> AsyncIterator[Callable[[Settings], Awaitable[str]]]:
-    """Starts a service that wants certificates, and tells its address."""
+    """Start a service that wants certificates, and return its address."""
     async with AsyncExitStack() as running:
 
         async def begin(settings: Settings) -> str:
@@ -120,7 +120,7 @@ async def test_a_resource_manager_cannot_speak_for_another(address: str, authori
     assert "source: must be 'south'" in str(error.value.details())
 
 
-async def test_who_has_no_certificate_is_not_heard(address: str, authority: Path) -> None:
+async def test_what_has_no_certificate_is_not_heard(address: str, authority: Path) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await publish(address, Settings(grpc_ca_file=authority / "ca.pem"), "north")
     assert error.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -59,7 +59,7 @@ def _unused_url() -> str:
 
 
 @pytest.mark.usefixtures("no_external_servers")
-def test_kafka_and_redis_come_back_with_their_data_after_kill_9(tmp_path: Path) -> None:
+def test_kafka_and_redis_return_with_their_data_after_kill_9(tmp_path: Path) -> None:
     with LocalServers(tmp_path / "run") as servers:
         redis = Redis.from_url(servers.redis_url)
         redis.set("balance", 7)
@@ -163,7 +163,7 @@ def test_a_one_shot_program_ends_for_good(bare: LocalServers) -> None:
     assert bare.log("once").read_text() == "done\n"
 
 
-def test_a_program_is_told_where_kafka_and_redis_are(
+def test_a_program_knows_where_kafka_and_redis_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COPLACE_KAFKA_BOOTSTRAP", "kafka.example:9092")

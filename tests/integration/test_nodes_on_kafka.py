@@ -1,6 +1,7 @@
 """What operators say is followed, over gRPC, with ingest and placement as processes on real Kafka:
-an impossible job is rejected, drained nodes get no job, a new cluster is seen by who waits, what is
-declared of the policy decides from the next round on, and what is pushed of energy is weighed."""
+an impossible job is rejected, drained nodes get no job, a new cluster is seen by jobs that wait,
+what is declared of the policy decides from the next round on, and what is pushed of energy is
+evaluated."""
 
 import os
 import shlex
@@ -33,7 +34,7 @@ _NAMESPACE = "nodes"
 
 
 class Region:
-    """Ingest and placement, and what a test tells and asks them."""
+    """Ingest and placement, and what a test publishes and asks."""
 
     def __init__(self, servers: LocalServers) -> None:
         self.servers = servers
@@ -234,7 +235,7 @@ def test_the_policy_is_declared_as_the_how_to_says(region: Region) -> None:
     region.until(lambda told: "is to start" in told, "why", decided.job_id)
 
 
-def test_a_job_that_waits_is_weighed_by_what_is_pushed(region: Region, tmp_path: Path) -> None:
+def test_a_job_that_waits_is_evaluated_by_what_is_pushed(region: Region, tmp_path: Path) -> None:
     write_programs(HOW_TO / "operate.md", tmp_path, "csv")
     region.tell(cluster_declared=cluster("delta", node_model="epyc-9654", architecture="zen4"))
     region.until(lambda told: "| delta" in told, "nodes")

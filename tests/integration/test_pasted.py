@@ -104,7 +104,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def half_way(reader: Reader) -> str:
-    """What is told of a start that was killed before its end."""
+    """What is shown of a start that was killed before its end."""
     start = subprocess.Popen(
         ["coplace", "up"], env=reader.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -118,7 +118,7 @@ def half_way(reader: Reader) -> str:
 
 @pytest.fixture(scope="module")
 def told(reader: Reader, half_way: str) -> str:
-    """What the story said, from a start that mends what was half-way to before its end."""
+    """What the story said, from a start that repairs what was half-way to before its end."""
     assert half_way
     typed = "".join(story()).removeprefix(_SET_UP)
     result = reader.paste(typed[: typed.index(_LAST)])
@@ -126,7 +126,7 @@ def told(reader: Reader, half_way: str) -> str:
     return result.stdout
 
 
-def test_a_start_that_was_killed_half_way_is_told(half_way: str) -> None:
+def test_a_start_that_was_killed_half_way_is_reported(half_way: str) -> None:
     assert "error: another `coplace up` or `coplace down` is at work" in half_way
     assert "Coplace is not whole" in half_way
 

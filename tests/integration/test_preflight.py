@@ -1,4 +1,4 @@
-"""What stands in the way of a deployment on real Kafka and Redis is found before it starts."""
+"""Problems of a deployment on real Kafka and Redis are reported before it starts."""
 
 import os
 import subprocess
@@ -46,11 +46,11 @@ def preflight(deployment: Deployment, *options: str) -> subprocess.CompletedProc
 
 @contextmanager
 def member_of(deployment: Deployment, group: str, topic: str) -> Iterator[None]:
-    """Somebody who is in a consumer group.
+    """A member of a consumer group.
 
-    It asks who has the topic before it joins: a leader whose topics come in while it joins would
-    share nothing out for ever, since kafka-python takes what it heard meanwhile for shared out.
-    """
+    It asks for the topic's leader before it joins: a leader whose topics come in while it joins
+    would share nothing out for ever, since kafka-python takes what it heard meanwhile for shared
+    out."""
     options = {**deployment.connection, "group_id": deployment.name(group)}
     with closing(KafkaConsumer(**options)) as consumer:
         assert consumer.partitions_for_topic(topic)
@@ -62,7 +62,7 @@ def member_of(deployment: Deployment, group: str, topic: str) -> Iterator[None]:
         yield
 
 
-def test_what_is_wrong_is_told_and_what_is_mended_is_ready(deployment: Deployment) -> None:
+def test_what_is_wrong_is_reported_and_what_is_repaired_is_ready(deployment: Deployment) -> None:
     """In one test: each command starts Python and connects."""
     topic = deployment.name("jobs.events")
     with admin_client(deployment) as client:
@@ -74,21 +74,21 @@ def test_what_is_wrong_is_told_and_what_is_mended_is_ready(deployment: Deploymen
         counts, taken, last = refused.stderr.splitlines()
         assert f"topic {topic} has 3 Kafka partitions instead of 12" in counts
         assert deployment.name("pricing") in taken
-        assert "2 things to mend" in last
+        assert "2 problems to repair" in last
         client.delete_topics([topic])
     ready = preflight(deployment, "--new")
     assert ready.returncode == 0, ready.stderr
     assert ready.stdout.startswith("ready to start: ")
 
 
-def test_a_redis_that_does_not_answer_is_told(deployment: Deployment) -> None:
+def test_a_redis_that_does_not_answer_is_reported(deployment: Deployment) -> None:
     nowhere = deployment.settings.model_copy(update={"redis_url": "redis://127.0.0.1:1/0"})
     refused = preflight(Deployment.of(nowhere))
     assert refused.returncode == 1
     assert "COPLACE_REDIS_URL" in refused.stderr
 
 
-def test_a_hub_without_topics_and_a_site_whose_name_is_taken_are_told(
+def test_a_hub_without_topics_and_a_site_whose_name_is_taken_are_reported(
     deployment: Deployment,
 ) -> None:
     lacking = preflight(deployment, "--link", "north", "--new")

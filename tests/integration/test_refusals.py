@@ -1,4 +1,4 @@
-"""What does not fit between a process and its servers is told in one line, within seconds: a wrong
+"""What does not fit between a process and its servers is one line of error, within seconds: a wrong
 password, a certificate that nobody believes, has expired or is not valid yet, a missing rule."""
 
 import asyncio
@@ -85,7 +85,7 @@ def test_kafka_with_a_wrong_password(secured: Secured, wrong_password: Path) -> 
     )
 
 
-def test_a_new_password_is_believed_once_kafka_was_told(secured: Secured) -> None:
+def test_a_new_password_is_believed_once_kafka_has_it(secured: Secured) -> None:
     credentials = secured.security.credentials
     file = credentials.password_file("operator")
     first = file.read_text()
@@ -218,7 +218,7 @@ async def use(operator: object, identity: Identity) -> None:
 
 
 async def redis_said(settings: Settings) -> str:
-    """What is told of an attempt to speak to it."""
+    """The error of an attempt to speak to it."""
     from redis.exceptions import RedisError
 
     async with redis_client(settings) as redis:
@@ -258,11 +258,11 @@ def test_a_certificate_and_a_key_that_do_not_belong_together(
     secured: Secured, other: Identity
 ) -> None:
     files = TlsFiles.of(changed(secured.settings("energy-api"), grpc_key_file=other.key), "grpc")
-    assert "are no certificate and its key" in own_certificate_problem(files)
+    assert "are not a certificate and its key" in own_certificate_problem(files)
     torn = other.certificate.with_name("torn.pem")
     shutil.copy(other.certificate, torn)
     torn.write_text(torn.read_text()[:100])
-    assert "are no certificate and its key" in own_certificate_problem(
+    assert "are not a certificate and its key" in own_certificate_problem(
         files._replace(certificate=torn, key=other.key)
     )
 
@@ -289,7 +289,7 @@ async def serve(secured: Secured, identity: Identity) -> tuple[grpc.aio.Server, 
 
 
 async def said_of(settings: Settings, address: str) -> str:
-    """What a command tells."""
+    """The output of a command."""
     return await asyncio.to_thread(grpc_problem, settings, address)
 
 

@@ -27,7 +27,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def worked(reader: Reader) -> str:
-    """What is told of a job that went through every service."""
+    """What is shown of a job that went through every service."""
     done = reader.paste("coplace smoke-test\ncoplace doctor\ncoplace status\ncoplace accounts")
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -134,7 +134,7 @@ def test_the_users_of_the_access_control_lists_carry_both_ways_and_ask_for_nothi
 
 
 def preflight(hub: Secured) -> str:
-    """What another site of this name is told, which has the password."""
+    """The error of another site of this name, which has the password."""
     command = [str(Path(sys.executable).with_name("coplace")), "preflight"]
     environment = {**os.environ, **hub.environment("north")}
     done = subprocess.run(

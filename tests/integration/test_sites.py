@@ -33,7 +33,7 @@ _NODES, _JOBS = 16, 12
 @dataclass
 class SiteManager:
     """A resource manager that reads decisions from its site's Kafka alone, obeys each grant once,
-    and tells its site's ingest alone."""
+    and publishes to its site's ingest alone."""
 
     topics: KafkaTopics
     words: ScriptedManager

@@ -142,7 +142,7 @@ def region(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> I
         yield found
 
 
-def test_a_job_starts_where_and_at_the_clock_that_is_decided_and_its_end_is_told(
+def test_a_job_starts_where_and_at_the_clock_that_is_decided_and_its_end_is_reported(
     region: Region, tmp_path: Path
 ) -> None:
     said = tmp_path / "said"
@@ -162,7 +162,7 @@ def test_a_job_starts_where_and_at_the_clock_that_is_decided_and_its_end_is_told
 
 def test_a_job_that_waits_or_runs_is_cancelled_in_slurm(region: Region) -> None:
     runs = region.slurm.submit("sleep 100", "--nodes=2", "--time=5")
-    region.until(lambda: region.job(runs).holds_nodes, "the start")
+    region.until(lambda: region.job(runs).has_nodes, "the start")
     waits = region.slurm.submit("sleep 100", "--nodes=2", "--time=5")
     waits_id, runs_id = region.id_of(waits), region.id_of(runs)
     region.until(lambda: "0 free" in region.ask("why", waits_id), "its reason")
@@ -172,7 +172,7 @@ def test_a_job_that_waits_or_runs_is_cancelled_in_slurm(region: Region) -> None:
         region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
 
 
-def test_a_start_that_is_asked_back_before_slurm_made_it_is_given_back(region: Region) -> None:
+def test_a_start_that_is_withdrawn_before_slurm_made_it_is_given_back(region: Region) -> None:
     def partition(state: str) -> None:
         region.slurm.say("scontrol", "update", "PartitionName=all", f"State={state}")
 
@@ -217,7 +217,7 @@ def test_what_lies_between_may_be_killed_at_any_moment(region: Region) -> None:
     region.until(lambda: "has ended" in region.ask("why", job_id), "its end in placement")
 
 
-def test_an_array_is_slurms_own_and_its_tasks_are_told(region: Region) -> None:
+def test_an_array_is_slurms_own_and_its_tasks_are_reported(region: Region) -> None:
     number = region.slurm.submit("sleep 1", "--array=1-2", "--time=5")
     tasks = [job for job in Slurm().jobs() if job.fields["array_job_id"] == number]
     submitted = tasks[0].fields["submit_time"]

@@ -1,5 +1,5 @@
-"""From a submission to the answer why it waits, with a placement that decides and one that stands
-by, on real Kafka."""
+"""From a submission to the answer why it waits, with a placement that decides and a
+standby, on real Kafka."""
 
 import os
 import subprocess
@@ -59,11 +59,11 @@ class Region:
             publisher.append([self.deployment.codec.encode(Publish(topic, event))])
 
     def why(self, job_id: str) -> Result:
-        """What the worker that decides answers; the other says that it stands by."""
+        """What the worker that decides answers; the other says that it is a standby."""
         deadline = time.monotonic() + _DEADLINE_S
         while time.monotonic() < deadline:
             answers = [self.ask(name, job_id) for name in _WORKERS]
-            found = [answer for answer in answers if "stands by" not in answer.stderr]
+            found = [answer for answer in answers if "is a standby" not in answer.stderr]
             if len(found) == 1 and "Connection refused" not in found[0].stderr:
                 return found[0]
             time.sleep(0.2)
@@ -75,7 +75,7 @@ class Region:
         return CliRunner().invoke(app, ["why", job_id, address])
 
     def deciding(self) -> str:
-        """The worker that does not stand by."""
+        """The worker that is no standby."""
         [found] = [name for name in _WORKERS if self.ask(name, _RUNS).exit_code == 0]
         return found
 
@@ -138,16 +138,16 @@ def region(servers: LocalServers) -> Iterator[Region]:
     found.close()
 
 
-def test_a_waiting_job_is_told_its_reason_its_promise_and_its_expected_start(
+def test_a_waiting_job_has_its_reason_its_promise_and_its_expected_start(
     region: Region,
 ) -> None:
     answer = region.why(_WAITS)
     assert answer.exit_code == 0, answer.output
     first, why, expected, before, promised = answer.stdout.splitlines()[:5]
-    assert first == f"{_WAITS} waits, and nodes are promised to it"
+    assert first == f"{_WAITS} waits, and nodes are reserved for it"
     assert why == "why: alpha: needs 4 nodes, 0 free"
     assert "(in 60 min) on alpha, if nothing else arrives" in expected
-    assert before.startswith("before it: 0 jobs stand before it")
+    assert before.startswith("before it: 0 jobs are before it")
     assert promised.startswith("promised: 4 nodes of alpha at ")
     assert " 1 of 1 |" in answer.stdout
     assert "| capacity | needs 4 nodes, 0 free |" in answer.stdout
@@ -166,7 +166,7 @@ def test_a_job_that_no_cluster_can_hold_is_rejected_with_what_is_lacking(region:
         time.sleep(0.1)
         answer = region.why(_IMPOSSIBLE)
     first, why, *table = answer.stdout.splitlines()
-    assert first == f"{_IMPOSSIBLE} is rejected: it starts no more, submit it anew or requeue it"
+    assert first == f"{_IMPOSSIBLE} is rejected: submit it anew or requeue it"
     assert why == "why: fits on no cluster: alpha: needs 5 nodes, the cluster has 4"
     assert any("alpha" in line and " 5 " in line and " 4 " in line for line in table)
 

@@ -13,7 +13,7 @@ from tests.mutation.session import Session, StaleSessionError
 
 
 def main() -> None:
-    """Go on with a session, and tell."""
+    """Go on with a session, and report."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mutants", type=int, default=300)
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def play(session: Session, console: Console) -> None:
-    """What survives is told at once."""
+    """What survives is reported at once."""
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         task = progress.add_task("", total=len(session), completed=len(session.results()))

@@ -1,4 +1,4 @@
-"""What pytest is told beyond the tests: which of them, how often they try, and what they call."""
+"""Options of pytest beyond the tests: which of them, how often they try, and what they call."""
 
 import sys
 import time
@@ -49,7 +49,7 @@ class Chosen:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Of those that were found."""
+        """Of those that were collected."""
         chosen = [item for item in items if item.nodeid in self._turns]
         items[:] = sorted(chosen, key=lambda item: self._turns[item.nodeid])
 

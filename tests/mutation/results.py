@@ -12,7 +12,7 @@ from tests.mutation.suite import TIME_IS_UP
 
 
 class Verdict(Enum):
-    """Of a mutant. One that could not be tried at all tells of a fault in the trial."""
+    """Of a mutant. One that could not be tried at all shows a fault in the trial."""
 
     KILLED = "killed"
     TIMED_OUT = "timed out"
@@ -31,7 +31,7 @@ class Result(NamedTuple):
 
     @property
     def is_killed(self) -> bool:
-        """A test failed, or did not come to an end."""
+        """A test failed, or did not end."""
         return self.verdict in (Verdict.KILLED, Verdict.TIMED_OUT)
 
 
@@ -81,7 +81,7 @@ def counts(results: Sequence[Result]) -> list[str]:
 
 
 def survivors(results: Iterable[Result]) -> list[str]:
-    """Where each is, and what was changed there, which no test found."""
+    """Where each is, and what was changed there, which no test noticed."""
     survived = [each for each in results if each.verdict is Verdict.SURVIVED]
     survived.sort(key=lambda each: (each.file, each.line, each.operator))
     return [f"{each.file}:{each.line}: {each.change}  [{each.operator}]" for each in survived]

@@ -23,7 +23,8 @@ from tests.mutation.population import Mutant, compiles, in_order, mutants, mutat
 from tests.mutation.results import Result, change, verdict
 from tests.mutation.suite import ROOT, UNIT
 
-# Of CPU time there is a limit anyway: this is for who waits for ever, and an hour's pause is none.
+# Of CPU time there is a limit anyway: this is for a test that waits for ever, and an hour's pause
+# is none.
 _WALL_S: Final = 3600.0
 _SUITE: Final = (sys.executable, "-m", "tests.mutation.suite")
 _LEFT_OUT: Final = shutil.ignore_patterns("*.so", "__pycache__")

@@ -13,7 +13,7 @@ def test_the_demos_of_one_seed_decide_and_charge_what_is_recorded() -> None:
     assert main(["--only", "demo: seed 1,"]) == 0
 
 
-def test_another_word_is_told_from_another_decision() -> None:
+def test_another_word_is_distinguished_from_another_decision() -> None:
     was = {"a": Digests("1", "2"), "b": Digests("1", "2")}
     now = {"a": Digests("3", "2"), "b": Digests("3", "4"), "c": Digests("5", "6")}
     assert differences(was, now) == {

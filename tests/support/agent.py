@@ -53,7 +53,7 @@ def states(pids: Sequence[int]) -> set[str]:
 
 
 def stop(pid: int) -> None:
-    """Stop a process as a resource manager does that suspends a job; returns when it stands."""
+    """Stop a process as a resource manager does that suspends a job; returns when it is stopped."""
     os.kill(pid, signal.SIGSTOP)
     while states([pid]) != {"T"}:
         time.sleep(0.001)

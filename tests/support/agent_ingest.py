@@ -1,4 +1,4 @@
-"""An ingest that notes what an agent tells it."""
+"""An ingest that notes what an agent publishes."""
 
 from collections.abc import Iterator
 from concurrent import futures
@@ -19,7 +19,7 @@ from coplace.v1.ingest_service_pb2_grpc import (
 
 
 class Ingest(IngestServiceServicer):
-    """Notes what it gets and answers what it is told to, in turn; then OK."""
+    """Notes what it gets and gives the set answers, in turn; then OK."""
 
     def __init__(self) -> None:
         self.got: list[Envelope] = []

@@ -18,7 +18,7 @@ T_US: Final = 1_767_225_600_000_000
 
 
 class PlayedConsumer:
-    """Reads one list of records, and then waits, or fails as it is told to; a position is behind
+    """Reads one list of records, and then waits, or fails as set; a position is behind
     what it gave out."""
 
     last: "PlayedConsumer"
@@ -68,7 +68,7 @@ def record(decision: PlacementDecided) -> Any:
 
 
 def barrier() -> Any:
-    """The end of a round, likewise."""
+    """The end of a round, as a record."""
     return _known(messages.barrier(TopicPartition(decisions.DECISIONS, 0), 1))
 
 

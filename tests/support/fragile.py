@@ -1,4 +1,4 @@
-"""A processor that fails at what its input tells it to, and the stage that runs it."""
+"""A processor that fails at what its input names, and the stage that runs it."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

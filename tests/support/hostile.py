@@ -40,7 +40,7 @@ from shared.power_prediction.trees import SUBMITTED, TREES_ORIGIN
 
 Field = FieldDescriptor
 
-# Few, so that messages tell of the same things; the last ones grow when JSON or UTF-8 write them.
+# Few, so that messages are about the same things; the last ones grow when JSON or UTF-8 write them.
 TEXTS: Final = ("alpha", "beta", "m0", "m1", "hpcg", "bt", '"' * 256, "\U0001f600" * 256)
 JOBS: Final = tuple(f"north/alpha/{number}/1767225600" for number in range(40))
 NODES: Final = ("alpha-0000", "alpha-0001", "alpha-99999", "n[1-3]", "beta-0003")
@@ -58,7 +58,7 @@ KINDS: Final = (
 
 
 class Adversary:
-    """Draws messages; `now_us` is where the clock stands."""
+    """Draws messages; `now_us` is the time of the clock."""
 
     def __init__(self, seed: int, now_us: int, hostility: float = 0.02) -> None:
         self.random = Random(seed)

@@ -87,7 +87,7 @@ class MemoryApiServer:
             self._store(key, merged(self.objects[key], patch), by_hand=True)
 
     def remove(self, key: JobKey) -> None:
-        """Somebody deletes a Job: it goes once its finalizers are gone."""
+        """Delete a Job: it goes once its finalizers are removed."""
         if key in self.objects:
             self._store(key, merged(self.objects[key], {"metadata": {"deletionTimestamp": EPOCH}}))
 

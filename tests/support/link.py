@@ -57,7 +57,7 @@ class NetworkLink:
 
 
 def _carry(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # either end is gone, so the other one goes too
+    with contextlib.suppress(OSError):  # either end is closed, so the other one is too
         while chunk := source.recv(_CHUNK_BYTES):
             target.sendall(chunk)
     for each in (source, target):

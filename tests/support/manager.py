@@ -103,7 +103,7 @@ class ScriptedManager:
         self.report(started.job_id, job_finished=finished)
 
     def until(self, job_id: str, standing: JobStanding.ValueType) -> ExplainResponse:
-        """What placement says of a job as soon as it stands so. Raises TimeoutError."""
+        """What placement says of a job as soon as it is in that state. Raises TimeoutError."""
         until_s = time.monotonic() + 30
         while time.monotonic() < until_s:
             try:
@@ -116,7 +116,7 @@ class ScriptedManager:
         raise TimeoutError(f"{job_id} is {JobStanding.Name(found.standing)}: {found.reason}")
 
     def report(self, subject: str, **fact: Any) -> None:
-        """Tell ingest one fact."""
+        """Publish one fact."""
         [name] = fact
         now_us = clock_us()
         source = f"{self.site}/{self.cluster}"

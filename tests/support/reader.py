@@ -1,4 +1,4 @@
-"""Somebody who has a shell and types what documents tell."""
+"""A reader with a shell, who types what documents say."""
 
 import os
 import subprocess

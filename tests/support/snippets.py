@@ -40,6 +40,6 @@ def programs(document: Path, language: str = "python") -> dict[str, str]:
 
 
 def write_programs(document: Path, folder: Path, language: str = "python") -> None:
-    """Save what a document prints as it tells its readers to."""
+    """Save what a document prints as its readers should."""
     for name, code in programs(document, language).items():
         (folder / name).write_text(code)

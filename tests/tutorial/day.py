@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from cli.accounts import latest
 from cli.main import app
 from coplace_client.errors import RejectedError
-from lab.demo.accounts import folded
+from lab.demo.accounts import fold_charges
 from lab.demo.embedded import EmbeddedSystem
 from lab.demo.history import History
 from lab.emulator.emulator import Emulator
@@ -87,7 +87,7 @@ class Typed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a day came to: what each line printed, by minute, and what happened."""
+    """The results of a day: what each line printed, by minute, and what happened."""
 
     said: Mapping[int, Sequence[tuple[str, str]]]
     history: History
@@ -160,7 +160,7 @@ class Day:
     @contextmanager
     def _served(self) -> Iterator[None]:
         """Placement and ingest answer, the clock is that of the day, and accounts are those of the
-        ledger: Redis and Kafka would say the same (`test_pasted.py` holds them to it)."""
+        charges: Redis and Kafka would say the same (`test_pasted.py` compares them)."""
         server = grpc.server(ThreadPoolExecutor(1))
         server.add_generic_rpc_handlers((self._ingest_handlers(),))
         port = server.add_insecure_port("127.0.0.1:0")
@@ -200,7 +200,7 @@ class Day:
         return latest(e.payload for e in events if isinstance(e.payload, ChargeMade))
 
     def _balances(self, _deployment: object) -> dict[str, Decimal]:
-        return {name: micro * QUANTUM for name, micro in sorted(folded(self._made()).items())}
+        return {name: micro * QUANTUM for name, micro in sorted(fold_charges(self._made()).items())}
 
     def _charges(self, _deployment: object, account: str) -> list[ChargeMade]:
         return [charge for charge in self._made() if charge.account == account]
@@ -216,7 +216,8 @@ def is_act(line: str) -> bool:
 
 
 class Cost(NamedTuple):
-    """What a day came to: energy of its jobs, what they pay, how long they waited, the last end."""
+    """The figures of a day: energy of its jobs, what they pay, how long they waited, the last
+    end."""
 
     energy_kwh: float
     price_su: Decimal

@@ -31,12 +31,12 @@ def typed(text: str) -> list[Typed]:
 
 
 def play(text: str) -> Played:
-    """The day as the page tells it."""
+    """The day as the page has it."""
     return Day(typed(text), programs(PAGE)).play()
 
 
 def costs(text: str, played: Played) -> dict[str, Cost]:
-    """What the day came to, and what it would have without each incident."""
+    """The cost of the day, and what it would have been without each incident."""
     found = {"the day as it was": cost(played.history)}
     every, code = typed(text), programs(PAGE)
     for incident in dict.fromkeys(each.incident for each in every if each.incident):
@@ -46,7 +46,7 @@ def costs(text: str, played: Played) -> dict[str, Cost]:
 
 
 def rewritten(text: str, played: Played, found: Mapping[str, Cost]) -> str:
-    """The page with what the commands print, and what it came to."""
+    """The page with what the commands print, and the costs."""
 
     def block(match: re.Match[str]) -> str:
         said = played.said[_minute(match)]

@@ -1,4 +1,4 @@
-"""docs/tutorial.md shows what its commands print and what the day came to."""
+"""docs/tutorial.md shows what its commands print and what the day cost."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def played(text: str) -> Played:
     return page.play(text)
 
 
-def test_the_page_shows_what_the_commands_print_and_what_the_day_came_to(
+def test_the_page_shows_what_the_commands_print_and_the_costs_of_the_day(
     text: str, played: Played
 ) -> None:
     fresh = page.rewritten(text, played, page.costs(text, played))

@@ -43,8 +43,8 @@ _LONG: Final = ctypes.c_long
 
 
 def scaled(data: bytes) -> float:
-    """A counter's value as `read` gives it, as if it had counted all the time that it was asked to:
-    there are more events than counters, which take turns (perf_event_open(2), PERF_FORMAT_*)."""
+    """Scale a counter's value as `read` gives it to all the time that it was asked to count: there
+    are more events than counters, which take turns (perf_event_open(2), PERF_FORMAT_*)."""
     value, enabled_ns, running_ns = _COUNTED.unpack(data)
     return float(value * enabled_ns / running_ns) if running_ns else 0.0
 
@@ -63,7 +63,7 @@ class ThreadCounters:
         self._require()
 
     def counts(self) -> list[float]:
-        """The sums over all threads by kind, since each was first followed."""
+        """Return the sums over all threads by kind, since each was first followed."""
         counted = [[scaled(os.read(file, 24)) for file in files] for files in self._open.values()]
         return [sum(each) for each in zip(self._ended, *counted, strict=True)]
 

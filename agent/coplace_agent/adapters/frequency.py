@@ -6,6 +6,6 @@ _LIMITS = "devices/system/cpu/cpufreq/policy*/scaling_max_freq"
 
 
 def frequency_limits(sys: Path) -> tuple[str, ...]:
-    """Of each policy of cpufreq below a sysfs, as it is written there; nothing where there is
-    none."""
+    """Return the limits of each policy of cpufreq below a sysfs, as they are written there; nothing
+    where there is none."""
     return tuple(file.read_text().strip() for file in sorted(sys.glob(_LIMITS)))

@@ -48,7 +48,7 @@ class JobFile(Checked):
 
     @property
     def key(self) -> str:
-        """What it is called among the jobs of the node."""
+        """Return the job's name among the jobs of the node."""
         return f"{self.job_id}/{self.attempt}"
 
 
@@ -95,14 +95,14 @@ class JobFolder:
             fresh.write_text(json.dumps(job.as_json()), encoding="utf-8")
 
     def detach(self, key: str) -> bool:
-        """Remove the job's file; False where there is none. Raises OSError."""
+        """Remove the job's file; return False where there is none. Raises OSError."""
         path = self._path(key)
         is_there = path.exists()
         path.unlink(missing_ok=True)
         return is_there
 
     def jobs(self) -> Iterator[JobFile]:
-        """Those whose files can be used; of others the log tells."""
+        """Yield the jobs whose files can be used; of others the log has the reason."""
         for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
             try:
                 yield _read(path)
@@ -127,7 +127,7 @@ def _read(path: Path) -> JobFile:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UnusableError(f"is no JSON: {error}") from None
+        raise UnusableError(f"is not JSON: {error}") from None
     return JobFile.of_json(found)
 
 
@@ -157,7 +157,7 @@ class AttachedJobs:
             job.follow()
 
     def running(self) -> dict[str, AttachedJob]:
-        """Those that do not stand still by somebody else's will, by key in its order."""
+        """Return the jobs that nobody else has stopped, by key in its order."""
         return {key: job for key, job in sorted(self._jobs.items()) if job.processes.targets()}
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from coplace_agent.adapters.processes import JobProcesses, stands_still
 from coplace_agent.adapters.watchdog import Watchdog
 from coplace_agent.watchdog import CGROUP, Target, resume, signal_process, write_freeze
 
-# What the watchdog is told fits into one message of the socket.
+# Each order to the watchdog fits into one message of the socket.
 MOST_TARGETS: Final = 2_000
 # Who forks faster than it is stopped is left.
 _MOST_LOOKS: Final = 5
@@ -20,14 +20,14 @@ class Pauser:
     """Pauses jobs while a block runs. Nothing is paused that the watchdog does not know of."""
 
     def __init__(self, watchdog: Watchdog, within_s: float) -> None:
-        """A job has to stand still `within_s` of being told to."""
+        """A job has to stop within `within_s` of the request."""
         self._watchdog = watchdog
         self._within_s = within_s
 
     @contextmanager
     def paused(self, jobs: Sequence[JobProcesses]) -> Iterator[Callable[[], bool]]:
-        """Gives what says whether all of the jobs stand still at that moment: where one does not,
-        or was continued by somebody, nothing was measured.
+        """Pause the jobs within it; gives what says whether all of them are stopped at that moment:
+        where one is not, or was continued by somebody, nothing was measured.
 
         Raises WatchdogLostError. However the block ends, all is continued.
         """
@@ -40,7 +40,7 @@ class Pauser:
             self._watchdog.clear()
 
     def _hold(self, jobs: Sequence[JobProcesses], held: list[Target]) -> bool:
-        """Pause until nothing new is found: while some are being stopped, others fork."""
+        """Pause until no new process appears: while some are being stopped, others fork."""
         for _ in range(_MOST_LOOKS):
             fresh = [target for job in jobs for target in job.targets() if target not in held]
             if not fresh:

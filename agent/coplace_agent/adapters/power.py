@@ -15,7 +15,8 @@ class NodeMeter(Protocol):
     """The energy that a node draws."""
 
     def energy_j(self, now_s: float) -> float:
-        """Since it was made; `now_s` is of a clock that never steps. Raises OSError, ValueError."""
+        """Return the energy since it was made; `now_s` is of a clock that never steps. Raises
+        OSError, ValueError."""
         ...
 
 
@@ -32,7 +33,7 @@ class SupplyMeter:
         self._energy_j = 0.0
 
     def energy_j(self, now_s: float) -> float:
-        """What it shows now is taken for the mean since it was last asked."""
+        """Add the energy since the last call, at the power that it shows now."""
         power_w = int(self._file.read_text()) / 1e6
         self._energy_j += power_w * (now_s - self._at_s)
         self._at_s = now_s
@@ -54,7 +55,7 @@ class EnergyCounters:
         self._energy_j = 0.0
 
     def energy_j(self, now_s: float) -> float:
-        """All zones together, and the rest by time."""
+        """Return the energy of all zones together, and of the rest by time."""
         found = [_number(zone / "energy_uj") for zone, _ in self._zones]
         for (_, range_uj), last_uj, now_uj in zip(self._zones, self._last_uj, found, strict=True):
             drawn_uj = now_uj - last_uj if now_uj >= last_uj else now_uj + range_uj - last_uj
@@ -65,7 +66,8 @@ class EnergyCounters:
 
 
 def node_meter(sys: Path, rest_w: float, now_s: float) -> NodeMeter:
-    """The meter that shows most of the node below a sysfs. `rest_w` is what RAPL does not see.
+    """Return the meter that shows most of the node below a sysfs. `rest_w` is what RAPL does not
+    see.
 
     Raises NoMeterError where there is none, or it cannot be read.
     """

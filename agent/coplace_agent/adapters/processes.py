@@ -23,17 +23,17 @@ class JobProcesses(Protocol):
     """The processes of a job, as they are at the moment."""
 
     def targets(self) -> list[Target]:
-        """What to pause so that the job stands still: nothing where it has ended, or stands still
-        by somebody else's will."""
+        """Return what to pause so that the job stops: nothing where it has ended, or where somebody
+        else has stopped it."""
         ...
 
     def pids(self) -> list[int]:
-        """Of all its processes."""
+        """Return the ids of all its processes."""
         ...
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it is left."""
+        """Return whether nothing of it is left."""
         ...
 
 
@@ -59,22 +59,22 @@ class ProcessTree:
         try:
             self._started = {pid: started_ticks(pid)}
         except _GONE:
-            raise NotAJobError(f"no process {pid} runs") from None
+            raise NotAJobError(f"process {pid} does not run") from None
         if started not in (0, self._started[pid]):
             raise NotAJobError(f"process {pid} is another by now")
 
     def targets(self) -> list[Target]:
-        """Those of its processes that run or sleep."""
+        """Return those of its processes that run or sleep."""
         found = self._look()
         return [(PROCESS, pid, each.started_ticks) for pid, each in found if _runs(pid, each)]
 
     def pids(self) -> list[int]:
-        """Also those that stand still."""
+        """Return the ids of its processes, stopped ones too."""
         return [pid for pid, _ in self._look()]
 
     @property
     def is_over(self) -> bool:
-        """Those that wait to be reaped have ended."""
+        """Return whether all have ended; those that wait to be reaped have."""
         return not any(each.state not in _ENDED or _threads(pid) for pid, each in self._look())
 
     def _look(self) -> list[tuple[int, _Process]]:
@@ -105,7 +105,7 @@ def _threads(pid: int) -> bool:
 
 
 def threads_of(pid: int) -> list[int]:
-    """The ids of a process's threads. Raises FileNotFoundError or ProcessLookupError."""
+    """Return the ids of a process's threads. Raises FileNotFoundError or ProcessLookupError."""
     with os.scandir(f"/proc/{pid}/task") as found:
         return [int(thread.name) for thread in found]
 
@@ -122,20 +122,20 @@ class ControlGroup:
     """A control group of version 2 with all below it, which the kernel freezes as one."""
 
     def __init__(self, path: Path) -> None:
-        """Raises NotAJobError for what is none, or has no freezer, as the root has none."""
+        """Raises NotAJobError for a path that is not a group, or has no freezer, as the root."""
         if not (path / "cgroup.freeze").is_file():
-            raise NotAJobError(f"{path} is no control group of version 2 with a cgroup.freeze")
+            raise NotAJobError(f"{path} is not a control group of version 2 with a cgroup.freeze")
         self._path = path
 
     def targets(self) -> list[Target]:
-        """Itself, unless somebody froze it."""
+        """Return the group itself, unless somebody froze it."""
         with suppress(*_GONE):
             if (self._path / "cgroup.freeze").read_text().strip() == "0":
                 return [(CGROUP, str(self._path), 0)]
         return []
 
     def pids(self) -> list[int]:
-        """Those of the groups below too."""
+        """Return the processes of the group and of the groups below."""
         found: list[int] = []
         for folder, _, _ in os.walk(self._path):
             with suppress(*_GONE):
@@ -144,14 +144,15 @@ class ControlGroup:
 
     @property
     def is_over(self) -> bool:
-        """Whether no process is in it or below."""
+        """Return whether no process is in it or below."""
         with suppress(*_GONE):
             return "populated 0" in (self._path / "cgroup.events").read_text()
         return True
 
 
 def stands_still(target: Target) -> bool:
-    """Whether a target that was paused does no work: it has stopped, is frozen, or has ended."""
+    """Return whether a target that was paused does no work: it has stopped, is frozen, or has
+    ended."""
     kind, name, started = target
     with suppress(*_GONE):
         if kind == CGROUP:

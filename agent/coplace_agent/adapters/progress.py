@@ -29,11 +29,11 @@ class ProgressCounter(Protocol):
     """One job's counters of progress."""
 
     def read(self) -> ProgressReading:
-        """The counters as they are now."""
+        """Read the counters as they are now."""
         ...
 
     def follow(self, pids: Iterable[int]) -> None:
-        """These are the job's processes from now on."""
+        """Follow the job's processes, which are these from now on."""
         ...
 
     def close(self) -> None:
@@ -55,17 +55,17 @@ class Heartbeats:
         is_file = stat.S_ISREG(os.fstat(self._file).st_mode)
         if not is_file or os.pread(self._file, len(HEARTBEAT_MAGIC), 0) != HEARTBEAT_MAGIC:
             self.close()
-            raise NoCounterError(f"{path} is no file of heartbeats")
+            raise NoCounterError(f"{path} is not a file of heartbeats")
 
     def read(self) -> ProgressReading:
-        """All counters together, and the time in seconds. Of a file that was cut short they are
-        0, so that the job seems to have gone back: which shows nothing."""
+        """Read all counters together, and the time in seconds. Of a file that was cut short they
+        are 0, so that the job seems to go back: which shows nothing."""
         now_s = time.monotonic()
         data = os.pread(self._file, HEARTBEAT_BYTES, 0).ljust(HEARTBEAT_BYTES, b"\0")
         return ProgressReading(sum(_COUNTS.unpack(data)[_LINE_WORDS::_LINE_WORDS]), now_s)
 
     def follow(self, pids: Iterable[int]) -> None:
-        """The file is the same whoever counts in it."""
+        """Ignore the processes: the file is the same whoever counts in it."""
 
     def close(self) -> None:
         """Close the file of the counters."""
@@ -79,5 +79,5 @@ class Counters(ThreadCounters):
         super().__init__(progress, base)
 
     def read(self) -> ProgressReading:
-        """The sums over all threads, since each was first followed."""
+        """Read the sums over all threads, since each was first followed."""
         return ProgressReading(*self.counts())

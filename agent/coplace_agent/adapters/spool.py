@@ -30,7 +30,7 @@ class Spool:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits, refused events too, that nothing more may be added."""
+        """Return whether so much waits, refused events too, that nothing more may be added."""
         return self._bytes >= self._most_bytes
 
     def add(self, event: Envelope) -> None:
@@ -49,7 +49,7 @@ class Spool:
             self._bytes += len(data)
 
     def waiting(self) -> Iterator[tuple[Path, Envelope]]:
-        """Those that nobody has acknowledged, the oldest first."""
+        """Yield the events that ingest has not acknowledged, the oldest first."""
         for path in sorted(self._folder.glob(f"*{_EVENT}")):
             yield path, Envelope.FromString(path.read_bytes())
 
@@ -57,13 +57,13 @@ class Spool:
         return sum(1 for _ in self._folder.glob(f"*{_EVENT}"))
 
     def acknowledged(self, path: Path) -> None:
-        """Ingest has the event. Killed before, the agent sends it again: a copy."""
+        """Remove an event that ingest has. Killed before, the agent sends it again: a copy."""
         with self._lock:
             self._bytes -= path.stat().st_size
         path.unlink()
 
     def refused(self, path: Path) -> None:
-        """Ingest will never take it: it is kept for an operator, and holds nothing up."""
+        """Keep for an operator an event that ingest will never take, so that it delays no other."""
         path.rename(self._refused / path.name)
 
     def _sync(self) -> None:

@@ -19,7 +19,7 @@ class WatchdogLostError(RuntimeError):
 
 
 class Watchdog:
-    """Starts the watchdog, which first continues what stands in `file` from before.
+    """Starts the watchdog, which first continues what `file` names from before.
 
     It is in a session of its own, so that no signal to the agent's process group reaches it.
     """
@@ -35,7 +35,7 @@ class Watchdog:
 
     @property
     def pid(self) -> int:
-        """The number of the watchdog's process."""
+        """Return the number of the watchdog's process."""
         return self._process.pid
 
     def announce(self, targets: Sequence[Target]) -> None:
@@ -45,7 +45,7 @@ class Watchdog:
         self._await_answer(self._most_pause_s)
 
     def clear(self) -> None:
-        """Nothing is paused any more. Raises WatchdogLostError."""
+        """Report that nothing is paused any more. Raises WatchdogLostError."""
         self._send(())
 
     def close(self) -> None:

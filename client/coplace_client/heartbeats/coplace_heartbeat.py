@@ -23,7 +23,7 @@ class Heartbeat:
     """A counter in the file that COPLACE_HEARTBEATS names; without one beats are not counted.
 
     Whoever counts at the same time has a slot of their own, such as their rank. Raises OSError
-    where the file cannot be made, ValueError for a slot that is none.
+    where the file cannot be made, ValueError for an invalid slot.
     """
 
     def __init__(self, slot: int = 0, path: str | None = None) -> None:
@@ -36,7 +36,7 @@ class Heartbeat:
         self._counts = _mapped(path) if path else memoryview(bytearray(_BYTES)).cast("Q")
 
     def beat(self, count: int = 1) -> None:
-        """So much work more is done."""
+        """Count so much work more as done."""
         self._counts[self._index] += count
 
 

@@ -13,7 +13,7 @@ _POM = Path(__file__).with_name("pom.xml")
 
 
 def kafka_jars() -> Path:
-    """The folder of these jars, filled on first use.
+    """Return the folder of these jars, filled on first use.
 
     Raises PrerequisiteError without Maven, LocalServersError if Maven fails.
     """
@@ -25,7 +25,7 @@ def kafka_jars() -> Path:
 
 
 def kafka_version() -> str:
-    """The version that the POM pins."""
+    """Return the version that the POM pins."""
     match = re.search(r"<kafka\.version>(.+)</kafka\.version>", _POM.read_text())
     if match is None:
         raise LocalServersError(f"{_POM} pins no kafka.version: restore that property")

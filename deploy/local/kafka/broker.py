@@ -20,7 +20,7 @@ _LOG_CONFIG = Path(__file__).with_name("log4j2.xml")
 # A local broker lives for minutes, in which the optimising compiler and a concurrent collector
 # would take half of what it uses from the services beside it.
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-# The broker's own name, of its certificate: it and who has this certificate may do anything.
+# The broker's own name, of its certificate: it and holders of this certificate may do anything.
 KAFKA: Final = "kafka"
 NODE_ID: Final = 1
 
@@ -36,7 +36,7 @@ class KafkaPorts(NamedTuple):
 def kafka_program(
     data_dir: Path, ports: KafkaPorts, payload_bytes: int, credentials: Credentials | None = None
 ) -> Program:
-    """A broker on loopback with its data in `data_dir`, which is formatted if it is new.
+    """Return a broker on loopback with its data in `data_dir`, which is formatted if it is new.
 
     `payload_bytes` is the largest payload that it takes; with `credentials` it speaks TLS alone,
     asks clients for a password of SCRAM-SHA-512, and lets them do what its access control list
@@ -78,8 +78,8 @@ def _ready_url(ports: KafkaPorts, credentials: Credentials | None) -> str:
 
 
 def reloaded_files(credentials: Credentials) -> Mapping[str, str]:
-    """What a secure one is told to read its certificate and whom it believes again, as settings of
-    the broker that may change while it runs."""
+    """Return the settings that make a secure broker read its certificate and its authorities again
+    while it runs."""
     files = {
         "ssl.keystore.location": str(credentials.identity(KAFKA).certificate),
         "ssl.truststore.location": str(credentials.authority),
@@ -92,7 +92,8 @@ def reloaded_files(credentials: Credentials) -> Mapping[str, str]:
 
 
 def listener_properties(ports: KafkaPorts, credentials: Credentials | None) -> Mapping[str, str]:
-    """Where the broker listens, and whom it believes there: anybody without `credentials`."""
+    """Return where the broker listens, and whom it believes there: anybody without
+    `credentials`."""
     if credentials:
         return _secure(ports, credentials)
     return {
@@ -128,7 +129,8 @@ def _secure(ports: KafkaPorts, credentials: Credentials) -> Mapping[str, str]:
 
 
 def server_properties(log_dir: Path, payload_bytes: int) -> Mapping[str, str | int]:
-    """The broker's settings but for its listeners: one node that is both broker and controller."""
+    """Return the broker's settings but for its listeners: one node that is both broker and
+    controller."""
     message_bytes = payload_bytes + _HEADROOM_BYTES
     return {
         "process.roles": "broker,controller",
@@ -149,11 +151,11 @@ def server_properties(log_dir: Path, payload_bytes: int) -> Mapping[str, str | i
         # session_timeout_s says.
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 1_000,
-        # A killed broker may come back only when its old session is over; the defaults of 9 s and
+        # A killed broker may rejoin only when its old session is over; the defaults of 9 s and
         # 2 s are made for a network between the broker and its controller.
         "broker.session.timeout.ms": 3_000,
         "broker.heartbeat.interval.ms": 500,
-        # Two empty records a second tell followers that the controller lives; here are none, and
+        # Two empty records a second show followers that the controller lives; here are none, and
         # they are a third of what an idle broker does.
         "metadata.max.idle.interval.ms": 0,
         # The defaults of 50 serve large clusters and cost start-up and recovery time here.

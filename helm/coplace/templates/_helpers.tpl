@@ -251,7 +251,7 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- if and .Values.authority.bindings .Values.authority.configMap }}{{ fail "set one of authority.bindings and authority.configMap" }}{{ end }}
 {{- if and .Values.grpc.tokens (not .Values.grpc.tlsSecret) }}{{ fail "grpc.tokens needs grpc.tlsSecret: tokens come over TLS alone" }}{{ end }}
-{{- if and (include "coplace.hasAuthority" .) (not .Values.grpc.tlsSecret) }}{{ fail "authority needs grpc.tlsSecret: who somebody is, certificates say" }}{{ end }}
+{{- if and (include "coplace.hasAuthority" .) (not .Values.grpc.tlsSecret) }}{{ fail "authority needs grpc.tlsSecret: certificates name the clients" }}{{ end }}
 {{- if and (include "coplace.hasAuthority" .) (not .Values.authority.tlsSecret) }}{{ fail "authority.tlsSecret is missing: name a secret with the keys tls.crt, tls.key and ca.crt of an operator of all sites, who declares the table" }}{{ end }}
 {{- include "coplace.requireSecrets" . }}
 {{- end -}}

@@ -24,7 +24,8 @@ _T_OF_MANY: Final = 2.2
 
 
 def measured(checkout: Path, names: Sequence[str]) -> dict[str, float]:
-    """CPU seconds of each measure in a checkout that is set up. Raises CalledProcessError."""
+    """Measure CPU seconds of each measure in a checkout that is set up. Raises
+    CalledProcessError."""
     folders = [checkout, *(checkout / each for each in ("client", "generated", "agent"))]
     ran = subprocess.run(
         [checkout / ".venv" / "bin" / "python", _SCRIPT, *names],
@@ -43,7 +44,7 @@ def measured(checkout: Path, names: Sequence[str]) -> dict[str, float]:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """The geometric mean of paired ratios, and its 95 % interval."""
+    """Return the geometric mean of paired ratios, and its 95 % interval."""
     logs = [log(each) for each in ratios]
     half = _T.get(len(logs) - 1, _T_OF_MANY) * stdev(logs) / sqrt(len(logs))
     return exp(fmean(logs) - half), exp(fmean(logs)), exp(fmean(logs) + half)

@@ -21,21 +21,21 @@ _CLUSTERS = 8
 
 
 def cpu_s(work: Callable[[], object]) -> float:
-    """CPU time of one call, s."""
+    """Measure the CPU time of one call, s."""
     began_s = time.process_time()
     work()
     return time.process_time() - began_s
 
 
 def easy(log: str) -> float:
-    """EASY on a real log, all but reading it."""
+    """Measure EASY on a real log, all but reading it."""
     logged = read_log(DATA / "swf" / LOGS[log], proc_w=PROC_W)
     machine = PoolMachine(logged.procs, IDLE_W)
     return cpu_s(lambda: play_log(logged, machine, SimulatedPolicy.EASY))
 
 
 def rounds(*, is_capped: bool, in_parts: bool, planned: int) -> float:
-    """Rounds of placement with 10,000 queued jobs, what comes in between not counted."""
+    """Measure rounds of placement with 10,000 queued jobs, what comes in between not counted."""
     played = Rounds(_CLUSTERS, is_capped=is_capped, in_parts=in_parts, planned=planned)
     for number in range(1, _ROUNDS + 1):
         played.play(number)

@@ -45,7 +45,7 @@ _TRAITS: Final = {
 
 
 def programs(clusters: Sequence[RealCluster], folder: Path) -> list[Program]:
-    """Ingest, placement and the resource manager."""
+    """Return ingest, placement and the resource manager."""
     told = [
         {"name": each.name, "kubeconfig": str(each.kubeconfig()), **_TRAITS} for each in clusters
     ]
@@ -76,7 +76,7 @@ def programs(clusters: Sequence[RealCluster], folder: Path) -> list[Program]:
 
 
 async def submit(cluster: RealCluster, numbers: Iterable[int]) -> None:
-    """Suspended Jobs, as users create them."""
+    """Submit suspended Jobs, as users create them."""
     waiting = iter(list(numbers))
 
     async def some(client: Any) -> None:
@@ -92,13 +92,13 @@ async def submit(cluster: RealCluster, numbers: Iterable[int]) -> None:
 
 
 def is_start(request: Mapping[str, Any]) -> bool:
-    """Whether the API server took a request that lets a Job run."""
+    """Return whether the API server took a request that lets a Job run."""
     spec = (request.get("requestObject") or {}).get("spec") or {}
     return request["responseStatus"]["code"] < 300 and spec.get("suspend") is False
 
 
 def started(clusters: Iterable[RealCluster]) -> Counter[str]:
-    """How often each job was let run, by its id: a copy and its Job have the same."""
+    """Count how often each job was let run, by its id: a copy and its Job have the same."""
     found: Counter[str] = Counter()
     for cluster in clusters:
         for request in cluster.requests():
@@ -109,7 +109,7 @@ def started(clusters: Iterable[RealCluster]) -> Counter[str]:
 
 
 async def outcomes(clusters: Iterable[RealCluster]) -> Counter[str]:
-    """What the Jobs that were submitted say of themselves."""
+    """Count the outcomes that the submitted Jobs show."""
     found: Counter[str] = Counter()
     for cluster in clusters:
         told = await call(cluster, "GET", "/apis/batch/v1/namespaces/physics/jobs")
@@ -162,7 +162,8 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
 async def wait(
     arguments: argparse.Namespace, servers: LocalServers, clusters: Sequence[RealCluster]
 ) -> None:
-    """Until all Jobs have ended; the manager is killed when a third, and two thirds, started."""
+    """Wait until all Jobs have ended; the manager is killed when a third, and two thirds,
+    started."""
     kills = [arguments.jobs // 3, 2 * arguments.jobs // 3]
     deadline_s = time.monotonic() + arguments.within_s
     while time.monotonic() < deadline_s:
@@ -178,7 +179,7 @@ async def wait(
 
 
 def report(starts: Counter[str], ended: Counter[str], jobs: int, took_s: float) -> int:
-    """What the API servers wrote down."""
+    """Report what the API servers wrote down."""
     times = Counter(starts.values())
     more = times.total() - times[1]
     print(f"jobs: {jobs}; started exactly once: {times[1]}; more than once: {more}")
@@ -189,7 +190,7 @@ def report(starts: Counter[str], ended: Counter[str], jobs: int, took_s: float) 
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=Path, required=True, help="of Kubernetes")
     parser.add_argument("--controllers", action="store_true", help="real ones")

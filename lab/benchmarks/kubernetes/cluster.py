@@ -62,12 +62,12 @@ class RealCluster:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return where it listens."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
     def client_configuration(self) -> Configuration:
-        """An administrator's."""
+        """Return an administrator's configuration."""
         found = Configuration(host=self.url)
         found.api_key = {"BearerToken": "Bearer admin"}
         found.verify_ssl = False
@@ -75,7 +75,7 @@ class RealCluster:
         return found
 
     def kubeconfig(self, token: str = "manager") -> Path:
-        """The resource manager's, or that of another token."""
+        """Return the resource manager's kubeconfig, or that of another token."""
         cluster = {"server": self.url, "insecure-skip-tls-verify": True}
         context = {"cluster": self.name, "user": MANAGER}
         path = self.folder / f"kubeconfig-{token}"
@@ -106,7 +106,8 @@ class RealCluster:
             self._start_controllers()
 
     async def prepare(self, nodes: int, cores: int) -> None:
-        """Its nodes, a namespace, and the rights of the resource manager, as the chart has them."""
+        """Create its nodes, a namespace, and the rights of the resource manager, as the chart has
+        them."""
         rules = yaml.safe_load((ROOT / "helm/coplace/files/kubernetes-rules.yaml").read_text())
         role = {"metadata": {"name": MANAGER}, "rules": [*rules["own"], *rules["copies"]]}
         group = "rbac.authorization.k8s.io"
@@ -123,11 +124,11 @@ class RealCluster:
                 await self._node(client, f"{self.name}-{number:04}", cores)
 
     def client(self) -> ApiClient:
-        """An administrator."""
+        """Return a client of an administrator."""
         return ApiClient(self.client_configuration)
 
     def requests(self) -> Iterator[Mapping[str, Any]]:
-        """What the resource manager asked to be written, as the API server wrote it down."""
+        """Yield what the resource manager asked to be written, as the API server wrote it down."""
         with (self.folder / "audit.log").open("rb") as file:
             whole = (line for line in file if line.endswith(b"\n"))  # the last one is being written
             yield from map(orjson.loads, whole)

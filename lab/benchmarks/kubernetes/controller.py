@@ -22,7 +22,7 @@ class SimulatedController:
         self._seen: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with self._cluster.client() as client, asyncio.TaskGroup() as tasks:
             api = ApiServer(self._cluster.name, client)
             tasks.create_task(reflect(api, JOBS, "", self, lambda: None))
@@ -30,12 +30,12 @@ class SimulatedController:
                 tasks.create_task(self._work(client))
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
-        """All Jobs."""
+        """Take all Jobs."""
         for each in found:
             self.changed(cluster, each)
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """A Job is new, or otherwise."""
+        """Take a Job that is new, or has changed."""
         name, uid = found["metadata"]["name"], found["metadata"]["uid"]
         conditions = (found.get("status") or {}).get("conditions") or ()
         has_ended = any(each["type"] in ("Complete", "Failed") for each in conditions)
@@ -46,7 +46,7 @@ class SimulatedController:
             self._due.put_nowait((name, standing))
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """A Job is gone."""
+        """Ignore a Job that was deleted."""
 
     async def _work(self, client: Any) -> None:
         while True:

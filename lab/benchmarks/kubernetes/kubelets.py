@@ -1,4 +1,4 @@
-"""Nodes alone, simulated: what kubelets would tell of pods that the scheduler gave them."""
+"""Nodes alone, simulated: what kubelets would report of pods that the scheduler gave them."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _WORKERS: Final = 8
 
 class SimulatedKubelets:
     """Of one cluster, whose Job controller and scheduler are real: a pod that has its node runs at
-    once, and succeeds after `run_s`; one that is deleted is gone."""
+    once, and succeeds after `run_s`; one that is deleted is removed."""
 
     def __init__(self, cluster: RealCluster, run_s: float) -> None:
         self._cluster, self._run_s = cluster, run_s
@@ -22,7 +22,7 @@ class SimulatedKubelets:
         self._seen: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with self._cluster.client() as client, asyncio.TaskGroup() as tasks:
             api = ApiServer(self._cluster.name, client)
             tasks.create_task(reflect(api, PODS, "", self, lambda: None))
@@ -30,12 +30,12 @@ class SimulatedKubelets:
                 tasks.create_task(self._work(client))
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
-        """All pods."""
+        """Take all pods."""
         for each in found:
             self.changed(cluster, each)
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """A pod is new, or otherwise."""
+        """Take a pod that is new, or has changed."""
         name, phase = found["metadata"]["name"], found["status"].get("phase")
         if found["metadata"].get("deletionTimestamp"):
             self._once(name, "delete")
@@ -43,7 +43,7 @@ class SimulatedKubelets:
             self._once(name, "begin")
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """A pod is gone."""
+        """Ignore a pod that was deleted."""
 
     def _once(self, name: str, what: str) -> None:
         if (name, what) not in self._seen:
@@ -55,7 +55,7 @@ class SimulatedKubelets:
             name, what = await self._due.get()
             try:
                 await self._do(client, name, what)
-            except CallError as error:  # it is gone meanwhile
+            except CallError as error:  # it was deleted meanwhile
                 print("kubelets:", error, flush=True)
 
     async def _do(self, client: Any, name: str, what: str) -> None:

@@ -6,20 +6,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from lab.benchmarks.system import report
 from lab.benchmarks.system.on_kafka import Guard
 from lab.benchmarks.system.run import measure
 from lab.demo.cli import Out, RunDir
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 
 @app.callback(invoke_without_command=True)
 def bench(
     out: Out = Path("out"),
     run_dir: RunDir = Path("run/bench"),
-    guard: Annotated[Guard, typer.Option(help="What connections are held to.")] = Guard.NONE,
+    guard: Annotated[Guard, typer.Option(help="How connections are guarded.")] = Guard.NONE,
 ) -> None:
     """Measure throughput, latency and memory, embedded and on real servers."""
     console = Console()

@@ -12,7 +12,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from lab.benchmarks.system.in_process import InProcess
 from lab.benchmarks.system.on_kafka import Guard, benched
 from lab.benchmarks.system.run import FILLERS_BEFORE_FLOW
@@ -22,7 +22,7 @@ from lab.demo.cli import RunDir
 _KINDS: Final = (Kind.FLOW, Kind.WAIT)
 _FILL_PER_S: Final = 20.0
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 
 @app.callback(invoke_without_command=True)

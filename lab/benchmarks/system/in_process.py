@@ -35,7 +35,8 @@ class InProcess:
         self._system.new_answers()
 
     def jobs_per_s(self, queued: int, rounds: int) -> float:
-        """Jobs decided a second of rounds in which nothing starts, behind `queued` waiting jobs."""
+        """Measure jobs decided a second of rounds in which nothing starts, behind `queued` waiting
+        jobs."""
         first_index = 0
         for kind, jobs in ((Kind.FILL, 64), (Kind.WIDE, 16), (Kind.QUEUE, queued)):
             self._play(kind, jobs, first_index, jobs)

@@ -29,8 +29,8 @@ SEED: Final = 1
 RUNTIME_S: Final = 0.3
 _HOUR_S: Final = 3600.0
 _CLUSTERS: Final = {cluster.name: cluster for cluster in clusters()}
-# Fillers outlast the benchmark; what is queued outlasts every promise that they allow. A limit is
-# scaled to the cluster and its frequency, so that these lie well apart.
+# Fillers outlast the benchmark; what is queued outlasts every reservation that they allow. A limit
+# is scaled to the cluster and its frequency, so that these differ well.
 _FILL_NODES, _FILL_S, _TOP_UP_S, _QUEUE_S = 16, 24 * _HOUR_S, 4 * _HOUR_S, 168 * _HOUR_S
 _FLOW_NODES, _FLOW_S = 2, 300.0
 # So many of the jobs name no application: first runs, which the power model is asked about.
@@ -47,19 +47,19 @@ class Submitted:
 
     @property
     def cluster(self) -> Cluster:
-        """Its reference cluster, whose resource manager speaks for it."""
+        """Return its reference cluster, whose resource manager speaks for it."""
         return _CLUSTERS[self.request.reference_cluster]
 
     def submission(self) -> Publish:
-        """The event that says so."""
-        publish = facts.submitted(self.request, self.job_id, self.cluster)
+        """Return the event of its submission."""
+        publish = facts.submission(self.request, self.job_id, self.cluster)
         if self.request.index % round(1 / _FIRST_RUN_SHARE) == 0:
             publish.event.payload.ClearField("app_id")
         return publish
 
 
 def requests(kind: Kind, count: int, first_index: int) -> list[JobRequest]:
-    """Jobs of the built-in workload, made to fit their kind."""
+    """Return jobs of the built-in workload, made to fit their kind."""
     drawn = built_in(SEED + first_index, count, clusters())
     return [
         _shaped(kind, replace(request, index=first_index + number))
@@ -85,13 +85,13 @@ def _shaped(kind: Kind, request: JobRequest) -> JobRequest:
 
 
 def submitted_at(request: JobRequest, time_us: int) -> Submitted:
-    """The job, handed to its resource manager at a wall time."""
+    """Return the job, handed to its resource manager at a wall time."""
     timed = replace(request, submit_s=(time_us - facts.EPOCH_US) / 1e6)
     return Submitted(facts.id_of(timed, _CLUSTERS[request.reference_cluster].site), timed, time_us)
 
 
 def started(job: Submitted, decided: PlacementDecided, time_us: int) -> Publish:
-    """The resource manager obeyed."""
+    """Return the event that the resource manager started it."""
     payload = JobStarted(
         job_id=job.job_id,
         attempt=decided.attempt,
@@ -106,7 +106,8 @@ def started(job: Submitted, decided: PlacementDecided, time_us: int) -> Publish:
 def finished(
     job: Submitted, decided: PlacementDecided, started_us: int, time_us: int
 ) -> list[Publish]:
-    """A job ended, with its signature, its meter and all that its price needs."""
+    """Return the events of a job's end, with its signature, its meter and all that its price
+    needs."""
     cluster = _CLUSTERS[decided.cluster]
     measured = SignatureMeasured()
     measured.CopyFrom(_profiled()[job.request.app_id, cluster.node_model])
@@ -130,7 +131,7 @@ def finished(
 
 
 def cancelled(job: Submitted, time_us: int) -> Publish:
-    """A user took a job out of the queue."""
+    """Return the event that a user took a job out of the queue."""
     ended = _finish(job, job.cluster, time_us)
     ended.outcome = JOB_OUTCOME_CANCELLED
     return _told(facts.JOBS, job, time_us, ended)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from deploy.local.servers import LocalServers
 from shared.streams.on_kafka.clients import Publisher, Reader
 from shared.streams.on_kafka.deployment import Deployment
@@ -24,7 +24,7 @@ _TOPIC: Final = "jobs.events"
 _WITHIN_S: Final = 300.0
 _BATCH: Final = 1_000
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 
 @app.callback(invoke_without_command=True)

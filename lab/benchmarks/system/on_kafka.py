@@ -43,7 +43,7 @@ _ROLES: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
 
 
 class Guard(StrEnum):
-    """What the connections of a system are held to."""
+    """How the connections of a system are guarded."""
 
     NONE = "none"
     SECURE = "secure"
@@ -75,13 +75,13 @@ class Bench:
         return Seen.from_json(self._run(name, "lab.benchmarks.system.site", step.to_json()))
 
     def samples_per_s(self, seconds: float) -> float:
-        """Telemetry samples that ingest acknowledges a second."""
+        """Measure telemetry samples that ingest acknowledges a second."""
         written = self._run("telemetry", "lab.benchmarks.system.telemetry", str(seconds))
         rate_per_s: float = orjson.loads(written)["samples_per_s"]
         return rate_per_s
 
     def rss_bytes(self) -> dict[str, int]:
-        """Resident memory of each process."""
+        """Return the resident memory of each process."""
         return {name: psutil.Process(pid).memory_info().rss for name, pid in self._pids().items()}
 
     async def _publish(self, events: Sequence[Publish]) -> None:

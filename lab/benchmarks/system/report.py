@@ -32,7 +32,7 @@ def write(measured: Measured, folder: Path) -> None:
 
 
 def table(measured: Measured) -> Table:
-    """The figures as people read them."""
+    """Return the figures as people read them."""
     title = f"{measured.cores} cores, {measured.queued:,} jobs queued, rounds of 100 ms"
     rows = Table(title=title, show_header=False)
     rows.add_column("figure")

@@ -34,7 +34,7 @@ _LEARN_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Everything that the benchmark came to."""
+    """All results of the benchmark."""
 
     queued: int
     embedded_jobs_per_s: float
@@ -48,7 +48,7 @@ class Measured:
 
     @property
     def sustained(self) -> Seen | None:
-        """The step of the highest rate that was sustained."""
+        """Return the step of the highest rate that was sustained."""
         return max((s for s in self.waiting if s.is_sustained), key=_rate, default=None)
 
 

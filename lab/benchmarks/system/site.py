@@ -184,7 +184,7 @@ class CpuTimes:
         self._before_s = self._used_s()
 
     def shares(self) -> dict[str, float]:
-        """Of one core, by name."""
+        """Return the shares of one core, by name."""
         took_s = time.monotonic() - self._began_s
         return {name: (s - self._before_s[name]) / took_s for name, s in self._used_s().items()}
 

@@ -24,7 +24,7 @@ class Kind(StrEnum):
     WIDE = "wide"
     """A whole cluster for days: they wait, and hold the reservations."""
     QUEUE = "queue"
-    """Of all sizes and for days: longer than what was promised, so that they wait."""
+    """Of all sizes and for days: longer than the reservations, so that they wait."""
     WAIT = "wait"
     """Of all sizes; no node is free, so that they wait. Cancelled after the step."""
     FLOW = "flow"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 class Step:
     """Jobs offered at a fixed rate, whatever becomes of them.
 
-    `processes` are the pids whose CPU time is read. `first_index` keeps the ids of steps apart.
+    `processes` are the pids whose CPU time is read. `first_index` keeps the ids of steps distinct.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Step:
     processes: Mapping[str, int]
 
     def to_json(self) -> str:
-        """As the process that plays the step is told it."""
+        """Encode the step for the process that plays it."""
         return orjson.dumps(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The step that `to_json` wrote."""
+        """Decode the step that `to_json` wrote."""
         fields: dict[str, Any] = orjson.loads(text)
         return cls(**{**fields, "kind": Kind(fields["kind"])})
 
@@ -80,18 +80,18 @@ class Seen:
 
     @property
     def is_sustained(self) -> bool:
-        """True when the system kept up."""
+        """Return whether the system kept up."""
         kept_up = self.late == 0 and self.p99_ms <= MOST_P99_S * 1e3
         return kept_up and self.sent_per_s >= _SENT_SHARE * self.rate_per_s
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """What a step's process wrote."""
+        """Decode what a step's process wrote."""
         fields: dict[str, Any] = orjson.loads(text)
         return cls(**{**fields, "kind": Kind(fields["kind"])})
 
 
 def percentiles_ms(latencies_s: Sequence[float]) -> tuple[float, float, float]:
-    """p50, p99 and worst, ms."""
+    """Return p50, p99 and worst, ms."""
     p50, p99, worst = np.percentile(latencies_s, [50, 99, 100]) * 1e3
     return float(p50), float(p99), float(worst)

@@ -28,7 +28,7 @@ _POWER_W: Final = 350.0
 
 
 def record(cluster: Cluster, node: int, until_us: int) -> Publish:
-    """A minute of one node."""
+    """Return a minute of one node."""
     name = node_name(cluster.name, node)
     source = f"{facts.source(cluster)}/{name}"
     samples = [
@@ -43,7 +43,7 @@ def record(cluster: Cluster, node: int, until_us: int) -> Publish:
 
 
 async def stream(ingest: EmulatorIngest, cluster: Cluster, until_s: float) -> int:
-    """One cluster's agents, call after call; acknowledged samples."""
+    """Send one cluster's agents' samples, call after call; return acknowledged samples."""
     acknowledged = 0
     while time.monotonic() < until_s:
         records = [record(cluster, node, now_us()) for node in range(cluster.nodes)]
@@ -53,7 +53,7 @@ async def stream(ingest: EmulatorIngest, cluster: Cluster, until_s: float) -> in
 
 
 async def samples_per_s(seconds: float, ingest_address: str) -> float:
-    """Acknowledged samples a second, a stream a cluster."""
+    """Measure acknowledged samples a second, a stream a cluster."""
     deployment = Deployment.of(settings())
     async with EmulatorIngest(deployment, ingest_address) as ingest:
         began_s = time.monotonic()

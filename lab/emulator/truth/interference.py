@@ -14,7 +14,8 @@ HALF_PRESSURE_GBPS: Final = 70.0
 
 
 def slowdown_ratio(own_gbps: float, other_gbps: float) -> float:
-    """T_co / T_solo of a job that moves `own_gbps` a node beside one that moves `other_gbps`."""
+    """Return T_co / T_solo of a job that moves `own_gbps` a node beside one that moves
+    `other_gbps`."""
     sensitivity = own_gbps / (own_gbps + HALF_SENSITIVE_GBPS)
     pressure = other_gbps / HALF_PRESSURE_GBPS
     relative = pressure * pressure

@@ -45,7 +45,7 @@ NOMINAL_TIME_S: Final = 60.0
 
 
 def kernel_profile(kernel: Kernel, model: PublishedNodeModel) -> AppProfile:
-    """The kernel on a node of `model` at the nominal P-state, on all cores."""
+    """Return the kernel on a node of `model` at the nominal P-state, on all cores."""
     cpi = kernel.core_cpi + kernel.stall_cycles * kernel.transactions_per_instruction
     instructions_per_s = model.cores * model.nominal_ghz * 1e9 / cpi
     moved = instructions_per_s * kernel.transactions_per_instruction

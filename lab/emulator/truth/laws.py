@@ -50,7 +50,7 @@ class Behaviour(NamedTuple):
 
 
 def behaviour(nominal: AppProfile, model: PublishedNodeModel, freq_ghz: float) -> Behaviour:
-    """What `nominal` becomes at `freq_ghz` on a node of `model`.
+    """Return what `nominal` becomes at `freq_ghz` on a node of `model`.
 
     T(f) = T_nom + slope (f_nom - f) / 0.1 GHz; instructions and transactions stay the same, so
     CPI(f) = CPI_nom T(f) / T_nom f / f_nom and bandwidth(f) = bandwidth_nom T_nom / T(f).
@@ -77,6 +77,6 @@ def _power_w(
 
 
 def transactions_per_instruction(nominal: AppProfile, model: PublishedNodeModel) -> float:
-    """Cache lines moved per instruction: the same at every P-state."""
+    """Return cache lines moved per instruction: the same at every P-state."""
     instructions_per_s = model.cores * model.nominal_ghz * 1e9 / nominal.cpi
     return nominal.mem_gbps * 1e9 / TRANSACTION_BYTES / instructions_per_s

@@ -37,17 +37,17 @@ class Noise:
             raise ValueError(f"the seed must be at least 0, got {self.seed}")
 
     def generator(self, *subject: str) -> np.random.Generator:
-        """The generator of one subject: a job, a node, a pair of them."""
+        """Return the generator of one subject: a job, a node, a pair of them."""
         digest = blake2b("\x1f".join(subject).encode(), digest_size=8).digest()
         key = np.array([self.seed, int.from_bytes(digest)], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=key))
 
     def node_power(self, node: str) -> float:
-        """What a node draws against the mean node of its model."""
+        """Return what a node draws against the mean node of its model."""
         return exp(NODE_POWER_SIGMA * self.generator("node", node).standard_normal())
 
     def run(self, *subject: str) -> RunNoise:
-        """How one run of a job or of a kernel differs from the mean run."""
+        """Return how one run of a job or of a kernel differs from the mean run."""
         time, power, cpi, tpi = self.generator("run", *subject).standard_normal(4)
         return RunNoise(
             time=exp(RUN_TIME_SIGMA * time),

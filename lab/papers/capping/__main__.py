@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.main import Out
 from coplace_client.errors import UnusableError
 from lab.papers.capping.document import Solvers, put, require_solvers
@@ -28,8 +28,8 @@ from lab.papers.capping.tables import (
 from lab.papers.options import Caps, Data, InstanceNames, Into
 from lab.papers.published_data import DATA
 
-app = typer.Typer(cls=TellingGroup)
-# Who stands beside which published method.
+app = typer.Typer(cls=ReportingGroup)
+# The published method beside each dispatcher.
 _PUBLISHED = {
     "LS": "LS",
     "LS by walltime": "LS",
@@ -86,8 +86,8 @@ def bench(
 
 
 def chosen_of(named: Sequence[str], *, solvers: bool) -> list[Contender]:
-    """The dispatchers of these names; where nothing is named all, those that solve on demand.
-    Raises UnusableError for both."""
+    """Return the dispatchers of these names; where nothing is named all, those that solve on
+    demand. Raises UnusableError for both."""
     if named and solvers:
         raise UnusableError("--solvers adds DEC and DEC+RAPL to all: leave out --contender")
     every = (*CONTENDERS, *SOLVERS)
@@ -100,8 +100,8 @@ def tables_of(
     instances: Sequence[Instance],
     outcomes: Sequence[Outcome],
 ) -> dict[str, str]:
-    """By the names of their places in the document. DEC stands beside the lists where all of them
-    were played, and else among the others."""
+    """Return tables by the names of their places in the document. DEC is beside the lists where all
+    of them were played, and else among the others."""
     is_beside = {DEC, *LISTS} <= {*chosen}
     names = [name for name in chosen if name != DEC or not is_beside]
     tables = {

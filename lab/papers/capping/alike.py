@@ -12,7 +12,7 @@ _HALVINGS, _MOST_SD = 40, 3.0
 
 
 class Judged(NamedTuple):
-    """A prediction held to what the job drew: the deviation that it said, and by how much the
+    """A prediction compared with what the job drew: the deviation that it said, and by how much the
     logarithm of what was drawn lies above it."""
 
     user: str
@@ -33,8 +33,8 @@ class Alike(NamedTuple):
 
 
 def alike(judged: Sequence[Judged], lag: int) -> Alike:
-    """Of jobs in their order; those of one user that are no further apart than `lag` were predicted
-    before the other one had ended."""
+    """Estimate from jobs in their order; those of one user within `lag` jobs of each other
+    were predicted before the other one had ended."""
     low, high = 0.0, _MOST_SD
     for _ in range(_HALVINGS):
         runs_sd = (low + high) / 2

@@ -17,7 +17,7 @@ from typing import Final
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.progress import progress_of
 from lab.papers.capping.caps import constant_cap
 from lab.papers.capping.document import put
@@ -30,7 +30,7 @@ from lab.simulation.eurora import EuroraRun
 from lab.workloads.eurora import EuroraJob, EuroraMachine, expected_waits_s, read_queues
 from shared.models.bounded_slowdown import bounded_length_s
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 _SEED, _CAP_PCT, _FACTOR, _BURSTS, _EARLIEST_OF = 1, 50, 0.5, 10, 3
 
@@ -69,7 +69,7 @@ CASES: Final = (
 def drawn(
     case: Case, pool: Sequence[EuroraJob], machine: EuroraMachine, seed: int = _SEED
 ) -> tuple[int, list[EuroraJob]]:
-    """How many jobs come before the first, and all of them by their coming."""
+    """Draw how many jobs come before the first, and all of them by their coming."""
     rng = Random(seed)
     cores, hot = case.hot_share * machine.cores_per_node * machine.nodes, list[EuroraJob]()
     while sum(job.units * job.unit.cores for job in hot) < cores:
@@ -93,7 +93,7 @@ def _time_s(case: Case, rng: Random) -> float:
 def row(
     case: Case, pool: Sequence[EuroraJob], machine: EuroraMachine, queues: dict[str, float]
 ) -> Iterator[str]:
-    """The mean bounded slowdown (60 s) of each method."""
+    """Yield the mean bounded slowdown (60 s) of each method."""
     hot, jobs = drawn(case, pool, machine)
     waits_s = expected_waits_s(jobs, queues)
     cap_w = own_caps_w(machine, jobs, waits_s)[_CAP_PCT]

@@ -1,6 +1,6 @@
 """`python -m lab.papers.capping.backfill`: what could be otherwise in the published backfill.
 
-It is above or below what EASY comes to here, on historical instances. Each column changes one thing
+It is above or below the figure of EASY here, on historical instances. Each column changes one thing
 that was not published: what backfilling knows of run times, if anything is reserved, and the order
 of the queue.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from lab.papers.capping.caps import constant_cap
 from lab.papers.capping.document import put
 from lab.papers.capping.instances import CAPS_PCT, Instance, read_instances
@@ -27,7 +27,7 @@ from shared.scheduling.list_scheduling import PriorityRule
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.wait_queue import order_of
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 _TELLING: Final = 0.1
 HEADER: Final = (
@@ -37,7 +37,7 @@ HEADER: Final = (
 
 
 def row(machine: EuroraMachine, instance: Instance, cap_pct: int) -> tuple[str, ...]:
-    """The mean bounded slowdown (60 s) of each."""
+    """Return the mean bounded slowdown (60 s) of each."""
     jobs, cap_w = instance.jobs, instance.caps_w[cap_pct]
     arrivals = range(len(jobs))
     known = [replace(job, walltime_s=max(1.0, job.runtime_s)) for job in jobs]
@@ -83,7 +83,7 @@ def _slowdown(jobs: Sequence[EuroraJob], dispatcher: Dispatcher) -> float:
 
 
 def is_changed(line: Sequence[str]) -> bool:
-    """Whether anything that is changed in EASY changes its figure by more than a tenth."""
+    """Return whether anything that is changed in EASY changes its figure by more than a tenth."""
     easy, *others = map(float, line[HEADER.index("EASY") :])
     return any(abs(other / easy - 1) > _TELLING for other in others)
 
@@ -95,7 +95,7 @@ def bench(
     into: Into = None,
 ) -> None:
     """Play them under every cap for which something was published; the document has the lines that
-    tell anything."""
+    show anything."""
     machine, instances = read_instances(data / "eurora", instance or ["hist_100"])
     plays = [(i, cap_pct) for i in instances for cap_pct in CAPS_PCT]
     lines = [row(machine, i, cap) for i, cap in plays if (cap, "BF") in i.published]

@@ -7,5 +7,5 @@ from shared.scheduling.power import Cap
 
 
 def constant_cap(cap_w: float) -> Cap:
-    """A cap that never changes."""
+    """Return a cap that never changes."""
     return cap_of((-inf, cap_w))

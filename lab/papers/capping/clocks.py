@@ -9,7 +9,7 @@ from typing import Final
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from coplace_client.errors import UnusableError
 from lab.papers.capping.caps import constant_cap
 from lab.papers.capping.document import put
@@ -22,7 +22,7 @@ from lab.simulation.eurora import figures_of
 from lab.simulation.power_reduction import mixed_factor
 from lab.workloads.eurora import EuroraMachine
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 # Times as long as at its own clock.
 THRESHOLDS: Final = (1.1, 1.2, 1.3, 1.5, 2.0, inf)
@@ -33,7 +33,7 @@ HEADER: Final = (
 
 
 def rows(machine: EuroraMachine, instances: Sequence[Instance]) -> list[tuple[str, ...]]:
-    """Mean bounded slowdowns (60 s) by set and cap, of the instances that all solved."""
+    """Return mean bounded slowdowns (60 s) by set and cap, of the instances that all solved."""
     groups = dict.fromkeys(instance.group for instance in instances)
     found = []
     for group in groups:

@@ -2,7 +2,7 @@
 jobs wait, and what CP-SAT makes of the list schedule within 1 and within 10 s of its work.
 
 Eurora's nodes under a cap of half of what the first instance of 50 jobs draws without one, full as
-list scheduling fills them; those who wait are the jobs of all synthetic instances, time and again.
+list scheduling fills them; the waiting jobs are those of all synthetic instances, time and again.
 Times are of the processor, so that what else runs on the machine counts little. Needs the data.
 """
 
@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from lab.papers.capping.document import put
 from lab.papers.options import Data, Into
 from lab.papers.placement.markdown import table
@@ -43,7 +43,7 @@ from shared.scheduling.list_scheduling import (
 )
 from shared.scheduling.power import milliwatts
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 _QUEUED: Final = (50, 400, 1_000, 5_000)
 _CAP_W: Final = 2_849.0
 # What the solver may work, in units of about a second.
@@ -85,8 +85,8 @@ def bench(
 def situation(
     machine: EuroraMachine, jobs: Sequence[EuroraJob], queues: dict[str, float]
 ) -> tuple[CappedSituation, PriorityRule]:
-    """All nodes free and all jobs waiting, but those that list scheduling starts at once, which run
-    since then; with LS's rule."""
+    """Return a situation with all nodes free and all jobs waiting, but those that list scheduling
+    starts at once, which run since then; with LS's rule."""
     nodes, waits_s = table_of(machine), expected_waits_s(jobs, queues)
     kinds, weights = kinds_of(nodes, jobs), wait_weights(waits_s)
     wanted = [

@@ -15,11 +15,11 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from lab.papers.placement.markdown import table
 from shared.process.user_files import lines
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 # Of a node of the demo's clusters.
 _CORES: Final = {"p1": 48, "p2": 36}
@@ -33,7 +33,7 @@ class Start(NamedTuple):
 
 
 def starts(decisions: Iterable[str], jobs: Iterable[str]) -> Iterator[Start]:
-    """From lines of decisions.jsonl and jobs.csv."""
+    """Yield starts from lines of decisions.jsonl and jobs.csv."""
     ended = {row["job_id"]: row for row in csv.DictReader(jobs)}
     for line in decisions:
         decided: dict[str, Any] = json.loads(line)
@@ -59,7 +59,7 @@ def _row(name: str, found: Sequence[Start]) -> tuple[str, ...]:
 def bench(
     folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Of a demo.")],
 ) -> None:
-    """By whether a prediction says anything of its deviation."""
+    """Print deviations by whether a prediction says anything of its deviation."""
     found = [*starts(lines(folder / "decisions.jsonl"), lines(folder / "jobs.csv"))]
     parts = {
         "at the P-state of the signature": [each for each in found if not each.said_sd],

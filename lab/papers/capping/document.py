@@ -15,7 +15,7 @@ Solvers = Annotated[
 
 
 def require_solvers(into: Path | None, solvers: bool) -> None:
-    """Raise UnusableError where a document would lose what DEC and DEC+RAPL came to."""
+    """Raise UnusableError where a document would lose the results of DEC and DEC+RAPL."""
     if into is not None and not solvers:
         raise UnusableError(f"tables of {into} hold DEC and DEC+RAPL too: say --solvers")
 

@@ -15,7 +15,7 @@ _PUBLISHED: Final[Mapping[str, str]] = {"LS": "tab:blue", "BF": "tab:orange"}
 
 
 def write_figure(path: Path, rows: Sequence[Row], contenders: Sequence[str]) -> None:
-    """Lines of the contenders, dotted ones of what was published."""
+    """Draw lines of the contenders, dotted ones of what was published."""
     groups = list(dict.fromkeys(row.group for row in rows))
     figure = Figure(figsize=(4.2 * len(groups), 4.2), layout="constrained")
     panels = figure.subplots(1, len(groups), squeeze=False)[0]

@@ -38,14 +38,14 @@ class Instance:
     published_waits_s: Mapping[tuple[int, str], float]
 
     def under(self, caps_pct: Sequence[int]) -> Self:
-        """It with these of its caps alone."""
+        """Return the instance with these of its caps alone."""
         caps_w = {percent: cap_w for percent, cap_w in self.caps_w.items() if percent in caps_pct}
         return replace(self, caps_w=caps_w)
 
 
 def read_instances(folder: Path, wanted: Sequence[str]) -> tuple[EuroraMachine, list[Instance]]:
-    """The machine, and the instances of a folder as published that hold any of these in their name,
-    all where nothing is wanted. Raises OSError or UnusableError.
+    """Read the machine, and the instances of a folder as published that hold any of these in their
+    name, all where nothing is wanted. Raises OSError or UnusableError.
 
     Powers are those by what a job uses, not the predicted ones: so the published results were got,
     on 45 of 115 plays list scheduling by walltime waits as long as published, to the second.
@@ -94,7 +94,7 @@ def _published(path: Path) -> dict[str, list[dict[str, str]]]:
 def own_caps_w(
     machine: EuroraMachine, jobs: Sequence[EuroraJob], waits_s: Sequence[float]
 ) -> dict[int, float]:
-    """Parts of the highest power that list scheduling draws without a cap."""
+    """Return parts of the highest power that list scheduling draws without a cap."""
     without_w = float(sum(job.power_w for job in jobs))
     rules = CappingRules(CappingMethod.LS, constant_cap(without_w), waits_s, [0.0] * len(jobs))
     highest_w = figures_of(play_capped(machine, jobs, rules)).max_power_w

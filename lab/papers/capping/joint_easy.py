@@ -22,7 +22,7 @@ from shared.scheduling.backfill import Backfill
 from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.power import Cap, PowerBudget, milliwatts
 
-# Who holds the margin.
+# The job that has the margin.
 _MARGIN: Final = -1
 
 
@@ -60,24 +60,24 @@ class JointEasy(Dispatcher):
 
     @property
     def waits(self) -> bool:
-        """True while anything waits."""
+        """Return whether anything waits."""
         return self._easy.waits
 
     def arrive(self) -> None:
-        """The next job is in the queue."""
+        """Put the next job into the queue."""
         self._easy.arrive()
 
     def end(self, number: int, holder: int) -> None:
-        """What the job holds is free again."""
+        """Free what the job has."""
         self._easy.end(number, holder)
         self._running.discard(holder)
 
     def wake_s(self, now_s: float) -> float:
-        """Never: the cap has no steps."""
+        """Return never: the cap has no steps."""
         return self._easy.wake_s(now_s)
 
     def decide(self, now_s: float) -> list[Served]:
-        """What starts now."""
+        """Return what starts now."""
         started, more = list[Served](), Error(0.0, 0.0)
         while True:
             self._keep(more)

@@ -13,7 +13,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.progress import progress_of
 from coplace_client.errors import UnusableError
 from lab.papers.capping.caps import constant_cap
@@ -27,7 +27,7 @@ from lab.simulation.capping import CappingMethod, CappingRules, play_capped
 from lab.simulation.eurora import figures_of
 from lab.workloads.eurora import EuroraMachine
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 _SETS: Final = ("rndm_50_300", "rndm_100_900", "hist_100")
 HEADER: Final = (
@@ -54,7 +54,7 @@ def lines_of(
     *,
     solvers: bool,
 ) -> Iterator[Line]:
-    """Those of the table, in its order."""
+    """Yield the lines of the table, in its order."""
     for name in sets:
         yield from (Line(name, method, caps_pct) for method in methods)
         if solvers and name == _SETS[0]:
@@ -91,7 +91,7 @@ def bench(
 def cells(
     machine: EuroraMachine, instances: Sequence[Instance], method: CappingMethod
 ) -> list[str]:
-    """The mean bounded slowdown (60 s) by margin, and how much above that of none it is."""
+    """Return the mean bounded slowdown (60 s) by margin, and how much above that of none it is."""
     began_s = process_time()
     plays = [(each, cap_w) for each in instances for cap_w in each.caps_w.values()]
     found = [[_slowdown(machine, *play, method, margin) for margin in MARGINS] for play in plays]

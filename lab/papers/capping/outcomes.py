@@ -15,8 +15,8 @@ _TYPES: Final = (str, str, int, str, *[float] * 7, *[int] * 3)
 
 
 def read_outcomes(path: Path) -> list[Outcome]:
-    """Those that a run left, without the line that it was in when it ended; none where there is no
-    file. Raises UnusableError for a file of other columns."""
+    """Read the outcomes that a run left, without the line that it was in when it ended; none where
+    there is no file. Raises UnusableError for a file of other columns."""
     if not path.exists():
         return []
     whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
@@ -27,8 +27,8 @@ def read_outcomes(path: Path) -> list[Outcome]:
 
 
 def appended(path: Path, known: Iterable[Outcome], found: Iterable[Outcome]) -> Iterator[Outcome]:
-    """All outcomes, those that are found on disk before they are passed on; what the file held
-    before is replaced by those that are known."""
+    """Yield all outcomes, new ones once they are on disk; what the file had before is replaced by
+    the known ones."""
     kept = list(known)
     with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *map(astuple, kept)])

@@ -64,9 +64,8 @@ Play = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one dispatcher came to on one instance under one cap. CPU time is of the whole play;
-    plans are counted where a search makes them: all, those cheaper than the list schedule, and
-    those without an answer in time."""
+    """The outcome of one dispatcher on one instance under one cap. CPU time is of the whole
+    play;"""
 
     group: str
     instance: str
@@ -85,7 +84,7 @@ class Outcome:
 
     @property
     def play(self) -> Play:
-        """What it is the outcome of."""
+        """Return what it is the outcome of."""
         return self.instance, self.cap_pct, self.contender
 
 
@@ -96,8 +95,8 @@ def play_all(
     workers: int,
     known: Iterable[Outcome] = (),
 ) -> Iterator[Outcome]:
-    """The outcomes as plays end, but of those that are known; none where a cap lets a job never
-    start. Raises AssertionError for a schedule that the checker finds wrong."""
+    """Yield the outcomes as plays end, but of those that are known; none where a cap lets a job
+    never start. Raises AssertionError for a schedule that the checker finds wrong."""
     played = {outcome.play for outcome in known}
     wanted = [
         (instance, cap_pct, contender)

@@ -2,7 +2,7 @@
 before their limits.
 
 Jobs are drawn as in `arrivals.py`, with seeds of which no other table is. List schedules by
-walltime stand beside those of the cheapest orders that the search finds, with and without the cap
+walltime are beside those of the cheapest orders that the search finds, with and without the cap
 being shared by what runs.
 """
 
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.progress import progress_of
 from lab.papers.capping.arrivals import Case, drawn
 from lab.papers.capping.caps import constant_cap
@@ -42,7 +42,7 @@ from shared.scheduling.dispatch import Dispatcher
 from shared.scheduling.list_scheduling import StartPlanner
 from shared.scheduling.problem import NodeTable
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 _CASES: Final = (Case(100, 900), Case(400, 300))
 _CAPS_PCT: Final = (100, 50)
@@ -70,8 +70,8 @@ class Pool(NamedTuple):
 
 
 def means(pool: Pool, of: tuple[Case, int, int]) -> list[float]:
-    """The mean bounded slowdowns (60 s) of one case, cap and seed: by walltime and searched, of
-    jobs that draw what they want, and of those that share the cap."""
+    """Return the mean bounded slowdowns (60 s) of one case, cap and seed: by walltime and searched,
+    of jobs that draw what they want, and of those that share the cap."""
     case, cap_pct, seed = of
     _, jobs = drawn(case, pool.jobs, pool.machine, seed)
     waits_s, nodes = expected_waits_s(jobs, pool.queues), table_of(pool.machine)
@@ -89,7 +89,8 @@ def means(pool: Pool, of: tuple[Case, int, int]) -> list[float]:
 
 
 def row(case: Case, cap_pct: int, of_seeds: Sequence[Sequence[float]]) -> list[str]:
-    """Means over the seeds, and by how much the search changes them, with its standard error."""
+    """Return means over the seeds, and by how much the search changes them, with its standard
+    error."""
     cells = [f"{case.jobs}", f"{case.window_s:,}", f"{cap_pct}", f"{len(of_seeds)}"]
     for first in (0, 2):
         pairs = [found[first : first + 2] for found in of_seeds]

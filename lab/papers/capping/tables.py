@@ -11,7 +11,7 @@ from lab.papers.placement.markdown import table
 
 # The published methods that the headline is measured by.
 _THEIR_LS, _THEIR_BF = "LS", "BF"
-# Those whose orders DEC stands beside.
+# Those whose orders DEC is shown beside.
 LISTS: Final = ("LS", "LS by walltime", "hybrid")
 _NOTHING: Final = "-"
 _SEARCHES: Final = ("plans", "improved", "unanswered")
@@ -27,18 +27,18 @@ class Row:
     outcomes: Mapping[str, Sequence[Outcome]]
 
     def published(self, method: str) -> float | None:
-        """The authors' mean on these; None where one of them has none."""
+        """Return the authors' mean on these; None where one of them has none."""
         found = [i.published.get((self.cap_pct, method)) for i in self.instances]
         known = [each for each in found if each is not None]
         return fmean(known) if known and len(known) == len(found) else None
 
     def mean(self, contender: str, measure: str) -> float:
-        """A contender's mean."""
+        """Return a contender's mean."""
         return fmean(getattr(outcome, measure) for outcome in self.outcomes[contender])
 
 
 def rows_of(instances: Sequence[Instance], outcomes: Iterable[Outcome]) -> list[Row]:
-    """One a set, whether published or not, and cap; by set and falling cap."""
+    """Return one row for each set, whether published or not, and cap; by set and falling cap."""
     by_play: dict[tuple[str, int], dict[str, Outcome]] = {}
     for outcome in outcomes:
         by_play.setdefault((outcome.instance, outcome.cap_pct), {})[outcome.contender] = outcome
@@ -70,7 +70,7 @@ def _row(
 
 
 def slowdowns(rows: Sequence[Row], contenders: Sequence[str], measure: str) -> str:
-    """A measure of all contenders."""
+    """Return a measure of all contenders."""
     header = ["set", "cap, %", "instances", *contenders]
     return table(
         header,
@@ -82,8 +82,8 @@ def slowdowns(rows: Sequence[Row], contenders: Sequence[str], measure: str) -> s
 
 
 def beside_published(rows: Sequence[Row], pairs: Mapping[str, str]) -> str:
-    """Bounded slowdowns (60 s) of contenders beside what was published under another name, and how
-    far above it they are, %."""
+    """Return bounded slowdowns (60 s) of contenders beside what was published under another name,
+    and how far above it they are, %."""
     header = ["set", "cap, %", "instances"]
     for name, of in pairs.items():
         header += [name, f"published {of}"]
@@ -105,7 +105,8 @@ def _beside(row: Row, name: str, published: str) -> tuple[str, str]:
 def equal_waits(
     instances: Sequence[Instance], outcomes: Iterable[Outcome], contender: str, published: str
 ) -> str:
-    """On how many plays a contender's jobs wait as long, all together, as was published: by cap."""
+    """Return on how many plays a contender's jobs wait as long, all together, as was published: by
+    cap."""
     waits_s = {instance.name: instance.published_waits_s for instance in instances}
     plays, equal = dict.fromkeys(CAPS_PCT, 0), dict.fromkeys(CAPS_PCT, 0)
     for outcome in outcomes:
@@ -118,8 +119,8 @@ def equal_waits(
 
 
 def searches(rows: Sequence[Row], contenders: Sequence[str]) -> str:
-    """Plans that contenders looked for, those cheaper than the list schedule and those without an
-    answer in time, and the CPU time of an instance, s."""
+    """Return the plans that contenders searched for, those cheaper than the list schedule and those
+    without an answer in time, and the CPU time of an instance, s."""
     header = ["set", "cap, %", "dispatcher", "plans", "cheaper", "unanswered", "CPU s an instance"]
     lines = []
     for row in rows:
@@ -132,8 +133,8 @@ def searches(rows: Sequence[Row], contenders: Sequence[str]) -> str:
 
 
 def beside_lists(rows: Sequence[Row], contender: str) -> str:
-    """Bounded slowdowns (60 s) of LISTS and a contender beside the published LS, weighted queue
-    times (equation 2) in thousands of s, plans, and the CPU time of a play, s."""
+    """Return bounded slowdowns (60 s) of LISTS and a contender beside the published LS, weighted
+    queue times (equation 2) in thousands of s, plans, and the CPU time of a play, s."""
     header = [
         *("set", "cap, %", "instances", "LS published", *LISTS, contender),
         *(f"{name}, equation 2" for name in ("LS", contender)),
@@ -153,7 +154,7 @@ def beside_lists(rows: Sequence[Row], contender: str) -> str:
 
 
 def headline(rows: Sequence[Row], contenders: Sequence[str]) -> str:
-    """How far contenders are below the lower of the authors' LS and BF, %."""
+    """Return how far contenders are below the lower of the authors' LS and BF, %."""
     lines = []
     for row in rows:
         theirs = [m for m in map(row.published, (_THEIR_LS, _THEIR_BF)) if m is not None]

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.main import Out
 from coplace_client.files import written
 from lab.evaluate.power_log import read_log
@@ -47,7 +47,7 @@ from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.online import EndedJob, OnlineLearner
 from shared.power_prediction.submission import MeasuredPower, Submission
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 MARGINS: Final = (0.0, 0.01, 0.05)
 _CAP_PCT: Final = 50
@@ -89,8 +89,8 @@ class Outcome(NamedTuple):
 
 
 def outcome(case: Case, method: CappingMethod, kept: KeptFree) -> Outcome:
-    """A schedule by predictions, held to what jobs draw. Raises AssertionError for one that exceeds
-    the cap as predicted."""
+    """Play a schedule by predictions, compared with what jobs draw. Raises AssertionError for one
+    that exceeds the cap as predicted."""
     jobs, [cap_w] = counting_deviations(case.jobs, [case.cap_w], kept)
     rules = CappingRules(method, constant_cap(cap_w), case.waits_s, [0.0] * len(jobs))
     run = play_capped(case.machine, jobs, rules)
@@ -98,7 +98,8 @@ def outcome(case: Case, method: CappingMethod, kept: KeptFree) -> Outcome:
 
 
 def placed(case: Case, risk: float, errs: Alike) -> Outcome:
-    """A schedule by EASY that keeps the joint quantile as placement does it. Raises as above."""
+    """Play a schedule by EASY that keeps the joint quantile as placement does it. Raises as
+    above."""
     deviations = [hypot(sd, errs.runs_sd) for sd in case.deviations]
     doubt = Doubt(risk, deviations, case.users, errs.correlation)
     rules = CappingRules(
@@ -110,7 +111,7 @@ def placed(case: Case, risk: float, errs: Alike) -> Outcome:
 
 
 def _held(case: Case, rules: CappingRules, run: EuroraRun) -> Outcome:
-    """A schedule, checked, held to what jobs draw."""
+    """A schedule, checked, compared with what jobs draw."""
     wrong = impossible_under(rules, run, case.machine)
     assert not wrong, wrong[0]
     steps = list(_drawn(run, case.true_w))
@@ -141,13 +142,13 @@ def _drawn(run: EuroraRun, true_w: Sequence[float]) -> Iterator[tuple[float, flo
 def mean_outcome(
     cases: Sequence[Case], method: CappingMethod, margin: float, risk: float
 ) -> Outcome:
-    """Over all cases."""
+    """Return the mean over all cases."""
     found = [outcome(c, method, KeptFree(margin, risk, c.deviations)) for c in cases]
     return Outcome(*(fmean(column) for column in zip(*found, strict=True)))
 
 
 def at_slowdown(played: Callable[[float], Outcome], most: float) -> tuple[float, Outcome]:
-    """The least risk found at which jobs are slowed down no more than this; 0.5 where none is."""
+    """Return the least risk at which jobs are slowed down no more than this; 0.5 where none is."""
     low_z, high_z, best = 0.0, 3.0, (0.5, played(0.5))
     for _ in range(_HALVINGS):
         z = (low_z + high_z) / 2
@@ -170,7 +171,8 @@ def _risk_of(z: float) -> float:
 
 
 def rows(name: str, cases: Sequence[Case], method: CappingMethod) -> Iterator[tuple[str, ...]]:
-    """Margins, and the joint quantile at the slowdown of each and at what operators may ask for."""
+    """Yield margins, and the joint quantile at the slowdown of each and at what operators may ask
+    for."""
     for margin in MARGINS:
         found = mean_outcome(cases, method, margin, 0.5)
         yield _row(f"{name}, margin {100 * margin:g} %", found)
@@ -182,9 +184,9 @@ def rows(name: str, cases: Sequence[Case], method: CappingMethod) -> Iterator[tu
 
 
 def placement_rows(name: str, case: Case, learned: Alike) -> Iterator[tuple[str, ...]]:
-    """The joint quantile as placement keeps it, by what predictions say of their errors alone, with
-    how much further they were off before, and with how much alike those of one user were; of the
-    last the slowdown of each margin too."""
+    """Yield the joint quantile as placement keeps it, by what predictions say of their errors
+    alone, with how much further they were off before, and with how much alike those of one user
+    were; of the last the slowdown of each margin too."""
     none, name = Alike(0.0, 0.0), f"{name}, by placement"
     sd = f", `cap_power_sd` {learned.runs_sd:.2f}"
     correlation = f", `cap_user_correlation` {learned.correlation:.2f}"
@@ -213,8 +215,8 @@ def _row(name: str, found: Outcome) -> tuple[str, ...]:
 
 
 def under_predicted(data: Path) -> list[Case]:
-    """The ten instances of 50 jobs in 300 s at half of their power: the deviation is the root mean
-    square of all errors, since nobody knows which job is which."""
+    """Return the ten instances of 50 jobs in 300 s at half of their power: the deviation is the
+    root mean square of all errors, since nobody knows which job is which."""
     machine, instances = read_instances(data / "eurora", ["rndm_50_300_"])
     deviation = (_UNDER_SHARE * (_UNDER_BY / (1 - _UNDER_BY)) ** 2) ** 0.5
     cases = []
@@ -238,7 +240,7 @@ _Told = tuple[tuple[Submission, MeasuredPower], tuple[float, float]]
 
 
 def emmy(path: Path) -> list[_Told]:
-    """All jobs of the log, by the predictions that those before them taught."""
+    """Read all jobs of the log, by the predictions that those before them taught."""
     log_of_jobs = [
         (job, out)
         for job, out in read_log(path).jobs
@@ -261,12 +263,12 @@ def emmy(path: Path) -> list[_Told]:
 
 
 def of_emmy(told: Sequence[_Told]) -> Case:
-    """The end of the log."""
+    """Return the end of the log."""
     return _case(told[-_JOBS:])
 
 
 def alike_before(told: Sequence[_Told]) -> Alike:
-    """How errors were alike before what is played."""
+    """Return how errors were alike before what is played."""
     before = told[-_NOT_LEARNED - _LEARNED : -_NOT_LEARNED]
     judged = [
         Judged.of(job.user, sd, predicted_w, out.node_power_w)

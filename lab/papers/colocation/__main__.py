@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.main import Out
 from lab.papers.colocation import groups
 from lab.papers.colocation.run import of_zacarias, on_kernels, run
@@ -13,7 +13,7 @@ from lab.papers.options import Data, Into
 from lab.papers.placement.markdown import write_tables
 from lab.papers.published_data import DATA
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 
 @app.callback(invoke_without_command=True)

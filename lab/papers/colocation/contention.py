@@ -11,8 +11,8 @@ and energies come from a model that shares nothing with the models that are lear
 - Misses take as long at any frequency, and an application waits for all of its misses.
 - A core draws more by f^3, less while it waits; memory draws by the byte; the rest is constant.
 
-Rates depend on run times and these on rates: found by damped iteration. The run times alone, the
-accesses and the powers are made up, in the range that the paper tells (150 to 1,000 s). All are
+Rates depend on run times and these on rates: solved by damped iteration. The run times alone, the
+accesses and the powers are made up, in the range of the paper (150 to 1,000 s). All are
 multiplied by a log-normal noise of 1 %.
 """
 
@@ -76,7 +76,7 @@ class _Played(NamedTuple):
 
 
 def played(apps: Sequence[str], freq_ghz: float) -> _Played:
-    """What a group comes to, without noise."""
+    """Play a group, without noise."""
     return _played(tuple(apps), freq_ghz)
 
 
@@ -116,7 +116,7 @@ def _alone_ns(nature: Nature) -> float:
 
 
 def alone() -> dict[tuple[str, float], AppAlone]:
-    """Every application alone at every frequency, by both."""
+    """Return every application alone at every frequency, by both."""
     found = {}
     for app, nature in NATURES.items():
         for freq_ghz in FREQUENCIES_GHZ:
@@ -130,7 +130,8 @@ def alone() -> dict[tuple[str, float], AppAlone]:
 
 
 def training_groups(cores: int, seed: int) -> Iterator[GroupRun]:
-    """The schedule of Table 5: each target beside copies of one neighbour, at every frequency."""
+    """Yield the schedule of Table 5: each target beside copies of one neighbour, at every
+    frequency."""
     rng = np.random.default_rng(seed)
     for freq_ghz in FREQUENCIES_GHZ:
         for target in NATURES:
@@ -140,7 +141,7 @@ def training_groups(cores: int, seed: int) -> Iterator[GroupRun]:
 
 
 def mixed_groups(seed: int) -> Iterator[GroupRun]:
-    """Each target beside two neighbours that differ, at every frequency."""
+    """Yield each target beside two neighbours that differ, at every frequency."""
     rng = np.random.default_rng(seed)
     for freq_ghz in FREQUENCIES_GHZ:
         for target in NATURES:
@@ -149,7 +150,8 @@ def mixed_groups(seed: int) -> Iterator[GroupRun]:
 
 
 def all_groups(cores: int, seed: int) -> Iterator[GroupRun]:
-    """Algorithm 2: every group of the four neighbours at the highest frequency; the mean of ten."""
+    """Yield every group of algorithm 2: of the four neighbours at the highest frequency; the mean
+    of ten."""
     rng = np.random.default_rng(seed)
     for target in NEIGHBOURS:
         for others in range(1, cores):
@@ -170,5 +172,5 @@ def _run(
 
 
 def group_files(cores: int, seed: int = 0) -> GroupFiles:
-    """What is learned from."""
+    """Return what is learned from."""
     return GroupFiles(alone(), list(training_groups(cores, seed)), [])

@@ -17,7 +17,7 @@ MIXED: Final = ", from mixed groups too"
 
 
 def error_tables(files: GroupFiles) -> dict[str, str]:
-    """What each feature set and model is off by, and what a class is worth."""
+    """Return what each feature set and model is off by, and what a class is worth."""
     of_classes = groups.unmeasured_rows(list(groups.unmeasured(files)))
     return {
         "group errors": table(groups.SCORE_HEADER, groups.score_rows(groups.scores(files))),
@@ -26,7 +26,7 @@ def error_tables(files: GroupFiles) -> dict[str, str]:
 
 
 def deadline_table(files: GroupFiles, setting: deadlines.DeadlineSetting, picture: Path) -> str:
-    """All heuristics; once more those that learn, with groups whose neighbours differ."""
+    """Return all heuristics; once more those that learn, with groups whose neighbours differ."""
     cores, seed = setting.cores, setting.seed
     true = GroupFiles(files.alone, list(contention.all_groups(cores, seed + 1)), [])
     believed = dict(deadlines.beliefs(files, true, cores, seed))
@@ -39,7 +39,7 @@ def deadline_table(files: GroupFiles, setting: deadlines.DeadlineSetting, pictur
 
 
 def run(folder: Path) -> dict[str, str]:
-    """The tables by name, and the picture."""
+    """Return the tables by name, and the picture."""
     files = contention.group_files(contention.CORES)
     picture = folder / "colocation-deadlines.png"
     return {**error_tables(files), "deadlines": deadline_table(files, SETTING, picture)}

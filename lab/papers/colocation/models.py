@@ -53,7 +53,7 @@ class PolicyShares(NamedTuple):
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
     """A candidate on the pairs held out, where a share of what it said was negative; on the queues
-    that are told of; and on others, by which one is chosen."""
+    that are reported; and on others, by which one is chosen."""
 
     candidate: Candidate
     held: DegradationScore
@@ -70,7 +70,7 @@ def judged(
     queues: int = QUEUES,
     seed: int = 0,
 ) -> list[Judged]:
-    """Each model with each set of columns, and what ships, on the same pairs and queues."""
+    """Judge each model with each set of columns, and what ships, on the same pairs and queues."""
     rank = ranks(files.degradation, seed)
     out = held_out(files.degradation, rank)
     candidates = [*_tuned(files, features, rank, out, trials, seed), _ships(files, rank, out, seed)]
@@ -148,7 +148,7 @@ def _played(files: PairFiles, candidate: Candidate, queued: QueuedApps) -> Polic
 
 
 def gained(shares: Sequence[PolicyShares]) -> float:
-    """What blossom gains on FIFO, as a share of what it would gain by perfect prediction."""
+    """Return what blossom gains on FIFO, as a share of what it would gain by perfect prediction."""
     said, perfect = (
         np.array([1 - getattr(each, name) for each in shares]).sum()
         for name in ("blossom", "perfect")
@@ -157,7 +157,7 @@ def gained(shares: Sequence[PolicyShares]) -> float:
 
 
 def of_models(found: Sequence[Judged]) -> str:
-    """A row a candidate."""
+    """Return a row for each candidate."""
     header = ["model", "columns", "R², cross-validated", "R², held out", "error of T_alone / T_co"]
     header += ["negative, %", "greedy, % of FIFO", "blossom, % of FIFO", "gain, % of perfect"]
     header.append("gain on other queues")
@@ -174,8 +174,8 @@ def of_models(found: Sequence[Judged]) -> str:
 
 
 def of_choices(found: Sequence[Judged]) -> str:
-    """Which model each way to choose takes, what ships left out, and what comes of it on the queues
-    that nothing was chosen by."""
+    """Return which model each way to choose takes, what ships left out, and its result on the
+    queues that nothing was chosen by."""
     papers = [each for each in found if each.candidate.model != SHIPS]
     ways = {
         "R², cross-validated": max(papers, key=lambda each: each.candidate.r2),

@@ -34,7 +34,8 @@ FOLDS: Final = 5
 
 
 def counted(path: Path, profiles: Profiles, columns: Sequence[str]) -> Floats:
-    """Columns of `alone.csv` of each machine and application, (machines, applications, columns).
+    """Read columns of `alone.csv` of each machine and application, (machines, applications,
+    columns).
 
     Raises UnusableError where a column or an application is missing, or a value is no count.
     """
@@ -57,7 +58,7 @@ def counted(path: Path, profiles: Profiles, columns: Sequence[str]) -> Floats:
 
 
 def counter_sets(path: Path, profiles: Profiles) -> dict[str, Floats]:
-    """All counters and the generic ones, each with and without their spread (Table 5)."""
+    """Return all counters and the generic ones, each with and without their spread (Table 5)."""
     found = {}
     for name, counters in ("all counters", COUNTERS), ("generic counters", GENERIC):
         for statistics in (STATISTICS, STATISTICS[:1]):
@@ -67,7 +68,7 @@ def counter_sets(path: Path, profiles: Profiles) -> dict[str, Floats]:
 
 
 def profile_sets(profiles: Profiles) -> dict[str, Floats]:
-    """What stands for counters where none were published: the sensitivity curve with
+    """Return what replaces counters where none were published: the sensitivity curve with
     contentiousness and run time, and the curve by its statistics alone."""
     curves = profiles.filled_curves()
     of_curve = [curves.mean(axis=2), curves.min(axis=2), curves.max(axis=2), curves.std(axis=2)]
@@ -78,19 +79,20 @@ def profile_sets(profiles: Profiles) -> dict[str, Floats]:
 
 
 def rows_of_cells(features: Floats, cells: Cells) -> Floats:
-    """Columns of the target and of its neighbour."""
+    """Return columns of the target and of its neighbour."""
     machine, target, neighbour = cells
     return np.concatenate([features[machine, target], features[machine, neighbour]], axis=1)
 
 
 def of_cells(degradation: Floats, cells: Cells) -> Floats:
-    """What the targets suffered; noise below 0 counts as 0."""
+    """Return what the targets suffered; noise below 0 counts as 0."""
     return np.maximum(degradation[cells], 0.0)
 
 
 def ranks(degradation: Floats, seed: int) -> Ints:
-    """A number for each pair of applications that was measured, drawn by the seed, (applications,
-    applications): the same in both directions and on all machines. -1 of all others."""
+    """Return a number for each pair of applications that was measured, drawn by the seed,
+    (applications, applications): the same in both directions and on all machines. -1 of all
+    others."""
     measured = ~np.isnan(degradation).all(axis=0)
     first, second = np.nonzero(np.triu(measured | measured.T))
     found = np.full(measured.shape, -1)
@@ -100,7 +102,7 @@ def ranks(degradation: Floats, seed: int) -> Ints:
 
 
 def held_out(degradation: Floats, rank: Ints) -> Mask:
-    """30 % of the pairs, (machines, targets, neighbours): no direction and no machine of them is
-    learned from."""
+    """Return 30 % of the pairs, (machines, targets, neighbours): no direction and no machine of
+    them is learned from."""
     pairs = int(rank.max()) + 1
     return np.broadcast_to(rank < round(HELD_SHARE * pairs), degradation.shape)

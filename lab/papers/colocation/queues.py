@@ -39,7 +39,7 @@ _LEVEL_BOUNDS: Final = {"low": (0.0, 0.75), "medium": (0.75, 1.0), "high": (1.0,
 class Queue:
     """Jobs in the order of arrival: names of applications, run times alone, and degradation as it
     was measured and as it was predicted, shares, (jobs, jobs); `intensity` is contentiousness,
-    which stands for the misses of the last-level cache that nobody counted."""
+    which replaces the misses of the last-level cache that nobody counted."""
 
     apps: tuple[str, ...]
     alone_s: Floats
@@ -57,14 +57,14 @@ class QueuedApps:
     apps: Ints
 
     def hidden(self, degradation: Floats) -> Mask:
-        """The pairs that one of these applications has part in, on all machines."""
+        """Return the pairs that one of these applications has part in, on all machines."""
         found = np.zeros(degradation.shape, dtype=np.bool_)
         found[:, self.held, :] = found[:, :, self.held] = True
         return found
 
 
 def queued_apps(files: PairFiles, seed: int, jobs: int = JOBS) -> QueuedApps:
-    """Jobs of APPS applications on one machine, all by the seed."""
+    """Draw jobs of APPS applications on one machine, all by the seed."""
     rng = np.random.default_rng(seed)
     machine = int(rng.integers(len(files.profiles.machines)))
     of_machine = ~np.isnan(files.degradation[machine]).all(axis=1)
@@ -73,7 +73,7 @@ def queued_apps(files: PairFiles, seed: int, jobs: int = JOBS) -> QueuedApps:
 
 
 def drawn(files: PairFiles, seed: int, jobs: int = JOBS) -> Queue:
-    """A queue by the seed, and what a model predicts of it that knows no pair of its
+    """Draw a queue by the seed, and what a model predicts of it that knows no pair of its
     applications."""
     queued = queued_apps(files, seed, jobs)
     machine, apps = queued.machine, queued.apps
@@ -92,7 +92,7 @@ def drawn(files: PairFiles, seed: int, jobs: int = JOBS) -> Queue:
 
 
 def matchings(queue: Queue) -> Iterator[tuple[str, Matching]]:
-    """Each policy that fixes pairs before the first job begins."""
+    """Yield each policy that fixes pairs before the first job begins."""
     yield "Distributed Intensity", distributed_intensity(queue.intensity)
     for name, degradation in ("predicted", queue.predicted), ("perfect", queue.measured):
         saved = saved_s(queue.alone_s, 100 * degradation)
@@ -103,7 +103,7 @@ def matchings(queue: Queue) -> Iterator[tuple[str, Matching]]:
 
 
 def makespans(queue: Queue, servers: int = 1) -> dict[str, float]:
-    """By policy, as a share of FIFO's."""
+    """Return makespans by policy, as a share of FIFO's."""
     fifo_s = makespan_s(fifo(queue.alone_s, servers))
     shared = fifo_shared(queue.alone_s, queue.measured, servers)
     found = {"FIFO shared": makespan_s(shared) / fifo_s}
@@ -114,8 +114,8 @@ def makespans(queue: Queue, servers: int = 1) -> dict[str, float]:
 
 
 def at_level(queue: Queue, level: str, seed: int) -> Queue:
-    """The queue in another order: as many neighbours in the order of arrival as there are take,
-    together, the level's share of one after the other (section 4.4.1)."""
+    """Return the queue in another order: as many neighbours in the order of arrival as there are
+    take, together, the level's share of one after the other (section 4.4.1)."""
     least, most = _LEVEL_BOUNDS[level]
     in_turn = queue.alone_s[:, np.newaxis] + queue.alone_s
     share = together_s(queue.alone_s, 100 * queue.measured) / in_turn
@@ -132,7 +132,7 @@ def at_level(queue: Queue, level: str, seed: int) -> Queue:
 
 
 def first_of(queue: Queue, jobs: int) -> Queue:
-    """The first jobs alone."""
+    """Return the first jobs alone."""
     return _only(queue, np.arange(jobs))
 
 

@@ -17,9 +17,9 @@ from typing import Annotated, Final
 import numpy as np
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.main import Out
-from cli.profile.campaign import Campaign, read_campaign, words
+from cli.profile.campaign import Campaign, read_campaign, split_command
 from cli.progress import progress_of
 from lab.evaluate.pair_files import PairFiles
 from lab.papers.colocation.run import KERNELS, read
@@ -32,7 +32,7 @@ from shared.colocation.pairing import Matching, blossom, saved_s
 _APPS: Final = 6
 # Beginning behind one another, a job or a pair at a time; None: whoever of two slots is free first.
 Plan = Sequence[tuple[int, ...]] | None
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 
 @app.callback(invoke_without_command=True)
@@ -79,8 +79,8 @@ def play(
 
 
 def planned(files: PairFiles, config: str, jobs: int, seed: int) -> tuple[list[str], Matching]:
-    """Applications in the order of arrival, and which of them share, by a model that has seen none
-    of them."""
+    """Return applications in the order of arrival, and which of them share, by a model that has
+    seen none of them."""
     rng = np.random.default_rng(seed)
     machine = files.profiles.machines.index(config)
     held = rng.permutation(len(files.profiles.apps))[:_APPS]
@@ -93,7 +93,7 @@ def planned(files: PairFiles, config: str, jobs: int, seed: int) -> tuple[list[s
 
 
 def makespan_s(campaign: Campaign, config: str, queue: Sequence[str], plan: Plan) -> float:
-    """From the first start to the last end of a queue, wall clock.
+    """Measure the time from the first start to the last end of a queue, wall clock.
 
     Raises CalledProcessError where a program fails, and leaves none running.
     """
@@ -149,7 +149,7 @@ def _started(
     place = campaign.placements[config]
     cores = place.beside if slot else place.primary
     pinned = ["taskset", "--cpu-list", ",".join(map(str, cores))]
-    return subprocess.Popen([*pinned, *words(campaign.commands[name], cores)], cwd=folder)
+    return subprocess.Popen([*pinned, *split_command(campaign.commands[name], cores)], cwd=folder)
 
 
 def _require_ended(process: subprocess.Popen[bytes]) -> None:

@@ -28,7 +28,7 @@ class Regressor(NamedTuple):
     space: Space
 
     def fitted(self, parameters: Parameters, rows: Floats, value: Floats, seed: int) -> Fitted:
-        """What has learned from rows."""
+        """Fit a regressor to rows."""
         from sklearn.compose import TransformedTargetRegressor
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler

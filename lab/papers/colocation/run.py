@@ -24,7 +24,7 @@ KERNELS: Final = Path(__file__).with_name("kernels")
 
 
 def run(folder: Path, picture: Path) -> dict[str, str]:
-    """The tables by name."""
+    """Return the tables by name."""
     files = read(folder)
     drawn = draw(files, queues.QUEUES)
     single = [queues.makespans(queue) for queue in drawn]
@@ -44,15 +44,15 @@ def run(folder: Path, picture: Path) -> dict[str, str]:
 
 
 def on_kernels(folder: Path = KERNELS) -> dict[str, str]:
-    """The tables of pairs that a campaign measured here."""
+    """Return the tables of pairs that a campaign measured here."""
     files = read(folder)
     single = [queues.makespans(queue) for queue in draw(files, queues.QUEUES)]
     return {"kernel errors": errors(files), "kernel queues": of_queues(single)}
 
 
 def of_zacarias(folder: Path) -> dict[str, str]:
-    """The tables of models by counters, and of what stands for counters in a folder of published
-    pairs; and of how a model is chosen."""
+    """Return the tables of models by counters, and of what replaces counters in a folder of
+    published pairs; and of how a model is chosen."""
     kernels, spec = read(KERNELS), read(folder)
     by_profile = profile_sets(kernels.profiles)
     by_counters = counter_sets(KERNELS / "alone.csv", kernels.profiles) | by_profile
@@ -67,13 +67,13 @@ def of_zacarias(folder: Path) -> dict[str, str]:
 
 
 def read(folder: Path) -> PairFiles:
-    """The three files of a folder."""
+    """Read the three files of a folder."""
     names = ("pairs", "sensitivity", "contentiousness")
     return read_pairs(*(folder / f"{name}.csv" for name in names))
 
 
 def draw(files: PairFiles, many: int, jobs: int = queues.JOBS) -> list[queues.Queue]:
-    """Queues of the first seeds."""
+    """Draw queues of the first seeds."""
     found = []
     with progress_of(many, "queues") as tell:
         for seed in range(many):
@@ -83,7 +83,7 @@ def draw(files: PairFiles, many: int, jobs: int = queues.JOBS) -> list[queues.Qu
 
 
 def errors(files: PairFiles) -> str:
-    """Each predictor on what was held out."""
+    """Return each predictor on what was held out."""
     found = degradation.scores(degradation.evaluated(files))
     rows = [
         [kind, name, str(each.rows), f"{each.r2:.3f}", f"{each.rel_perf_error:.4f}"]
@@ -93,7 +93,8 @@ def errors(files: PairFiles) -> str:
 
 
 def gained(makespans: Sequence[Makespans], name: str) -> float:
-    """What a policy gains on FIFO, as a share of what blossom with perfect degradation gains."""
+    """Return what a policy gains on FIFO, as a share of what blossom with perfect degradation
+    gains."""
     said, perfect = (
         np.array([1 - each[of] for each in makespans]).sum() for of in (name, "blossom, perfect")
     )
@@ -101,7 +102,7 @@ def gained(makespans: Sequence[Makespans], name: str) -> float:
 
 
 def of_queues(makespans: Sequence[Makespans]) -> str:
-    """Makespans as shares of FIFO's."""
+    """Return makespans as shares of FIFO's."""
     rows = []
     for name in makespans[0]:
         shares = np.array([each[name] for each in makespans])
@@ -112,7 +113,8 @@ def of_queues(makespans: Sequence[Makespans]) -> str:
 
 
 def of_levels(drawn: Sequence[queues.Queue]) -> str:
-    """Means over those queues that have as many such neighbours as to fill a fifth of a queue."""
+    """Return means over those queues that have as many such neighbours as to fill a fifth of a
+    queue."""
     header, rows = ["policy"], dict[str, list[str]]()
     for level in queues.LEVELS:
         ordered = [queues.at_level(queue, level, n) for n, queue in enumerate(drawn)]
@@ -127,7 +129,7 @@ def of_levels(drawn: Sequence[queues.Queue]) -> str:
 
 
 def of_servers(files: PairFiles, single: Sequence[queues.Queue]) -> str:
-    """1 to 5 servers, with as many times the jobs (figure 11); five queues each."""
+    """Return 1 to 5 servers, with as many times the jobs (figure 11); five queues each."""
     rows = []
     for servers in range(1, MOST_SERVERS + 1):
         drawn = single[:5] if servers == 1 else draw(files, 5, servers * queues.JOBS)
@@ -140,7 +142,7 @@ def of_servers(files: PairFiles, single: Sequence[queues.Queue]) -> str:
 
 
 def write_picture(path: Path, makespans: Sequence[Makespans]) -> None:
-    """Makespan of each queue under each policy, FIFO at 1 (figure 10)."""
+    """Draw the makespan of each queue under each policy, FIFO at 1 (figure 10)."""
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     axes = figure.subplots()
     names = list(makespans[0])

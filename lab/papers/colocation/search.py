@@ -2,7 +2,7 @@
 before expects most improvement (Jones, Schonlau and Welch, J. Global Optimization 13, 1998, eq. 15;
 Snoek, Larochelle and Adams, NIPS 2012).
 
-A space is a mapping of a name to what it may be: a point of the unit cube stands for one of each.
+A space is a mapping of a name to what it may be: a point of the unit cube means one of each.
 """
 
 import warnings
@@ -32,7 +32,7 @@ class Between:
     whole: bool = False
 
     def at(self, share: float) -> float | int:
-        """The value at a share of the way, 0 to 1."""
+        """Return the value at a share of the way, 0 to 1."""
         if self.by_ratio:
             found = float(np.exp(np.log(self.least) + share * np.log(self.most / self.least)))
         else:
@@ -47,7 +47,7 @@ class OneOf:
     choices: Sequence[Any]
 
     def at(self, share: float) -> Any:
-        """The choice at a share of the way, 0 to 1."""
+        """Return the choice at a share of the way, 0 to 1."""
         return self.choices[min(int(share * len(self.choices)), len(self.choices) - 1)]
 
 
@@ -64,7 +64,8 @@ class Best(NamedTuple):
 def maximised(
     value_of: Callable[[Parameters], float], space: Space, trials: int, seed: int
 ) -> Best:
-    """The best of so many trials. A value that is not finite counts as the worst of the others."""
+    """Return the best of so many trials. A value that is not finite counts as the worst of the
+    others."""
     rng = np.random.default_rng(seed)
     points, values = np.empty((0, len(space))), np.empty(0)
     for trial in range(trials):
@@ -86,9 +87,9 @@ def _filled(values: Floats) -> Floats:
 
 
 def _improvement(space: Space, points: Floats, values: Floats, asked: Floats) -> int:
-    """Which of the points asked promises most: E max(f - best, 0) of a Gaussian process whose
-    lengths and noise are the likeliest. Values below the median count as it: how bad the bad are is
-    nothing to learn."""
+    """Return which of the points has the largest expected improvement, E max(f - best, 0) of a
+    Gaussian process whose lengths and noise are the likeliest. Values below the median count as it:
+    how bad the bad are is nothing to learn."""
     from scipy.stats import norm
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import Matern, WhiteKernel

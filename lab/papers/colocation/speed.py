@@ -30,7 +30,7 @@ _MATCHINGS: Final[dict[str, Match]] = {
 
 
 def cpu_s(work: Callable[[], Found], repetitions: int = _REPETITIONS) -> tuple[float, Found]:
-    """The least CPU time of some repetitions, and what came of it."""
+    """Measure the least CPU time of some repetitions, and return the result."""
     least = inf
     for _ in range(repetitions):
         begin = time.process_time()
@@ -40,7 +40,8 @@ def cpu_s(work: Callable[[], Found], repetitions: int = _REPETITIONS) -> tuple[f
 
 
 def all_pairs_rows() -> Iterator[list[str]]:
-    """Jobs, trees, scikit-learn with rows of all pairs, and separable: CPU ms; how many times.
+    """Yield jobs, trees, scikit-learn with rows of all pairs, and separable: CPU ms; how many
+    times.
 
     700 pairs of random applications train a random forest of ten counters of each, as Zacarias.
     """
@@ -69,7 +70,8 @@ def all_pairs_rows() -> Iterator[list[str]]:
 
 
 def from_counters_rows() -> Iterator[list[str]]:
-    """Jobs, trees, and the matching that such a queue has time for: CPU ms from counters on."""
+    """Yield jobs, trees, and the matching that such a queue has time for: CPU ms from counters
+    on."""
     rng = np.random.default_rng(0)
     for trees in _TREES:
         _, forest = _forests(trees, rng)
@@ -100,8 +102,9 @@ def _forests(trees: int, rng: np.random.Generator) -> tuple[Any, Forest]:
 
 
 def matching_rows() -> Iterator[list[str]]:
-    """Jobs, and of each matching its CPU ms from degradation to pairs and how far its run time lies
-    above the least one, %. Blossom on 1,000 jobs and more, which takes long, is measured once."""
+    """Yield jobs, and of each matching its CPU ms from degradation to pairs and how far its run
+    time lies above the least one, %. Blossom on 1,000 jobs and more, which takes long, is measured
+    once."""
     for jobs in 50, 250, 1000, 2000:
         rng = np.random.default_rng(jobs)
         alone_s = rng.lognormal(5.0, 1.0, jobs)

@@ -17,12 +17,12 @@ JOBS: Final = 10
 _SHOWN: Final = ("Distributed Intensity", "blossom, predicted")
 _LEVELS: Final = ("high", "low")
 _HALVES: Final = 2
-# Shorter runs, as a part of all that is shown, have no room for a number.
+# Shorter runs, as a part of all that is shown, are too narrow for a number.
 _READABLE: Final = 0.012
 
 
 def write_timeline(path: Path, drawn: Sequence[Queue]) -> None:
-    """Of the first queue of which there are enough jobs in both orders."""
+    """Draw the first queue of which there are enough jobs in both orders."""
     orders = (
         [at_level(queue, level, number) for level in _LEVELS] for number, queue in enumerate(drawn)
     )
@@ -38,7 +38,7 @@ def write_timeline(path: Path, drawn: Sequence[Queue]) -> None:
 
 
 def runs(queue: Queue) -> Iterator[tuple[str, list[ServerRun]]]:
-    """By policy, on one server."""
+    """Yield runs by policy, on one server."""
     yield "FIFO", fifo(queue.alone_s)
     yield "FIFO shared", list(fifo_shared(queue.alone_s, queue.measured))
     for name, matching in matchings(queue):
@@ -47,7 +47,7 @@ def runs(queue: Queue) -> Iterator[tuple[str, list[ServerRun]]]:
 
 
 def halves(found: Sequence[ServerRun]) -> dict[int, int]:
-    """Which half of the server each job has, the first that is free; by job."""
+    """Return which half of the server each job has, the first that is free; by job."""
     free_s, taken = [0.0] * _HALVES, {}
     for run in sorted(found, key=lambda run: run.begin_s):
         half = next(h for h, from_s in enumerate(free_s) if from_s <= run.begin_s + 1e-6)

@@ -14,13 +14,13 @@ from shared.colocation.history import Ints, Mask
 from shared.colocation.measured import Floats
 from shared.colocation.model import Cells
 
-# Gives what is said by who has seen all pairs but hidden ones.
+# Gives predictions of a model that has seen all pairs but hidden ones.
 Learn = Callable[[Mask], Predict]
 
 
 def cross_validated(learned: Learn, degradation: Floats, rank: Ints, out: Mask) -> float:
-    """R^2 on five folds of the pairs that are not held out, by their ranks; each fold is told by
-    what learned of the four others."""
+    """Return R^2 on five folds of the pairs that are not held out, by their ranks; each fold is
+    predicted by what learned of the four others."""
     actual = np.where(out, np.nan, degradation)
     said = np.full(actual.shape, np.nan)
     for fold in range(FOLDS):
@@ -42,7 +42,7 @@ class PairLearner:
     seed: int
 
     def learned(self, parameters: Parameters, hidden: Mask) -> Predict:
-        """What it says after it has seen all pairs but the hidden ones."""
+        """Return what it says after it has seen all pairs but the hidden ones."""
         cells = Cells.known(np.where(hidden, np.nan, self.degradation))
         rows, value = rows_of_cells(self.columns, cells), of_cells(self.degradation, cells)
         fitted = self.regressor.fitted(parameters, rows, value, self.seed)
@@ -51,7 +51,7 @@ class PairLearner:
     def tuned(
         self, rank: Ints, out: Mask, trials: int, seed: int, tell: Callable[[], None]
     ) -> Best:
-        """The best of so many trials; `tell` is called after each."""
+        """Return the best of so many trials; `tell` is called after each."""
 
         def value_of(parameters: Parameters) -> float:
             learned = partial(self.learned, parameters)

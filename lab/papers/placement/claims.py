@@ -25,7 +25,7 @@ Found = Callable[[Grid], Interval]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A figure of the paper and where it stands, the interval and row measured for it; percent."""
+    """A figure of the paper and its place there, the interval and row measured for it; percent."""
 
     text: str
     paper: str

@@ -32,7 +32,7 @@ class Read:
 
 
 def read(epm: Epm, weighing: Weighing) -> Read:
-    """One reading of the equations with one weight."""
+    """Return one reading of the equations with one weight."""
     found = epm.predict(FrequencyRule.MIN_DISTANCE, weighing)
     efficiency = found.part_eff(found.known, weighing)
     reading, policy = weighing.reading, Policy.PRIORITY_INC_V
@@ -48,8 +48,8 @@ def read(epm: Epm, weighing: Weighing) -> Read:
 
 
 def changed_shares(epm: Epm, weighing: Weighing, workload: str, seeds: Sequence[int]) -> Floats:
-    """Shares of the jobs whose P-state on some cluster, rank or tier differs from the default
-    reading with the same weight, (3,)."""
+    """Return shares of the jobs whose P-state on some cluster, rank or tier differs from the
+    default reading with the same weight, (3,)."""
     ours, theirs = read(epm, Weighing(weighing.t_weight)), read(epm, weighing)
     differs = np.stack(
         [

@@ -16,7 +16,7 @@ _COLOURS: Final = mpl.colormaps["tab20"].colors  # type: ignore[attr-defined]
 
 
 def draw(grid: Grid, path: Path) -> None:
-    """One panel a workload, one group a measure, one bar a row, as PNG."""
+    """Draw one panel a workload, one group a measure, one bar a row, as PNG."""
     rows = [row for row in ROWS if row != MIN_RUNTIME]
     width = 0.8 / len(rows)
     figure = Figure(figsize=(11, 11), layout="constrained")

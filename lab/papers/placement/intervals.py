@@ -19,22 +19,22 @@ class Interval:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Interval":
-        """Of at least one value."""
+        """Return the interval of at least one value."""
         return cls(fmean(values), half_width(values) if len(values) > 1 else None)
 
     def shown(self, digits: int) -> str:
-        """As tables have it."""
+        """Format the interval as tables have it."""
         mean = f"{self.mean:,.{digits}f}"
         return mean if self.half is None else f"{mean} ± {self.half:.{digits}f}"
 
 
 def interval(summaries: Sequence[Summary], measure: Measure) -> Interval:
-    """A measure over seeds."""
+    """Return the interval of a measure over seeds."""
     return Interval.of([measure(summary) for summary in summaries])
 
 
 def gain(ours: Sequence[Summary], theirs: Sequence[Summary], measure: Measure) -> Interval:
-    """By how much a measure is below that of another policy, in percent of the other's, paired:
-    the same seed is the same jobs."""
+    """Return by how much a measure is below that of another policy, in percent of the other's,
+    paired: the same seed is the same jobs."""
     pairs = zip(ours, theirs, strict=True)
     return Interval.of([100 * (1 - measure(our) / measure(their)) for our, their in pairs])

@@ -1,4 +1,4 @@
-"""Real logs on one pool: how long jobs wait, how fast and in how much memory that is found."""
+"""Real logs on one pool: how long jobs wait, how fast and in how much memory that is computed."""
 
 import json
 import subprocess
@@ -67,20 +67,20 @@ class ScaleRun:
 
     @property
     def job_us(self) -> float:
-        """Cost of one job."""
+        """Return the cost of one job."""
         return self.loop_s / self.jobs * 1e6
 
 
 def measured(folder: Path, log: str, policy: SimulatedPolicy) -> LogRun:
-    """One log in a process of its own: memory that others had does not count.
+    """Measure one log in a process of its own: memory that others had does not count.
 
-    Raises subprocess.CalledProcessError for a log that cannot be read, which the process tells.
+    Raises subprocess.CalledProcessError for a log that cannot be read, which the process reports.
     """
     return LogRun(**_alone(LogRun.__name__, log, str(folder / LOGS[log]), policy))
 
 
 def scaled(jobs: int) -> ScaleRun:
-    """One size in a process of its own."""
+    """Measure one size in a process of its own."""
     return ScaleRun(**_alone(ScaleRun.__name__, str(jobs)))
 
 

@@ -8,13 +8,13 @@ from coplace_client.files import written
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; its first column is text, the others are figures."""
+    """Return a table; its first column is text, the others are figures."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def filled(document: str, tables: Mapping[str, str]) -> str:
-    """The document with each table between `<!-- NAME -->` and `<!-- /NAME -->`.
+    """Fill the document with each table between `<!-- NAME -->` and `<!-- /NAME -->`.
 
     Raises UnusableError for a table that the document has no place for.
     """

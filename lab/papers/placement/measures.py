@@ -38,7 +38,7 @@ def best_percent(summary: Summary) -> float:
 
 
 def stream_on_p2_percent(summary: Summary) -> float:
-    """Of the jobs that are best off on p2, which all run STREAM."""
+    """Return the share of jobs best off on p2, which all run STREAM."""
     return 100 * _known(summary.clusters[P2].best_cluster_share)
 
 

@@ -18,7 +18,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        """As tables name it."""
+        """Return the row as tables name it."""
         return f"{self.policy} w={self.t_weight:g}" if self.policy in WEIGHED else self.policy
 
 
@@ -49,16 +49,16 @@ WORKLOADS: Final[Mapping[str, WorkloadSpec]] = {
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """What rows came to on each workload, in the order of the seeds."""
+    """The results of rows on each workload, in the order of the seeds."""
 
     seeds: tuple[int, ...]
     summaries: Mapping[tuple[str, Row], Sequence[Summary]]
 
     def of(self, workload: str, row: Row) -> Sequence[Summary]:
-        """One summary a seed. Raises KeyError for what was not played."""
+        """Return one summary a seed. Raises KeyError for what was not played."""
         return self.summaries[workload, row]
 
     def replaced(self, row: Row, by: Row) -> "Grid":
-        """The same where one row came to what another did."""
+        """Return the grid where one row has the results of another."""
         taken = {(workload, row): self.of(workload, by) for workload in WORKLOADS}
         return Grid(self.seeds, {**self.summaries, **taken})

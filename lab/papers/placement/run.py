@@ -31,14 +31,14 @@ from lab.simulation.system import built_in_system
 from shared.domain.eamc_policy import Reading
 from shared.eamc.frequency import Weighing
 
-# The sensitivity table shows no intervals: so many seeds tell its rows apart.
+# The sensitivity table shows no intervals: so many seeds distinguish its rows.
 SENSITIVITY_SEEDS: Final = 5
 PICTURE: Final = "placement-gains.png"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command was told: the folder of published data, how many seeds, where to write."""
+    """The options of the command: the folder of published data, how many seeds, where to write."""
 
     data: Path
     seeds: int
@@ -64,7 +64,7 @@ def run(options: Options) -> dict[str, str]:
     if missing := [name for name in LOGS.values() if not (options.data / "swf" / name).is_file()]:
         raise UnusableError(f"{options.data / 'swf'} has no {', '.join(missing)}: set COPLACE_DATA")
     setup = setup_of(built_in_system(["p1", "p2"]), options.data / "eamc")
-    epm = Epm.of(setup.models)
+    epm = Epm.from_models(setup.models)
     blocks = _blocks(options.seeds)
     with progress_of(sum(len(block.trials()) for block in blocks), "simulations") as done:
         played = _played(blocks, grids(setup, blocks, options.workers, done))

@@ -34,7 +34,7 @@ _NAMES: Final = {str(app.number): f"{app.number} {app.app_id}" for app in APPS.v
 
 
 def means(grid: Grid) -> str:
-    """Every measure of every row."""
+    """Return every measure of every row."""
     return table(
         ["workload, policy", *MEASURES],
         (
@@ -52,7 +52,7 @@ def means(grid: Grid) -> str:
 
 
 def gains(grid: Grid) -> str:
-    """What each row saves over Min_runtime and over Min_energy, percent."""
+    """Return what each row saves over Min_runtime and over Min_energy, percent."""
     names = [f"{name}, over {over.policy}" for over in (MIN_RUNTIME, MIN_ENERGY) for name in GAINS]
     return table(
         ["workload, policy", *names],
@@ -66,7 +66,7 @@ def gains(grid: Grid) -> str:
 
 
 def beyond(grid: Grid) -> str:
-    """What look-ahead saves over the policy that it starts from, percent."""
+    """Return what look-ahead saves over the policy that it starts from, percent."""
     return table(
         ["workload", *GAINS],
         (
@@ -87,7 +87,8 @@ def _saved(grid: Grid, workload: str, row: Row) -> Iterator[str]:
 
 
 def claims(grid: Grid) -> str:
-    """The paper's figures beside ours, percent, and ours if Min_runtime took nominal P-states."""
+    """Return the paper's figures beside ours, percent, and ours if Min_runtime took nominal
+    P-states."""
     nominal = grid.replaced(MIN_RUNTIME, NOMINAL)
     return table(
         ["figure", "section", "paper", "here", "Min_runtime at the nominal P-state"],
@@ -99,7 +100,7 @@ def claims(grid: Grid) -> str:
 
 
 def demoted(epm: Epm) -> str:
-    """How far the worse cluster of each application is above the better one, by reading."""
+    """Return how far the worse cluster of each application is above the better one, by reading."""
     found = [read(epm, weighing) for weighing in WEIGHINGS]
     header = [f"{weighing.reading} w={weighing.t_weight:g}" for weighing in WEIGHINGS]
     rows = []
@@ -115,8 +116,8 @@ def demoted(epm: Epm) -> str:
 
 
 def changed(epm: Epm, grid: Grid, read_grids: Mapping[Weighing, Grid]) -> str:
-    """What the other readings change: jobs in percent, and what PriorityInc-V then saves over
-    itself as read by default with the same weight."""
+    """Return what the other readings change: jobs in percent, and what PriorityInc-V then saves
+    over itself as read by default with the same weight."""
     rows = []
     for weighing, theirs in read_grids.items():
         row = Row(SimulatedPolicy.PRIORITY_INC_V, weighing.t_weight)
@@ -133,7 +134,7 @@ def changed(epm: Epm, grid: Grid, read_grids: Mapping[Weighing, Grid]) -> str:
 
 
 def sensitivity(grids: Mapping[str, Grid]) -> str:
-    """What the gains depend on; see the header."""
+    """Return what the gains depend on; see the header."""
     header = [
         "variation",
         "makespans but Base's, d",
@@ -162,7 +163,7 @@ def _variation(grid: Grid) -> Iterator[str]:
 
 
 def logs(runs: Sequence[LogRun]) -> str:
-    """Real logs on one pool."""
+    """Return real logs on one pool."""
     header = ["log, policy", "jobs", "left out", "mean wait, s", "bounded slowdown, 10 s", "60 s"]
     return table(
         [*header, "jobs/s, loop", "jobs/s, with reading", "peak memory, MiB"],
@@ -184,7 +185,7 @@ def logs(runs: Sequence[LogRun]) -> str:
 
 
 def scale(runs: Sequence[ScaleRun]) -> str:
-    """Cost of a job by their number."""
+    """Return the cost of a job by their number."""
     return table(
         ["jobs", "loop, s", "us a job", "over the first"],
         (

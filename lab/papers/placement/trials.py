@@ -31,7 +31,7 @@ class Variation:
     discipline: Discipline | None = None
 
     def jobs(self, seed: int) -> SubmittedJobs:
-        """Its jobs, the same for the same seed."""
+        """Return its jobs, the same for the same seed."""
         drawn = cirne_jobs(seed, correlation=self.correlation)
         varied = replace(
             drawn,
@@ -66,7 +66,7 @@ class Block:
         return [(workload, row) for workload in WORKLOADS for row in self.rows]
 
     def trials(self) -> list[Trial]:
-        """In the order that `grid` expects."""
+        """Return the trials in the order that `grid` expects."""
         return [
             Trial(self._case(workload, row, seed), self.variation)
             for workload, row in self._keys
@@ -74,7 +74,7 @@ class Block:
         ]
 
     def grid(self, summaries: Sequence[Summary]) -> Grid:
-        """What the trials came to."""
+        """Return the results of the trials."""
         size = len(self.seeds)
         parts = [summaries[at : at + size] for at in range(0, len(summaries), size)]
         return Grid(self.seeds, dict(zip(self._keys, parts, strict=True)))
@@ -86,8 +86,8 @@ class Block:
 def grids(
     setup: Setup, blocks: Sequence[Block], workers: int | None, told: Callable[[int], None]
 ) -> list[Grid]:
-    """What blocks come to, by as many processes (None: as there are cores); `told` hears how many
-    trials are done.
+    """Return the results of blocks, by as many processes (None: as there are cores); `told` gets
+    how many trials are done.
 
     Processes are spawned: a fork would copy the locks of a progress bar's thread.
     """
@@ -105,7 +105,7 @@ def grids(
 
 
 def summary_of(setup: Setup, trial: Trial) -> Summary:
-    """What one trial comes to."""
+    """Return the result of one trial."""
     case, variation = trial.case, trial.variation
     outcome = play_jobs(setup, case, variation.jobs(case.seed), variation.discipline)
     return summarise(outcome.played)

@@ -21,14 +21,14 @@ _TEN: Final = tuple(range(10))
 
 
 def global_mean(jobs: Jobs, first: int, lag: int) -> Floats:
-    """The mean of the training share, W, for each job."""
+    """Return the mean of the training share, W, for each job."""
     usable = [o.node_power_w for _, o in jobs[: first - lag] if o.is_usable]
     return np.full(len(jobs), float(np.mean(usable)))
 
 
 def user_forest(jobs: Jobs, first: int, lag: int) -> Floats:
-    """Borghesi et al. (2018), section 4.1: a random forest a user, trained once, of the training
-    share; one for all where the user is new."""
+    """Predict by Borghesi et al. (2018), section 4.1: a random forest a user, trained once, of the
+    training share; one for all where the user is new."""
     known = [(job, o.node_power_w) for job, o in jobs[: first - lag] if o.is_usable]
     rows = np.array([submission_row(job) for job, _ in known])
     users = [(job.cluster, job.user) for job, _ in known]
@@ -45,8 +45,8 @@ def user_forest(jobs: Jobs, first: int, lag: int) -> Floats:
 
 
 def exponential_mean(jobs: Jobs, lag: int) -> Floats:
-    """Of the powers of the user's jobs with as many nodes and the same walltime, else of the
-    user's, else of all."""
+    """Predict by the powers of the user's jobs with as many nodes and the same walltime, else of
+    the user's, else of all."""
     means: dict[Hashable, float] = {}
     found = []
     for at, (job, _) in enumerate(jobs):
@@ -65,7 +65,7 @@ def _keys(job: Submission) -> tuple[Hashable, ...]:
 
 
 def weighted_median_of_ten(jobs: Jobs, made: Sequence[Made], lag: int) -> Floats:
-    """Of ten of the history's predictors, by their recent error for this user and shape."""
+    """Predict by ten of the history's predictors, by their recent error for this user and shape."""
     blend, found = Blend(np.ones(len(_TEN))), []
     for at, each in enumerate(made):
         if at >= lag:
@@ -84,6 +84,6 @@ def weighted_median_of_ten(jobs: Jobs, made: Sequence[Made], lag: int) -> Floats
 
 
 def said_by(made: Sequence[Made], index: int) -> Floats:
-    """What one of the learner's predictors said of each job, W."""
+    """Return what one of the learner's predictors said of each job, W."""
     said = (m.prediction.predicted_w if m.said is None else np.exp(m.said[index]) for m in made)
     return np.array([float(each) for each in said])

@@ -44,7 +44,7 @@ class _Application:
 
 
 def generated(seed: int, jobs: int, users: int = 150) -> list[Generated]:
-    """Jobs in the order of their submission."""
+    """Generate jobs in the order of their submission."""
     campaigns = _campaigns(np.random.default_rng(seed), jobs, users)
     return [each for each, _ in zip(campaigns, range(jobs), strict=False)]
 

@@ -1,4 +1,4 @@
-"""The learner of the service prediction on a log: what it would have told placement."""
+"""The learner of the service prediction on a log: what it would have published for placement."""
 
 import math
 from collections import deque
@@ -39,7 +39,8 @@ def replayed(
 
 
 def kind_of(job: Submission) -> KindOfJob:
-    """A job of a log; an unknown number of nodes or walltime is a kind of its own."""
+    """Return the kind of a job of a log; an unknown number of nodes or walltime is a kind of its
+    own."""
     nodes = f"{job.nodes:.0f} units" if math.isfinite(job.nodes) else "unknown"
     walltime_s = job.walltime_s if math.isfinite(job.walltime_s) else 0.0
     return KindOfJob(job.cluster, _FREQ_GHZ, job.user, job.queue, nodes, walltime_s)

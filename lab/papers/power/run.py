@@ -39,12 +39,12 @@ class Played:
 
     @property
     def tested(self) -> Jobs:
-        """The test share."""
+        """Return the test share."""
         return self.jobs[self.first :]
 
 
 def played(jobs: Jobs, what: str) -> Played:
-    """The learner on a log from its first job on."""
+    """Play the learner on a log from its first job on."""
     made: list[Made] = []
     learner = PowerLearner(train_forests, ALPHAS)
     with progress_of(len(jobs), what) as tell:
@@ -54,7 +54,7 @@ def played(jobs: Jobs, what: str) -> Played:
 
 
 def run(log: Path, made_jobs: int, speed_jobs: int, picture: Path | None) -> dict[str, str]:
-    """The tables by name."""
+    """Return the tables by name."""
     real = played(read_log(log).jobs, log.stem)
     made = generated(SEED, made_jobs)
     artificial = played([(each.job, each.outcome) for each in made], "generated")
@@ -76,7 +76,7 @@ def run(log: Path, made_jobs: int, speed_jobs: int, picture: Path | None) -> dic
 
 
 def predictors(found: Played) -> dict[str, Floats]:
-    """What each said of all jobs of the log, W."""
+    """Return what each said of all jobs of the log, W."""
     jobs, first, made = found.jobs, found.first, found.made
     single = ("extra trees", "boosted trees", "mean of both")
     return {
@@ -97,7 +97,8 @@ def predictors(found: Played) -> dict[str, Floats]:
 
 
 def errors(found: Played, known: Mapping[str, Floats]) -> str:
-    """Mean absolute percent error of each predictor: of all, of new users, of first jobs."""
+    """Return the mean absolute percent error of each predictor: of all, of new users, of first
+    jobs."""
     kinds = groups(found.jobs, found.first)
     shown = [name for name in kinds if not name.startswith("fifth")]
     actual, _, _ = columns(found.tested, [each.prediction for each in found.made[found.first :]])
@@ -113,7 +114,7 @@ def _mape(actual_w: Floats, predicted_w: Floats, of: NDArray[np.bool_]) -> str:
 
 
 def of_groups(found: Played) -> str:
-    """Coverage of each bound, by kind of job."""
+    """Return the coverage of each bound, by kind of job."""
     parts = columns(found.tested, [each.prediction for each in found.made[found.first :]])
     return table(
         (
@@ -136,8 +137,8 @@ def _covered(parts: tuple[Floats, Floats, Floats], of: NDArray[np.bool_]) -> Ite
 
 
 def online(jobs: Jobs, what: str) -> str:
-    """The learner of the service prediction, with and without trees: error by kind of job, and the
-    share at or below the bound, over all and in its fifths."""
+    """Return the results of the learner of the service prediction, with and without trees: error by
+    kind of job, and the share at or below the bound, over all and in its fifths."""
     first, rows = first_of_test(len(jobs), TRAIN_SHARE), []
     kinds = groups(jobs, first)
     shown = [name for name in kinds if not name.startswith("fifth")]
@@ -155,7 +156,8 @@ def online(jobs: Jobs, what: str) -> str:
 
 
 def bounds(found: Played) -> str:
-    """Mean width of each bound beside fixed margins of equal coverage, chosen in hindsight."""
+    """Return the mean width of each bound beside fixed margins of equal coverage, chosen in
+    hindsight."""
     kinds = groups(found.jobs, found.first)
     actual, predicted, upper = columns(
         found.tested, [each.prediction for each in found.made[found.first :]]
@@ -182,7 +184,7 @@ def _percent(alpha: float) -> str:
 
 
 def speed(found: Speed) -> str:
-    """What it costs."""
+    """Return what it costs."""
     trained = found.history_s + found.training_s
     rows = [
         (f"learn {found.jobs:,} jobs from nothing", f"{trained:.1f} s"),

@@ -1,4 +1,4 @@
-"""`python -m lab.papers.pricing`: shutters, quotes and a ledger, held to what is true."""
+"""`python -m lab.papers.pricing`: shutters, quotes and charges, compared with what is true."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.main import Out
 from lab.papers.options import Into
 from lab.papers.placement.markdown import table, write_tables
@@ -19,7 +19,7 @@ Rows = Sequence[Mapping[str, str]]
 
 
 class Part(StrEnum):
-    """What can be held to the truth alone."""
+    """What can be compared with the truth alone."""
 
     LEDGER = "ledger"
     QUOTES = "quotes"
@@ -28,7 +28,7 @@ class Part(StrEnum):
     OVERHEAD = "overhead"
 
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 
 @app.callback(invoke_without_command=True)
@@ -40,7 +40,7 @@ def bench(
         float, typer.Option(min=2, help="So long jobs run with the agent, and as long without.")
     ] = 40.0,
     charges: Annotated[
-        int, typer.Option(min=1_000, help="How many the ledger is made of.")
+        int, typer.Option(min=1_000, help="Jobs of the played charges.")
     ] = 1_000_000,
     jobs: Annotated[
         int, typer.Option(min=100, help="How many are quoted before they come.")
@@ -51,7 +51,7 @@ def bench(
     out: Out = Path("out/pricing"),
     into: Into = None,
 ) -> None:
-    """Hold slowdowns by shutters to the true ones, quotes to what came, and a ledger of many
+    """Compare slowdowns by shutters with the true ones, quotes with results, and charges of many
     charges to itself."""
     out.mkdir(parents=True, exist_ok=True)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))

@@ -18,8 +18,8 @@ _RATE_SU: Final = Decimal(1)
 
 
 def relative_price(slowdown_ratio: float, estimate_ratio: float) -> float:
-    """What pricing charges a run that was truly slowed down by the one and is believed to be by the
-    other, over what the run alone costs. An estimate of 1 is the state of practice."""
+    """Return what pricing charges a run that was truly slowed down by the one and is believed to be
+    by the other, over what the run alone costs. An estimate of 1 is the state of practice."""
     runtime_us = round(_ALONE_US * slowdown_ratio)
     row = Evidence("co-runner", runtime_us, max(1.0, estimate_ratio))
     charged_su = price(_RATE_SU, 1, runtime_us, [row]).price_su
@@ -27,7 +27,8 @@ def relative_price(slowdown_ratio: float, estimate_ratio: float) -> float:
 
 
 def discounts(truths: Sequence[float], estimates: Sequence[float]) -> Mapping[str, str]:
-    """Means over jobs, by their true slowdowns and what algorithm 4 makes of their shutters."""
+    """Return means over jobs, by their true slowdowns and what algorithm 4 makes of their
+    shutters."""
     practice = [relative_price(truth, 1.0) for truth in truths]
     oracle = [relative_price(truth, truth) for truth in truths]
     poppa = [

@@ -41,7 +41,7 @@ class Kernel:
 
 @contextmanager
 def running(program: Path, beats: Path, name: str, cores: Sequence[int]) -> Iterator[Kernel]:
-    """A kernel with a thread on each of these cores, killed behind it."""
+    """Run a kernel with a thread on each of these cores, killed behind it."""
     environment = {**os.environ, "COPLACE_HEARTBEATS": str(beats)}
     command = [str(program), name, _FOR_EVER, *map(str, cores)]
     with subprocess.Popen(command, env=environment, cwd=beats.parent) as process:
@@ -61,7 +61,7 @@ class Stretch:
         self._begins = [source.read() for source in self._sources]
 
     def rates(self) -> list[float]:
-        """A second of each, up to now, when the stretch ends."""
+        """Return the heartbeats a second of each, up to now, when the stretch ends."""
         both = zip(self._begins, self._sources, strict=True)
         found = [rate(begin, source.read()) for begin, source in both]
         for source in self._sources:
@@ -70,7 +70,7 @@ class Stretch:
 
 
 def rates(kernels: Sequence[Kernel], stretch_s: float) -> list[float]:
-    """Heartbeats a second of each over a stretch of so long."""
+    """Measure heartbeats a second of each over a stretch of so long."""
     stretch = Stretch(kernels)
     time.sleep(stretch_s)
     return stretch.rates()
@@ -78,7 +78,7 @@ def rates(kernels: Sequence[Kernel], stretch_s: float) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The parts of an agent, which works when it is told to."""
+    """The parts of an agent, which works on request."""
 
     settings: AgentSettings
     spool: Spool
@@ -98,7 +98,7 @@ class Agent:
 
 @contextmanager
 def agent_beside(settings: AgentSettings, kernels: Sequence[Kernel]) -> Iterator[Agent]:
-    """An agent to which these are attached."""
+    """Run an agent to which these are attached."""
     settings.run_dir.mkdir()
     spool = Spool(settings.spool_dir, 1 << 30)
     watchdog = Watchdog(pauses_file(settings), _WATCHED_S)

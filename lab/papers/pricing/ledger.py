@@ -1,8 +1,8 @@
 """Many jobs priced by tariffs: how fast, in how much memory, and the same from any delivery.
 
 One delivery is in order. The other one has each round's facts shuffled, a tenth of them twice, and
-a processor that begins anew from its state after each hundredth round. Both must come to the same
-bytes of statements, and to balances that were added up apart from the code, in whole 0.000001 SU.
+a processor that begins anew from its state after each hundredth round. Both must give the same
+bytes of statements, and balances that were added up without the code, in whole 0.000001 SU.
 """
 
 import gc
@@ -40,7 +40,7 @@ _FOREVER_US: Final = 250_000_000_000_000_000
 
 
 def tariff() -> TariffDeclared:
-    """Cores by the hour of the day, GPUs and energy."""
+    """Return a tariff of cores by the hour of the day, GPUs and energy."""
     return TariffDeclared(
         name="bench",
         version=1,
@@ -58,7 +58,7 @@ def tariff() -> TariffDeclared:
 
 
 def facts_of(number: int, drawn: Random) -> list[Message]:
-    """A job: its submission, its end, and of every third one shutters."""
+    """Return a job: its submission, its end, and of every third one shutters."""
     job_id, start_us = f"bench/{number}", T0_US + number // _A_ROUND * HOUR_US
     cores, run_us = drawn.randint(1, 4_000), drawn.randint(1, 40 * HOUR_US)
     account, cluster = drawn.choice(_ACCOUNTS), drawn.choice(["alpha", "beta"])
@@ -96,7 +96,7 @@ def facts_of(number: int, drawn: Random) -> list[Message]:
 
 
 def played(jobs: int, *, is_disturbed: bool) -> Iterator[ChargeMade]:
-    """The charges of a delivery, as they are read back from the ledger."""
+    """Yield the charges of a delivery, as they are read back from the topic."""
     drawn, whims = Random(1), Random(2)
     state: dict[str, bytes] = {}
     processor = PricingProcessor(_RULE, state)
@@ -144,7 +144,7 @@ def _save(state: dict[str, bytes], changes: Mapping[str, bytes | None]) -> None:
 
 
 def statements(entries: list[ChargeEntry]) -> dict[str, str]:
-    """The statement of each account, as CSV, by its SHA-256."""
+    """Return the statement of each account, as CSV, by its SHA-256."""
     posted = postings(entries)
     assert not sum(trial_balance(posted).values())
     found = {}
@@ -167,10 +167,10 @@ class PlayedLedger:
 
 
 def played_ledger(jobs: int, *, is_disturbed: bool = False) -> PlayedLedger:
-    """A delivery; of the disturbed one a tenth is read twice too, and all in another order."""
+    """Play a delivery; of the disturbed one a tenth is read twice too, and all in another order."""
     gc.set_threshold(*GC_THRESHOLDS)
     begun_s = time.process_time()
-    ledger = [ChargeEntry.of(charge) for charge in played(jobs, is_disturbed=is_disturbed)]
+    ledger = [ChargeEntry.from_charge(charge) for charge in played(jobs, is_disturbed=is_disturbed)]
     rated_s = time.process_time() - begun_s
     assert len(ledger) == jobs
     if is_disturbed:
@@ -185,8 +185,8 @@ def played_ledger(jobs: int, *, is_disturbed: bool = False) -> PlayedLedger:
 
 
 def rows(jobs: int) -> list[Mapping[str, str]]:
-    """What came of both deliveries, each in a process of its own. Raises AssertionError where they
-    differ."""
+    """Return the results of both deliveries, each in a process of its own. Raises AssertionError
+    where they differ."""
     with ProcessPoolExecutor(2) as pool:
         one = pool.submit(played_ledger, jobs)
         other = pool.submit(played_ledger, jobs, is_disturbed=True)
@@ -206,7 +206,7 @@ def rows(jobs: int) -> list[Mapping[str, str]]:
 
 
 def _balances(ledger: list[ChargeEntry]) -> Counter[str]:
-    """Added up in integers, and held to what statements say."""
+    """Add up in integers, and compare with what statements say."""
     balances: Counter[str] = Counter()
     for entry in set(ledger):
         balances[entry.account] += int(entry.price_su.scaleb(6))

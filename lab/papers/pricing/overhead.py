@@ -1,4 +1,4 @@
-"""What the agent costs the jobs of this machine: by equation 10, as they stood still, and as they
+"""What the agent costs the jobs of this machine: by equation 10, as they were stopped, and as they
 got on with it and without."""
 
 import os
@@ -12,7 +12,7 @@ from typing import Final
 
 import psutil
 
-from cli.profile.kernels import compiled
+from cli.profile.kernels import compile_kernels
 from coplace_agent.meter import AgentMeter
 from coplace_agent.model import Timing, dilation_ratio
 from coplace_agent.settings import AgentSettings
@@ -52,9 +52,10 @@ class _Tally(AgentMeter):
 
 
 def rows(seconds: float) -> Iterator[Mapping[str, str]]:
-    """By budget and cores; `seconds` with the agent and as many without, in rounds by turns."""
+    """Yield rows by budget and cores; `seconds` with the agent and as many without, in rounds by
+    turns."""
     with tempfile.TemporaryDirectory() as folder:
-        program = compiled(Path(folder))
+        program = compile_kernels(Path(folder))
         for place, cores in (("a core each", APART), ("two threads, both cores", BOTH)):
             for budget in _BUDGETS:
                 here = Path(folder, f"{len(cores[0])}-{budget}")

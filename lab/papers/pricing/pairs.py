@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Final
 
-from cli.profile.kernels import compiled
+from cli.profile.kernels import compile_kernels
 from coplace_agent.adapters.pausing import Pauser
 from coplace_agent.adapters.processes import ProcessTree
 from coplace_agent.meter import AgentMeter
@@ -54,9 +54,9 @@ class Measured:
 
 
 def measured(seconds: float) -> Iterator[Measured]:
-    """All pairs, each shuttered for so long."""
+    """Measure all pairs, each shuttered for so long."""
     with tempfile.TemporaryDirectory() as folder:
-        program = compiled(Path(folder))
+        program = compile_kernels(Path(folder))
         for number, (one, other, cores) in enumerate(PAIRS):
             place = Path(folder, str(number))
             place.mkdir()
@@ -126,7 +126,7 @@ def _truths(kernels: Sequence[Kernel], pauser: Pauser) -> dict[int, tuple[float,
 
 
 def tables(seconds: float) -> list[tuple[str, list[Mapping[str, str]]]]:
-    """All pairs, their errors and their prices."""
+    """Return all pairs, their errors and their prices."""
     found = list(measured(seconds))
     return [
         ("pairs", rows(found)),
@@ -136,7 +136,7 @@ def tables(seconds: float) -> list[tuple[str, list[Mapping[str, str]]]]:
 
 
 def rows(found: Sequence[Measured]) -> list[Mapping[str, str]]:
-    """As a table shows them."""
+    """Return rows as a table shows them."""
     return [
         {
             "kernel": each.kernel,
@@ -152,12 +152,12 @@ def rows(found: Sequence[Measured]) -> list[Mapping[str, str]]:
 
 
 def summary(found: Sequence[Measured]) -> list[Mapping[str, str]]:
-    """Mean absolute errors of the predicted runtime, by threads."""
+    """Return mean absolute errors of the predicted runtime, by threads."""
     return [{"jobs": name, **_errors(group)} for name, group in _groups(found)]
 
 
 def prices(found: Sequence[Measured]) -> list[Mapping[str, str]]:
-    """What they pay over what they would pay alone, by threads."""
+    """Return what they pay over what they would pay alone, by threads."""
     return [
         {
             "jobs": name,

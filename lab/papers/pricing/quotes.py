@@ -55,7 +55,7 @@ class Outcome:
 
 
 def rows(jobs: int) -> list[Mapping[str, str]]:
-    """A row for each quantity: how many lay within their intervals, below and above."""
+    """Return a row for each quantity: how many lay within their intervals, below and above."""
     with TemporaryDirectory() as folder:
         out = Path(folder)
         run_embedded(DemoOptions(jobs=jobs, out=out), Console(quiet=True))
@@ -82,7 +82,7 @@ def _row(quantity: str, found: Sequence[Outcome]) -> Mapping[str, str]:
 
 
 def outcomes(folder: Path) -> Iterator[Outcome]:
-    """Of each job of a record that ran, in one attempt, what was quoted and what came."""
+    """Yield of each job of a record that ran, in one attempt, what was quoted and what came."""
     inputs = read_inputs(folder / "placement.inputs.jsonl")
     prices = _prices(folder / "charges.jsonl")
     ends = {
@@ -95,7 +95,7 @@ def outcomes(folder: Path) -> Iterator[Outcome]:
 
 
 def quotes(inputs: RecordedInputs) -> Iterator[tuple[JobSubmitted, QuotedPlacement, int, int]]:
-    """Of each job what it is quoted, when, and the end of the round that it then came in."""
+    """Yield of each job what it is quoted, when, and the end of the round that it then came in."""
     own = PlacementSettings()
     setting = Setting(own.rules, own.remember_days)
     region = ReplayedRegion(setting, inputs.rounds[0].round.ended_at_us)

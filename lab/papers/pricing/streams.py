@@ -1,4 +1,4 @@
-"""Simulated jobs with phases, noise and co-runners: how near shutters come to the true slowdown."""
+"""Simulated jobs with phases, noise and co-runners: how near shutters are to the true slowdown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,14 +37,14 @@ class Stream:
 
     @property
     def slowdown_ratio(self) -> float:
-        """T_co / T_solo of the whole run: in each step as much work is done as alone in a part of
-        it, IPC_co / IPC_solo."""
+        """Return T_co / T_solo of the whole run: in each step as much work is done as alone in a
+        part of it, IPC_co / IPC_solo."""
         return float(1 / np.mean(self.co / self.solo))
 
 
 def stream(seed: int, co_runners: int) -> Stream:
-    """A job and its co-runners go through phases of 20 ms to 5 s. What co-runners cost adds up, and
-    some streams have none that matters."""
+    """Draw a job and its co-runners, which go through phases of 20 ms to 5 s. What co-runners cost
+    adds up, and some streams have none that matters."""
     drawn = np.random.default_rng((seed, co_runners))
     steps = round(RUN_S / _STEP_S)
     solo = _phases(drawn, steps, 0.4, 2.5)
@@ -62,7 +62,7 @@ def _phases(drawn: np.random.Generator, steps: int, least: float, most: float) -
 
 
 def shutters(found: Stream, timing: Timing, jobs: int, seed: int) -> list[Shutter]:
-    """What the agent sees of one of the jobs, that take turns."""
+    """Return what the agent sees of one of the jobs, that take turns."""
     drawn = np.random.default_rng((seed, 1))
     window = max(1, round(timing.measurement_s * timing.measurements / _STEP_S))
     turn = round(jobs * (3 * window + timing.period_s / _STEP_S))
@@ -77,8 +77,8 @@ def shutters(found: Stream, timing: Timing, jobs: int, seed: int) -> list[Shutte
 
 
 def played_overhead(found: Stream, timing: Timing, jobs: int, seed: int) -> float:
-    """By how much shutters lengthen a run where the jobs take turns: it stands still in those of
-    others and is faster in its own, which equations 9 and 10 leave out."""
+    """Return by how much shutters lengthen a run where the jobs take turns: it is stopped in those
+    of others and is faster in its own, which equations 9 and 10 leave out."""
     shutter = timing.measurement_s * timing.measurements / _STEP_S
     between = timing.period_s / _STEP_S + 2 * shutter
     slowdown = found.solo / found.co
@@ -132,7 +132,8 @@ def _error(estimates: Sequence[float], truths: Sequence[float]) -> str:
 
 
 def tables() -> Iterator[tuple[str, list[Mapping[str, str]]]]:
-    """By shutter length, by rate, and by co-runners at what the budget of overhead allows."""
+    """Yield tables by shutter length, by rate, and by co-runners at what the budget of overhead
+    allows."""
     lengths = (0.0002, 0.0008, 0.0032, 0.0128, 0.0256)
     yield "shutter-length", [_row(Timing(each, 1, 0.2), 2) for each in lengths]
     periods = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)

@@ -10,8 +10,8 @@ from shared.domain.eamc_source import NODE_MODEL_OF_MODULE
 
 
 def read_coefficients(folder: Path) -> Mapping[str, Imported]:
-    """The coefficients of every node model in a folder of `{module}_coefficients.csv`: a module is
-    a node model, but for the names of the published ones.
+    """Read the coefficients of every node model in a folder of `{module}_coefficients.csv`: a
+    module is a node model, but for the names of the published ones.
 
     Raises OSError when a file cannot be read and RejectedError when it is not of this form, or
     there is none.
@@ -20,6 +20,8 @@ def read_coefficients(folder: Path) -> Mapping[str, Imported]:
     if not files:
         raise RejectedError(str(folder), f"holds no file called NODE_MODEL{SUFFIX}.csv")
     return {
-        NODE_MODEL_OF_MODULE.get(module, module): Imported.of(read_coefficients_file(files[module]))
+        NODE_MODEL_OF_MODULE.get(module, module): Imported.from_coefficients(
+            read_coefficients_file(files[module])
+        )
         for module in sorted(files)
     }

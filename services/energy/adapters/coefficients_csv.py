@@ -24,7 +24,7 @@ COLUMNS: Final = ("from_idx", "to_idx", *REQUIRED, "tpi_scale")
 
 
 def read_coefficients_file(path: Path, node_model: str = "") -> Coefficients:
-    """The coefficients of one node model, which is named by the file unless told.
+    """Read the coefficients of one node model, which by default has the name of the file.
 
     A pair without a row was never measured. Raises OSError when the file cannot be read and
     RejectedError, which names row and column, when it is not of this form.
@@ -84,7 +84,8 @@ def _once(
 
 
 def _coefficient(row: FileRow, letter: str) -> float:
-    """Finite where the pair was measured; what stands where it was not says nothing."""
+    """Require finite values where the pair was measured; the value where it was not says
+    nothing."""
     if _is_available(row):
         return row.check(letter, row.number_of(letter), require_finite)
     return 0.0

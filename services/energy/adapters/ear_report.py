@@ -50,16 +50,18 @@ class ReportedRun:
 
     @property
     def energy_j(self) -> float:
-        """What the node took over `time_s`, J."""
+        """Return what the node took over `time_s`, J."""
         return self.power_w * self.time_s
 
     @property
     def is_projectable(self) -> bool:
-        """Whether counters were read: without them the run counts for energy accounting only."""
+        """Return whether counters were read: without them the run counts for energy accounting
+        only."""
         return self.cpi > 0
 
     def signature(self, node_model: str) -> Signature:
-        """What the model can project. Raises RejectedError for a run that is not projectable."""
+        """Return the signature that the model can project. Raises RejectedError for a run that is
+        not projectable."""
         return Signature(
             app_id=self.app_id,
             node_model=node_model,
@@ -74,7 +76,7 @@ class ReportedRun:
 
 
 def read_report(path: Path) -> list[ReportedRun]:
-    """All rows of an application or loop report.
+    """Read all rows of an application or loop report.
 
     Raises OSError when it cannot be read and RejectedError, which names row and column, when it is
     not of this form.
@@ -110,8 +112,8 @@ def _not_negative(row: FileRow, field: str) -> float:
 
 
 def signatures_of(runs: Iterable[ReportedRun], node_model: str) -> list[Signature]:
-    """One signature an application and P-state: the mean of its runs, nodes and loops that have
-    counters. Those without have none."""
+    """Return one signature for each application and P-state: the mean of its runs, nodes and loops
+    that have counters. Those without have none."""
     groups: dict[tuple[str, float], list[Signature]] = {}
     for run in runs:
         if run.is_projectable:

@@ -16,12 +16,12 @@ COLUMNS: Final = ("from_ghz", "to_ghz", "time_left_out", "power_left_out")
 
 
 def errors_file(coefficients: Path) -> Path:
-    """Where the errors of a table of coefficients are: in its own folder."""
+    """Return the file of the errors of a table of coefficients, in its own folder."""
     return coefficients.with_name(f"{coefficients.stem.removesuffix(SUFFIX)}_errors.csv")
 
 
 def with_errors(coefficients: Coefficients, path: Path) -> Coefficients:
-    """Coefficients with the errors of a file, unknown for pairs that it does not have.
+    """Return coefficients with the errors of a file, unknown for pairs that it does not have.
 
     Raises OSError, and RejectedError for a bad value and for a P-state that is not in the table.
     """

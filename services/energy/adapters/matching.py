@@ -25,12 +25,12 @@ class Matched:
 
     @property
     def module(self) -> str:
-        """The node model, as both files call it."""
+        """Return the node model, as both files call it."""
         return self.coefficients.node_model
 
     @property
     def doubts(self) -> list[str]:
-        """What a reader should check."""
+        """Return what a reader should check."""
         if self.is_named:
             return []
         name = self.coefficients.version
@@ -40,7 +40,7 @@ class Matched:
 def read_matched(
     coefficients: Sequence[Path], signatures: Path, modules: Sequence[str] = ()
 ) -> list[Matched]:
-    """Each file of coefficients with its rows of the file of signatures.
+    """Read each file of coefficients with its rows of the file of signatures.
 
     `modules` names the module of each file (its name or index), or none: then the file's own name
     says it, or there is only one. An application measured at several P-states is projected from
@@ -64,7 +64,7 @@ def _matched(path: Path, rows: Sequence[SignatureRow], asked: str) -> Matched:
     names = sorted({row.module for row in rows})
     named = _asked(rows, asked) if asked else _named_by(path, names)
     if named is None and len(names) > 1:
-        problem = f"{path} may belong to {', '.join(names)}: say which one with --module"
+        problem = f"{path} may belong to {', '.join(names)}: name it with --module"
         raise RejectedError("module", problem)
     module = named or names[0]
     table = read_coefficients_file(path, module)
@@ -81,7 +81,7 @@ def _asked(rows: Sequence[SignatureRow], asked: str) -> str:
 
 
 def _named_by(path: Path, modules: Iterable[str]) -> str | None:
-    """The longest of the modules that stands in a file's name as a word of its own."""
+    """Return the longest of the modules whose name is a word of its own in a file's name."""
     words = [
         module
         for module in modules

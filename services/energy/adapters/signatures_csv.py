@@ -22,7 +22,7 @@ COLUMNS: Final = (
     *("app_id", "module", "freq_ghz", "time_s", "dc_node_power_w", "cpi", "tpi"),
     *("mem_gbps", "tpi_scale"),
 )
-# What stands for the nominal P-state until the node model's table of them is known.
+# The value for the nominal P-state until the node model's table of them is known.
 _ANY_GHZ: Final = 1.0
 
 
@@ -38,7 +38,7 @@ class SignatureRow:
 
 
 def read_signatures(path: Path, *, needs_pstate: bool = False) -> list[SignatureRow]:
-    """All signatures of a file, each valid.
+    """Read all signatures of a file, each valid.
 
     Raises OSError when the file cannot be read and RejectedError, which names row and column, for
     a value that is no signature's, or a second signature of the same application, module and

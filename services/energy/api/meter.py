@@ -28,12 +28,12 @@ class EnergyApiMeter:
             self._points.add(0, {"outcome": outcome})
 
     def answered(self, projected: int, missing: int, duration_s: float) -> None:
-        """A call was answered with so many points."""
+        """Count a call that was answered with so many points."""
         self._calls.add(1, {"outcome": "answered"})
         self._points.add(projected, {"outcome": "projected"})
         self._points.add(missing, {"outcome": "missing"})
         self._duration_s.record(duration_s)
 
     def rejected(self) -> None:
-        """A call was refused."""
+        """Count a call that was refused."""
         self._calls.add(1, {"outcome": "rejected"})

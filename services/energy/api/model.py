@@ -53,7 +53,7 @@ class _PointColumns:
 def answer(
     asked: Asked, node_models: Sequence[str], tables: Mapping[str, Coefficients], rows: Rows
 ) -> ProjectResponse:
-    """Every subject on every node model; where there is no projection, why.
+    """Project every subject on every node model; where there is no projection, say why.
 
     Raises RejectedError for a signature of the caller's own that the coefficients do not fit.
     """

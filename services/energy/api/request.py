@@ -28,23 +28,23 @@ class Asked:
     via_intermediate: bool
 
     def models_among(self, known: Iterable[str]) -> tuple[str, ...]:
-        """The node models to project on."""
+        """Return the node models to project on."""
         given = {s.node_model for s in self.subjects if isinstance(s, Signature)}
         return self.node_models or tuple(sorted({*known, *given}))
 
     def rows_on(self, node_models: Sequence[str]) -> list[str]:
-        """Keys of the AppDB's rows that the projections start from."""
+        """Return the keys of the AppDB's rows that the projections start from."""
         apps = dict.fromkeys(s for s in self.subjects if isinstance(s, str))
         return [row_key(app, model) for app in apps for model in node_models]
 
 
 def row_key(app_id: str, node_model: str) -> str:
-    """The key of a row of the AppDB."""
+    """Return the key of a row of the AppDB."""
     return f"{app_id}|{node_model}"
 
 
 def parse(data: bytes) -> Asked:
-    """The request in a message. Raises RejectedError."""
+    """Parse the request in a message. Raises RejectedError."""
     try:
         message = ProjectRequest.FromString(data)
     except DecodeError:

@@ -28,11 +28,11 @@ class AppDBReader(Protocol):
     """Where signatures and coefficients come from: messages in protobuf, those that there are."""
 
     async def signatures(self, keys: Sequence[str]) -> Mapping[str, bytes]:
-        """SignatureUpdated by `{app_id}|{node_model}`."""
+        """Return SignatureUpdated by `{app_id}|{node_model}`."""
         ...
 
     async def coefficients(self, node_models: Sequence[str] = ()) -> Mapping[str, bytes]:
-        """CoefficientsPublished by node model; all when none is named."""
+        """Return CoefficientsPublished by node model; all when none is named."""
         ...
 
 
@@ -55,7 +55,8 @@ class EnergyService:
         self._crash = crash
 
     def handlers(self) -> grpc.GenericRpcHandler:
-        """The RPC on raw bytes, so that a message that is no protobuf is told so."""
+        """Return the RPC on raw bytes, so that a message that is not protobuf is refused with a
+        reason."""
         return grpc.method_handlers_generic_handler(
             NAME,
             {
@@ -67,7 +68,7 @@ class EnergyService:
         )
 
     async def project(self, data: bytes, context: ServicerContext[Any, Any]) -> ProjectResponse:
-        """Project what is asked for."""
+        """Project the subjects of a request."""
         began_s = time.monotonic()
         await self._require(context)
         try:

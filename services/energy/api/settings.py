@@ -7,7 +7,7 @@ from shared.process.environment import EnvironmentSettings
 
 
 class EnergyApiSettings(EnvironmentSettings):
-    """What only the energy API needs to be told."""
+    """Settings that only the energy API has."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_ENERGY_API_", frozen=True)
 

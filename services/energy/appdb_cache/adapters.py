@@ -28,11 +28,12 @@ class CachedAppDB:
         self._signatures, self._coefficients = (name(key) for (key,) in _KEYS.values())
 
     async def signatures(self, keys: Sequence[str]) -> Mapping[str, bytes]:
-        """SignatureUpdated by `{app_id}|{node_model}`, those of `keys` that there are."""
+        """Return SignatureUpdated by `{app_id}|{node_model}`, those of `keys` that there are."""
         return await self._some(self._signatures, keys)
 
     async def coefficients(self, node_models: Sequence[str] = ()) -> Mapping[str, bytes]:
-        """CoefficientsPublished by node model, those that there are; all when none is named."""
+        """Return CoefficientsPublished by node model, those that there are; all when none is
+        named."""
         if node_models:
             return await self._some(self._coefficients, node_models)
         found = cast(dict[bytes, bytes], await self._redis.hgetall(self._coefficients))

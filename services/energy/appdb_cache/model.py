@@ -24,7 +24,7 @@ class CachedRow:
 
 
 def row_of(event: Event) -> CachedRow | None:
-    """The row that an event replaces; None for a round's barrier.
+    """Return the row that an event replaces; None for a round's barrier.
 
     Raises RejectedError for one that could not be projected with: nobody finds it in the cache.
     """
@@ -40,7 +40,7 @@ def row_of(event: Event) -> CachedRow | None:
 
 
 def newest(rows: Iterable[CachedRow]) -> Mapping[str, CachedRow]:
-    """What the cache holds after rows came in this order: of equal times the last."""
+    """Return the cache's rows after rows came in this order: of equal times the last."""
     found: dict[str, CachedRow] = {}
     for row in rows:
         known = found.get(row.key)

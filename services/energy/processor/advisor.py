@@ -54,7 +54,7 @@ class RunToAdvise:
 
     @property
     def row(self) -> str:
-        """The AppDB's row of it."""
+        """Return the key of its row in the AppDB."""
         return f"{self.measured.app_id}|{self.measured.node_model}"
 
 
@@ -162,7 +162,7 @@ class Advisor:
         yield _published(case, ended, misused)
 
     def _advised(self, case: RunToAdvise, ended: Round) -> Iterator[Publish]:
-        """Nothing for a job that has ended, or that was told the same before."""
+        """Advise nothing for a job that has ended, or that got the same advice before."""
         run = self._runs.get(case.job_id)
         table = self._coefficients.get(case.measured.node_model)
         if run is None or run.state != JobState.RUNNING or table is None:

@@ -112,7 +112,7 @@ class AppDB:
 
 
 def row_of(key: str, value: bytes) -> str:
-    """The row that a record of the changelog belongs to."""
+    """Return the row that a record of the changelog belongs to."""
     table, _, rest = key.partition("|")
     match table:
         case "rival":

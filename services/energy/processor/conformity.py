@@ -37,12 +37,12 @@ class Deviation(NamedTuple):
 
     @property
     def deviation(self) -> float:
-        """How far off, with its sign."""
+        """Return how far off it is, with its sign."""
         return self.measured / self.expected - 1
 
     @property
     def differs(self) -> bool:
-        """Whether it is more than noise."""
+        """Return whether it is more than noise."""
         return abs(self.deviation) > self.tolerance
 
 
@@ -55,12 +55,12 @@ class Verdict:
 
     @property
     def conforms(self) -> bool:
-        """Whether every metric does."""
+        """Return whether every metric conforms."""
         return not any(each.differs for each in self.deviations)
 
 
-def compared(profile: SignatureProfile, run: Signature) -> Verdict:
-    """A run of the same TPI scale against the nearest P-state that was measured.
+def compare_run(profile: SignatureProfile, run: Signature) -> Verdict:
+    """Compare a run of the same TPI scale with the nearest P-state that was measured.
 
     A metric that one of the two does not have (0) is not compared.
     """

@@ -39,15 +39,15 @@ class Imported:
     fit: Fit
 
     @classmethod
-    def of(cls, c: Coefficients) -> Self:
-        """Those of a file or of a declaration, whose fit is not known here."""
+    def from_coefficients(cls, c: Coefficients) -> Self:
+        """Return the coefficients of a file or of a declaration, whose fit is not known here."""
         power, cpi = np.stack([c.a, c.b, c.c], axis=-1), np.stack([c.d, c.e, c.f], axis=-1)
         fitted = Fit(c.pstates_ghz, power, cpi, c.available, 0.0, 0.0, kernels=0)
         return cls(c.tpi_scale, fitted)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of their content."""
+        """Return the SHA-256 of their content."""
         arrays = (np.array(self.fit.pstates_ghz), self.fit.power, self.fit.cpi, self.fit.available)
         found = sha256(self.tpi_scale.encode())
         for array in arrays:
@@ -87,7 +87,7 @@ class Learner:
 
     @property
     def drifts(self) -> Mapping[str, Drift]:
-        """How good the coefficients of each node model turn out to be."""
+        """Return how good the coefficients of each node model turn out to be."""
         return {name: model.head.drift for name, model in self._models.items()}
 
     def handle(self, event: Event) -> Iterable[Publish]:
@@ -99,7 +99,7 @@ class Learner:
         elif isinstance(message, CoefficientsDeclared):
             self._import(event, message)
         elif isinstance(message, SignatureMeasured):
-            self._wait(PairedRun.of(event, message))
+            self._wait(PairedRun.from_event(event, message))
         return []
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
@@ -194,7 +194,7 @@ class Learner:
 
 
 def _imported(message: CoefficientsDeclared) -> Imported:
-    return Imported.of(declared_coefficients_of(message))
+    return Imported.from_coefficients(declared_coefficients_of(message))
 
 
 def _message(node_model: str, ended: Round, model: LearnedNodeModel) -> CoefficientsPublished:

@@ -10,7 +10,7 @@ from shared.domain.cluster import MOST_PSTATES
 
 
 def signature_of(message: SignatureMeasured) -> Signature:
-    """The signature in an event. Raises RejectedError when it is none."""
+    """Return the signature in an event. Raises RejectedError when it is invalid."""
     return Signature(
         app_id=message.app_id,
         node_model=message.node_model,
@@ -25,7 +25,7 @@ def signature_of(message: SignatureMeasured) -> Signature:
 
 
 def measured_of(signature: Signature, job_id: str) -> SignatureMeasured:
-    """The event that holds a signature of a job."""
+    """Return the event that holds a signature of a job."""
     return SignatureMeasured(
         app_id=signature.app_id,
         node_model=signature.node_model,
@@ -41,7 +41,7 @@ def measured_of(signature: Signature, job_id: str) -> SignatureMeasured:
 
 
 def require_few_pstates(pstates_ghz: AbstractSet[float]) -> None:
-    """Raise RejectedError where clocks as they were measured stand in the place of P-states: a
+    """Raise RejectedError where measured clocks are given in place of P-states: a
     table of all of them would outgrow a message."""
     if len(pstates_ghz) > MOST_PSTATES:
         raise RejectedError("freq_ghz", f"must be a P-state: more than {MOST_PSTATES} are known")

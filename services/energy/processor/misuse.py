@@ -11,13 +11,13 @@ LEAST_COUNT: Final = 0.05
 
 
 class Count(NamedTuple):
-    """A count as it stood at a time."""
+    """A count as of a time."""
 
     value: float
     time_us: int
 
     def at(self, time_us: int, half_life_days: float) -> float:
-        """What is left of it later: half after each half-life."""
+        """Return what is left of it later: half after each half-life."""
         passed_us = max(0, time_us - self.time_us)
         return float(self.value * power(0.5, passed_us / (half_life_days * _DAY_US)))
 
@@ -30,12 +30,12 @@ class Misuse:
         self._half_life_days = half_life_days
 
     def of(self, user: str, now_us: int) -> float:
-        """What a user's count stands at."""
+        """Return a user's count now."""
         count = self._counts.get(user)
         return count.at(now_us, self._half_life_days) if count else 0.0
 
     def add(self, user: str, now_us: int) -> float:
-        """One more; the user's count. Forgets users of long ago."""
+        """Add one to the user's count and return it. Forgets users of long ago."""
         for name, count in list(self._counts.items()):
             if count.at(now_us, self._half_life_days) < LEAST_COUNT:
                 self._counts.drop(name)

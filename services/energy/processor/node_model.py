@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import orjson
 
-from services.energy.adaptive import Floats, PairEvidence, adapted, gram_of, regressors
+from services.energy.adaptive import Floats, PairEvidence, adapt, gram_of, regressors
 from services.energy.drift import Deviations, Errors
 from services.energy.model import Fit, KernelRun, fit
 from services.energy.processor.measured import require_few_pstates
@@ -17,9 +17,9 @@ from services.energy.processor.observed import (
     Measured,
     MeasuredKernel,
     PairedRun,
+    PairLesson,
     PStatePair,
     Reference,
-    Taught,
 )
 from shared.streams.state.state import State, TablePart
 
@@ -36,7 +36,7 @@ class NodeModelTables:
         self.heads = state.table("model", Head)
         self.kernels = state.table("kernel", MeasuredKernel)
         self.references = state.table("reference", Reference)
-        self.taught = state.table("pair", Taught)
+        self.taught = state.table("pair", PairLesson)
 
 
 class LearnedNodeModel:
@@ -70,7 +70,7 @@ class LearnedNodeModel:
 
     @property
     def table_ghz(self) -> set[float]:
-        """The P-states that are declared or measured."""
+        """Return the P-states that are declared or measured."""
         measured = {freq_ghz for kernel in self._kernels.values() for freq_ghz in kernel}
         return measured | set(self.head.pstates_ghz)
 
@@ -81,7 +81,7 @@ class LearnedNodeModel:
 
     @property
     def learned(self) -> Fit:
-        """The coefficients of the last learning phase."""
+        """Return the coefficients of the last learning phase."""
         if self._imported is not None:
             return self._imported
         if self._learned is None:
@@ -93,7 +93,7 @@ class LearnedNodeModel:
         return self._learned
 
     def use(self, imported: Fit, tpi_scale: str, source: str) -> None:
-        """Coefficients of another source than before take the place of learning."""
+        """Use coefficients of another source in place of learning."""
         self._imported = imported
         self.head = replace(
             self.head,
@@ -106,7 +106,7 @@ class LearnedNodeModel:
         self._taught.clear()
 
     def current(self) -> Fit:
-        """The coefficients as they are published."""
+        """Return the coefficients as they are published."""
         power, cpi = self.learned.power.copy(), self.learned.cpi.copy()
         for taught in self._taught.values():
             if taught.published is not None:
@@ -114,7 +114,7 @@ class LearnedNodeModel:
         return replace(self.learned, power=power, cpi=cpi)
 
     def knows(self, run: PairedRun) -> bool:
-        """Whether this run, or a newer one of the kernel, is in already."""
+        """Return whether this run, or a newer one of the kernel, is in already."""
         if run.is_kernel:
             newest = (self._kernels.get(run.app_id) or {}).get(run.freq_ghz)
             return newest is not None and newest[:2] >= run[:2]
@@ -128,7 +128,7 @@ class LearnedNodeModel:
         self._seen_ghz = seen_ghz
 
     def declare(self, pstates_ghz: tuple[float, ...]) -> None:
-        """There are these P-states, whether measured or not."""
+        """Declare the P-states, whether measured or not."""
         is_stale = self.head.is_stale or self.has_kernels or self._imported is not None
         self.head = replace(self.head, pstates_ghz=pstates_ghz, is_stale=is_stale)
         self._learned = None
@@ -172,14 +172,14 @@ class LearnedNodeModel:
         learned = self._coefficients(pair)
         if learned is None:
             return
-        taught = self._taught.get(pair.key) or Taught(pair, PairEvidence.none())
+        taught = self._taught.get(pair.key) or PairLesson(pair, PairEvidence.none())
         published = learned if taught.published is None else taught.published
         predicted = _projected(published, pair, before)
         if min(predicted.power_w, predicted.time_s) <= 0:
             return
         drift = self.head.drift.and_run(predicted, measured, self._deviations(pair))
         self.head = replace(self.head, drift=drift, compared=self.head.compared + 1)
-        errors = Errors.of(predicted, measured)
+        errors = Errors.between(predicted, measured)
         if self._imported is None and max(map(abs, errors)) <= MOST_ERROR:
             evidence = taught.evidence.and_run(learned, before, measured)
             self._taught.put(pair.key, replace(taught, evidence=evidence))
@@ -190,16 +190,16 @@ class LearnedNodeModel:
         pairs = [(taught, learned) for taught, learned in known if learned is not None]
         if not pairs:
             return
-        published = adapted(
+        published = adapt(
             np.stack([learned for _, learned in pairs]),
             np.stack([self._kernels_of(taught.pair) for taught, _ in pairs]),
-            PairEvidence.stacked([taught.evidence for taught, _ in pairs]),
+            PairEvidence.stack([taught.evidence for taught, _ in pairs]),
         )
         for (taught, _), coefficients in zip(pairs, published, strict=True):
             self._taught.put(taught.pair.key, replace(taught, published=coefficients))
 
     def publish(self) -> None:
-        """What is known now is published."""
+        """Mark what is known now as published."""
         self.head = replace(self.head, is_stale=False, compared=0)
 
     def _at(self, pair: PStatePair) -> tuple[int, int]:

@@ -29,8 +29,8 @@ class PairedRun(NamedTuple):
     metrics: KernelRun
 
     @classmethod
-    def of(cls, event: Event, message: SignatureMeasured) -> Self:
-        """The run in an event. Raises RejectedError when it is no signature."""
+    def from_event(cls, event: Event, message: SignatureMeasured) -> Self:
+        """Read the run in an event. Raises RejectedError when it is not a signature."""
         seen = signature_of(message)
         return cls(
             event.time_us,
@@ -45,8 +45,8 @@ class PairedRun(NamedTuple):
 
     @property
     def order(self) -> tuple[bool, int, str]:
-        """Kernels first: applications are compared with what a learning phase of their round says;
-        then by (event time, id)."""
+        """Return the sort key: kernels first, since applications are compared with what a learning
+        phase of their round says; then by (event time, id)."""
         return not self.is_kernel, self.time_us, self.event_id
 
 
@@ -73,15 +73,15 @@ class Reference:
 
     @classmethod
     def first(cls, run: PairedRun) -> Self:
-        """What is observed of an application after its first run."""
+        """Return what is observed of an application after its first run."""
         return cls(run.freq_ghz, run.tpi_scale, run.metrics, 1, (run.event_id,))
 
     def is_replaced_by(self, run: PairedRun) -> bool:
-        """Whether this run is at a higher P-state, or has TPI in another unit."""
+        """Return whether this run is at a higher P-state, or has TPI in another unit."""
         return run.freq_ghz > self.freq_ghz or run.tpi_scale != self.tpi_scale
 
     def and_run(self, run: PairedRun) -> "Reference":
-        """With one more run at this P-state."""
+        """Return the reference with one more run at this P-state."""
         weight = max(1 / (self.count + 1), REFERENCE_WEIGHT)
         mean = KernelRun(
             *(old + weight * (new - old) for old, new in zip(self.mean, run.metrics, strict=True))
@@ -89,7 +89,7 @@ class Reference:
         return replace(self, mean=mean, count=self.count + 1)
 
     def and_id(self, event_id: str) -> "Reference":
-        """With one more event seen."""
+        """Return the reference with one more event seen."""
         return replace(self, seen=(*self.seen, event_id)[-REMEMBERED_IDS:])
 
 
@@ -101,12 +101,12 @@ class PStatePair(NamedTuple):
 
     @property
     def key(self) -> str:
-        """As the changelog names it."""
+        """Return the name of the pair in the changelog."""
         return f"{self.from_ghz!r}>{self.to_ghz!r}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taught:
+class PairLesson:
     """What applications taught of a pair since the learning phase, and the coefficients that were
     published for it, None while they are those learned."""
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 from coplace_client.signature import Signature
 
-# What tells one application from another. Time is not among them: it goes with the input.
+# Metrics that distinguish applications. Time is not among them: it goes with the input.
 METRICS: Final = ("power_w", "cpi", "tpi", "mem_gbps")
 _BLENDED: Final = ("time_s", *METRICS)
 # The least weight of a new run: applications change with their inputs and versions, so that after
@@ -31,12 +31,13 @@ class SignatureProfile:
     variances: Mapping[str, float]
 
     @classmethod
-    def of(cls, first: Signature) -> Self:
-        """One run, of which nobody knows yet how far others will be from it."""
+    def from_run(cls, first: Signature) -> Self:
+        """Return the profile of one run, of which nobody knows yet how far others will be from
+        it."""
         return cls({first.freq_ghz: first}, dict.fromkeys(METRICS, PRIOR_SPREAD * PRIOR_SPREAD))
 
     def taking(self, run: Signature) -> "SignatureProfile":
-        """The profile with one more run."""
+        """Return the profile with one more run."""
         old = self.means.get(run.freq_ghz)
         if old is None:
             return SignatureProfile({**self.means, run.freq_ghz: run}, self.variances)
@@ -47,15 +48,15 @@ class SignatureProfile:
         return SignatureProfile({**self.means, run.freq_ghz: _blended(old, run)}, variances)
 
     def spread(self, metric: str) -> float:
-        """The standard deviation of single runs as a share of their mean."""
+        """Return the standard deviation of single runs as a share of their mean."""
         return sqrt(self.variances[metric])
 
     def nearest_ghz(self, freq_ghz: float) -> float:
-        """The measured P-state that is nearest, of two the lower."""
+        """Return the measured P-state that is nearest, of two the lower."""
         return min(self.means, key=lambda measured: (abs(measured - freq_ghz), measured))
 
     def without(self, freq_ghz: float) -> "SignatureProfile":
-        """As if one P-state had never been measured."""
+        """Return the profile as if one P-state had never been measured."""
         kept = {f: mean for f, mean in self.means.items() if f != freq_ghz}
         return SignatureProfile(kept, self.variances)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from coplace_client.signature import Signature
-from services.energy.processor.conformity import Verdict, compared
+from services.energy.processor.conformity import Verdict, compare_run
 from services.energy.processor.profile import SignatureProfile
 
 # Copies of a row's last runs are recognised. A copy that is older counts as one more run.
@@ -26,12 +26,12 @@ class MeasuredRun(NamedTuple):
 
     @property
     def row(self) -> str:
-        """The key of its row."""
+        """Return the key of its row."""
         return f"{self.signature.app_id}|{self.signature.node_model}"
 
     @property
     def key(self) -> str:
-        """Its own among the runs of all rows."""
+        """Return its own key among the runs of all rows."""
         return f"{self.row}|{self.event_id}"
 
 
@@ -64,7 +64,7 @@ class AppDBRow:
 
     @property
     def means(self) -> Mapping[float, Signature]:
-        """Mean signatures by P-state."""
+        """Return mean signatures by P-state."""
         return self.profile.means if self.profile else {}
 
     def fold(self, waiting: Iterable[MeasuredRun]) -> tuple[MeasuredRun | None, list[Mismatch]]:
@@ -89,9 +89,9 @@ class AppDBRow:
         """
         new = run.signature
         if self.profile is None or any(m.tpi_scale != new.tpi_scale for m in self.means.values()):
-            self.profile, self.rivals = SignatureProfile.of(new), {}
+            self.profile, self.rivals = SignatureProfile.from_run(new), {}
             return None
-        verdict = compared(self.profile, new)
+        verdict = compare_run(self.profile, new)
         if run.job_id and not verdict.conforms:
             return self._doubted(self.profile, run, verdict)
         self.rivals.pop(verdict.compared_ghz, None)
@@ -120,8 +120,8 @@ class AppDBRow:
 
 def _joined(rival: Rival | None, run: MeasuredRun) -> Rival:
     """A rival with one more run; a new one when the run does not agree with it."""
-    if rival is None or not compared(rival.profile, run.signature).conforms:
-        return Rival(SignatureProfile.of(run.signature), (run.job_id,))
+    if rival is None or not compare_run(rival.profile, run.signature).conforms:
+        return Rival(SignatureProfile.from_run(run.signature), (run.job_id,))
     if run.job_id in rival.jobs:
         return rival  # one job that is measured often is still one job
     return Rival(rival.profile.taking(run.signature), (*rival.jobs, run.job_id))
@@ -129,4 +129,4 @@ def _joined(rival: Rival | None, run: MeasuredRun) -> Rival:
 
 def _bears_out(others: SignatureProfile, rival: SignatureProfile) -> bool:
     means = rival.means.values()
-    return bool(others.means) and all(compared(others, mean).conforms for mean in means)
+    return bool(others.means) and all(compare_run(others, mean).conforms for mean in means)

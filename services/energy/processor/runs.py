@@ -46,11 +46,12 @@ class Runs:
         self._ending = {job for job, run in table.items() if run.state == over and not run.ended_us}
 
     def get(self, job_id: str) -> JobRun | None:
-        """The newest attempt; None for a job that nobody submitted, or that ended long ago."""
+        """Return the newest attempt; None for a job that nobody submitted, or that ended long
+        ago."""
         return self._jobs.get(job_id)
 
     def put(self, job_id: str, run: JobRun) -> None:
-        """What is known of a job from now on."""
+        """Remember what is known of a job from now on."""
         self._jobs.put(job_id, run)
 
     def fold(self, message: Message) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from coplace_client.errors import RejectedError
-from services.ingest.app import gated, intake
+from services.ingest.app import intake, open_gate
 from services.ingest.gate import Gate, NotAllowedError
 from services.ingest.model import Intake
 from services.ingest.region import FOLDED
@@ -46,8 +46,8 @@ class Jobcomp:
         self._gate = gate
 
     async def publishes(self, records: Iterable[Record], now_s: float) -> list[Publish]:
-        """What to publish for some records, in their order. Raises NotYetKnownError where it cannot
-        be told now whether the site may say something."""
+        """Return what to publish for some records, in their order. Raises NotYetKnownError where it
+        is not known now whether the site may publish something."""
         found: list[Publish] = []
         for record in records:
             try:
@@ -75,7 +75,7 @@ class Jobcomp:
 
 
 def jobcomp(deployment: Deployment, own: IngestSettings, gate: Gate) -> Jobcomp:
-    """The mapping of one deployment."""
+    """Return the mapping of one deployment."""
     site = Site(own.jobcomp_site, own.jobcomp_account, own.jobcomp_node_model)
     return Jobcomp(intake(deployment), site, deployment.settings.max_message_bytes, gate)
 
@@ -88,7 +88,7 @@ async def serve(process: Process) -> None:
     own, meter = IngestSettings(), process.telemetry.meter
     async with (
         KafkaPublisher(deployment, NAME) as publisher,
-        gated(deployment, NAME, own.remember_days, publisher, meter) as gate,
+        open_gate(deployment, NAME, own.remember_days, publisher, meter) as gate,
     ):
         mapping = jobcomp(deployment, own, gate)
 

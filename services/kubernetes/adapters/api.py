@@ -60,7 +60,7 @@ def _error(status: int, said: str) -> ApiError:
 
 
 class ApiServer:
-    """Of one cluster. Every method raises ApiError of the kind that fits; `refused` is told the
+    """Of one cluster. Every method raises ApiError of the kind that fits; `refused` gets the
     cluster where that is ApiRefusedError."""
 
     def __init__(
@@ -73,7 +73,7 @@ class ApiServer:
         await self._client.close()
 
     async def get(self, key: JobKey) -> Mapping[str, Any]:
-        """A Job as it is now."""
+        """Return a Job as it is now."""
         return await self._json("GET", _path(key))
 
     async def patch(self, key: JobKey, body: Body) -> Mapping[str, Any]:
@@ -90,11 +90,11 @@ class ApiServer:
         await self._json("DELETE", _path(key), body=body)
 
     async def tell(self, namespace: str, event: Body) -> None:
-        """An event for those who look at the object."""
+        """Create an event for readers of the object."""
         await self._json("POST", f"/api/v1/namespaces/{quote(namespace)}/events", body=event)
 
     async def list(self, path: str, selector: str) -> tuple[list[Mapping[str, Any]], str]:
-        """All objects that a selector chooses, and the version from which to watch."""
+        """List all objects that a selector chooses, and the version from which to watch."""
         query = {"labelSelector": selector, "limit": str(_PAGE)}
         items: list[Mapping[str, Any]] = []
         while True:
@@ -107,7 +107,7 @@ class ApiServer:
     async def watch(
         self, path: str, selector: str, version: str
     ) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
-        """What happens to them from a version on: ADDED, MODIFIED, DELETED and BOOKMARK with the
+        """Watch them from a version on: yields ADDED, MODIFIED, DELETED and BOOKMARK with the
         object, until the server ends it."""
         query = {
             "labelSelector": selector,

@@ -17,8 +17,8 @@ _KINDS: Final = ("jobs", "pods", "nodes")
 Jobs = Callable[[], Iterable[KubernetesJob]]
 
 
-class HeldAs(StrEnum):
-    """How a Job stands with Coplace."""
+class QueueState(StrEnum):
+    """The state of a Job with Coplace."""
 
     REFUSED = "refused"
     WAITS = "waits"
@@ -26,13 +26,14 @@ class HeldAs(StrEnum):
     ENDED = "ended"
 
 
-def held_as(job: KubernetesJob) -> HeldAs:
-    """Of a Job that is no copy: refused where Coplace does not take it as it is."""
+def queue_state(job: KubernetesJob) -> QueueState:
+    """Return the state of a Job that is not a copy: refused where Coplace does not take it as it
+    is."""
     if job.outcome:
-        return HeldAs.ENDED
+        return QueueState.ENDED
     if PROBLEM in job.annotations:
-        return HeldAs.REFUSED
-    return HeldAs.RUNS if job.claim.is_live else HeldAs.WAITS
+        return QueueState.REFUSED
+    return QueueState.RUNS if job.claim.is_live else QueueState.WAITS
 
 
 class KubernetesMeter(WatchMeter):
@@ -54,12 +55,12 @@ class KubernetesMeter(WatchMeter):
             "kubernetes_silence",
             [self._observe_silence],
             unit="s",
-            description="Since an API server said anything of its jobs, pods or nodes",
+            description="Time since an API server sent anything of its jobs, pods or nodes",
         )
         meter.create_observable_gauge(
             "kubernetes_jobs",
             [self._observe_jobs],
-            description="Jobs of the queue, by how they stand with Coplace",
+            description="Jobs of the queue, by their state with Coplace",
         )
 
     def begin(self, cluster: str) -> None:
@@ -70,7 +71,7 @@ class KubernetesMeter(WatchMeter):
             self.heard(cluster, kind)
 
     def heard(self, cluster: str, path: str) -> None:
-        """Not silent since now."""
+        """Note that an API server was heard now."""
         self._heard_s[cluster, _kind(path)] = self._monotonic_s()
 
     def listed_anew(self, cluster: str, path: str) -> None:
@@ -78,7 +79,7 @@ class KubernetesMeter(WatchMeter):
         self._resyncs.add(1, {"cluster": cluster, "objects": _kind(path)})
 
     def refused(self, cluster: str) -> None:
-        """A request was invalid or forbidden."""
+        """Count a request that was invalid or forbidden."""
         self._refusals.add(1, {"cluster": cluster})
 
     def watch(self, jobs: Jobs) -> None:
@@ -92,9 +93,11 @@ class KubernetesMeter(WatchMeter):
 
     def _observe_jobs(self, _options: CallbackOptions) -> Iterable[Observation]:
         clusters = {cluster for cluster, _ in self._heard_s}
-        found = Counter((job.key.cluster, held_as(job)) for job in self._jobs() if not job.is_copy)
+        found = Counter(
+            (job.key.cluster, queue_state(job)) for job in self._jobs() if not job.is_copy
+        )
         for cluster in sorted(clusters):
-            for state in HeldAs:
+            for state in QueueState:
                 yield Observation(found[cluster, state], {"cluster": cluster, "state": str(state)})
 
 

@@ -1,4 +1,4 @@
-"""Tells Coplace what the nodes of a cluster are, and which of them take no pods."""
+"""Publishes what the nodes of a cluster are, and which of them take no pods."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from services.kubernetes.model.nodes import (
 from shared.domain.drains import drain_changes
 from shared.domain.hostlist import expand
 
-# Nodes that change together are told together.
+# Nodes that change together are published together.
 _SETTLE_S: Final = 1.0
 _REFUSED_RETRY_S: Final = 60.0
 _GONE: Final = "the node was deleted"
@@ -39,14 +39,14 @@ class NodeFacts(Protocol):
 
 
 class NodesKnown(Protocol):
-    """Who knows where nodes stand: placement."""
+    """The source of the states of nodes: placement."""
 
     async def nodes(self, cluster: str) -> ShowNodesResponse: ...
 
 
 class NodeReporter:
-    """Of one cluster. A node that is gone keeps its index until this process starts anew, as one
-    that is out; one that comes has the next."""
+    """Of one cluster. A node that was removed keeps its index until this process starts anew, as
+    one that is out; one that comes has the next."""
 
     def __init__(
         self,
@@ -71,17 +71,18 @@ class NodeReporter:
         self._changed.set()
 
     def changed(self, cluster: str, found: _Node) -> None:
-        """A node is new, or otherwise."""
+        """Note that a node is new, or has changed."""
         self._there[_name(found)] = found
         self._changed.set()
 
     def deleted(self, cluster: str, found: _Node) -> None:
-        """A node is no longer listed."""
+        """Note that a node is no longer listed."""
         self._there.pop(_name(found), None)
         self._changed.set()
 
     async def declare(self) -> None:
-        """Tell what the cluster is, where it changed. Raises UnusableError if it can be none."""
+        """Declare the cluster, where it changed. Raises UnusableError where its nodes make no
+        cluster."""
         self._known |= {_name(n): n for n in in_order(self._there.values()) if self._is_part(n)}
         found = cluster_declared(list(self._known.values()), self._traits)
         if found != self._declared:
@@ -90,7 +91,7 @@ class NodeReporter:
             self._declared = found
         self.declared.set()
 
-    async def tell_out(self) -> None:
+    async def publish_out(self) -> None:
         """Drain what takes no pods, and resume what is back and was drained here."""
         now_out = {name: why for name in self._known if (why := self._why_out(name))}
         if now_out == self._out:
@@ -106,14 +107,14 @@ class NodeReporter:
         self._out = now_out
 
     async def run(self) -> None:
-        """Tell what changes, until cancelled."""
+        """Publish what changes, until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             await asyncio.sleep(_SETTLE_S)
             try:
                 await self.declare()
-                await self.tell_out()
+                await self.publish_out()
             except UnusableError as error:
                 log.error("cluster not declared", cluster=self._traits.cluster, problem=str(error))
                 await asyncio.sleep(_REFUSED_RETRY_S)

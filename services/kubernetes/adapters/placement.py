@@ -36,7 +36,7 @@ class PlacementClient:
             await asyncio.sleep(_LOOK_S)
 
     async def nodes(self, cluster: str) -> ShowNodesResponse:
-        """Where the nodes of a cluster stand."""
+        """Return the states of the nodes of a cluster."""
         answer: ShowNodesResponse = await self._asked(
             "ShowNodes", ShowNodesRequest(cluster=cluster)
         )

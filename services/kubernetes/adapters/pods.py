@@ -13,14 +13,14 @@ class PodWatcher:
         self._jobs = jobs
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
-        """All pods that run under a grant."""
+        """Pass on all pods that run under a grant."""
         for pod in found:
             self.changed(cluster, pod)
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """A pod is new, or otherwise."""
+        """Pass on a pod that is new, or has changed."""
         self._jobs.see_pod(cluster, found)
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """A pod is gone; it shows what it was at last."""
+        """Pass on a pod that was deleted, as it was at last."""
         self._jobs.see_pod(cluster, found)

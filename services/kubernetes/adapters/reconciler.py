@@ -1,4 +1,4 @@
-"""Carries out what follows from decisions and from how Jobs stand, Job by Job in order."""
+"""Carries out what follows from decisions and from the states of Jobs, Job by Job in order."""
 
 import asyncio
 import time
@@ -27,9 +27,9 @@ from services.kubernetes.processor.effects import (
     CreateCopy,
     DeleteJob,
     JobEffect,
+    NotifyUser,
     PatchJob,
-    TellCoplace,
-    TellUser,
+    PublishFact,
 )
 from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.reconcile import problem, reconcile, stray
@@ -60,7 +60,7 @@ class FactTaker(Protocol):
 
 class JobReconciler:
     """Keeps nothing that the API servers and Coplace's topics do not have, but what it saw and what
-    it told: after a restart it sees and tells it again."""
+    it published: after a restart it sees and publishes it again."""
 
     def __init__(
         self,
@@ -78,32 +78,32 @@ class JobReconciler:
         self._wake = asyncio.Event()
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
-        """All Jobs of a cluster."""
+        """Replace all Jobs of a cluster."""
         jobs = [KubernetesJob(cluster, fields) for fields in found]
         for key in self.mirror.replace(cluster, jobs):
             self.touch(key)
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """A Job is new, or otherwise."""
+        """Note that a Job is new, or has changed."""
         job = KubernetesJob(cluster, found)
         self.mirror.put(job)
         self.touch(job.key)
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """A Job is gone; what runs for it elsewhere may have to go too."""
+        """Note that a Job was deleted; what runs for it elsewhere may have to go too."""
         job = KubernetesJob(cluster, found)
         seen = self.mirror.get(job.key)
         if seen is not None and seen.uid == job.uid:
             self._forget(job.key)
 
     def see_pod(self, cluster: str, pod: Mapping[str, Any]) -> None:
-        """A pod was seen, as it is or as it was at last."""
+        """Note a pod, as it is or as it was at last."""
         key = self.mirror.disrupt(cluster, pod)
         if key is not None:
             self.touch(key)
 
     def touch(self, key: JobKey) -> None:
-        """Something may have to be done about a Job."""
+        """Note that something may have to be done about a Job."""
         self._touched[key] = None
         self._wake.set()
 
@@ -114,7 +114,7 @@ class JobReconciler:
             await self.work_off()
 
     async def work_off(self) -> None:
-        """Likewise, until nothing is touched."""
+        """Do what has to be done about Jobs, until nothing is left."""
         while self._touched:
             key = next(iter(self._touched))
             del self._touched[key]
@@ -135,7 +135,7 @@ class JobReconciler:
                 pass
 
     async def look(self, key: JobKey) -> None:
-        """Do what follows from how a Job stands. Raises ApiError and FactRefusedError."""
+        """Do what follows from the state of a Job. Raises ApiError and FactRefusedError."""
         async with self._locks[self._root(key)]:
             while not await self._carry_out(self._wanted(key)):
                 pass
@@ -159,7 +159,8 @@ class JobReconciler:
         return done
 
     async def _job_of(self, job_id: str) -> KubernetesJob | None:
-        """The Job of an id: asked for where it was not seen, so that none is taken to be gone."""
+        """Return the Job of an id: asked for where it was not seen, so that none is taken to be
+        deleted."""
         found = self.mirror.of_id(job_id)
         if found is not None or not job_id.startswith(self._own):
             return found
@@ -197,7 +198,7 @@ class JobReconciler:
         wanted = reconcile(job, run, disruption, self._terms, self._now_us())
         told = self._told[self._root(key)]
         return [
-            each for each in wanted if not (isinstance(each, TellCoplace) and each.event.id in told)
+            each for each in wanted if not (isinstance(each, PublishFact) and each.event.id in told)
         ]
 
     async def _carry_out(self, effects: Sequence[JobEffect]) -> bool:
@@ -209,7 +210,7 @@ class JobReconciler:
 
     async def _done(self, effect: JobEffect) -> bool:
         match effect:
-            case TellCoplace(event):
+            case PublishFact(event):
                 await self._tell(event)
             case PatchJob(job):
                 return await self._patch(job, effect)
@@ -217,7 +218,7 @@ class JobReconciler:
                 return await self._create(effect)
             case DeleteJob(job):
                 await self._delete(job)
-            case TellUser(job):
+            case NotifyUser(job):
                 await self._tell_user(job, effect)
         return True
 
@@ -264,7 +265,7 @@ class JobReconciler:
         except (ApiMissingError, ApiConflictError):
             await self._see(job.key)
 
-    async def _tell_user(self, job: KubernetesJob, effect: TellUser) -> None:
+    async def _tell_user(self, job: KubernetesJob, effect: NotifyUser) -> None:
         """It is for reading alone: a failure is logged, and the work goes on."""
         try:
             at = in_utc(time.time())
@@ -308,7 +309,7 @@ class JobReconciler:
             await self._say(key, str(error))
 
     async def _say(self, key: JobKey, why: str) -> None:
-        """Tell a Job's user why Coplace does not know of it."""
+        """Report to a Job's user why Coplace does not know of it."""
         job = self.mirror.get(key)
         try:
             await self._carry_out(problem(job, why) if job else ())
@@ -320,8 +321,8 @@ class JobReconciler:
         asyncio.get_running_loop().call_later(wait_s, self.touch, key)
 
 
-def user_event(job: KubernetesJob, effect: TellUser, at: str) -> Body:
-    """An event as Kubernetes wants it."""
+def user_event(job: KubernetesJob, effect: NotifyUser, at: str) -> Body:
+    """Return an event as Kubernetes wants it."""
     namespace, name = job.key.namespace, job.key.name
     return {
         "apiVersion": "v1",

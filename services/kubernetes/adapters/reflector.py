@@ -15,29 +15,29 @@ log = structlog.get_logger(__name__)
 
 
 class WatchMeter:
-    """Who is told that an API server says something; this one counts nothing."""
+    """Notified of what an API server sends; this one counts nothing."""
 
     def heard(self, cluster: str, path: str) -> None:
-        """Of the objects at this path of its API."""
+        """Count what was heard of the objects at this path of its API."""
 
     def listed_anew(self, cluster: str, path: str) -> None:
-        """The watch broke off; all objects were listed anew."""
+        """Count that the watch broke off, so that all objects were listed anew."""
 
 
 _UNCOUNTED: Final = WatchMeter()
 
 
 class ObjectWatcher(Protocol):
-    """Who is told of objects."""
+    """Notified of objects."""
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
         """Replace what is known by a list of all objects."""
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """One is new, or otherwise."""
+        """Take an object that is new, or has changed."""
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """An object was deleted: forget it."""
+        """Forget an object that was deleted."""
 
 
 async def reflect(
@@ -48,8 +48,8 @@ async def reflect(
     listed: Callable[[], None],
     meter: WatchMeter = _UNCOUNTED,
 ) -> None:
-    """Tell of all objects once and of each change then, until cancelled; `listed` is called when
-    all were told for the first time.
+    """Pass on all objects once and each change then, until cancelled; `listed` is called when all
+    were passed on for the first time.
 
     After a cut the watch goes on from the version that it had. Where that is too old (410 Gone) all
     objects are listed anew: what was deleted in the gap is missing there.

@@ -45,15 +45,15 @@ def _update(job: KubernetesJob, **metadata: Any) -> Body:
 
 
 def taking(job: KubernetesJob, job_id: str, walltime_s: float) -> Body:
-    """Take a Job into the queue: it has no pods, and is not gone before its end was told. The limit
-    that was asked for is kept, since the decided one takes its place."""
+    """Take a Job into the queue: it has no pods, and is not deleted before its end was published.
+    The limit"""
     told = {JOB_ID: job_id, WALLTIME_S: f"{walltime_s:g}", PROBLEM: None}
     body = _annotated(job, told, finalizers=[*job.finalizers, FINALIZER])
     return {**body, "spec": {"suspend": True}}
 
 
 def problem(job: KubernetesJob, why: str) -> Body:
-    """Say why a Job is not taken."""
+    """Annotate a Job with why it is not taken."""
     return _annotated(job, {PROBLEM: why})
 
 
@@ -90,8 +90,8 @@ def _affinity(nodes: Iterable[str]) -> Body:
 
 
 def copy(job: KubernetesJob, job_id: str) -> Body:
-    """What runs for a Job of another cluster under its claim: of its name and grant, so that there
-    is one at most."""
+    """Return what runs for a Job of another cluster under its claim: of its name and grant, so that
+    there is one at most."""
     claim, key, spec = job.claim, job.run_key, dict(job.spec)
     for name in ("selector", "manualSelector"):
         spec.pop(name, None)
@@ -133,17 +133,17 @@ def stopping(job: KubernetesJob, stop: StopRequest) -> Body:
 
 
 def suspending(job: KubernetesJob) -> Body:
-    """Have the Job controller end all pods."""
+    """Suspend a Job, so that the Job controller ends all pods."""
     return {**_update(job), "spec": {"suspend": True}}
 
 
 def waiting(job: KubernetesJob, claim: GrantClaim) -> Body:
-    """The run is over, and the Job waits again."""
+    """Note that the run is over, and the Job waits again."""
     return _annotated(job, {CLAIM: claim.to_json(), STOP: None})
 
 
 def closing(job: KubernetesJob, outcome: str, claim: GrantClaim | None = None) -> Body:
-    """The end was told: let the Job go."""
+    """Let the Job go, once its end was published."""
     told = {OUTCOME: outcome, STOP: None}
     if claim is not None:
         told[CLAIM] = claim.to_json()

@@ -38,28 +38,28 @@ class GrantClaim:
     node_units: tuple[int, ...] = ()
 
     def has_answered(self, grant: int) -> bool:
-        """Whether a word on a grant was given: the first one holds."""
+        """Return whether a grant was answered: the first answer is final."""
         return grant <= max(self.grant, self.declined)
 
     def over(self) -> Self:
-        """What ran under it has ended, and the Job waits again."""
+        """Return the claim after what ran under it has ended, and the Job waits again."""
         return replace(self, is_live=False, attempt=self.attempt + 1)
 
     def declining(self, grant: int, attempt: int) -> Self:
-        """A grant was declined; what runs under an older one goes on."""
+        """Return the claim after a grant was declined; what runs under an older one goes on."""
         is_own = self.is_live and grant == self.grant
         running = self.is_live and not is_own
         kept = self.attempt if running else max(self.attempt, attempt)
         return replace(self, declined=grant, is_live=running, attempt=kept)
 
     def to_json(self) -> str:
-        """As an annotation holds it."""
+        """Encode the claim for an annotation."""
         return orjson.dumps(self).decode()
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What an annotation says; that no grant was answered where it says nothing, or where
-        somebody wrote what no claim is."""
+        """Parse an annotation; where it is empty, or holds an invalid claim, no grant was
+        answered."""
         told = _mapping(text)
         try:
             found = cls(
@@ -80,7 +80,7 @@ class GrantClaim:
         return found
 
     def check(self) -> None:
-        """Raise RejectedError where its words are none that Coplace could be told."""
+        """Raise RejectedError where its words are none that Coplace accepts."""
         GRANT.require_if_known("grant", self.grant)
         GRANT.require_if_known("declined", self.declined)
         ATTEMPT.require("attempt", self.attempt)
@@ -106,7 +106,7 @@ class AfterStop(StrEnum):
     # The Job waits again, as its next attempt.
     REQUEUE = "requeue"
     CANCEL = "cancel"
-    # The run was no longer the Job's: nobody is told of its end.
+    # The run was no longer the Job's: its end is not published.
     FORGET = "forget"
 
 
@@ -120,12 +120,12 @@ class StopRequest:
     failed_nodes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """As an annotation holds it."""
+        """Encode the request for an annotation."""
         return orjson.dumps(self).decode()
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """What an annotation says; None where it says nothing."""
+        """Parse an annotation; None where it is empty."""
         told = _mapping(text)
         try:
             found = cls(

@@ -1,4 +1,4 @@
-"""Jobs as facts for Coplace: the same fact has the same id whenever it is told."""
+"""Jobs as facts for Coplace: the same fact has the same id whenever it is published."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -31,7 +31,7 @@ _PLACED_BY: Final = ("nodeName", "nodeSelector", "affinity", "topologySpreadCons
 
 @dataclass(frozen=True, slots=True)
 class JobTerms:
-    """What Jobs do not say: where they are submitted, and how their owners are found.
+    """What Jobs do not say: where they are submitted, and how to read their owners.
 
     `architecture` keeps them among the clusters that are reached through this process. Labels that
     are empty are not read: the namespace is the account then, or the user. `node_models` are by
@@ -47,12 +47,12 @@ class JobTerms:
 
 
 def id_of(job: KubernetesJob, terms: JobTerms) -> str:
-    """Which job of Coplace a Job is."""
+    """Return the id that Coplace has for a Job."""
     return job_id(terms.site, job.cluster, job.local_id, job.created_at_us / 1e6)
 
 
-def submitted(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
-    """What a Job asks for. Raises RejectedError, which names what cannot be understood."""
+def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
+    """Return what a Job asks for. Raises RejectedError, which names what cannot be understood."""
     needs, (user, account) = pod_needs(job.spec["template"]["spec"]), owner(job, terms)
     message = JobSubmitted(
         job_id=id_of(job, terms),
@@ -76,7 +76,7 @@ def submitted(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
 
 
 def require_placeable(job: KubernetesJob) -> None:
-    """Raise RejectedError for a Job that says itself where it runs, or who runs it."""
+    """Raise RejectedError for a Job that says itself where it runs, or what runs it."""
     pod = job.spec["template"]["spec"]
     for name in _PLACED_BY:
         if pod.get(name):
@@ -86,7 +86,7 @@ def require_placeable(job: KubernetesJob) -> None:
 
 
 def owner(job: KubernetesJob, terms: JobTerms) -> tuple[str, str]:
-    """The user and the account: what the labels say that are read, else the namespace."""
+    """Return the user and the account: what the labels say that are read, else the namespace."""
     namespace = job.key.namespace
     user = job.labels.get(terms.user_label) if terms.user_label else ""
     account = job.labels.get(terms.account_label) if terms.account_label else ""
@@ -131,13 +131,13 @@ def _number(field: str, text: str) -> float:
 
 
 def submission(job: KubernetesJob, terms: JobTerms) -> Envelope:
-    """That it was submitted. Raises RejectedError, which names the field."""
-    message = submitted(job, terms)
+    """Return the event that it was submitted. Raises RejectedError, which names the field."""
+    message = submission_of(job, terms)
     return job_fact(terms.site, message, 1, message.submitted_at_us)
 
 
 def start(job: KubernetesJob, terms: JobTerms) -> Envelope:
-    """That it runs under its claim."""
+    """Return the event that it runs under its claim."""
     claim = job.claim
     message = JobStarted(
         job_id=id_of(job, terms),
@@ -153,7 +153,7 @@ def start(job: KubernetesJob, terms: JobTerms) -> Envelope:
 
 
 def finish(job: KubernetesJob, terms: JobTerms, end: RunEnd) -> Envelope:
-    """That its run under its claim ended, or that it never ran."""
+    """Return the event that its run under its claim ended, or that it never ran."""
     needs, (user, account) = pod_needs(job.spec["template"]["spec"]), owner(job, terms)
     claim, units = job.claim, _held_units(job)
     started_at_us = claim.at_us if claim.is_live else 0
@@ -170,7 +170,7 @@ def finish(job: KubernetesJob, terms: JobTerms, end: RunEnd) -> Envelope:
         freq_ghz=claim.freq_ghz if claim.is_live else 0.0,
         submitted_at_us=job.created_at_us,
         started_at_us=started_at_us,
-        # Kubernetes tells to the second.
+        # Kubernetes reports to the second.
         ended_at_us=max(end.at_us, started_at_us, job.created_at_us),
         node_model=terms.node_models[claim.cluster if claim.is_live else job.cluster],
         grant=claim.grant if claim.is_live else 0,
@@ -188,13 +188,13 @@ def _held_units(job: KubernetesJob) -> list[int]:
     return list(claim.node_units) or [1] * sum(len(expand(each)) for each in claim.nodes)
 
 
-def cancelled(at_us: int) -> RunEnd:
-    """The end of what somebody ended."""
+def cancelled_end(at_us: int) -> RunEnd:
+    """Return the end of a run that was cancelled."""
     return RunEnd(JOB_OUTCOME_CANCELLED, at_us)
 
 
 def requeue(job: KubernetesJob, terms: JobTerms, stop: StopRequest) -> Envelope:
-    """That its run ended and it waits again."""
+    """Return the event that its run ended and it waits again."""
     claim = job.claim
     message = JobRequeued(
         job_id=id_of(job, terms),

@@ -36,7 +36,7 @@ class RunEnd(NamedTuple):
 
 
 def time_us(text: str | None) -> int:
-    """A time of the API in microseconds; 0 where there is none."""
+    """Parse a time of the API into microseconds; 0 where there is none."""
     return round(datetime.fromisoformat(text).timestamp() * 1e6) if text else 0
 
 
@@ -49,105 +49,107 @@ class KubernetesJob:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Of the Job itself."""
+        """Return the metadata of the Job."""
         found: Mapping[str, Any] = self.fields["metadata"]
         return found
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """What was asked for."""
+        """Return what was asked for."""
         found: Mapping[str, Any] = self.fields["spec"]
         return found
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """The status of the Job, as the API server has it."""
+        """Return the status of the Job, as the API server has it."""
         return self.fields.get("status") or {}
 
     @property
     def key(self) -> JobKey:
-        """Its cluster, namespace and name."""
+        """Return its cluster, namespace and name."""
         return JobKey(self.cluster, self.metadata["namespace"], self.metadata["name"])
 
     @property
     def uid(self) -> str:
-        """Of this Job: another one of its name has another one."""
+        """Return the id of this Job: another one of its name has another one."""
         return str(self.metadata["uid"])
 
     @property
     def local_id(self) -> str:
-        """What tells it from all Jobs of its cluster, also those of its name in the same second."""
+        """Return what distinguishes it from all Jobs of its cluster, also those of its name in the
+        same second."""
         return f"{self.key.namespace}/{self.key.name}/{self.uid[:_UID_LENGTH]}"
 
     @property
     def resource_version(self) -> str:
-        """Of what is shown: an update that names it changes nothing newer."""
+        """Return the version of what is shown: an update that names it changes nothing newer."""
         return str(self.metadata["resourceVersion"])
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Of the Job itself."""
+        """Return the labels of the Job."""
         return self.metadata.get("labels") or {}
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Of the Job itself."""
+        """Return the annotations of the Job."""
         return self.metadata.get("annotations") or {}
 
     @property
     def finalizers(self) -> Sequence[str]:
-        """Who has to agree before it is gone."""
+        """Return the finalizers that have to be removed before it is deleted."""
         return self.metadata.get("finalizers") or ()
 
     @property
     def created_at_us(self) -> int:
-        """To the second."""
+        """Return when it was created, to the second."""
         return time_us(self.metadata["creationTimestamp"])
 
     @property
     def deleted_at_us(self) -> int:
-        """When somebody deleted it; 0 where nobody did."""
+        """Return when it was deleted; 0 where it was not."""
         return time_us(self.metadata.get("deletionTimestamp"))
 
     @property
     def is_taken(self) -> bool:
-        """Whether it is in Coplace's queue: it is not gone before its end was told."""
+        """Return whether it is in Coplace's queue: it is not deleted before its end was
+        published."""
         return FINALIZER in self.finalizers
 
     @property
     def is_copy(self) -> bool:
-        """Whether it runs for a Job of another cluster."""
+        """Return whether it runs for a Job of another cluster."""
         return COPY_OF in self.labels
 
     @property
     def copy_grant(self) -> int:
-        """The grant that a copy runs under."""
+        """Return the grant that a copy runs under."""
         text = self.labels.get(GRANT, "")
         return int(text) if text.isdecimal() else 0
 
     @property
     def claim(self) -> GrantClaim:
-        """The word on its newest grant."""
+        """Return the claim on its newest grant."""
         return GrantClaim.parse(self.annotations.get(CLAIM, ""))
 
     @property
     def stop(self) -> StopRequest | None:
-        """That its run has to end, where that was asked for."""
+        """Return the request to end its run, where there is one."""
         return StopRequest.parse(self.annotations.get(STOP, ""))
 
     @property
     def outcome(self) -> str:
-        """How it ended, once that was told; empty before."""
+        """Return how it ended, once that was published; empty before."""
         return self.annotations.get(OUTCOME, "")
 
     @property
     def is_suspended(self) -> bool:
-        """Whether it must have no pods."""
+        """Return whether it must have no pods."""
         return bool(self.spec.get("suspend"))
 
     @property
     def is_quiet(self) -> bool:
-        """Whether it is suspended and the Job controller has ended all of its pods."""
+        """Return whether it is suspended and the Job controller has ended all of its pods."""
         status = self.status
         pods = (status.get("active") or 0) + (status.get("terminating") or 0)
         return (
@@ -159,13 +161,14 @@ class KubernetesJob:
 
     @property
     def suspended_at_us(self) -> int:
-        """Since when the Job controller has seen that it is suspended; 0 where it has not."""
+        """Return since when the Job controller has seen that it is suspended; 0 where it has
+        not."""
         found = self._condition("Suspended")
         return time_us(found["lastTransitionTime"]) if found else 0
 
     @property
     def run_end(self) -> RunEnd | None:
-        """How its pods ended, where they have."""
+        """Return how its pods ended, where they have."""
         if done := self._condition("Complete"):
             at = self.status.get("completionTime") or done["lastTransitionTime"]
             return RunEnd(JOB_OUTCOME_COMPLETED, time_us(at))
@@ -177,7 +180,7 @@ class KubernetesJob:
 
     @property
     def run_key(self) -> JobKey:
-        """Where what runs under its claim is: itself, or its copy on another cluster."""
+        """Return the key of what runs under its claim: itself, or its copy on another cluster."""
         claim = self.claim
         if claim.cluster in ("", self.cluster):
             return self.key

@@ -1,9 +1,9 @@
-"""Labels, annotations and the finalizer that tell Coplace and Kubernetes of each other."""
+"""Labels, annotations and the finalizer by which Coplace and Kubernetes refer to each other."""
 
 from typing import Final
 
 QUEUE_NAME: Final = "coplace.io/queue-name"
-"""Label of a Job: the queue of whom shall start it."""
+"""Label of a Job: the queue that starts it."""
 APP: Final = "coplace.io/app"
 """Label of a Job: the application that it runs, such as lu.C."""
 EXCLUSIVE: Final = "coplace.io/exclusive"
@@ -14,9 +14,9 @@ WALLTIME_S: Final = "coplace.io/walltime-s"
 """Annotation of a Job: the limit that was asked for; the decided one is activeDeadlineSeconds."""
 
 FINALIZER: Final = "coplace.io/told"
-"""Of a Job whose end Coplace has not been told of yet."""
+"""On a Job whose end was not published to Coplace yet."""
 CLAIM: Final = "coplace.io/claim"
-"""Annotation of a Job: the word that was given on its newest grant."""
+"""Annotation of a Job: the answer to its newest grant."""
 STOP: Final = "coplace.io/stop"
 """Annotation of a Job: why its run has to end, and what follows then."""
 OUTCOME: Final = "coplace.io/outcome"

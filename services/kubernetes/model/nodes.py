@@ -11,7 +11,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
-from services.kubernetes.model.units import amounts, counted
+from services.kubernetes.model.units import amounts, count_resources
 from shared.domain.folding import fold
 
 _GIB: Final = 1024**3
@@ -43,7 +43,8 @@ class NodeTraits:
 
 
 def is_worker(node: Mapping[str, Any]) -> bool:
-    """Whether Jobs may go there, now or once it is well: no taint of somebody's keeps them away."""
+    """Return whether Jobs may go there, now or once it is well: no lasting taint keeps them
+    away."""
     lasting = (
         taint
         for taint in node["spec"].get("taints") or ()
@@ -53,14 +54,14 @@ def is_worker(node: Mapping[str, Any]) -> bool:
 
 
 def in_order(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The oldest first, so that a node that comes changes no other's index."""
+    """Sort nodes, the oldest first, so that a new node changes no other's index."""
     return sorted(
         nodes, key=lambda node: (node["metadata"]["creationTimestamp"], node["metadata"]["name"])
     )
 
 
 def cluster_declared(nodes: Sequence[Mapping[str, Any]], traits: NodeTraits) -> ClusterDeclared:
-    """The cluster of these nodes, in their order.
+    """Return the cluster of these nodes, in their order.
 
     Raises MixedNodesError where they differ in their cores, and RejectedError for amounts that
     cannot be understood.
@@ -102,11 +103,11 @@ def _allocatable(node: Mapping[str, Any]) -> tuple[int, float, tuple[tuple[str, 
     if "cpu" not in told:
         raise RejectedError("status.allocatable.cpu", "must be set")
     memory_gib = float(told["memory"] / _GIB) if "memory" in told else 0.0
-    return floor(told["cpu"]), memory_gib, tuple(sorted(counted(told).items()))
+    return floor(told["cpu"]), memory_gib, tuple(sorted(count_resources(told).items()))
 
 
 def why_out(node: Mapping[str, Any]) -> str:
-    """Why a node takes no pods; empty where it does."""
+    """Return why a node takes no pods; empty where it does."""
     if node["metadata"].get("deletionTimestamp"):
         return "the node was deleted"
     if node["spec"].get("unschedulable"):
@@ -120,17 +121,17 @@ def why_out(node: Mapping[str, Any]) -> str:
 
 
 def declaration(declared: ClusterDeclared, source: str, now_us: int) -> Envelope:
-    """That the cluster is there, or is another now."""
+    """Return the event that the cluster is there, or has changed."""
     return fact(source, declared, f"{declared.cluster}/{now_us}", now_us)
 
 
 def drain(cluster: str, names: Sequence[str], reason: str, source: str, now_us: int) -> Envelope:
-    """That some nodes take nothing."""
+    """Return the event that some nodes take nothing."""
     drained = NodesDrained(cluster=cluster, nodes=fold(names), reason=reason, drained_at_us=now_us)
     return fact(source, drained, f"{cluster}/{names[0]}/{now_us}", now_us)
 
 
 def resumption(cluster: str, names: Sequence[str], source: str, now_us: int) -> Envelope:
-    """That some nodes are back."""
+    """Return the event that some nodes are back."""
     resumed = NodesResumed(cluster=cluster, nodes=fold(names), resumed_at_us=now_us)
     return fact(source, resumed, f"{cluster}/{names[0]}/{now_us}", now_us)

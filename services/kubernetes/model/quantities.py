@@ -18,7 +18,7 @@ _MOST_DIGITS: Final = 40
 
 
 def quantity(field: str, text: object) -> Fraction:
-    """The number that a quantity means. Raises RejectedError, which names the field."""
+    """Parse a quantity. Raises RejectedError, which names the field."""
     written = str(text)
     found = _QUANTITY.fullmatch(written) if len(written) <= _MOST_DIGITS else None
     if found is None:

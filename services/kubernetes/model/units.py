@@ -30,12 +30,14 @@ class PodNeeds:
 
 
 def resource_name(name: str) -> str:
-    """As clusters declare it: `nvidia.com/gpu` is a `gpu`, others keep their names."""
+    """Return the name as clusters declare it: `nvidia.com/gpu` is a `gpu`, others keep their
+    names."""
     return "gpu" if name.endswith("/gpu") else name
 
 
-def counted(amounts: Mapping[str, Fraction]) -> dict[str, int]:
-    """The extended resources among amounts, whole ones, by the names that clusters declare."""
+def count_resources(amounts: Mapping[str, Fraction]) -> dict[str, int]:
+    """Return the extended resources among amounts, whole ones, by the names that clusters
+    declare."""
     found: _Amounts = Counter()
     for name, amount in amounts.items():
         if name not in ("cpu", "memory") and not name.startswith(_LEFT_OUT) and amount > 0:
@@ -44,14 +46,14 @@ def counted(amounts: Mapping[str, Fraction]) -> dict[str, int]:
 
 
 def amounts(field: str, told: Mapping[str, object]) -> dict[str, Fraction]:
-    """Quantities by resource. Raises RejectedError, which names the field."""
+    """Parse quantities by resource. Raises RejectedError, which names the field."""
     return {name: quantity(f"{field}.{name}", text) for name, text in told.items()}
 
 
 def pod_needs(pod: Mapping[str, Any]) -> PodNeeds:
-    """What a pod asks for, as Kubernetes counts it: all containers together, or the largest of
-    those that run before them; sidecars beside both. Raises RejectedError, which names the field.
-    """
+    """Return what a pod asks for, as Kubernetes counts it: all containers together, or the largest
+    of those that run before them; sidecars beside both. Raises RejectedError, which names the
+    field."""
     first = list(pod.get("initContainers") or ())
     sidecars = [each for each in first if each.get("restartPolicy") == "Always"]
     before = [each for each in first if each.get("restartPolicy") != "Always"]
@@ -66,7 +68,7 @@ def pod_needs(pod: Mapping[str, Any]) -> PodNeeds:
     found = PodNeeds(
         cores=ceil(needs["cpu"]),
         memory_gib=max(memory_gib, NODE_MEMORY_GIB.least) if memory_gib else 0.0,
-        resources=counted(needs),
+        resources=count_resources(needs),
     )
     CORES_PER_NODE.require("requests.cpu", found.cores)
     NODE_MEMORY_GIB.require_if_known("requests.memory", found.memory_gib)

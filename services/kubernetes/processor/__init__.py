@@ -1,1 +1,1 @@
-"""What follows from a decision, and from how a Job stands: pure."""
+"""Effects of a decision, and of the state of a Job: pure."""

@@ -17,7 +17,7 @@ from coplace_client.facts import action_refused, declined
 from services.kubernetes.model import bodies
 from services.kubernetes.model.claims import AfterStop, GrantClaim, StopRequest
 from services.kubernetes.model.jobs import KubernetesJob
-from services.kubernetes.processor.effects import JobEffect, PatchJob, TellCoplace, TellUser
+from services.kubernetes.processor.effects import JobEffect, NotifyUser, PatchJob, PublishFact
 
 _GONE = "the Job is not there any more"
 _ENDED = "the Job has ended"
@@ -26,8 +26,8 @@ _ENDED = "the Job has ended"
 def obeying(
     decision: PlacementDecided, job: KubernetesJob | None, site: str, now_us: int
 ) -> Sequence[JobEffect]:
-    """What to do about a decision on a Job (None: its API server does not have it any more, or
-    never had it)."""
+    """Return what to do about a decision on a Job (None: its API server does not have it any more,
+    or never had it)."""
     match decision.verdict:
         case _ if job is None:
             return _without_job(decision, site, now_us)
@@ -44,8 +44,8 @@ def obeying(
 
 def _without_job(decision: PlacementDecided, site: str, now_us: int) -> Sequence[JobEffect]:
     """Nothing ever starts without its Job, so that no word has to be kept. Of one that started its
-    end was told before it went, after which this means nothing; it answers for one whose finalizer
-    somebody took by hand."""
+    end was published before it was deleted, after which this means nothing; it answers for one
+    whose finalizer somebody took by hand."""
     if decision.verdict == VERDICT_ACTION or not decision.grant:
         return ()
     return [_declined(decision, site, _GONE, now_us)]
@@ -99,7 +99,7 @@ def _why_not(decision: PlacementDecided, job: KubernetesJob, now_us: int) -> str
 def _said_before(
     decision: PlacementDecided, job: KubernetesJob, site: str, now_us: int
 ) -> Sequence[JobEffect]:
-    """The first word on a grant holds; that it was declined may not have been told."""
+    """The first answer to a grant is final; that it was declined may not have been published."""
     if not decision.grant or job.claim.declined != decision.grant:
         return ()
     return [_declined(decision, site, "declined before", now_us)]
@@ -108,18 +108,18 @@ def _said_before(
 def _decline(
     decision: PlacementDecided, job: KubernetesJob, site: str, now_us: int, why: str
 ) -> Sequence[JobEffect]:
-    """The word is kept first, then told."""
+    """Keep the answer first, then publish it."""
     kept = job.claim.declining(decision.grant, decision.attempt)
     return [
         PatchJob(job, bodies.claiming(job, kept), f"declined grant {decision.grant}"),
         _declined(decision, site, why, now_us),
-        TellUser(job, "Declined", f"grant {decision.grant}: {why}"),
+        NotifyUser(job, "Declined", f"grant {decision.grant}: {why}"),
     ]
 
 
 def _declined(decision: PlacementDecided, site: str, why: str, now_us: int) -> JobEffect:
     words = (decision.job_id, decision.attempt, decision.grant)
-    return TellCoplace(declined(site, *words, why, now_us))
+    return PublishFact(declined(site, *words, why, now_us))
 
 
 def _withdraw(
@@ -150,7 +150,7 @@ def _drop(
         told = [_declined(decision, site, word, now_us)]
     outcome = f"{word}: {decision.reason}"
     patch = PatchJob(job, bodies.closing(job, outcome, kept), word)
-    return [patch, *told, TellUser(job, word.capitalize(), decision.reason, is_warning=True)]
+    return [patch, *told, NotifyUser(job, word.capitalize(), decision.reason, is_warning=True)]
 
 
 def _act(
@@ -163,7 +163,7 @@ def _act(
     if decision.action.kind == ACTION_KIND_REQUEUE:
         return _stop(job, AfterStop.REQUEUE, decision, now_us)
     why = "a pod keeps its clock, and one that is suspended is lost"
-    return [TellCoplace(action_refused(site, decision, why, now_us))]
+    return [PublishFact(action_refused(site, decision, why, now_us))]
 
 
 def _stop(
@@ -174,5 +174,5 @@ def _stop(
     if stop is not None and (stop.then is not AfterStop.REQUEUE or then is AfterStop.REQUEUE):
         return ()
     request = StopRequest(then, decision.reason, now_us)
-    words = TellUser(job, "Stopped", decision.reason)
+    words = NotifyUser(job, "Stopped", decision.reason)
     return [PatchJob(job, bodies.stopping(job, request), f"stops, to {then}"), words]

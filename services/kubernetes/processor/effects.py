@@ -10,19 +10,19 @@ from services.kubernetes.model.jobs import JobKey, KubernetesJob
 
 
 @dataclass(frozen=True, slots=True)
-class TellCoplace:
+class PublishFact:
     """Hand a fact to ingest. What follows waits until it is acknowledged."""
 
     event: Envelope
 
     def __str__(self) -> str:
-        return f"told {self.event.WhichOneof('payload')}"
+        return f"published {self.event.WhichOneof('payload')}"
 
 
 @dataclass(frozen=True, slots=True)
 class PatchJob:
     """Change a Job as it was seen. Where the API server will never take it, `otherwise` says what
-    to do, told why."""
+    to do, with the reason."""
 
     job: KubernetesJob
     body: Body
@@ -56,7 +56,7 @@ class DeleteJob:
 
 
 @dataclass(frozen=True, slots=True)
-class TellUser:
+class NotifyUser:
     """An event of Kubernetes about a Job; it is lost where the API server does not take it."""
 
     job: KubernetesJob
@@ -68,5 +68,5 @@ class TellUser:
         return f"{self.reason}: {self.message}"
 
 
-JobEffect = TellCoplace | PatchJob | CreateCopy | DeleteJob | TellUser
+JobEffect = PublishFact | PatchJob | CreateCopy | DeleteJob | NotifyUser
 Otherwise = Callable[[str], Sequence[JobEffect]]

@@ -28,24 +28,24 @@ class JobMirror:
         return len(self._jobs)
 
     def jobs(self) -> list[KubernetesJob]:
-        """The Jobs of all clusters as they were seen last."""
+        """Return the Jobs of all clusters as they were seen last."""
         return list(self._jobs.values())
 
     def get(self, key: JobKey) -> KubernetesJob | None:
-        """The Job there, as it was seen last."""
+        """Return the Job there, as it was seen last."""
         return self._jobs.get(key)
 
     def of_id(self, job_id: str) -> KubernetesJob | None:
-        """The Job that Coplace knows by an id."""
+        """Return the Job that Coplace knows by an id."""
         key = self._of_ids.get(job_id)
         return self._jobs.get(key) if key else None
 
     def copies(self, job_id: str) -> list[KubernetesJob]:
-        """What runs for a Job on other clusters."""
+        """Return what runs for a Job on other clusters."""
         return [self._jobs[key] for key in sorted(self._copies.get(job_id, ()))]
 
     def put(self, job: KubernetesJob) -> None:
-        """It was seen; what was seen of it later stays."""
+        """Note a Job that was seen; what was seen of it later stays."""
         before = self._jobs.get(job.key)
         if before is not None and before.uid == job.uid and _is_older(job, before):
             return
@@ -57,7 +57,7 @@ class JobMirror:
             self._of_ids[self._id_of(job)] = job.key
 
     def remove(self, key: JobKey) -> None:
-        """A Job was deleted: forget it."""
+        """Forget a Job that was deleted."""
         job = self._jobs.pop(key, None)
         if job is None:
             return
@@ -70,7 +70,7 @@ class JobMirror:
             del self._copies[job_id]
 
     def replace(self, cluster: str, jobs: Iterable[KubernetesJob]) -> list[JobKey]:
-        """All that a cluster has, after a gap; returns what may be otherwise than before."""
+        """Replace all that a cluster has, after a gap; returns what may have changed."""
         found = {job.key: job for job in jobs}
         gone = [key for key in self._jobs if key.cluster == cluster and key not in found]
         for key in gone:
@@ -81,7 +81,7 @@ class JobMirror:
         return [*gone, *found]
 
     def disrupt(self, cluster: str, pod: Mapping[str, Any]) -> JobKey | None:
-        """A pod was seen: of which Job it was ended by Kubernetes, if it was."""
+        """Note a pod that was seen; return the Job that it was of, if Kubernetes ended it."""
         condition = _disruption(pod)
         labels = pod["metadata"].get("labels") or {}
         grant = labels.get(GRANT, "")
@@ -95,7 +95,7 @@ class JobMirror:
         return key
 
     def disruption(self, run: KubernetesJob, grant: int) -> PodDisruption | None:
-        """How pods of a run were ended by Kubernetes, where they were, under a grant."""
+        """Return how Kubernetes ended pods of a run under a grant, where it did."""
         found = self._disruptions.get(run.key)
         return found[1] if found and found[0] == grant else None
 

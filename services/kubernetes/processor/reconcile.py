@@ -1,4 +1,4 @@
-"""What follows from how a Job stands: from the objects of the API server alone, so that a restart
+"""Effects of the state of a Job: from the objects of the API server alone, so that a restart
 goes on where it was."""
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from services.kubernetes.model import bodies
 from services.kubernetes.model.claims import AfterStop, StopRequest
 from services.kubernetes.model.facts import (
     JobTerms,
-    cancelled,
+    cancelled_end,
     finish,
     id_of,
     requeue,
     require_placeable,
     start,
     submission,
-    submitted,
+    submission_of,
 )
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
 from services.kubernetes.model.names import PROBLEM
@@ -27,9 +27,9 @@ from services.kubernetes.processor.effects import (
     CreateCopy,
     DeleteJob,
     JobEffect,
+    NotifyUser,
     PatchJob,
-    TellCoplace,
-    TellUser,
+    PublishFact,
 )
 
 _OUTCOMES = {
@@ -56,7 +56,7 @@ def reconcile(
     terms: JobTerms,
     now_us: int,
 ) -> Sequence[JobEffect]:
-    """What to do about a Job; its run is itself, or its copy on another cluster."""
+    """Return what to do about a Job; its run is itself, or its copy on another cluster."""
     if job.outcome:
         return _release(run)
     if not job.is_taken:
@@ -67,8 +67,8 @@ def reconcile(
 
 
 def stray(copy: KubernetesJob, job: KubernetesJob | None) -> Sequence[JobEffect]:
-    """What to do about a copy, with the Job that it runs for (None: that is gone): one under a
-    claim that is no more goes."""
+    """Return what to do about a copy, with the Job that it runs for (None: that is deleted): one
+    without a claim is deleted."""
     if not copy.is_taken or (job is not None and _is_run_of(copy, job)):
         return ()
     return _release(copy) if copy.deleted_at_us else [DeleteJob(copy)]
@@ -85,7 +85,7 @@ def _take(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
         return ()
     try:
         require_placeable(job)
-        asked = submitted(job, terms)
+        asked = submission_of(job, terms)
     except RejectedError as error:
         return problem(job, str(error))
     body = bodies.taking(job, asked.job_id, asked.walltime_s)
@@ -93,24 +93,24 @@ def _take(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
 
 
 def problem(job: KubernetesJob, why: str) -> Sequence[JobEffect]:
-    """Say why Coplace does not take a Job, where nobody has said so yet."""
+    """Report why Coplace does not take a Job, where it was not reported yet."""
     if job.annotations.get(PROBLEM) == why:
         return ()
-    user = TellUser(job, "NotUnderstood", why, is_warning=True)
+    user = NotifyUser(job, "NotUnderstood", why, is_warning=True)
     return [PatchJob(job, bodies.problem(job, why), f"not understood: {why}"), user]
 
 
 def _waiting(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
     if job.deleted_at_us:
-        return _close(job, terms, cancelled(job.deleted_at_us))
+        return _close(job, terms, cancelled_end(job.deleted_at_us))
     if job.run_end:  # somebody started it by hand, and it was short
-        return _close(job, terms, cancelled(job.run_end.at_us))
+        return _close(job, terms, cancelled_end(job.run_end.at_us))
     if not job.is_suspended:
         return [PatchJob(job, bodies.suspending(job), "suspended: it has no grant")]
     if job.status.get("startTime"):
         return ()  # pods of before are still being ended
     try:
-        return [TellCoplace(submission(job, terms))]
+        return [PublishFact(submission(job, terms))]
     except RejectedError as error:
         return problem(job, str(error))
 
@@ -124,15 +124,15 @@ def _running(
 ) -> Sequence[JobEffect]:
     if run is None:
         return [_create(job, terms, now_us)]
-    told: list[JobEffect] = [TellCoplace(start(job, terms))]
+    told: list[JobEffect] = [PublishFact(start(job, terms))]
     if run.run_end:
         return [*told, *_close(job, terms, run.run_end)]
     if run.deleted_at_us:  # Kubernetes ends the pods once the Job is let go
-        return [*told, *_close(job, terms, cancelled(run.deleted_at_us))]
+        return [*told, *_close(job, terms, cancelled_end(run.deleted_at_us))]
     if job.stop is not None:
         return _stopping(job, run, job.stop, terms)
     if stop := _why_stop(job, run, disruption, now_us):
-        words = TellUser(job, "Stopped", stop.reason)
+        words = NotifyUser(job, "Stopped", stop.reason)
         return [*told, PatchJob(job, bodies.stopping(job, stop), f"stops: {stop.reason}"), words]
     return told
 
@@ -146,8 +146,8 @@ def _create(job: KubernetesJob, terms: JobTerms, now_us: int) -> JobEffect:
         told = declined(terms.site, job_id, claim.attempt, claim.grant, why, now_us)
         return [
             PatchJob(job, bodies.claiming(job, kept), f"declined grant {claim.grant}"),
-            TellCoplace(told),
-            TellUser(job, "Declined", f"grant {claim.grant} on {claim.cluster}: {why}"),
+            PublishFact(told),
+            NotifyUser(job, "Declined", f"grant {claim.grant} on {claim.cluster}: {why}"),
         ]
 
     return CreateCopy(job.run_key, bodies.copy(job, job_id), otherwise)
@@ -178,15 +178,15 @@ def _stopping(
         case AfterStop.FORGET:
             return [waits]
         case AfterStop.REQUEUE:
-            return [TellCoplace(start(job, terms)), TellCoplace(requeue(job, terms, stop)), waits]
+            return [PublishFact(start(job, terms)), PublishFact(requeue(job, terms, stop)), waits]
     ended_at_us = max(stop.at_us, run.suspended_at_us)
-    return [TellCoplace(start(job, terms)), *_close(job, terms, cancelled(ended_at_us))]
+    return [PublishFact(start(job, terms)), *_close(job, terms, cancelled_end(ended_at_us))]
 
 
 def _close(job: KubernetesJob, terms: JobTerms, end: RunEnd) -> Sequence[JobEffect]:
     outcome = _OUTCOMES[end.outcome]
     patch = PatchJob(job, bodies.closing(job, outcome), outcome)
-    return [TellCoplace(finish(job, terms, end)), patch]
+    return [PublishFact(finish(job, terms, end)), patch]
 
 
 def _release(run: KubernetesJob | None) -> Sequence[JobEffect]:

@@ -1,1 +1,1 @@
-"""What each account has spent: a read model of the ledger."""
+"""What each account has spent: a read model of the charges."""

@@ -1,4 +1,4 @@
-"""`python -m services.pricing.accounts`: the ledger in, balances in Redis out."""
+"""`python -m services.pricing.accounts`: charges in, balances in Redis out."""
 
 from services.pricing.accounts.app import main
 from shared.process.environment import run

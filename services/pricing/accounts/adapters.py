@@ -16,14 +16,14 @@ _APPLY: Final = (Path(__file__).parent / "apply.lua").read_text()
 
 
 class RedisAccounts(ReadModel[AccountEntry]):
-    """What accounts spent: a read model of the ledger."""
+    """What accounts spent: a read model of the charges."""
 
     def __init__(self, redis: Redis, name: Name) -> None:
         keys = {LEDGER: (_SPENT, "accounts:charges")}
         super().__init__(redis, name, script=_APPLY, keys=keys, fields=_fields)
 
     async def spent_micro_su(self) -> Mapping[str, int]:
-        """What each account has spent so far."""
+        """Return what each account has spent so far."""
         spent = await self._redis.hgetall(self._name(_SPENT))
         return {_text(account): int(amount) for account, amount in spent.items()}
 

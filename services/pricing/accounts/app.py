@@ -13,7 +13,7 @@ NAME: Final = "accounts"
 
 
 def entry(event: Event) -> AccountEntry | None:
-    """The entry of a charge; None for a round's barrier. Raises RejectedError."""
+    """Return the entry of a charge; None for a round's barrier. Raises RejectedError."""
     return entry_of(event.payload) if isinstance(event.payload, ChargeMade) else None
 
 

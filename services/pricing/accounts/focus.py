@@ -1,8 +1,8 @@
 """Statements in the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification; as a page.
 
 Times are ISO 8601 in UTC, costs are exact decimals in service units. `x_SlowedDownBy` is a column
-of our own: who is behind the difference of `ListCost` and `BilledCost`, which the parts come to.
-"""
+of our own: the co-runners behind the difference of `ListCost` and `BilledCost`, the sum of the
+parts."""
 
 import html
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ FocusRow = Mapping[str, FocusValue]
 
 
 def focus_rows(statement: Statement) -> Iterator[FocusRow]:
-    """A row for each posting."""
+    """Yield a row for each posting."""
     for posting in statement.postings:
         yield _row(statement, posting)
 
@@ -80,7 +80,7 @@ def _part(each: SlowedBy) -> dict[str, str | int]:
 
 
 def page(statement: Statement) -> str:
-    """The statement for people: one HTML page that loads nothing."""
+    """Return the statement for people: one HTML page that loads nothing."""
     rows = "\n".join(_html_row(posting) for posting in statement.postings)
     account = html.escape(statement.account)
     period = f"{_at(statement.from_us)} to {_at(statement.until_us)}"

@@ -12,7 +12,7 @@ from services.pricing.charge import audit, charged_micro_su
 @dataclass(frozen=True, slots=True)
 class AccountEntry:
     """One charge: whom it belongs to, and how many 0.000001 service units it is; and what it puts
-    on the accounts of those who slowed its run down."""
+    on the accounts of the jobs that slowed its run down."""
 
     account: str
     job_id: str
@@ -23,12 +23,14 @@ class AccountEntry:
 
     @property
     def subject(self) -> str:
-        """What was charged for; a later revision replaces an earlier one of the same subject."""
+        """Return what was charged for; a later revision replaces an earlier one of the same
+        subject."""
         return f"{self.job_id}/{self.attempt}"
 
 
 def entry_of(charge: ChargeMade) -> AccountEntry:
-    """The entry of a charge. Raises RejectedError for one that its own evidence contradicts."""
+    """Return the entry of a charge. Raises RejectedError for one that its own evidence
+    contradicts."""
     for field in ("account", "job_id"):
         require_text(field, getattr(charge, field))
     for field in ("attempt", "revision"):
@@ -48,7 +50,8 @@ def entry_of(charge: ChargeMade) -> AccountEntry:
 
 
 def spent_micro_su(entries: Iterable[AccountEntry]) -> Mapping[str, int]:
-    """What each account spent, in 0.000001 service units: the highest revision of each subject."""
+    """Return what each account spent, in 0.000001 service units: the highest revision of each
+    subject."""
     latest: dict[str, AccountEntry] = {}
     for entry in entries:
         known = latest.get(entry.subject)

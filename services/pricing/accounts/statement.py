@@ -1,4 +1,4 @@
-"""What accounts owe, as postings that always balance: pure, the same from any copy of the ledger.
+"""What accounts owe, as postings that always balance: pure, the same from any copy of the charges.
 
 Each posting is of two sides: it debits an account and credits the operator. A charge is posted on
 its account, and its surcharges on those of co-runners (ADR 0059). A revision of a charge
@@ -14,18 +14,18 @@ from typing import Final, NamedTuple
 
 from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason
 
-from services.pricing.attribution import attributed
+from services.pricing.attribution import attribute
 from services.pricing.charge import ChargedSurcharge, surcharges_of
 from shared.domain.money import QUANTUM, apportioned
 
 OPERATOR: Final = "operator"
-# Shares are told in millionths.
+# Shares are published in millionths.
 _SHARES: Final = 1_000_000
 
 
 class SlowedBy(NamedTuple):
     """What of a run's discount, and of the energy of the time that it lost, one co-runner is
-    behind, or several without an id: as `attributed`, shares as decimals that come to 1."""
+    behind, or several without an id: as `attributed`, shares as decimals whose sum is 1."""
 
     co_runner_job_id: str
     co_runners: int
@@ -35,7 +35,7 @@ class SlowedBy(NamedTuple):
 
     @property
     def reversed(self) -> "SlowedBy":
-        """The same amounts given back."""
+        """Return the same amounts given back."""
         return self._replace(
             share=-self.share, discount_su=-self.discount_su, energy_j=-self.energy_j
         )
@@ -62,9 +62,9 @@ class ChargeEntry(NamedTuple):
     surcharges: tuple[ChargedSurcharge, ...] = ()
 
     @classmethod
-    def of(cls, charge: ChargeMade) -> "ChargeEntry":
-        """Charges of before they were booked count when they were made. Raises RejectedError for
-        evidence that is none."""
+    def from_charge(cls, charge: ChargeMade) -> "ChargeEntry":
+        """Read the entry of a charge; charges of before they were booked count when they were made.
+        Raises RejectedError for invalid evidence."""
         ended_us = charge.finished.ended_at_us or charge.charged_at_us
         tariff = f"{charge.tariff}/{charge.tariff_version}" if charge.tariff else ""
         return cls(
@@ -87,7 +87,7 @@ class ChargeEntry(NamedTuple):
         )
 
     def posted(self, booked_at_us: int, *, is_adjustment: bool) -> "Iterator[Posting]":
-        """On its own account, and on those that it surcharges."""
+        """Yield the postings on its own account, and on those that it surcharges."""
         own = self.account, self.price_su, self.in_full_su
         yield Posting(booked_at_us, self, *own, is_adjustment)
         for each in self.surcharges:
@@ -96,7 +96,7 @@ class ChargeEntry(NamedTuple):
 
 
 def _slowed_by(charge: ChargeMade) -> tuple[SlowedBy, ...]:
-    parts = attributed(charge)
+    parts = attribute(charge)
     shares = apportioned(_SHARES, [part.share for part in parts]) if parts else ()
     return tuple(
         SlowedBy(
@@ -125,20 +125,21 @@ class Posting(NamedTuple):
 
     @property
     def reversed(self) -> "Posting":
-        """The same given back."""
+        """Return the same posting given back."""
         given_back = self._replace(amount_su=-self.amount_su, in_full_su=-self.in_full_su)
         return given_back._replace(is_adjustment=True, is_reversal=True)
 
     @property
     def slowed_by(self) -> tuple[SlowedBy, ...]:
-        """Who is behind the discount of a run; all postings of it come to what its last revision
-        says."""
+        """Return who is behind the discount of a run; the sum over all postings of it is what its
+        last revision says."""
         found = () if self.surcharge else self.entry.slowed_by
         return tuple(each.reversed for each in found) if self.is_reversal else found
 
 
 def postings(entries: Iterable[ChargeEntry]) -> list[Posting]:
-    """Those of all charges, by when they are booked: of any copies in any order the same."""
+    """Return the postings of all charges, by when they are booked: of any copies in any order the
+    same."""
     found: list[Posting] = []
     for _, revisions in groupby(sorted(set(entries)), key=lambda entry: entry[:2]):
         before: ChargeEntry | None = None
@@ -168,12 +169,12 @@ class Statement:
 
     @property
     def closing_su(self) -> Decimal:
-        """The opening balance and all that was posted."""
+        """Return the opening balance and all that was posted."""
         return self.opening_su + sum((each.amount_su for each in self.postings), Decimal(0))
 
 
 def statement_of(account: str, posted: Iterable[Posting], from_us: int, until_us: int) -> Statement:
-    """Of one account and a time."""
+    """Return the statement of one account and a time."""
     own = [each for each in posted if each.account == account]
     before = (each.amount_su for each in own if each.booked_at_us < from_us)
     within = [each for each in own if from_us <= each.booked_at_us < until_us]
@@ -181,7 +182,7 @@ def statement_of(account: str, posted: Iterable[Posting], from_us: int, until_us
 
 
 def trial_balance(posted: Iterable[Posting]) -> dict[str, Decimal]:
-    """What each account owes, and the operator with the opposite sign: together always 0."""
+    """Return what each account owes, and the operator with the opposite sign: together always 0."""
     balances = {OPERATOR: Decimal(0)}
     for each in posted:
         name = f"account {each.account}"

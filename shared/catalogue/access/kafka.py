@@ -49,7 +49,7 @@ def ensure_acls(client: KafkaAdminClient, access: Access) -> list[AclRule]:
 
 
 def set_scram_passwords(client: KafkaAdminClient, passwords: Mapping[str, str]) -> None:
-    """Tell Kafka the password of each user, for SCRAM-SHA-512. Raises KafkaError."""
+    """Set the password of each user in Kafka, for SCRAM-SHA-512. Raises KafkaError."""
     mechanism = ScramMechanism.SCRAM_SHA_512
     told = [UserScramCredentialUpsertion(user, mechanism, one) for user, one in passwords.items()]
     refused = client.alter_user_scram_credentials(told)
@@ -58,7 +58,7 @@ def set_scram_passwords(client: KafkaAdminClient, passwords: Mapping[str, str]) 
 
 
 def difference(client: KafkaAdminClient, access: Access) -> AclDifference:
-    """What the broker's list lacks, and what it allows of this deployment beyond the rules.
+    """Return what the broker's list lacks, and what it allows of this deployment beyond the rules.
 
     Raises KafkaError, SecurityDisabledError where the broker has no authorizer.
     """
@@ -73,7 +73,7 @@ def difference(client: KafkaAdminClient, access: Access) -> AclDifference:
 
 
 def acl_of(rule: AclRule) -> ACL:
-    """The rule as Kafka's clients have it."""
+    """Return the rule as Kafka's clients have it."""
     pattern = ACLResourcePatternType.PREFIXED if rule.is_prefix else ACLResourcePatternType.LITERAL
     return ACL(
         f"{_USER}{rule.principal}",

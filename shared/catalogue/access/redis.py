@@ -16,8 +16,8 @@ _FLAGS: Final = frozenset({"on", "sanitize-payload"})
 
 
 def acl_file(users: Iterable[RedisUser], passwords: Mapping[str, Sequence[str]]) -> str:
-    """The file of Redis's users, each believed with any of its passwords; it holds the SHA-256 of
-    these alone."""
+    """Return the file of Redis's users, each believed with any of its passwords; it holds the
+    SHA-256 of these alone."""
     lines = [_NOBODY]
     for user in users:
         digests = " ".join(map(_digest, passwords[user.name]))
@@ -38,24 +38,25 @@ def _digest(password: str) -> str:
 
 
 async def has_users(redis: Redis) -> bool:
-    """Whether Redis asks who somebody is: not where whoever comes may do anything."""
+    """Return whether Redis asks clients to authenticate: not where anybody may do anything."""
     return _text(await redis.acl_whoami()) != _DEFAULT
 
 
 async def differences(redis: Redis, users: Iterable[RedisUser]) -> list[str]:
-    """What Redis does not allow as it should, and what it allows beyond. Raises RedisError."""
+    """Return what Redis does not allow as it should, and what it allows beyond. Raises
+    RedisError."""
     listed = dict(map(_listed, await redis.acl_list()))
     found: list[str] = []
     for user in users:
         found += _of_user(user, listed.pop(user.name, None))
     if "on" in listed.get(_DEFAULT, ()):
-        found.append(f"who gives no name may do what {_DEFAULT} may: turn that user off")
+        found.append(f"a client without a name may do what {_DEFAULT} may: turn that user off")
     return found
 
 
 def _of_user(user: RedisUser, listed: frozenset[str] | None) -> Iterator[str]:
     if listed is None or "on" not in listed:
-        yield f"{user.name} is no user of Redis: it may nothing"
+        yield f"{user.name} is not a user of Redis: create it by `coplace topics acls`"
         return
     wanted, has = set(user.rules), {word for word in listed - _FLAGS if not word.startswith("#")}
     if missing := sorted(wanted - has):

@@ -89,7 +89,7 @@ class RedisUser:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Its ACL rules as Redis lists them, without a password."""
+        """Return its ACL rules as Redis lists them, without a password."""
         nothing_else = () if _EVERY_COMMAND in self.commands else ("-@all",)
         return ("resetchannels", *nothing_else, *self.keys, *self.commands)
 
@@ -111,18 +111,18 @@ class Principal:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Those of its names that are consumer groups, and write dead letters."""
+        """Return those of its names that are consumer groups, and write dead letters."""
         return (*self.stages, *self.groups)
 
     @property
     def called(self) -> tuple[str, ...]:
-        """All of its names among producers and consumers."""
+        """Return all of its names among producers and consumers."""
         return (*self.consumers, *self.names)
 
 
 @cache
 def load_principals(file: Path = PRINCIPALS_FILE) -> Mapping[str, Principal]:
-    """Every principal by name, read once a process."""
+    """Read every principal by name, once a process."""
     return {name: _parse(name, one) for name, one in yaml.safe_load(file.read_text()).items()}
 
 
@@ -161,28 +161,28 @@ class Access:
 
     @property
     def principals(self) -> Mapping[str, Principal]:
-        """Who connects, by the name that Kafka and Redis know."""
+        """Return the principals that connect, by the name that Kafka and Redis know."""
         every = {**self._own, **self._clients}
         return {self._prefix + name: one for name, one in every.items()}
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """What those outside can be."""
+        """Return what clients outside can be."""
         return tuple(self._roles)
 
     def rules(self) -> list[AclRule]:
-        """Every entry of Kafka's access control list, sorted."""
+        """Return every entry of Kafka's access control list, sorted."""
         return sorted(
             {rule for user, one in self.principals.items() for rule in self._rules(user, one)}
         )
 
     def redis_users(self) -> list[RedisUser]:
-        """Every user of Redis; who has no keys there is none."""
+        """Return every user of Redis; a principal without keys there is none."""
         users = (self._redis_user(user, one) for user, one in self.principals.items())
         return [user for user in users if user.keys]
 
     def is_ours(self, rule: AclRule) -> bool:
-        """Whether a rule is about this deployment: its principals, or its resources."""
+        """Return whether a rule is about this deployment: its principals, or its resources."""
         if rule.principal in self.principals:
             return True
         if rule.resource is Resource.CLUSTER or not self._prefix:
@@ -192,13 +192,13 @@ class Access:
         return reaches or rule.name == ANY_NAME or named.startswith(self._prefix)
 
     def is_of_a_role(self, rule: AclRule) -> bool:
-        """Whether some role allows it: clients outside are the operator's to name."""
+        """Return whether some role allows it: clients outside are the operator's to name."""
         every = (r for one in self._roles.values() for r in self._rules(rule.principal, one))
         return rule in set(every)
 
     def _role(self, client: str, role: str) -> Principal:
         if role not in self._roles:
-            raise UnusableError(f"{role} is no role: take one of {', '.join(self._roles)}")
+            raise UnusableError(f"{role} is not a role: give one of {', '.join(self._roles)}")
         if client in self._own:
             raise UnusableError(f"{client} is the name of a service: give the client another one")
         return self._roles[role]
@@ -279,7 +279,7 @@ class Access:
 
 
 def kafka_commands(rules: Iterable[AclRule]) -> Iterator[str]:
-    """The rules as arguments of Kafka's own tool, a line each."""
+    """Yield the rules as arguments of Kafka's own tool, a line each."""
     for rule in rules:
         pattern = "prefixed" if rule.is_prefix else "literal"
         what = (
@@ -294,8 +294,8 @@ def kafka_commands(rules: Iterable[AclRule]) -> Iterator[str]:
 
 
 def strimzi_users(rules: Sequence[AclRule], cluster: str) -> list[dict[str, Any]]:
-    """The rules as Strimzi's KafkaUser resources for the Kafka of this name; the names of users
-    have to be names of Kubernetes."""
+    """Return the rules as Strimzi's KafkaUser resources for the Kafka of this name; the names of
+    users have to be names of Kubernetes."""
     of_user: dict[str, list[AclRule]] = {}
     for rule in sorted(rules):
         of_user.setdefault(rule.principal, []).append(rule)
@@ -332,7 +332,7 @@ def _strimzi_resource(resource: Resource, name: str, is_prefix: bool) -> dict[st
 
 
 def redis_commands(users: Iterable[RedisUser]) -> Iterator[str]:
-    """Users of Redis as commands for it; the passwords are the operator's to give."""
+    """Yield users of Redis as commands for it; the passwords are the operator's to give."""
     for user in users:
         rules = " ".join(user.rules)
         yield f"ACL SETUSER {user.name} on resetkeys -@all {rules}"

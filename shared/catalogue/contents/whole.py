@@ -1,4 +1,4 @@
-"""What only a whole message tells, beyond its fields one by one."""
+"""Checks of a whole message, beyond its fields one by one."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
@@ -49,7 +49,7 @@ def _host_lists(message: NodesDrained | NodesResumed) -> None:
 
 
 def _units_of_nodes(message: JobStarted) -> None:
-    """As many counts as nodes, where both are told."""
+    """Require as many counts as nodes, where both are given."""
     if not (message.nodes and message.node_units):
         return
     nodes = sum(len(expand(hosts)) for hosts in message.nodes)
@@ -105,7 +105,7 @@ def _cap(message: PowerCapDeclared) -> None:
     capped = [step.HasField("watts") for step in message.steps]
     is_over = not capped[-1] and message.steps[-1].from_us <= message.declared_at_us
     if is_over and any(capped):
-        raise RejectedError("steps", "lie in the past: none of these caps holds any more")
+        raise RejectedError("steps", "lie in the past: none of these caps applies any more")
 
 
 def _plan(message: PlanProposed) -> None:

@@ -26,7 +26,8 @@ from shared.domain.coefficients import Coefficients, Matrix, Uncertainty
 from shared.domain.job import Condition, Dependency, Job
 from shared.domain.resources import design_powers_of, resources_of
 
-# `coefficients-{node_model}@{round}` and the like: a job that waits keeps those it was weighed by.
+# `coefficients-{node_model}@{round}` and the like: a job that waits keeps those it was evaluated
+# by.
 MOST_VERSION: Final = 320
 _CONDITIONS: Final[Mapping[DependencyCondition.ValueType, Condition]] = {
     DEPENDENCY_CONDITION_AFTER_OK: Condition.AFTER_OK,
@@ -35,7 +36,7 @@ _CONDITIONS: Final[Mapping[DependencyCondition.ValueType, Condition]] = {
 
 
 def cluster_of(message: ClusterDeclared) -> Cluster:
-    """The cluster as declared."""
+    """Return the cluster as declared."""
     return Cluster(
         name=message.cluster,
         site=message.site,
@@ -62,7 +63,7 @@ def cluster_of(message: ClusterDeclared) -> Cluster:
 
 
 def job_of(message: JobSubmitted) -> Job:
-    """The attempt that was submitted."""
+    """Return the attempt that was submitted."""
     return Job(
         job_id=message.job_id,
         attempt=message.attempt,
@@ -85,15 +86,15 @@ def job_of(message: JobSubmitted) -> Job:
 
 
 def suspensions(message: JobFinished) -> tuple[tuple[int, int], ...]:
-    """From when until when a job that has ended was suspended, us."""
+    """Return from when until when a job that has ended was suspended, us."""
     ends_us = [*(each.began_at_us for each in message.intervals[1:]), message.ended_at_us]
     pairs = zip(message.intervals, ends_us, strict=False)
     return tuple((each.began_at_us, end_us) for each, end_us in pairs if not each.freq_ghz)
 
 
 def run_us(message: JobFinished) -> int:
-    """For how long a job that has ended ran: from its start to its end, without the time in which
-    it was suspended; 0 where it never started."""
+    """Return for how long a job that has ended ran: from its start to its end, without the time in
+    which it was suspended; 0 where it never started."""
     if not message.started_at_us:
         return 0
     suspended_us = sum(end_us - begin_us for begin_us, end_us in suspensions(message))
@@ -101,12 +102,12 @@ def run_us(message: JobFinished) -> int:
 
 
 def cores_of(message: JobFinished) -> int:
-    """All cores that a job held, as far as its end tells."""
+    """Return all cores that a job had, as far as its end says."""
     return message.cores or message.nodes * message.cores_per_node
 
 
 def dependencies_of(message: JobSubmitted) -> tuple[Dependency, ...]:
-    """What the attempt waits for."""
+    """Return what the attempt waits for."""
     LENGTHS["depends_on"].require("depends_on", len(message.depends_on))
     for dependency in message.depends_on:
         if dependency.condition not in _CONDITIONS:
@@ -117,7 +118,7 @@ def dependencies_of(message: JobSubmitted) -> tuple[Dependency, ...]:
 
 
 def signatures_of(message: SignatureUpdated) -> tuple[Signature, ...]:
-    """The AppDB's row, ascending by frequency."""
+    """Return the AppDB's row, ascending by frequency."""
     if not message.at:
         raise RejectedError("at", f"of {message.app_id} must hold at least one P-state")
     return tuple(
@@ -138,7 +139,7 @@ def signatures_of(message: SignatureUpdated) -> tuple[Signature, ...]:
 
 
 def coefficients_of(message: CoefficientsPublished) -> Coefficients:
-    """The matrices of a node model."""
+    """Return the matrices of a node model."""
     require_text("version", message.version, limit=MOST_VERSION)
     deviations = [_matrix(message, name) for name in ("time_sd", "power_sd") if message.time_sd]
     uncertainty = Uncertainty(*deviations) if deviations else None
@@ -146,7 +147,7 @@ def coefficients_of(message: CoefficientsPublished) -> Coefficients:
 
 
 def declared_coefficients_of(message: CoefficientsDeclared) -> Coefficients:
-    """Those that an operator declared, which say nothing of their errors."""
+    """Return the coefficients that an operator declared, which say nothing of their errors."""
     return _coefficients(message, "declared", None)
 
 

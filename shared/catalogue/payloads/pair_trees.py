@@ -9,8 +9,8 @@ from shared.models.pair_trees import COLUMNS, PAIRS_ORIGIN, PairTrees
 
 
 def pair_trees_of(message: PairTreesPublished) -> PairTrees:
-    """What evaluates a version. Raises RejectedError for one that means something else here, whose
-    SHA-256 is not its content's, or that is no trees."""
+    """Return the trees that evaluate a version. Raises RejectedError for one that means something
+    else here, whose SHA-256 is not its content's, or that is not trees."""
     if message.origin != PAIRS_ORIGIN:
         raise RejectedError(
             "origin", f"of {message.version} must be {PAIRS_ORIGIN.hex()}, that of this version"
@@ -20,7 +20,8 @@ def pair_trees_of(message: PairTreesPublished) -> PairTrees:
 
 
 def chosen_pair_trees(message: PairTreesChosen) -> PairTrees | None:
-    """The trees that are in force, None where none are. Raises RejectedError as `pair_trees_of`."""
+    """Return the trees that are in force, None where none are. Raises RejectedError as
+    `pair_trees_of`."""
     if not message.version:
         return None
     if message.trees.version != message.version:

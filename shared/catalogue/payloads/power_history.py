@@ -19,7 +19,7 @@ from shared.power_prediction.similar_jobs import (
 
 
 def updated(taught: TaughtKind, learned_jobs: int, scores: RecentScores) -> PowerHistoryUpdated:
-    """A version: the rows that finished jobs of a kind replaced."""
+    """Return a version: the rows that finished jobs of a kind replaced."""
     update, bound = taught.update, taught.update.bound
     message = PowerHistoryUpdated(
         **update.kind._asdict(),
@@ -42,7 +42,7 @@ def updated(taught: TaughtKind, learned_jobs: int, scores: RecentScores) -> Powe
 
 
 def update_of(message: PowerHistoryUpdated) -> PowerUpdate:
-    """The rows. Raises RejectedError for those that mean something else here, or nothing."""
+    """Return the rows. Raises RejectedError for those that mean something else here, or nothing."""
     if message.origin != ORIGIN:
         raise RejectedError(
             "origin", f"of {message.version} must be {ORIGIN.hex()}, that of this version"
@@ -59,7 +59,7 @@ def update_of(message: PowerHistoryUpdated) -> PowerUpdate:
 
 
 def kind_of(message: PowerHistoryUpdated) -> KindOfJob:
-    """Of which kind of jobs it tells."""
+    """Return the kind of jobs that it is of."""
     return KindOfJob(*(getattr(message, name) for name in KindOfJob._fields))
 
 

@@ -23,7 +23,7 @@ MOST_OF_USERS_BYTES: Final = 262_144
 def with_models_of_users(
     message: PowerTreesPublished, users: Sequence[tuple[User, UserModel]]
 ) -> None:
-    """That of new users, and of the others in this order as many as fit."""
+    """Add the model of new users, and of the others in this order as many as fit."""
     room_bytes = MOST_OF_USERS_BYTES
     for (where, user), model in sorted(users, key=lambda each: each[0] != NEW_USER):
         tree, forest = packed(model.tree), packed(model.forest)
@@ -35,8 +35,8 @@ def with_models_of_users(
 
 
 def trees_of(message: PowerTreesPublished) -> PowerTrees:
-    """What evaluates a version. Raises RejectedError for one that means something else here, whose
-    SHA-256 is not its content's, or that is no trees."""
+    """Return the trees that evaluate a version. Raises RejectedError for one that means something
+    else here, whose SHA-256 is not its content's, or that is not trees."""
     if message.origin != TREES_ORIGIN:
         raise RejectedError(
             "origin", f"of {message.version} must be {TREES_ORIGIN.hex()}, that of this version"
@@ -55,7 +55,8 @@ def trees_of(message: PowerTreesPublished) -> PowerTrees:
 
 
 def chosen_trees(message: PowerTreesChosen) -> PowerTrees | None:
-    """The trees that are in force, None where none are. Raises RejectedError as `trees_of`."""
+    """Return the trees that are in force, None where none are. Raises RejectedError as
+    `trees_of`."""
     if not message.version:
         return None
     if message.trees.version != message.version:
@@ -64,6 +65,6 @@ def chosen_trees(message: PowerTreesChosen) -> PowerTrees | None:
 
 
 def data_sha256(users: Sequence[User], rows: Sequence[str], powers_w: Sequence[float]) -> bytes:
-    """Of the jobs that trees were grown of."""
+    """Return the SHA-256 of the jobs that trees were grown of."""
     jobs = list(zip(users, rows, powers_w, strict=True))
     return sha256(repr(jobs).encode()).digest()

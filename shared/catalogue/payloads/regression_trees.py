@@ -10,8 +10,9 @@ from shared.models.forest import LEAF, Forest, Tree
 
 
 def packed(forest: Forest) -> RegressionTrees:
-    """The trees of a forest; values and thresholds are rounded to 32 bits, the latter down, so that
-    rows, which have as many, go the same ways. Inner nodes have to stand before their children."""
+    """Pack the trees of a forest; values and thresholds are rounded to 32 bits, the latter down, so
+    that rows, which have as many, go the same ways. Inner nodes have to come before their
+    children."""
     message = RegressionTrees()
     for number in range(len(forest.feature)):
         order = list(_depth_first(forest, number))

@@ -63,7 +63,8 @@ def tariff_of(message: TariffDeclared) -> PriceTariff:
 
 
 def surcharge_of(share: str, most_su: str) -> Surcharge | None:
-    """Of the texts of a tariff or a charge; None: nobody is surcharged. Raises RejectedError."""
+    """Return the surcharge of the texts of a tariff or a charge; None: nobody is surcharged. Raises
+    RejectedError."""
     if not share:
         if most_su:
             raise RejectedError("surcharge_most_su", "bounds nothing without surcharge_share")
@@ -73,9 +74,9 @@ def surcharge_of(share: str, most_su: str) -> Surcharge | None:
 
 
 def function_of(model: PriceModel.ValueType, points: Sequence[RatePoint]) -> RateFunction | None:
-    """What neighbours take off; None: nothing. Raises RejectedError."""
+    """Return what neighbours take off; None: nothing. Raises RejectedError."""
     if (model == PRICE_MODEL_RATE_FUNCTION) != bool(points):
-        raise RejectedError("points", "must be told for PRICE_MODEL_RATE_FUNCTION and no other")
+        raise RejectedError("points", "must be given for PRICE_MODEL_RATE_FUNCTION and no other")
     if not points:
         return None if model == PRICE_MODEL_STATE_OF_PRACTICE else FAIR
     return RateFunction(

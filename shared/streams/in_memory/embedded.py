@@ -58,7 +58,7 @@ class EmbeddedUnit:
         self._guard = guarded(stage, number, state, codec, limit, hooks, quarantine_after)
 
     def step(self, now_us: int = 0) -> bool:
-        """Process what is there; False when there was nothing."""
+        """Process what is there; return False when there was nothing."""
         records = self._receive()
         if not records:
             return False
@@ -73,7 +73,7 @@ class EmbeddedUnit:
         self._do(lambda: self._guard.close_round(now_us))
 
     def give_up(self) -> None:
-        """The unit is not used any more."""
+        """Release the unit, which is not used any more."""
         self._guard.unit.stage.given_up(self._guard.unit.number)
 
     def _begin(self, note: Commit) -> None:
@@ -149,12 +149,13 @@ class EmbeddedRuntime:
             log.join(name, member)
 
     def step(self, now_us: int = 0) -> bool:
-        """One batch of every unit that this member runs; False when there was nothing to do."""
+        """Process one batch of every unit that this member runs; return False when there was
+        nothing to do."""
         self._follow_assignment(now_us)
         return sum([unit.step(now_us) for unit in self._units.values()]) > 0
 
     def run_until_quiet(self, now_us: int = 0) -> None:
-        """Process until no unit finds anything more."""
+        """Process until no unit has anything more."""
         while self.step(now_us):
             pass
 

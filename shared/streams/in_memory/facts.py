@@ -15,7 +15,7 @@ _WHOLE: Final = 1 << 60
 def facts_in_memory(
     log: InMemoryLog, unit: UnitPartitions, provenance: Provenance | None
 ) -> LogFacts:
-    """All that `shared.streams.stages.consistency` compares."""
+    """Return all that `shared.streams.stages.consistency` compares."""
     known = provenance or Provenance()
     committed = {partition: log.committed(unit.stage, partition) for partition in unit.inputs}
     partitions = {*unit.inputs, *known.written_to}
@@ -34,7 +34,7 @@ def facts_of_partitions(
     known: Provenance,
     partitions: Iterable[TopicPartition],
 ) -> LogFacts:
-    """The same without a group: what a read model compares. `declared` are counts of Kafka
+    """Return what a read model compares, which has no group. `declared` are counts of Kafka
     partitions by topic."""
     there = {*partitions}
     return LogFacts(

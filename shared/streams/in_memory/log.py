@@ -90,32 +90,33 @@ class InMemoryLog:
     def read(
         self, partition: TopicPartition, from_offset: int = 0, limit: int = 500
     ) -> Sequence[Record]:
-        """At most `limit` committed records from an offset on, none of them behind one whose
+        """Read at most `limit` committed records from an offset on, none of them behind one whose
         transaction is undecided. Offsets have gaps."""
         return self._partitions[partition].read(from_offset, limit)
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """Every partition that was written to or read."""
+        """Return every partition that was written to or read."""
         return sorted(self._partitions)
 
     def begin_offset(self, partition: TopicPartition) -> int:
-        """The first offset that was not deleted."""
+        """Return the first offset that was not deleted."""
         return self._partitions[partition].first
 
     def end_offset(self, partition: TopicPartition) -> int:
-        """The offset that the next record gets."""
+        """Return the offset that the next record gets."""
         return self._partitions[partition].end
 
     def position(self, group: str, partition: TopicPartition) -> int:
-        """The offset from which a group reads on."""
+        """Return the offset from which a group reads on."""
         return self._positions.get((group, partition), 0)
 
     def committed(self, group: str, partition: TopicPartition) -> int | None:
-        """The position that a group has committed; None when it has none."""
+        """Return the position that a group has committed; None when it has none."""
         return self._positions.get((group, partition))
 
     def commits(self, group: str, partition: TopicPartition) -> int | None:
-        """The number of the commit that moved a group's position last; None when none told."""
+        """Return the number of the commit that moved a group's position last; None when it is
+        unknown."""
         return self._commits.get((group, partition))
 
     def open_producer(self, transactional_id: str) -> ProducerEpoch:
@@ -168,15 +169,16 @@ class InMemoryLog:
         group: str,
         positions: Mapping[TopicPartition, int],
     ) -> None:
-        """One whole transaction: append records and move a group's positions, both or neither."""
+        """Commit one whole transaction: append records and move a group's positions, both or
+        neither."""
         self.begin(producer)
         self.send(producer, records)
         self.send_positions(producer, group, positions)
         self.end(producer)
 
     def identity(self, topic: str, declared: int) -> TopicIdentity:
-        """Which topic has this name now; it has as many Kafka partitions as declared, if it did not
-        grow."""
+        """Return which topic has this name now; it has as many Kafka partitions as declared, if it
+        did not grow."""
         topic_id = f"{topic}#{self._created[topic]}".encode()
         return TopicIdentity(topic_id, self._kafka_partitions.get(topic, declared))
 
@@ -189,7 +191,7 @@ class InMemoryLog:
         self._members[group].discard(member)
 
     def members(self, group: str) -> frozenset[str]:
-        """Who shares a group's units."""
+        """Return the members that share a group's units."""
         return frozenset(self._members[group])
 
     def _require_owner(self, producer: ProducerEpoch) -> None:

@@ -50,6 +50,6 @@ class MemoryTransactions:
 
 
 def restore(log: InMemoryLog, changelog: TopicPartition) -> Mapping[str, bytes]:
-    """The state that committed transactions left at a partition of a changelog."""
+    """Restore the state that committed transactions left at a partition of a changelog."""
     latest = {record.key.decode(): record.value for record in log.read(changelog, 0, 1 << 62)}
     return {key: value for key, value in latest.items() if value is not None}

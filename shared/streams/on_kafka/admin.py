@@ -29,8 +29,8 @@ T = TypeVar("T")
 
 
 def when_coordinated(ask: Callable[[], T]) -> T:
-    """What a group's coordinator answers. A broker that has just started, or never had a group, has
-    none for a moment. Raises KafkaError when that lasts."""
+    """Return what a group's coordinator answers. A broker that has just started, or never had a
+    group, has none for a moment. Raises KafkaError when that lasts."""
     for _ in range(_COORDINATOR_TRIES):
         with suppress(
             CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError
@@ -41,7 +41,8 @@ def when_coordinated(ask: Callable[[], T]) -> T:
 
 
 def admin_client(deployment: Deployment) -> KafkaAdminClient:
-    """A connection for the functions of this module; the caller closes it. Raises RefusedError."""
+    """Open a connection for the functions of this module; the caller closes it. Raises
+    RefusedError."""
     require_kafka_believes(deployment.settings)
     return KafkaAdminClient(**deployment.connection)
 
@@ -72,8 +73,8 @@ def wanted_topics(
     stages: Sequence[Stage] = (),
     names: Collection[str] | None = None,
 ) -> Mapping[str, Mapping[str, object]]:
-    """What `ensure_topics` creates where it is missing: `num_partitions` and `configs` by the name
-    that Kafka knows."""
+    """Return what `ensure_topics` creates where it is missing: `num_partitions` and `configs` by
+    the name that Kafka knows."""
     specs = deployment.topics.specs
     wanted = _wanted(deployment, stages, specs if names is None else names)
     return {deployment.name(name): options for name, options in wanted}

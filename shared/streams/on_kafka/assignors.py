@@ -22,14 +22,14 @@ class KeyedUnits(AbstractPartitionAssignor):  # type: ignore[misc]
 
     @classmethod
     def unit_of(cls, kafka_partition: int) -> int:
-        """The unit that owns a Kafka partition of any input."""
+        """Return the unit that owns a Kafka partition of any input."""
         return kafka_partition
 
     @classmethod
     def assign(
         cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """The Kafka partitions of every member, by topic."""
+        """Assign the Kafka partitions to every member, by topic."""
         topics = sorted({topic for member in members.values() for topic in member.subscription})
         partitions = {topic: sorted(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         units = 1 + max((cls.unit_of(n) for found in partitions.values() for n in found), default=0)
@@ -45,20 +45,20 @@ class KeyedUnits(AbstractPartitionAssignor):  # type: ignore[misc]
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """What a member tells the leader."""
+        """Return what a member sends to the leader."""
         return ConsumerProtocolMemberMetadata(_VERSION, sorted(topics), b"")
 
     @classmethod
     def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Nothing is kept from one assignment to the next."""
+        """Ignore the assignment: nothing is kept from one to the next."""
 
 
 class SingleUnit(KeyedUnits):
-    """Unit 0 is every Kafka partition; the other members stand by."""
+    """Unit 0 is every Kafka partition; the other members are standbys."""
 
     name = "coplace.single"
 
     @classmethod
     def unit_of(cls, kafka_partition: int) -> int:
-        """One unit, 0, has all Kafka partitions."""
+        """Return the one unit, 0, which has all Kafka partitions."""
         return 0

@@ -17,14 +17,14 @@ from shared.streams.on_kafka.decompression import DecompressionError, decompress
 MOST_BATCH_BYTES: Final = 8_388_608
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
-_LENGTH_FROM: Final = 12  # a batch's length does not count what stands before it
+_LENGTH_FROM: Final = 12  # a batch's length does not count what comes before it
 _MAGIC_AT: Final = 16
 _CRC_FROM: Final = 21
 _CODEC_BITS: Final = 0x07
 
 
 class Header(NamedTuple):
-    """What stands before the records of a batch."""
+    """The header of a batch, before its records."""
 
     base_offset: int
     length: int
@@ -42,16 +42,16 @@ class Header(NamedTuple):
 
     @classmethod
     def of(cls, batch: bytes) -> Self:
-        """That of a batch of format 2."""
+        """Read the header of a batch of format 2."""
         return cls._make(_HEADER.unpack_from(batch))
 
     @property
     def codec(self) -> int:
-        """0 where records are not compressed."""
+        """Return the codec; 0 where records are not compressed."""
         return self.attributes & _CODEC_BITS
 
     def with_records(self, records: bytes, count: int) -> bytes:
-        """The batch with other records, not compressed."""
+        """Return the batch with other records, not compressed."""
         plain = self._replace(
             length=_HEADER.size - _LENGTH_FROM + len(records),
             record_count=count,
@@ -69,7 +69,7 @@ class _Fields(NamedTuple):
 
 
 def split(data: bytes) -> Iterator[bytes]:
-    """The whole batches in an answer; the last one may have been cut off."""
+    """Yield the whole batches in an answer; the last one may have been cut off."""
     position = 0
     while position + _LENGTH_FROM <= len(data):
         length = int.from_bytes(data[position + 8 : position + _LENGTH_FROM], "big", signed=True)
@@ -81,8 +81,9 @@ def split(data: bytes) -> Iterator[bytes]:
 
 
 def expanded(data: bytes) -> bytes:
-    """The batches, none of them compressed, until they have expanded to MOST_BATCH_BYTES: who reads
-    on asks for the rest. A batch that cannot be expanded is one record that says so."""
+    """Expand batches, so that none of them is compressed, until they have expanded to
+    MOST_BATCH_BYTES: the next read asks for the rest. A batch that cannot be expanded is one record
+    that says so."""
     if not any(map(_is_compressed, split(data))):
         return data
     found, room_bytes = [], MOST_BATCH_BYTES
@@ -96,7 +97,7 @@ def expanded(data: bytes) -> bytes:
 
 
 def mended(batch: bytes) -> bytes:
-    """An uncompressed batch whose header names are UTF-8: other bytes in them are escaped."""
+    """Escape header names that are not UTF-8 in an uncompressed batch."""
     header = Header.of(batch)
     try:
         records = [_encoded(_mended(found)) for found in _records(batch, header.record_count)]

@@ -91,18 +91,19 @@ class Reader:
         self._consumer.close()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from an offset."""
+        """Continue from an offset."""
         self._positions[self._named(partition)] = offset
         self._consumer.seek(self._named(partition), offset)
 
     def skip_to_end(self) -> None:
-        """Go on from what comes from now on."""
+        """Continue with what comes from now on."""
         self._consumer.seek_to_end(*self._partitions)
         # It asks where the end is, now.
         self._positions = {each: self._consumer.position(each) for each in self._partitions}
 
     def poll(self, timeout_s: float = 0.2) -> list[Record]:
-        """What has come since the last call; waits for the first record at most `timeout_s`."""
+        """Return what has come since the last call; waits for the first record at most
+        `timeout_s`."""
         found = self._consumer.poll(timeout_ms=int(timeout_s * 1_000))
         if found:
             self._heard_s = time.monotonic()
@@ -112,7 +113,7 @@ class Reader:
         return [self._deployment.record(record) for records in found.values() for record in records]
 
     def to_end(self) -> Iterator[Record]:
-        """Every record up to what is committed now."""
+        """Yield every record up to what is committed now."""
         ends = self._consumer.end_offsets(self._partitions)
         while any(self._consumer.position(found) < ends[found] for found in self._partitions):
             yield from self.poll()

@@ -22,8 +22,8 @@ class DecompressionError(ValueError):
 
 
 def decompressed(codec: int, data: bytes, limit_bytes: int) -> bytes:
-    """What was compressed, by the number that a batch has of its codec (1 gzip, 2 snappy, 3 lz4,
-    4 zstd). Raises DecompressionError."""
+    """Decompress data, by the number that a batch has of its codec (1 gzip, 2 snappy, 3 lz4, 4
+    zstd). Raises DecompressionError."""
     if codec not in _CODECS:
         raise DecompressionError(f"codec {codec} is not known")
     try:

@@ -27,7 +27,8 @@ class Deployment:
 
     @classmethod
     def of(cls, settings: Settings, hooks: Hooks | None = None) -> "Deployment":
-        """The deployment that the settings describe; its consumers read whatever a topic holds."""
+        """Return the deployment that the settings describe; its consumers read whatever a topic
+        holds."""
         install()
         topics = Topics(kafka_partitions=settings.kafka_partitions or None)
         limit = EventTimeLimit() if settings.is_emulated else EventTimeLimit.of_wall_clock()
@@ -39,29 +40,29 @@ class Deployment:
 
     @property
     def topics(self) -> Topics:
-        """The topics as this deployment has them."""
+        """Return the topics as this deployment has them."""
         return self.codec.topics
 
     @property
     def connection(self) -> dict[str, Any]:
-        """Keyword arguments that every Kafka client takes."""
+        """Return keyword arguments that every Kafka client takes."""
         return kafka_options(self.settings)
 
     @property
     def max_record_bytes(self) -> int:
-        """The largest record with all that belongs to it."""
+        """Return the size of the largest record with all that belongs to it."""
         return self.settings.max_message_bytes + ENVELOPE_BYTES
 
     def name(self, text: str) -> str:
-        """A topic, group or transactional id as Kafka knows it."""
+        """Return a topic, group or transactional id as Kafka knows it."""
         return f"{self.settings.namespace}.{text}" if self.settings.namespace else text
 
     def topic_of(self, name: str) -> str:
-        """The topic that Kafka knows by this name."""
+        """Return the topic that Kafka knows by this name."""
         return name.removeprefix(self.name(""))
 
     def record(self, found: Any) -> Record:
-        """A record as a client of Kafka returns it."""
+        """Return a record of a client of Kafka as one of ours."""
         partition = TopicPartition(self.topic_of(found.topic), found.partition)
         headers = tuple((name, value or b"") for name, value in found.headers)
         value, written_ms = found.value, max(found.timestamp, 0)

@@ -15,7 +15,7 @@ from shared.streams.stages.unit import unit_count
 def examine_stages(
     deployment: Deployment, stages: Iterable[Stage]
 ) -> Mapping[str, list[Inconsistency]]:
-    """What does not fit, by unit: the empty list where all does. Raises KafkaError.
+    """Return what does not fit, by unit: the empty list where all does. Raises KafkaError.
 
     What a running stage commits meanwhile can look like a changelog ahead of its group: stop it, or
     ask again.
@@ -35,7 +35,7 @@ def examine_stages(
 def examine_unit(
     deployment: Deployment, facts: KafkaFacts, unit: UnitPartitions
 ) -> list[Inconsistency]:
-    """What does not fit at one unit. Raises KafkaError."""
+    """Return what does not fit at one unit. Raises KafkaError."""
     topics = facts.of(unit, None).topics
     changelog = topics.get(unit.changelog.topic)
     if changelog is None:

@@ -37,7 +37,7 @@ _BEATS_A_SESSION = 5
 _MAX_BATCH_MS = 300_000
 # How soon it is noticed that a topic was replaced under running units.
 _CHECK_S = 10.0
-# A refused stage looks again: what an operator mends goes on by itself.
+# A refused stage looks again: what an operator repairs goes on by itself.
 _LOOK_AGAIN_S = 5.0
 
 _log = structlog.get_logger(__name__)
@@ -53,10 +53,9 @@ async def run_stages(
 ) -> None:
     """Run stages until `stop` is set; `on_ready` is called when all have read their state.
 
-    A stage whose state does not belong to what Kafka holds is refused: `on_refused` is told why,
-    the other stages go on, and it is tried again. Anything else that goes wrong ends the process:
-    see `shared.process.crash`.
-    """
+    A stage whose state does not belong to what Kafka holds is refused: `on_refused` gets the
+    reason, the other stages go on, and it is tried again. Anything else that goes wrong ends the
+    process: see `shared.process.crash`."""
     deployment = Deployment.of(settings, hooks)
     told = _Told([stage.name for stage in stages], deployment.hooks.meter, on_ready, on_refused)
     runs = (_run_stage(deployment, stage, stop, told) for stage in stages)
@@ -64,7 +63,7 @@ async def run_stages(
 
 
 class _Told:
-    """Which stages are open or refused, as the process tells outside."""
+    """The stages that are open or refused, as the process reports them."""
 
     def __init__(
         self,
@@ -184,7 +183,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         return found
 
     def _check_at_times(self) -> None:
-        """Look beside the work whether data were replaced under it; raise what was found."""
+        """Look beside the work whether data were replaced under it; raise what does not fit."""
         if self._checking is not None and self._checking.done():
             checked, self._checking = self._checking, None
             checked.result()
@@ -284,7 +283,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         return Backlog(sum(map(self._lag_of, units)), age_s)
 
     def _lag_of(self, unit: KafkaUnit) -> int:
-        """The marker that ends a transaction is no record: behind a unit at rest it stands alone,
+        """The marker that ends a transaction is no record: behind a unit at rest it is alone,
         since records are fetched at once."""
         ahead = (
             end - offset

@@ -30,7 +30,7 @@ class KafkaFacts:
         self._admin: KafkaAdminClient | None = None
 
     def of(self, unit: UnitPartitions, provenance: Provenance | None) -> LogFacts:
-        """All that `shared.streams.stages.consistency` compares. Raises KafkaError."""
+        """Return all that `shared.streams.stages.consistency` compares. Raises KafkaError."""
         with self._one_at_a_time:
             return self._of(unit, provenance)
 
@@ -40,7 +40,7 @@ class KafkaFacts:
         last_read: Mapping[TopicPartition, LastRead],
         partitions: Iterable[TopicPartition],
     ) -> LogFacts:
-        """The same without a group: what a read model compares. Raises KafkaError."""
+        """Return what a read model compares, which has no group. Raises KafkaError."""
         with self._one_at_a_time:
             return self._log(topics, last_read, partitions)
 

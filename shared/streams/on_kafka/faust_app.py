@@ -104,9 +104,10 @@ def stateless_app(
     handlers: Mapping[str, Handler],
     positions: Positions | None = None,
 ) -> StatelessApp:
-    """The consumer group `name` that gives each topic's records to its handler, batch by batch.
+    """Return the consumer group `name` that gives each topic's records to its handler, batch by
+    batch.
 
-    `positions` tells where to read on, for a read model that keeps its position with its data;
+    `positions` gives where to read on, for a read model that keeps its position with its data;
     without it the group's offsets count.
     """
     settings = deployment.settings

@@ -22,7 +22,7 @@ _UNREADABLE: Final = (ValueError, IndexError, CorruptRecordException, CorruptRec
 
 
 def install() -> None:
-    """Have all consumers of this process read so. May be called again."""
+    """Let all consumers of this process read so. May be called again."""
     aiokafka_fetcher.MemoryRecords = lambda data: ReadableRecords(AioKafkaRecords, data)
     kafka_fetcher.MemoryRecords = lambda data: ReadableRecords(KafkaRecords, data)
 
@@ -43,13 +43,14 @@ class ReadableRecords:
             yield batch
 
     def next_batch(self) -> "ReadableBatch | None":
-        """The next one; None when there is none."""
+        """Return the next batch; None when there is none."""
         batch = self._found.next_batch()
         return None if batch is None else ReadableBatch(batch, next(self._batches))
 
 
 class ReadableBatch:
-    """A library's batch. Its records are read at once, and once more, mended, where that fails."""
+    """A library's batch. Its records are read at once, and once more, repaired, where that
+    fails."""
 
     def __init__(self, batch: Any, raw: bytes) -> None:
         self._batch = batch

@@ -17,8 +17,8 @@ _CONNECT_S: Final = 5.0
 
 
 async def kafka_problem(settings: Settings) -> str:
-    """Why Kafka and this process do not believe each other; empty where they do, and where nobody
-    answers at all."""
+    """Return why Kafka and this process do not believe each other; empty where they do, and where
+    nobody answers at all."""
     if settings.kafka_security_protocol == "PLAINTEXT":
         return ""
     if wrong := files_problem(settings, "kafka"):

@@ -23,7 +23,7 @@ Acknowledgements = list[asyncio.Future[RecordMetadata]]
 
 
 def topic_partition(deployment: Deployment, partition: TopicPartition) -> KafkaPartition:
-    """A partition as Kafka knows it."""
+    """Return a partition as Kafka knows it."""
     return KafkaPartition(deployment.name(partition.topic), partition.kafka_partition)
 
 
@@ -82,7 +82,8 @@ class Transactions:
         return after
 
     async def _send_positions(self, positions: Mapping[TopicPartition, int]) -> None:
-        """The number of the commit goes with them: also a commit that moves none is told apart."""
+        """The number of the commit goes with them: so even a commit that moves none is
+        distinguished."""
         number = str(self.provenance.commits + 1)
         if moved := self.provenance.to_commit(positions):
             await self._producer.send_offsets_to_transaction(
@@ -118,7 +119,7 @@ class Transactions:
 
 
 async def read_changelog(deployment: Deployment, partition: TopicPartition) -> Mapping[str, bytes]:
-    """The state that committed transactions left at a partition of a changelog."""
+    """Read the state that committed transactions left at a partition of a changelog."""
     partition = topic_partition(deployment, partition)
     consumer = AIOKafkaConsumer(
         **deployment.connection,

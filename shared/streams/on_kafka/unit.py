@@ -110,17 +110,17 @@ class KafkaUnit:
 
     @property
     def unit(self) -> Unit:
-        """The one at work; another one after something was isolated."""
+        """Return the unit at work; another one after something was isolated."""
         return self._guard.unit
 
     @property
     def partitions(self) -> UnitPartitions:
-        """What it works with."""
+        """Return what it works with."""
         return UnitPartitions.of(self.unit.stage, self.unit.number, self._deployment.topics)
 
     @property
     def provenance(self) -> Provenance:
-        """Of its state at the last commit."""
+        """Return the provenance of its state at the last commit."""
         return self._transactions.provenance
 
     def receive(self, records: Iterable[Record]) -> None:
@@ -130,19 +130,20 @@ class KafkaUnit:
 
     @property
     def oldest(self) -> Record | None:
-        """Of what was received and is not processed, what was written first; None at rest."""
+        """Return the record that was written first, of those received and not processed; None at
+        rest."""
         oldest = [*self._inbox[:1], *self.unit.heads]
         return min(oldest, key=lambda record: record.written_ms, default=None)
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether all that was received is committed."""
+        """Return whether all that was received is committed."""
         return self.oldest is None and self._pending.is_empty
 
     @property
     def full(self) -> frozenset[TopicPartition]:
-        """Partitions to fetch nothing more from: all while the inbox is full, else those that are
-        held for the others of their round and have records waiting."""
+        """Return partitions to fetch nothing more from: all while the inbox is full, else those
+        that are held for the others of their round and have records waiting."""
         if len(self._inbox) >= INBOX_RECORDS:
             return frozenset(self.unit.partitions)
         return self.unit.crowded(BATCH_RECORDS)
@@ -168,7 +169,7 @@ class KafkaUnit:
         await self.discard()
 
     async def discard(self) -> None:
-        """Tell the stage that the unit is given up, and close its transactions."""
+        """Release the unit at its stage, and close its transactions."""
         self.unit.stage.given_up(self.unit.number)
         await self._transactions.close()
 

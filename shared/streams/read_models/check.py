@@ -32,14 +32,15 @@ class ReadModelCheck:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Every partition that the read model follows from, as declared."""
+        """Return every partition that the read model follows from, as declared."""
         topics = self._deployment.topics
         return tuple(
             partition for name in self._model.topics for partition in topics.partitions(name)
         )
 
     async def differences(self) -> list[Inconsistency]:
-        """What does not follow from Kafka, with what to do. Raises KafkaError and RedisError."""
+        """Return what does not follow from Kafka, with what to do. Raises KafkaError and
+        RedisError."""
         known = await self._model.provenance(self.partitions)
         found = await asyncio.to_thread(self._found, known)
         self.topic_ids = {name: topic.topic_id for name, topic in found.topics.items()}

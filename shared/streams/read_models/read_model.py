@@ -30,12 +30,12 @@ class Applied(NamedTuple):
     last_read: LastRead
 
     def to_text(self) -> str:
-        """Its form in Redis."""
+        """Return its form in Redis."""
         return f"{self.topic_id.hex()} {self.last_read.offset} {self.last_read.sha256.hex()}"
 
     @classmethod
     def from_text(cls, text: str) -> "Applied":
-        """What `to_text` made."""
+        """Parse what `to_text` made."""
         topic_id, offset, sha256 = text.split(" ")
         return cls(bytes.fromhex(topic_id), LastRead(int(offset), bytes.fromhex(sha256)))
 
@@ -64,15 +64,16 @@ class ReadModel(Generic[Entry]):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that it follows from."""
+        """Return the topics that it follows from."""
         return tuple(self._keys)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset from which a partition is still to be applied; 0 for a new or lost Redis."""
+        """Return the offset from which a partition is still to be applied; 0 for a new or lost
+        Redis."""
         return int(await self._redis.get(self._position_key(partition)) or 0)
 
     async def provenance(self, partitions: Iterable[TopicPartition]) -> Provenance:
-        """What the rows were made from."""
+        """Return what the rows were made from."""
         positions: dict[TopicPartition, int] = {}
         applied: dict[TopicPartition, Applied] = {}
         places = list(partitions)
@@ -129,7 +130,7 @@ class ReadModel(Generic[Entry]):
             raise
 
     async def failures(self, partition: TopicPartition) -> bytes | str | None:
-        """What was kept of failures at a partition."""
+        """Return what was kept of failures at a partition."""
         return await self._redis.get(self._failures_key(partition))
 
     async def keep_failures(self, partition: TopicPartition, kept: bytes | None) -> None:

@@ -86,8 +86,8 @@ class Applier(Generic[Entry]):
         self._careful: set[TopicPartition] = set()
 
     async def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Where to read on. Raises LostPositionError when Redis was reset under this process, and
-        InconsistentError when Kafka was."""
+        """Return where to read on. Raises LostPositionError when Redis was reset under this
+        process, and InconsistentError when Kafka was."""
         await self._check_kafka()
         found = await self._found(
             {partition: self._applied.get(partition, 0) for partition in partitions}

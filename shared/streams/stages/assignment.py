@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 
 def assign_units(units: int, members: Iterable[str]) -> dict[int, str]:
-    """Unit n goes to the member n modulo their number in the order of their ids.
+    """Assign unit n to the member n modulo their number in the order of their ids.
 
     Raises ValueError without members.
     """

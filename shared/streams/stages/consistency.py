@@ -32,8 +32,8 @@ MEND_CLOCK: Final = (
 
 
 def ahead_of_clock(closed_us: int, now_us: int, tolerance_us: int) -> list[Inconsistency]:
-    """A state whose last round ended in the future was made under a wrong clock, or is read under
-    one: no round would end until that time has come."""
+    """Return what is wrong with a state whose last round ended in the future. It was made under a
+    wrong clock, or is read under one: no round would end until that time has come."""
     if closed_us - now_us <= tolerance_us:
         return []
     ahead_s = (closed_us - now_us) / 1e6
@@ -55,9 +55,9 @@ class LogFacts:
     """What a log holds of a unit's topics and partitions; a partition or topic that is not there is
     absent.
 
-    `sha256` is that of the record found where one was read last, None where none is now;
+    `sha256` is that of the record now where one was read last, None where none is now;
     `committed` and `commits` are the group's positions and the number of the commit that set them
-    last, None when they do not tell. `told` is where the unit once wrote, looked for only when
+    last, None when it is unknown. `told` is where the unit once wrote, looked for only when
     neither a state nor the group says that it ever worked.
     """
 
@@ -85,7 +85,7 @@ class UnitPartitions:
 
     @classmethod
     def of(cls, stage: Stage, number: int, topics: Topics) -> Self:
-        """Unit `number` of a stage as a deployment declares its topics."""
+        """Return unit `number` of a stage as a deployment declares its topics."""
         names = (*stage.inputs, *stage.outputs)
         compacted = (name for name in names if topics.spec(name).cleanup is Cleanup.COMPACT)
         counts = {name: topics.kafka_partitions(name) for name in names}
@@ -99,22 +99,22 @@ class UnitPartitions:
         )
 
     def wrote(self, record: Record) -> bool:
-        """Whether a record of its outputs is of this stage, by its `ce_source`: others may write
-        there too."""
+        """Return whether a record of its outputs is of this stage, by its `ce_source`: others may
+        write there too."""
         source = dict(record.headers).get("ce_source", b"").decode(errors="replace")
         stage, _, unit = source.rpartition(".")
         return source == self.stage or (stage == self.stage and unit.isdecimal())
 
     @property
     def name(self) -> str:
-        """How operators know the unit."""
+        """Return how operators know the unit."""
         return f"{self.stage}/{self.changelog.kafka_partition}"
 
 
 def opened(
     unit: UnitPartitions, provenance: Provenance | None, has_state: bool, found: LogFacts
 ) -> tuple[dict[TopicPartition, int], Provenance]:
-    """Where a unit reads on, and the provenance of the state that it goes on with.
+    """Return where a unit reads on, and the provenance of the state that it goes on with.
 
     Raises InconsistentError when the state must not be worked on.
     """
@@ -138,8 +138,8 @@ def opened(
 def start_positions(
     unit: UnitPartitions, provenance: Provenance | None, found: LogFacts
 ) -> dict[TopicPartition, int]:
-    """Where a unit that fits reads on: its committed positions; those of its state, when Kafka let
-    the group's expire; the beginning of what it has never read."""
+    """Return where a unit that fits reads on: its committed positions; those of its state, when
+    Kafka let the group's expire; the beginning of what it has never read."""
     known = _committed(unit, found) or (provenance.positions if provenance else {})
     return {
         partition: known.get(partition, found.begins.get(partition, 0)) for partition in unit.inputs
@@ -149,7 +149,7 @@ def start_positions(
 def at_start(
     unit: UnitPartitions, provenance: Provenance | None, has_state: bool, found: LogFacts
 ) -> list[Inconsistency]:
-    """What keeps a unit from going on with the state that its changelog holds."""
+    """Return what keeps a unit from going on with the state in its changelog."""
     counts = list(wrong_counts(unit, found.topics))
     if provenance is None:
         return [*counts, *_without_provenance(unit, has_state, found)]
@@ -163,7 +163,8 @@ def at_start(
 
 
 def at_work(unit: UnitPartitions, provenance: Provenance, found: LogFacts) -> list[Inconsistency]:
-    """What was replaced under a unit: all that a start compares but the group's positions."""
+    """Return what was replaced under a unit: all that a start compares but the group's
+    positions."""
     others = {name: at for name, at in provenance.topics.items() if name != unit.changelog.topic}
     return [
         *_own_changelog(unit, provenance, found),
@@ -177,8 +178,8 @@ def at_work(unit: UnitPartitions, provenance: Provenance, found: LogFacts) -> li
 def read_model_differences(
     provenance: Provenance, found: LogFacts, compacted: frozenset[str]
 ) -> list[Inconsistency]:
-    """What a read model was made from and Kafka does not hold. Its rows do not depend on where a
-    key lies: more Kafka partitions make no difference."""
+    """Return what a read model was made from and Kafka does not have. Its rows do not depend on
+    where a key lies: more Kafka partitions make no difference."""
     return [
         *_identities(provenance.topics, found.topics),
         *_ranges(provenance, found),
@@ -203,7 +204,7 @@ def wrong_counts(
 
 
 def missing(topic: str) -> Inconsistency:
-    """A topic is not there."""
+    """Return that a topic is missing."""
     advice = f"restore it ({HOW_TO}), or for a new system `coplace topics create`"
     return Inconsistency(f"{topic} is missing", advice)
 
@@ -227,7 +228,7 @@ def _without_provenance(
         )
     elif found.told is not None:
         yield Inconsistency(
-            f"{changelog} is empty and the group stands nowhere, although {_at(found.told)} holds "
+            f"{changelog} is empty and the group has no positions, but {_at(found.told)} holds "
             f"what {unit.stage} wrote: it is not new, its state is lost",
             f"restore a backup of {unit.changelog.topic}, or `coplace restore replay {unit.stage}`",
         )
@@ -251,13 +252,13 @@ def _positions(
             yield Inconsistency(
                 f"the state in {unit.changelog.topic}/{unit.changelog.kafka_partition} was made up "
                 f"to {_offset(state)} of {partition.topic}/{partition.kafka_partition}, "
-                f"but the group stands at {_offset(group)}",
+                f"but the group is at {_offset(group)}",
                 advice,
             )
     if found.commits is not None and found.commits != provenance.commits:
         yield Inconsistency(
             f"the state in {unit.changelog.topic}/{unit.changelog.kafka_partition} is that of "
-            f"commit {provenance.commits}, but the group stands at commit {found.commits}",
+            f"commit {provenance.commits}, but the group is at commit {found.commits}",
             advice,
         )
 

@@ -17,20 +17,21 @@ _KEPT_HEADER_BYTES = 1_024
 
 
 def dead_letter(record: Record, reason: str, stage: str, time_us: int) -> Publish:
-    """The dead letter of a record that `stage` refused; its id names the place and offset."""
+    """Return the dead letter of a record that `stage` refused; its id names the place and
+    offset."""
     return posted(letter_of(record, reason, stage), time_us)
 
 
 def quarantined(record: Record, fault: Fault, stage: str, time_us: int) -> Publish:
-    """The dead letter of a record that nothing is known to be wrong with, and that `stage` failed
-    at again after restarts."""
+    """Return the dead letter of a record that nothing is known to be wrong with, and that `stage`
+    failed at again after restarts."""
     letter = letter_of(record, fault.reason, stage)
     letter.kind, letter.stack_digest, letter.stack = QUARANTINED, fault.digest, fault.stack
     return posted(letter, time_us)
 
 
 def letter_of(record: Record, reason: str, stage: str) -> DeadLetter:
-    """What a dead letter keeps of a record."""
+    """Return what a dead letter keeps of a record."""
     value = record.value or b""
     topic, kafka_partition = record.partition
     return DeadLetter(
@@ -48,7 +49,7 @@ def letter_of(record: Record, reason: str, stage: str) -> DeadLetter:
 
 
 def posted(letter: DeadLetter, time_us: int) -> Publish:
-    """A dead letter on its way to its queue."""
+    """Return a dead letter on its way to its queue."""
     subject = f"{letter.topic}/{letter.kafka_partition}/{letter.offset}"
     event_id = f"{letter.stage}/{letter.DESCRIPTOR.full_name}/{subject}"
     event = Event(event_id, letter.stage, time_us, subject, letter)

@@ -2,7 +2,7 @@
 
 Partitions, mirrors and clients of their own let the end of a job overtake its submission. How long
 a fact is kept counts from the round that brought it, so that its own time does not matter; and it
-has a while behind the first round in which that is over, since all may have stood still with it.
+has a while behind the first round in which that is over, since all may have stopped with it.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ class EarlyFacts:
         self._look_ahead()
 
     def keep(self, job_id: str, record: Record, reason: str, stage: str) -> bool:
-        """Keep a record that is early for this reason; False where there is no room for it."""
+        """Keep a record that is early for this reason; return False where there are too many."""
         if self._is_full(job_id, record):
             return False
         key = _key(job_id, record)
@@ -69,11 +69,11 @@ class EarlyFacts:
 
     @property
     def due_us(self) -> int:
-        """When the first has been early for too long; 0 when none will."""
+        """Return when the first has been early for too long; 0 when none will."""
         return self._due_us
 
     def is_due(self, now_us: int) -> bool:
-        """True when something has been early for too long."""
+        """Return whether something has been early for too long."""
         return 0 < self._due_us <= now_us
 
     def end_round(self, now_us: int, *, is_last: bool) -> list[DeadLetter]:

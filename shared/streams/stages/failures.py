@@ -50,11 +50,11 @@ class Failures(_Counts):
     """Errors that ended the process, by the digest of their fault."""
 
     def recur(self, after: int) -> bool:
-        """Whether one was seen so often that restarts do not help; never with `after` 0."""
+        """Return whether one was seen so often that restarts do not help; never with `after` 0."""
         return after > 0 and any(seen.times >= after for seen in self._seen.values())
 
     def count(self, error: Exception, topic: str, kafka_partition: int, number: int) -> None:
-        """One more; the oldest of too many kinds are forgotten."""
+        """Count one more; the oldest of too many kinds are forgotten."""
         digest = Fault.of(error).digest
         before = self._seen.pop(digest, None)
         times = before.times + 1 if before else 1
@@ -86,18 +86,18 @@ class Beginnings(_Counts):
         return bool(fresh)
 
     def may_be_fatal(self, at: Mapping[TopicPartition, int]) -> bool:
-        """Whether so many lives may have ended there that restarts do not help."""
+        """Return whether so many lives may have ended there that restarts do not help."""
         return not self._fatal.isdisjoint(at)
 
     def forget(self, is_passed: Callable[[Seen], bool]) -> bool:
-        """See `_Counts.forget`."""
+        """Forget what is older, as `_Counts.forget` does."""
         is_changed = super().forget(is_passed)
         self._fatal = {partition for partition in self._fatal if _name(partition) in self._seen}
         return is_changed
 
     @property
     def are_fatal(self) -> bool:
-        """Whether there is any place where `may_be_fatal` is true."""
+        """Return whether there is any place where `may_be_fatal` is true."""
         return bool(self._fatal)
 
 

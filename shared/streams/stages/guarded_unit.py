@@ -35,7 +35,7 @@ Build = Callable[[Mapping[str, bytes], Blame | None], Unit]
 
 # Beyond so many causes of one round's failure it is broken, not its input: the process ends.
 _MOST_CULPRITS: Final = 100
-# Stands for the partition where a round is counted.
+# In place of the partition where a round is counted.
 _ROUND: Final = TopicPartition("", 0)
 
 _log = structlog.get_logger(__name__)
@@ -106,28 +106,29 @@ class GuardedUnit:
         self.unit = build(restored, None)
 
     def begin(self, records: Sequence[Record]) -> Commit:
-        """The note that this life begins at the first of these records."""
+        """Return the note that this life begins at the first of these records."""
         return self._note(_first(records))
 
     def begin_round(self) -> Commit:
-        """The note that this life begins with the round that is open."""
+        """Return the note that this life begins with the round that is open."""
         return self._note({_ROUND: self.unit.next_round})
 
     def process(self, records: Sequence[Record], now_us: int = 0) -> Commit:
-        """See `Unit.process`."""
+        """Process records, as `Unit.process` does."""
         if self.is_careful:
             self._uncommitted += records
             self._work = _Work(self._uncommitted, now_us, closes_round=False)
         return self._done(_first(records), lambda: self.unit.process(records, now_us))
 
     def close_round(self, now_us: int) -> Commit:
-        """See `Unit.close_round`."""
+        """Close the open round, as `Unit.close_round` does."""
         self._work = _Work(self._uncommitted, now_us, closes_round=True)
         at_round = {_ROUND: self.unit.next_round}
         return self._done(at_round, lambda: self.unit.close_round(now_us))
 
     def counted(self, error: Exception) -> Commit:
-        """The failure, one time more, as the changelog keeps it. It is known how this life ends."""
+        """Return the failure, one time more, as the changelog keeps it. It is known how this life
+        ends."""
         self._failures.count(error, *self._where())
         return Commit(changelog={FAILURES_KEY: self._failures.kept, BEGINNINGS_KEY: None})
 
@@ -162,8 +163,8 @@ class GuardedUnit:
 
     @property
     def is_in_danger(self) -> bool:
-        """Whether this life has not passed yet where others may have ended: what it does there is
-        to be committed at once, so that the next one begins behind it."""
+        """Return whether this life has not passed yet where others may have ended: what it does
+        there is to be committed at once, so that the next one begins behind it."""
         return self._beginnings.are_fatal
 
     def _alarm(self, error: Exception, blame: Blame) -> None:
@@ -249,10 +250,9 @@ class GuardedUnit:
     def _blame_for_round(self, blame: Blame, suspects: Sequence[str], fault: Fault) -> Blame:
         """The fewest of the events since the last commit, or of what the round deals with.
 
-        Events that were committed before cannot be taken back, and with one event many subjects
-        may fail; where it takes as many of the one as of the other, a subject that is held is told
-        of where it is asked about.
-        """
+        Events that were committed before cannot be taken back, and with one event many subjects may
+        fail; where it takes as many of the one as of the other, a subject that is held is reported
+        of where it is asked about."""
         events = [
             at(record)
             for record in self._work.records

@@ -1,4 +1,4 @@
-"""What a driver tells the outside about its work; by default nobody listens."""
+"""What a driver reports of its work; by default nobody listens."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -44,7 +44,7 @@ class SpanStamper(Protocol):
     """Makes a published event part of the trace that caused it."""
 
     def stamp(self, stage: str, event: Event) -> Event:
-        """The event with the `traceparent` of a new producer span below its own."""
+        """Return the event with the `traceparent` of a new producer span below its own."""
         ...
 
 
@@ -52,30 +52,32 @@ class Meter(Protocol):
     """Counts committed batches."""
 
     def begin(self, stage: str, unit: int, published: Iterable[str] = ()) -> None:
-        """A unit is at work, which may publish events of these types."""
+        """Note that a unit is at work, which may publish events of these types."""
         ...
 
     def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
-        """One batch was committed; `duration_s` runs from receiving to committing it."""
+        """Note that one batch was committed; `duration_s` runs from receiving to committing it."""
         ...
 
     def watch_backlog(self, stage: str, backlog: Callable[[], Backlog]) -> None:
-        """Have `backlog` asked, from now on, what waits for this stage here."""
+        """Note the function to ask, from now on, for what waits for this stage here."""
         ...
 
     def refused(self, stage: str, inconsistencies: int) -> None:
-        """A stage or read model must not work, so many things do not fit; 0: it works again."""
+        """Note that a stage or read model must not work, so many things do not fit; 0: it works
+        again."""
         ...
 
 
 class CommitObserver(Protocol):
-    """Told each point that a driver reaches between receiving a batch and having committed it.
+    """Notified of each point that a driver passes between receiving a batch and having committed
+    it.
 
     Tests end the process in it.
     """
 
     def reached(self, point: str) -> None:
-        """Called with one of POINTS."""
+        """Observe that one of POINTS is passed."""
         ...
 
 

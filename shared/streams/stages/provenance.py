@@ -31,7 +31,7 @@ class LastRead:
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """What identifies a record."""
+        """Return what identifies a record."""
         return cls(record.offset, content_sha256(record))
 
 
@@ -46,7 +46,7 @@ class Provenance:
     last_read: Mapping[TopicPartition, LastRead] = field(default_factory=dict)
     written_to: Mapping[TopicPartition, int] = field(default_factory=dict)
     expired: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Positions that the group has lost: the next commit tells it. No part of what is kept."""
+    """Positions that the group has lost: the next commit restores them. No part of what is kept."""
 
     def after(
         self,
@@ -54,7 +54,7 @@ class Provenance:
         last_read: Mapping[TopicPartition, Record],
         written_to: Mapping[TopicPartition, int],
     ) -> Self:
-        """The provenance of the state after one more commit."""
+        """Return the provenance of the state after one more commit."""
         read = {partition: LastRead.of(record) for partition, record in last_read.items()}
         return replace(
             self,
@@ -66,20 +66,21 @@ class Provenance:
         )
 
     def to_commit(self, moved: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """What a commit tells the group that moves these positions: where none moves, one once more
-        to carry the commit's number."""
+        """Return what a commit that moves these positions reports to the group: where none moves,
+        one once more to carry the commit's number."""
         return {**self.expired, **moved} or dict(sorted(self.positions.items())[:1])
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether a partition belongs to the topics that are compared: dead letters do not."""
+        """Return whether a partition belongs to the topics that are compared: dead letters do
+        not."""
         return partition.topic in self.topics
 
     def change(self) -> dict[str, bytes | None]:
-        """What a commit writes to the changelog beside the state."""
+        """Return what a commit writes to the changelog beside the state."""
         return {PROVENANCE_KEY: self.to_bytes()}
 
     def to_bytes(self) -> bytes:
-        """Its form in the changelog."""
+        """Return its form in the changelog."""
         partitions: dict[str, list[PlaceProvenance]] = {topic: [] for topic in self.topics}
         for partition in sorted({*self.positions, *self.written_to}):
             partitions[partition.topic].append(self._partition_of(partition))
@@ -97,7 +98,7 @@ class Provenance:
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Self:
-        """What `to_bytes` made."""
+        """Parse what `to_bytes` made."""
         message = StateProvenance.FromString(value)
         found = [
             (TopicPartition(t.topic, p.kafka_partition), p)
@@ -129,7 +130,8 @@ class Provenance:
 
 
 def content_sha256(record: Record) -> bytes:
-    """The first 8 bytes of the SHA-256 of a record's key, headers and value, lengths included."""
+    """Return the first 8 bytes of the SHA-256 of a record's key, headers and value, lengths
+    included."""
     parts = [record.key, record.value or b""]
     for name, value in record.headers:
         parts += (name.encode(errors="surrogateescape"), value)
@@ -138,7 +140,7 @@ def content_sha256(record: Record) -> bytes:
 
 
 def split_state(restored: Mapping[str, bytes]) -> tuple[Provenance | None, dict[str, bytes]]:
-    """A changelog's provenance, None when it has none, and the state beside it."""
+    """Split a changelog into its provenance, None when it has none, and the state beside it."""
     state = dict(restored)
     value = state.pop(PROVENANCE_KEY, None)
     return (None if value is None else Provenance.from_bytes(value)), state

@@ -22,7 +22,7 @@ At = tuple[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An unexpected error as it is told to people.
+    """An unexpected error as people see it.
 
     `digest` is SHA-256 in hex over the error's kind and the functions that it went through: the
     same failure has it in every process and for every input.
@@ -34,7 +34,7 @@ class Fault:
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
-        """The fault that an exception tells."""
+        """Return the fault that an exception describes."""
         frames = [
             (str(frame.f_globals.get("__name__", "?")), frame.f_code.co_name, line)
             for frame, line in walk_tb(error.__traceback__)
@@ -51,15 +51,15 @@ class Fault:
 
     @classmethod
     def of_death(cls, how: str, stack: str) -> Self:
-        """The fault of a process that ended without an exception: by which signal, and the stack
-        that `faulthandler` wrote, innermost first, if it could."""
+        """Return the fault of a process that ended without an exception: by which signal, and the
+        stack that `faulthandler` wrote, innermost first, if it could."""
         functions = dict.fromkeys(re.findall(r"in (\S+)$", stack, re.MULTILINE))
         digest = hashlib.sha256("\n".join([how, *functions]).encode()).hexdigest()
         return cls(f"the process died: {how}", stack[:_KEPT_STACK], digest)
 
     @property
     def reason(self) -> str:
-        """Why it is left out, with what went wrong last."""
+        """Return why it is left out, with what went wrong last."""
         return f"handling it failed again after restarts: {self.what}"
 
 
@@ -74,11 +74,11 @@ class Blame:
         return len(self.records) + len(self.subjects)
 
     def with_records(self, ats: Sequence[At], fault: Fault) -> "Blame":
-        """The same, and these records."""
+        """Return the blame with these records too."""
         return Blame({**self.records, **dict.fromkeys(ats, fault)}, self.subjects)
 
     def with_subjects(self, subjects: Sequence[str], fault: Fault) -> "Blame":
-        """The same, and these subjects."""
+        """Return the blame with these subjects too."""
         return Blame(self.records, {**self.subjects, **dict.fromkeys(subjects, fault)})
 
 
@@ -87,7 +87,7 @@ class Isolating(Protocol):
     """A processor that can leave single subjects out of the end of a round, such as jobs."""
 
     def suspects(self) -> Sequence[str]:
-        """What the end of this round is going to deal with, in a fixed order."""
+        """Return what the end of this round is going to deal with, in a fixed order."""
         ...
 
     def hold_back(self, subject: str, fault: Fault, ended: Round) -> None:
@@ -97,16 +97,16 @@ class Isolating(Protocol):
 
 
 def at(record: Record) -> At:
-    """What identifies a record."""
+    """Return what identifies a record."""
     return record.partition, record.offset
 
 
 def culprits(
     candidates: Sequence[T], fails: Callable[[Sequence[T]], bool], most: int
 ) -> list[T] | None:
-    """Candidates without which nothing fails any more, found one after another by halving.
+    """Return candidates without which nothing fails any more, located one after another by halving.
 
-    `fails` is told what is left out. None when leaving out all of them does not help, or when it
+    `fails` gets what is left out. None when leaving out all of them does not help, or when it
     takes more than `most`.
     """
     found: list[T] = []

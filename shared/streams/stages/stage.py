@@ -19,7 +19,7 @@ class Round:
 
     @property
     def now_s(self) -> float:
-        """The only clock that a processor knows, s since the epoch."""
+        """Return the only clock that a processor knows, s since the epoch."""
         return self.ended_at_us / 1e6
 
 
@@ -52,7 +52,7 @@ class Processor(Protocol):
         ...
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """State that changed since the last call, by key; None where a key is gone."""
+        """Return state that changed since the last call, by key; None where a key was removed."""
         ...
 
 
@@ -61,7 +61,8 @@ class Waking(Protocol):
     """A processor with something that falls due although nothing happens."""
 
     def wake_us(self) -> int | None:
-        """When the earliest of it is due, None when nothing is; asked at the end of a round."""
+        """Return when the earliest of it is due, None when nothing is; asked at the end of a
+        round."""
         ...
 
 
@@ -72,21 +73,20 @@ Recall = Callable[[Mapping[str, bytes], Iterable[Event], int], Mapping[str, byte
 class Stage:
     """One processor's place in the flow.
 
-    Unit n of a stage owns Kafka partition n of every input, and restores its state from partition
-    n of the changelog. A `single` stage has one unit that owns every partition of every input: its
-    other group members stand by. `create` gets the unit's number and the restored state.
+    Unit n of a stage owns Kafka partition n of every input, and restores its state from partition n
+    of the changelog. A `single` stage has one unit that owns every partition of every input: its
+    other group members are standbys. `create` gets the unit's number and the restored state.
     `puts_barriers` False writes no round's barriers: nobody downstream closes rounds by them.
     `wakes` is the output by which a `Waking` processor has a stage that goes by the clock close a
-    round; empty where none could.
-    `mend` is what to change in a restored state so that nothing in it lies in the future, given the
-    time, us. `given_up` is told the number of a unit whose processor is not used any more.
-    `keyed_by` is the key of the events that a record of the state (key, value) belongs to: with it
-    the state of a keyed stage moves to where its keys go with more Kafka partitions.
-    `recall` is what to change in a state that is older than the outputs, given these and the number
-    of the first round that the state does not know: what was told must not be told otherwise.
-    `consumes` are the types of events that the processor takes, by their full names: others are
-    skipped by their header and counted, those of a later release too. None: all of its inputs.
-    """
+    round; empty where none could. `mend` is what to change in a restored state so that nothing in
+    it lies in the future, given the time, us. `given_up` gets the number of a unit whose processor
+    is not used any more. `keyed_by` is the key of the events that a record of the state (key,
+    value) belongs to: with it the state of a keyed stage moves to where its keys go with more Kafka
+    partitions. `recall` is what to change in a state that is older than the outputs, given these
+    and the number of the first round that the state does not know: what was published must not be
+    published otherwise. `consumes` are the types of events that the processor takes, by their full
+    names: others are skipped by their header and counted, those of a later release too. None: all
+    of its inputs."""
 
     name: str
     inputs: tuple[str, ...]
@@ -104,5 +104,5 @@ class Stage:
 
     @property
     def changelog(self) -> str:
-        """The compacted topic of this stage's state."""
+        """Return the compacted topic of this stage's state."""
         return f"changelog.{self.name}"

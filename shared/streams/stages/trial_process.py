@@ -29,7 +29,7 @@ class ChildDeath:
 
 def death_of(work: Callable[[Tell], object], times: int = 1) -> ChildDeath | None:
     """Do some work in a copy of this process, and again when the copy dies, so many times; None
-    when one comes to its end.
+    when one ends.
 
     What the work changes is lost with the copy. It says through what it is handed how far it is.
     """

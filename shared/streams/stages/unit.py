@@ -61,8 +61,9 @@ class EventTimeLimit:
 
     @classmethod
     def of_wall_clock(cls, origin_us: int = 0) -> "EventTimeLimit":
-        """A day ahead of the clock: in production no event lies in the future. The default's year
-        is for emulated runs, where a round may skip the days in which nothing happens."""
+        """Return a limit of a day ahead of the clock: in production no event lies in the future.
+        The default's year is for emulated runs, where a round may skip the days in which nothing
+        happens."""
         return cls(origin_us, _DAY_US)
 
     def check(self, event: Event, *reached_us: int) -> None:
@@ -98,7 +99,7 @@ class Commit:
 
     @property
     def is_empty(self) -> bool:
-        """True where there is nothing to write."""
+        """Return whether there is nothing to write."""
         return not (self.outputs or self.changelog or self.positions)
 
     def add(self, later: "Commit") -> None:
@@ -111,7 +112,7 @@ class Commit:
 
 
 def unit_count(stage: Stage, topics: Topics) -> int:
-    """How many units a stage has.
+    """Return how many units a stage has.
 
     Raises ValueError when the topics of a keyed stage differ in their number of partitions.
     """
@@ -126,7 +127,7 @@ def unit_count(stage: Stage, topics: Topics) -> int:
 def unit_partitions(
     names: tuple[str, ...], stage: Stage, number: int, topics: Topics
 ) -> list[TopicPartition]:
-    """The partitions of these topics that belong to one unit of a stage."""
+    """Return the partitions of these topics that belong to one unit of a stage."""
     if stage.single:
         return [partition for name in names for partition in topics.partitions(name)]
     return [TopicPartition(name, number) for name in names]
@@ -175,37 +176,37 @@ class Unit:
         self.read_record: Record | None = None
         """The one that was read last: it may have brought an early one into hand."""
         self.suspects: Sequence[str] = ()
-        """What the last end of a round dealt with, in a trial of a processor that can tell."""
+        """What the last end of a round dealt with, in a trial of a processor that knows."""
         self.taken_in_hand: Callable[[], None] = _nobody
         """Called before each record and end of a round."""
 
     @property
     def next_round(self) -> int:
-        """The number of the first round that is not closed."""
+        """Return the number of the first round that is not closed."""
         return self._closed.number + 1 if self._closed else 0
 
     @property
     def closed_us(self) -> int:
-        """When the last closed round ended, 0 when there was none."""
+        """Return when the last closed round ended, 0 when there was none."""
         return self._closed.ended_at_us if self._closed else 0
 
     @property
     def held(self) -> frozenset[TopicPartition]:
-        """Partitions that wait for the others of their round."""
+        """Return partitions that wait for the others of their round."""
         return frozenset(self._barriers)
 
     @property
     def heads(self) -> list[Record]:
-        """The next record of each partition that has some waiting."""
+        """Return the next record of each partition that has some waiting."""
         return [queue[0] for queue in self._waiting.values() if queue]
 
     def go_on(self) -> None:
-        """What was left out is done with: from now on nothing is."""
+        """Continue without leaving anything out: what was left out is done with."""
         self._blame = None
 
     def crowded(self, limit: int) -> frozenset[TopicPartition]:
-        """Held partitions with at least `limit` records waiting: a driver fetches no more from
-        them."""
+        """Return held partitions with at least `limit` records waiting: a driver fetches no more
+        from them."""
         return frozenset(
             partition for partition in self._barriers if len(self._waiting[partition]) >= limit
         )
@@ -301,10 +302,11 @@ class Unit:
         if self._early.keep(job_id, record, reason, self.stage.name):
             self._commit.tally.early += 1
         else:
-            self._refuse(record, f"{reason} (there is no room for more facts that came too early)")
+            self._refuse(record, f"{reason} (there are too many facts that came too early)")
 
     def _join(self, job_id: str) -> None:
-        """Hand over what waited for news of a job, again for as long as one of them is news."""
+        """Hand over what waited for the first event of a job, again for as long as one of them is
+        one."""
         waiting = self._early.of(job_id) if len(self._early) else []
         for record in waiting:
             self.at_record = record
@@ -347,7 +349,7 @@ class Unit:
         if barrier.round < self.next_round:
             self._commit.tally.copies_dropped += 1
             return
-        # Of rounds that it had heard of, a topic that was put back older may lack some.
+        # Of rounds that it had heard of, a topic that was restored older may lack some.
         skips = not self._now_us or barrier.round <= self._heard_of + 1
         check_number(barrier, self._closed, skips=skips)
         self._check_time(barrier)

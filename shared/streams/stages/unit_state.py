@@ -13,15 +13,15 @@ BEGINNINGS_KEY: Final = "coplace.beginnings"
 FAILURES_KEY: Final = "coplace.failures"
 ROUND_KEY: Final = ROUND_ENDED
 WAKE_KEY: Final = "coplace.wake"
-# The last round that a state which was put back, or begun anew, had heard of before.
+# The last round that a state which was restored, or begun anew, had heard of before.
 HEARD_KEY: Final = "coplace.heard"
 OWN_KEYS: Final = frozenset({ROUND_KEY, WAKE_KEY, HEARD_KEY, FAILURES_KEY, BEGINNINGS_KEY})
-# What a stage that recalls what its outputs tell keeps of it: of which round they told last.
+# What a stage that recalls its outputs keeps of them: the round of which they were last.
 TOLD_KEY: Final = "told-through"
 
 
 def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:
-    """A changelog's state without what the unit itself keeps there."""
+    """Return a changelog's state without what the unit itself keeps there."""
     return {
         key: value
         for key, value in restored.items()
@@ -30,7 +30,7 @@ def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def closed_round(restored: Mapping[str, bytes]) -> Round | None:
-    """The last closed round of a changelog, None when there was none."""
+    """Return the last closed round of a changelog, None when there was none."""
     if ROUND_KEY not in restored:
         return None
     barrier = RoundEnded.FromString(restored[ROUND_KEY])
@@ -38,24 +38,26 @@ def closed_round(restored: Mapping[str, bytes]) -> Round | None:
 
 
 def last_round(restored: Mapping[str, bytes]) -> int:
-    """The number of the last round that a changelog closed, -1 when there was none."""
+    """Return the number of the last round that a changelog closed, -1 when there was none."""
     closed = closed_round(restored)
     return closed.number if closed else -1
 
 
 def heard_of(restored: Mapping[str, bytes]) -> int:
-    """The last round of which a mended state had heard before, -1 where it was not mended."""
+    """Return the last round of which a repaired state had heard before, -1 where it was not
+    repaired."""
     return int(restored.get(HEARD_KEY, b"-1"))
 
 
 def closed_at_us(restored: Mapping[str, bytes]) -> int:
-    """When the last closed round of a changelog ended, 0 when there was none."""
+    """Return when the last closed round of a changelog ended, 0 when there was none."""
     closed = closed_round(restored)
     return closed.ended_at_us if closed else 0
 
 
 def with_round_ended(restored: Mapping[str, bytes], ended_at_us: int) -> bytes:
-    """A changelog's last closed round as one that ended at another time, of the same number."""
+    """Return a changelog's last closed round as one that ended at another time, of the same
+    number."""
     closed = RoundEnded.FromString(restored[ROUND_KEY])
     closed.ended_at_us = ended_at_us
     return closed.SerializeToString()

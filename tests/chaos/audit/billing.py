@@ -108,7 +108,8 @@ def no_job_of_an_empty_account_starts(found: Evidence) -> Iterator[str]:
 
 
 def each_account_stands_as_the_ledger_says(found: Evidence) -> Iterator[str]:
-    """Where nothing runs any more, by the newest allocation; unless an operator mended pricing."""
+    """Where nothing runs any more, by the newest allocation; unless an operator repaired
+    pricing."""
     if found.world.journal.mended[_PRICING]:
         return
     standings = {told.account: told for told in _standings(found)}
@@ -120,7 +121,7 @@ def each_account_stands_as_the_ledger_says(found: Evidence) -> Iterator[str]:
         told = standings.get(account, AccountStanding())
         if told.standing != expected:
             said, right = (Standing.Name(each) for each in (told.standing, expected))
-            yield f"{account} has {float(left)} SU left and is told {said}, not {right}"
+            yield f"{account} has {float(left)} SU left and is published as {said}, not {right}"
 
 
 def _price_su(tariff: TariffDeclared, charge: ChargeMade, run: JobFinished) -> Fraction:

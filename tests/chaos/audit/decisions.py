@@ -31,7 +31,7 @@ _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 def every_decision_is_explained(evidence: Evidence) -> Iterator[str]:
     """A start says of each other candidate what kept it back; all else gives a reason; what is said
-    in words is typed; and no explanation stumbles over a defect, which is told in its place."""
+    in words is typed; and no explanation stumbles over a defect, which is reported in its place."""
     for decided in evidence.decisions:
         texts = (decided.reason, *(candidate.constraint for candidate in decided.candidates))
         yield from (f"{_name(decided)}: {text}" for text in texts if "please report" in text)
@@ -112,7 +112,7 @@ def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
 
 
 def _waits_for_a_hostile_cluster(evidence: Evidence, decided: PlacementDecided) -> bool:
-    """It stands still where he said that all is lost, or needs what a run of his holds."""
+    """It is stuck where he said that all is lost, or needs what a run of his has."""
     if decided.verdict == VERDICT_START:
         return is_hostile(decided.cluster) and decided.cluster in evidence.known.lost
     needs = _NEEDS_ON_HOSTILE.match(decided.reason)

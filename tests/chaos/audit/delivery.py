@@ -22,7 +22,7 @@ UPHEAVALS = (
 
 
 def nothing_acknowledged_is_lost(evidence: Evidence) -> Iterator[str]:
-    """Each acknowledged fact stands in placement's input, or was refused with a reason."""
+    """Each acknowledged fact is in placement's input, or was refused with a reason."""
     arrived = set(evidence.inputs)
     for event_id in _sequenced(evidence):
         if event_id not in arrived and (SEQUENCER, event_id) not in evidence.refused:

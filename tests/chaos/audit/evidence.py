@@ -42,14 +42,14 @@ def events_of(log: InMemoryLog, codec: Codec, topic: str) -> Iterator[Event]:
 
 
 def charges_of(log: InMemoryLog, codec: Codec) -> Iterator[ChargeMade]:
-    """The charges in the ledger."""
+    """The charges that were published."""
     for event in events_of(log, codec, "prices.charges"):
         if isinstance(event.payload, ChargeMade):
             yield event.payload
 
 
 def taken_since(world: World) -> Iterator[Event]:
-    """What placement took in, in its order with the ends of rounds, since its inputs were put back
+    """What placement took in, in its order with the ends of rounds, since its inputs were restored
     last: of two copies one may be refused."""
     letters = events_of(world.log, world.codec, DLQ_PREFIX + INPUTS.topic)
     refused = {
@@ -63,7 +63,7 @@ def taken_since(world: World) -> Iterator[Event]:
 
 
 def is_hostile(name: str) -> bool:
-    """Whether a job or a cluster is one of those that somebody hostile tells lies about."""
+    """Whether a job or a cluster is one of those that somebody hostile lies about."""
     return name.startswith("hostile-")
 
 
@@ -106,7 +106,7 @@ class Known:
                 self._undeclared[told.cluster] = max(
                     stamp, self._undeclared.get(told.cluster, stamp)
                 )
-                if stamp > self._declared.get(told.cluster, (0, "")):  # else it came back since
+                if stamp > self._declared.get(told.cluster, (0, "")):  # else it returned since
                     self._newest.pop(told.cluster, None)
             case ClusterLost() | ClusterReturned() as told:
                 if (event.time_us, event.id) <= self._undeclared.get(told.cluster, (0, "")):
@@ -120,7 +120,7 @@ class Known:
 
 @dataclass(slots=True)
 class Evidence:
-    """A run as its topics and journals tell it. `by_round` are the decisions of a round, `starts`
+    """A run as its topics and journals have it. `by_round` are the decisions of a round, `starts`
     those of one on a cluster;
     `refused` has the ids of what `stage` put into a dead-letter queue, with the reason."""
 

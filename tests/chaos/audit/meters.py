@@ -58,7 +58,7 @@ class SilentMeters:
         return found
 
     def learn(self, event: Event) -> None:
-        """Nodes that are gone are not silent any more."""
+        """Nodes that were removed are not silent any more."""
         match event.payload:
             case ClusterUndeclared() as gone:
                 self._nodes.pop(gone.cluster, None)
@@ -67,7 +67,7 @@ class SilentMeters:
                 self._nodes[declared.cluster] = self.on(declared.cluster).intersection(kept)
 
     def end_round(self, number: int, clusters: dict[str, ClusterDeclared]) -> None:
-        """What is told at its end holds for its own starts."""
+        """What is published at its end applies to its own starts."""
         for told in self.told.get(number, []):
             if told.cluster in clusters:
                 names = names_of(clusters[told.cluster])

@@ -60,19 +60,19 @@ def each_charge_proves_its_price(found: Evidence) -> Iterator[str]:
 
 
 def balances_are_the_ledger(found: Evidence) -> Iterator[str]:
-    """Redis and the ledger agree to the last digit."""
+    """Redis and the charges agree to the last digit."""
     expected = spent_micro_su(map(entry_of, found.charges))
     balances = found.world.accounts.spent_micro_su()
     for account in sorted(expected.keys() | balances.keys()):
         if expected.get(account, 0) != balances.get(account, 0):
             yield (
                 f"{account} spent {balances.get(account, 0)} by Redis and "
-                f"{expected.get(account, 0)} by the ledger (0.000001 SU)"
+                f"{expected.get(account, 0)} by its charges (0.000001 SU)"
             )
 
 
 def _revisions(found: Evidence) -> dict[Key, list[int]]:
-    """Of each run, those in the ledger and those that were."""
+    """Of each run, those published and those that were."""
     journal = found.world.journal
     revisions: dict[Key, list[int]] = defaultdict(list)
     for charge in found.charges:
@@ -94,7 +94,7 @@ def _measured(charge: ChargeMade) -> list[InterferenceEvidence]:
 
 
 def _is_lost(found: Evidence, charge: ChargeMade) -> bool:
-    """Whether the ledger had a later revision, which an operator took out."""
+    """Whether there was a later revision, which an operator took out."""
     lost = found.world.journal.lost_charges
     return (charge.job_id, charge.attempt, charge.revision + 1) in lost
 

@@ -1,4 +1,4 @@
-"""Drained nodes take no jobs: worked out word by word from what was told of them."""
+"""Drained nodes take no jobs: worked out word by word from what was published of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """No start took what is drawn above a cap that placement knew of: worked out from the topics.
 
-What is counted is the least that can be: a start draws until placement is told anything of its job
-that may end it. So nothing is called a violation that is none.
+What is counted is the least that can be: a start draws until placement gets anything of its job
+that may end it. So nothing is wrongly called a violation.
 """
 
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _Known:
-    """What placement has been told, each as last said, and what runs."""
+    """What placement knows, each as last published, and what runs."""
 
     silent: SilentMeters
     rules: Rules = field(default_factory=Rules)
@@ -234,7 +234,7 @@ def no_start_breaks_a_cap(evidence: Evidence) -> Iterator[str]:
 
 
 def what_exceeds_a_cap_is_asked_to_draw_less(evidence: Evidence) -> Iterator[str]:
-    """Of what nobody was asked yet alone: the round in which it comes to more than a cap allows
+    """Of what nobody was asked yet alone: the round in which it is more than a cap allows
     asks something of one of them."""
     starts, actions = _by_round(evidence, VERDICT_START), _by_round(evidence, VERDICT_ACTION)
     known = _Known(SilentMeters.of(evidence))
@@ -315,7 +315,7 @@ def _cap_w(cap: PowerCapDeclared, at_us: int) -> float | None:
 
 
 def _errs(decided: PlacementDecided, cluster: ClusterDeclared) -> tuple[float, float]:
-    """All that it draws, with idle power, and the deviation that its prediction tells; 0 where it
+    """All that it draws, with idle power, and the deviation that its prediction gives; 0 where it
     is counted as drawing nothing."""
     if not _draw_w(decided, cluster):
         return 0.0, 0.0
@@ -332,7 +332,7 @@ def _draw_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
 
 
 def _whole(nodes: Nodes, cluster: ClusterDeclared) -> float:
-    """How many whole nodes its cores come to."""
+    """How many whole nodes its cores are."""
     return sum(nodes.units.values()) * nodes.cores_per_node / cluster.cores_per_node
 
 

@@ -65,7 +65,7 @@ def no_job_starts_on_an_undeclared_cluster(evidence: Evidence) -> Iterator[str]:
 
 
 def every_job_that_waits_knows_the_clusters_that_are_there(evidence: Evidence) -> Iterator[str]:
-    """At the end each was weighed for all that are declared, and is held as too large only where
+    """At the end each was evaluated for all that are declared, and is held as too large only where
     none of them could hold it."""
     declared = Declared()
     for event in evidence.taken():
@@ -138,7 +138,7 @@ class Declared:
 
 
 def holds(cluster: ClusterDeclared, job: JobSubmitted) -> bool:
-    """Whether the empty cluster has room for all units of a job."""
+    """Whether all units of a job fit on the empty cluster."""
     if job.architectures and cluster.architecture not in job.architectures:
         return False
     if job.shareable and cluster.cores_per_node < 2:

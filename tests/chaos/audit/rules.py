@@ -1,5 +1,5 @@
 """What operators declare of the rules and of energy holds: of each setting the newest word, worked
-out from what was told."""
+out from what was published."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ class Rules:
 
     @property
     def measures(self) -> set[str]:
-        """What may be done to those who run where a cap is exceeded."""
+        """What may be done to running jobs where a cap is exceeded."""
         return {*self["cap_measures"]}
 
 
@@ -71,8 +71,8 @@ def every_decision_is_by_the_policy_in_force(evidence: Evidence) -> Iterator[str
 
 
 def nothing_is_done_under_caps_that_was_not_declared(evidence: Evidence) -> Iterator[str]:
-    """Of who runs only what measures there are is asked where a cap is exceeded, and P-states alone
-    are where one refuses who waits."""
+    """Of running jobs only what measures there are is asked where a cap is exceeded, and P-states
+    alone are where one refuses a job that waits."""
     rules = Rules()
     for ended in evidence.ends_of_rounds(rules.learn):
         for decided in evidence.by_round.get(ended.round, []):
@@ -86,7 +86,7 @@ def nothing_is_done_under_caps_that_was_not_declared(evidence: Evidence) -> Iter
 
 def coefficients_are_those_that_were_declared(evidence: Evidence) -> Iterator[str]:
     """What is published at the end of a node model of which an operator declared any. A learner
-    whose state an operator put back knows what it knew then."""
+    whose state an operator restored knows what it knew then."""
     world = evidence.world
     if world.journal.mended[_LEARNER]:
         return

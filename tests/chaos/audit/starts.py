@@ -49,7 +49,7 @@ def nobody_is_beside_one_who_is_to_be_alone(evidence: Evidence) -> Iterator[str]
     journal = evidence.world.journal
     by_node: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in journal.runs:
-        # What somebody hostile told of his jobs came from several mouths.
+        # What somebody hostile published of his jobs came from several sources.
         if run.job_id in journal.submissions and not is_hostile(run.job_id):
             for node in run.nodes:
                 by_node[run.cluster, node].append(run)

@@ -1,4 +1,4 @@
-"""What of discounts is put on those who slowed a run down: worked out again in fractions."""
+"""What of discounts is put on the jobs that slowed a run down: worked out again in fractions."""
 
 from collections.abc import Iterator
 from fractions import Fraction

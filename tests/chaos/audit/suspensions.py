@@ -93,13 +93,13 @@ def whoever_an_operator_suspends_is_asked_to_stand_still(evidence: Evidence) -> 
 
 
 def whoever_is_to_be_put_back_is_asked_to(evidence: Evidence) -> Iterator[str]:
-    """In the round in which that is known, likewise."""
+    """In the round in which that is known, too."""
     for ended, runs, _ in _rounds(evidence):
         lost = evidence.known.lost_at(ended.round)
         for job_id, run in runs.items():
             is_there = run.is_confirmed and run.cluster not in lost
             if is_there and run.is_to_go_back and run.is_untouched:
-                yield f"round {ended.round}: {job_id} is to be put back, and is not asked"
+                yield f"round {ended.round}: {job_id} is to be requeued, and is not asked"
 
 
 def nobody_is_asked_to_run_on_whom_an_operator_suspends(evidence: Evidence) -> Iterator[str]:

@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.failures import TellingGroup
+from cli.failures import ReportingGroup
 from cli.region_policy import RegionPolicy
 from lab.demo.cli import Coefficients, Out, PolicyName, RunDir, Seed, Swf
 from lab.demo.options import DemoOptions
 from tests.chaos.kills import matrix
 
-app = typer.Typer(cls=TellingGroup)
+app = typer.Typer(cls=ReportingGroup)
 
 
 @app.callback(invoke_without_command=True)
@@ -35,7 +35,7 @@ def kill(
     ] = None,
     run_dir: RunDir = Path("run/chaos"),
 ) -> None:
-    """Kill or stop every process in the middle of runs and compare what these come to."""
+    """Kill or stop every process in the middle of runs and compare the results."""
     options = DemoOptions(seed, jobs, policy, out, swf, coefficients, secure=secure)
     session_s = matrix.session_timeout_s()
     every = matrix.trials(jobs, kills, repeats, session_s, planned=options.planned, secure=secure)

@@ -1,5 +1,5 @@
-"""Processes that are killed or stopped in the middle of a run, which must not change what it
-comes to."""
+"""Processes that are killed or stopped in the middle of a run, which must not change its
+results."""
 
 import signal
 import time
@@ -93,7 +93,7 @@ def on_each(targets: Sequence[str], jobs: int, count: int, seed: int) -> list[Bl
 
 def rotation_amid_kills(targets: Sequence[str], after_jobs: int, seed: int) -> Blow:
     """New credentials, and one of these that is drawn killed behind each of the five steps: among
-    them those who hold the passwords."""
+    them the holders of the passwords."""
     rng = Random(f"{targets} {seed}")
     others = [target for target in targets if target not in SERVERS]
     amid = [*SERVERS, *rng.sample(others, _STEPS - len(SERVERS))]
@@ -105,7 +105,7 @@ class UndealtBlowsError(RuntimeError):
 
 
 class _Chaos:
-    """Told of finished jobs, it strikes when a blow is due."""
+    """Notified of finished jobs, it strikes when a blow is due."""
 
     def __init__(
         self,

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.kafka_topics import StalledRunError
+from cli.notes import TABLE_WIDTH
 from cli.processes import STATEFUL
 from cli.security import Security
-from cli.telling import TABLE_WIDTH
 from coplace_client.files import written
 from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
@@ -47,7 +47,7 @@ SAME: Final = "same files"
 EVERYTHING: Final = "everything"
 BALANCED: Final = "each job started and charged once"
 Servers = Callable[[], AbstractContextManager[tuple[LocalServers, Security | None]]]
-# A stopped worker is given up after its session; it comes back when another has its units.
+# A stopped worker is given up after its session; it returns when another has its units.
 _SESSIONS_STOPPED: Final = 1.5
 
 
@@ -92,7 +92,7 @@ class Trial(Protocol):
 
     @property
     def expected(self) -> str:
-        """What it comes to when all is right."""
+        """Its result when all is right."""
         ...
 
     def play(self, venue: Venue) -> str | None:
@@ -102,7 +102,7 @@ class Trial(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A demo whose processes are killed or stopped, which must come to the same files."""
+    """A demo whose processes are killed or stopped, which must write the same files."""
 
     target: str
     seed: int
@@ -151,12 +151,12 @@ class Overturned:
 
     @property
     def name(self) -> str:
-        """What is told of it."""
+        """What is printed of it."""
         return f"{self.target}, {self.what}, {self.seed}"
 
     @property
     def what(self) -> str:
-        """What happens, and how it is mended."""
+        """What happens, and how it is repaired."""
         return str(self.upheaval)
 
     @property
@@ -172,7 +172,7 @@ class Overturned:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a trial came to; `difference` is from what is expected of it."""
+    """The result of a trial; `difference` is from what is expected of it."""
 
     trial: Trial
     difference: str | None
@@ -297,7 +297,7 @@ def _play(trial: Trial, venue: Venue) -> Outcome:
 
 
 def _difference(trial: Trial, venue: Venue) -> str | None:
-    """A run that does not come to its end is a result too: the others are still played."""
+    """A run that does not end is a result too: the others are still played."""
     try:
         return trial.play(venue)
     except (

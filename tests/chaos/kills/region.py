@@ -101,7 +101,7 @@ class Region:
             if isinstance(charge := event.payload, ChargeMade):
                 before = found[charge.job_id].setdefault(event.id, charge)
                 if _timeless(before) != _timeless(charge):
-                    raise StuckRegionError(f"{event.id} is in the ledger with two contents")
+                    raise StuckRegionError(f"{event.id} is published with two contents")
         return found
 
     def stop(self, *names: str) -> None:
@@ -155,10 +155,10 @@ def _timeless(charge: ChargeMade) -> ChargeMade:
 
 
 def books(region: Region) -> str | None:
-    """What is wrong with what a region came to, in words; None when nothing is.
+    """What is wrong with the results of a region, in words; None when nothing is.
 
     Each job was started once and charged by one price that its evidence proves, at a time that has
-    come, however often it was charged again; Redis says what the ledger does; nothing was
+    come, however often it was charged again; Redis says what the charges do; nothing was
     quarantined.
     """
     charges, now = region.charges(), now_us()
@@ -176,7 +176,7 @@ def books(region: Region) -> str | None:
     if late := [charge.job_id for charge in every if charge.charged_at_us > now]:
         return f"{late[0]} was charged in the future"
     spent = accounts.in_redis(region.deployment, region.topics.ends(CHARGES), PATIENCE_S)
-    accounts.require_equal(spent, accounts.folded(every))
+    accounts.require_equal(spent, accounts.fold_charges(every))
     if wrong := region.wrong():
         return wrong[0]
     return _quarantined(region)

@@ -39,17 +39,17 @@ class Upheaval(Protocol):
         ...
 
     def prepare(self, region: Region) -> None:
-        """Told while some jobs run and some have ended."""
+        """Called while some jobs run and some have ended."""
         ...
 
     def strike(self, region: Region) -> None:
-        """Told when more of both have; returns when all services work again."""
+        """Called when more of both have; returns when all services work again."""
         ...
 
 
 @dataclass(frozen=True)
 class ClockJump:
-    """The wall clocks of all services jump, and come back."""
+    """The wall clocks of all services jump, and return."""
 
     ahead_s: float
     lasts_s: float
@@ -65,7 +65,7 @@ class ClockJump:
         """Nothing."""
 
     def strike(self, region: Region) -> None:
-        """Jump, submit jobs, and come back."""
+        """Jump, submit jobs, and return."""
         set_ahead(region.clock, self.ahead_s)
         came_back_s = time.monotonic() + self.lasts_s
         region.submit(_JOBS)
@@ -90,14 +90,14 @@ class LostChangelog:
         """Nothing is backed up."""
 
     def strike(self, region: Region) -> None:
-        """Delete it, see it refused, and mend it."""
+        """Delete it, see it refused, and repair it."""
         mend = _mending(region, self.stage, restore.replay)
         _replace(region, self.target, [], (PROCESSES[self.stage],), mend)
 
 
 @dataclass
 class OlderChangelog:
-    """A changelog is put back as it was some jobs ago: the stage goes on from there."""
+    """A changelog is restored as it was some jobs ago: the stage goes on from there."""
 
     stage: str
     _backup: Sequence[NewRecord] = field(default=(), init=False)
@@ -107,21 +107,21 @@ class OlderChangelog:
         return f"changelog.{self.stage}"
 
     def __str__(self) -> str:
-        return f"put back as before {_JOBS} jobs; coplace restore accept {self.stage}"
+        return f"restored as before {_JOBS} jobs; coplace restore accept {self.stage}"
 
     def prepare(self, region: Region) -> None:
         """Back it up."""
         self._backup = _records(region.deployment, self.target)
 
     def strike(self, region: Region) -> None:
-        """Put it back, see it refused, and mend it."""
+        """Restore it, see it refused, and repair it."""
         mend = _mending(region, self.stage, restore.accept)
         _replace(region, self.target, self._backup, (PROCESSES[self.stage],), mend)
 
 
 @dataclass
 class OlderLedger:
-    """The ledger is put back as it was some charges ago: what it lost is charged again."""
+    """The charges are restored as they were some charges ago: what it lost is charged again."""
 
     _backup: Sequence[NewRecord] = field(default=(), init=False)
 
@@ -131,7 +131,7 @@ class OlderLedger:
 
     def __str__(self) -> str:
         return (
-            f"put back as before {_JOBS} jobs; coplace restore replay pricing, "
+            f"restored as before {_JOBS} jobs; coplace restore replay pricing, "
             "coplace restore rebuild accounts"
         )
 
@@ -140,7 +140,7 @@ class OlderLedger:
         self._backup = _records(region.deployment, CHARGES)
 
     def strike(self, region: Region) -> None:
-        """Put it back, see it refused, and mend it."""
+        """Restore it, see it refused, and repair it."""
 
         def mend() -> None:
             _mending(region, "pricing", restore.replay)()
@@ -237,8 +237,8 @@ def _replace(
     processes: Sequence[str],
     mend: Callable[[], None],
 ) -> None:
-    """Put a backup in a topic's partition while processes stand, see that they are refused,
-    mend."""
+    """Put a backup in a topic's partition while processes are down, see that they are refused,
+    repair it."""
     region.stop(*processes)
     name = region.deployment.name(topic)
     with admin_client(region.deployment) as client:

@@ -52,11 +52,11 @@ def test_a_job_is_attached_listed_and_detached(says: Says) -> None:
     ("words", "problem"),
     [
         ([], "name either a process or a control group"),
-        (["--pid", "4194305"], "no process 4194305 runs"),
+        (["--pid", "4194305"], "process 4194305 does not run"),
         (["--pid", "2", "--cgroup", "/sys"], "name either a process or a control group"),
     ],
 )
-def test_what_is_no_job_is_told_in_one_line(says: Says, words: list[str], problem: str) -> None:
+def test_what_is_no_job_is_reported_in_one_line(says: Says, words: list[str], problem: str) -> None:
     assert says("attach", JOB, *words) == f"error: {problem}\n"
 
 

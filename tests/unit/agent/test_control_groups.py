@@ -98,5 +98,5 @@ def test_a_group_is_over_when_nobody_is_in_it(group: Path) -> None:
 
 
 def test_what_is_no_control_group_is_no_job(tmp_path: Path) -> None:
-    with pytest.raises(NotAJobError, match="no control group"):
+    with pytest.raises(NotAJobError, match="not a control group"):
         ControlGroup(tmp_path)

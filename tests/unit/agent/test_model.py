@@ -40,7 +40,7 @@ def test_equation_10_as_the_paper_writes_it_out() -> None:
     assert dilation_ratio(2, 0.0032, 0.2) - 1 == pytest.approx(0.00769, abs=5e-6)
 
 
-def test_a_job_alone_never_stands_still() -> None:
+def test_a_job_alone_is_never_stopped() -> None:
     assert paused_share(1, 0.0032, 0.2) == 0
     assert adapted(WANTED, 1, 0.001, BUDGET) == WANTED
 
@@ -118,13 +118,13 @@ def test_a_rate_is_progress_by_time_and_nothing_where_no_time_went_by() -> None:
     assert rate(ProgressReading(10, 1), ProgressReading(16, 1)) == 0
 
 
-def test_heartbeats_are_told_by_their_median_while_others_were_paused() -> None:
+def test_heartbeats_are_reported_by_their_median_while_others_were_paused() -> None:
     found = relative([Rates(80, 100, 82), Rates(160, 200, 160), Rates(40, 50, 40)])
     assert found[0] == Rates(0.8, 1.0, 0.82)
     assert found[1].during == 2.0
 
 
-def test_shutters_without_progress_are_not_told() -> None:
+def test_shutters_without_progress_are_not_reported() -> None:
     assert relative([Rates(1, 0, 1)]) == []
     good = Rates(0.8, 1.0, 0.8)
     assert tellable([good, Rates(0, 1, 1), Rates(1, 1, -3), Rates(1, math.nan, 1)]) == [good]
@@ -140,7 +140,7 @@ def test_an_interval_ends_when_somebody_comes_and_when_it_is_long_enough() -> No
     assert (first.began_at_us, first.ended_at_us) == (1_000_000, 6_000_000)
     log.add("c", shutter)
     [long] = log.beside(["a", "b", "c"], 7_000_000, 115.0)
-    # It began no earlier than what was told before had ended.
+    # It began no earlier than what was published before had ended.
     assert (long.job, long.co_runners) == ("c", ("a", "b"))
     assert (long.began_at_us, long.ended_at_us) == (6_000_000, 66_000_000)
     assert log.beside(["a", "b", "c"], 8_000_000, 116.0) == []
@@ -149,7 +149,7 @@ def test_an_interval_ends_when_somebody_comes_and_when_it_is_long_enough() -> No
 @given(
     st.lists(st.tuples(st.sets(st.sampled_from("abcd")), st.integers(-3, 3)), max_size=30),
 )
-def test_each_shutter_is_told_once_and_intervals_of_a_job_never_overlap(
+def test_each_shutter_is_published_once_and_intervals_of_a_job_never_overlap(
     runs: list[tuple[set[str], int]],
 ) -> None:
     log = IntervalLog(longest_s=5, most_shutters=3)

@@ -1,4 +1,4 @@
-"""What the agent tells of a node beside shutters, with a job that runs and a tree of sysfs.
+"""What the agent publishes of a node beside shutters, with a job that runs and a tree of sysfs.
 
 Counters of the processor are replaced by those of the kernel's software, which every machine has:
 time on a processor in ns counts for instructions and cycles alike, so that CPI is 1 at 1 GHz.
@@ -89,7 +89,7 @@ def alone() -> Iterator[AttachedJob]:
         yield AttachedJob(file, ProcessTree(pid))
 
 
-def test_power_is_told_in_batches_of_means(node: Node) -> None:
+def test_power_is_reported_in_batches_of_means(node: Node) -> None:
     node.look(41)
     [first, second] = node.told("node_samples")
     assert first.node_samples.node == "n1"
@@ -136,7 +136,7 @@ def test_a_job_on_a_part_of_the_node_or_of_no_application_has_none(
     assert not node.told("signature_measured")
 
 
-def test_without_counters_power_is_told_all_the_same(
+def test_without_counters_power_is_reported_all_the_same(
     node: Node, alone: AttachedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observer, "_COUNTED", (CounterKind(0, 1 << 40),))
@@ -145,7 +145,7 @@ def test_without_counters_power_is_told_all_the_same(
     assert not node.told("signature_measured")
 
 
-def test_a_meter_that_goes_away_and_comes_back_stops_nobody(node: Node, alone: AttachedJob) -> None:
+def test_a_meter_that_goes_away_and_returns_stops_nobody(node: Node, alone: AttachedJob) -> None:
     file = next((node.folder / "sys" / "class" / "hwmon").rglob("power1_average"))
     node.look(7, alone)
     file.rename(file.with_name("away"))
@@ -157,7 +157,7 @@ def test_a_meter_that_goes_away_and_comes_back_stops_nobody(node: Node, alone: A
     assert node.told("node_samples")
 
 
-def test_without_a_meter_nothing_is_told(tmp_path: Path, alone: AttachedJob) -> None:
+def test_without_a_meter_nothing_is_reported(tmp_path: Path, alone: AttachedJob) -> None:
     bare = Node(tmp_path)
     bare.look(30, alone)
     bare.observer.close()

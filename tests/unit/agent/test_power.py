@@ -62,7 +62,7 @@ def test_the_power_supplys_meter_goes_before_counters_of_a_part(tmp_path: Path) 
     assert meter.energy_j(3.0) == 700.0
 
 
-def test_no_meter_or_one_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_no_meter_or_one_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NoMeterError, match="neither an ACPI power meter nor counters of energy"):
         node_meter(tmp_path, 0.0, 0.0)
     counters(tmp_path, {"intel-rapl:0": "package-0"})["package-0"].write_text("soon\n")

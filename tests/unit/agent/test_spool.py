@@ -24,7 +24,7 @@ def _flush(spool: Spool, port: int) -> bool:
     return asyncio.run(flush())
 
 
-def test_events_are_sent_in_their_order_and_gone_when_acknowledged(tmp_path: Path) -> None:
+def test_events_are_sent_in_their_order_and_removed_when_acknowledged(tmp_path: Path) -> None:
     spool, ingest = Spool(tmp_path, 1000), Ingest()
     for number in range(12):
         spool.add(Envelope(id=str(number)))

@@ -86,7 +86,7 @@ def test_what_is_late_is_in_the_statement_of_the_next_period(ledger: list[Charge
     assert (balance["opening_su"], balance["closing_su"]) == ("2.000000", "1.280000")
 
 
-def test_a_statement_says_who_slowed_a_run_down_and_the_parts_come_to_its_discount(
+def test_a_statement_says_who_slowed_a_run_down_and_the_parts_sum_to_its_discount(
     ledger: list[ChargeMade],
 ) -> None:
     def beside(name: str, seconds: int) -> InterferenceEvidence:
@@ -115,7 +115,7 @@ def test_a_statement_says_who_slowed_a_run_down_and_the_parts_come_to_its_discou
     assert "&lt;a&gt;: 33.3334 %, 0.240000 SU, 64814.815 J; b: 33.3333 %" in shown
 
 
-def test_both_sides_of_the_ledger_come_to_nothing(ledger: list[ChargeMade]) -> None:
+def test_both_sides_of_the_charges_sum_to_nothing(ledger: list[ChargeMade]) -> None:
     ledger += [charge(1, "2.000000"), charge(2, "1.280000", account="bio")]
     rows = as_csv(said("accounts", "balance", "--output=csv"))
     assert {row["account"]: row["balance SU"] for row in rows} == {

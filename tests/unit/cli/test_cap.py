@@ -114,11 +114,11 @@ def test_an_answer_for_programs_has_all_that_placement_said(published: list[Enve
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("coplace cap set p3 90000", "'p3' is no cluster and no site"),
+        ("coplace cap set p3 90000", "'p3' is neither a cluster nor a site"),
         ("coplace cap set p1 56319", "below the idle power of cluster p1, 56,320 W"),
         ("coplace cap set p1 90000 --reason -5 --sauce x", "No such option: --sauce"),
         ("coplace cap set p1", "one of WATTS, --schedule and --signal"),
-        ("coplace cap set p1 90000 --from tomorrow", "is no time such as"),
+        ("coplace cap set p1 90000 --from tomorrow", "is not a time such as"),
         ("coplace cap set p1 90000 --rule 1=90000,2=80000", "--signal and --rule belong together"),
         (
             "coplace cap set p1 90000 --from 2026-07-01T08:00Z --until 2026-07-01T08:00Z",
@@ -141,9 +141,9 @@ def test_what_placement_would_refuse_is_not_published(
         ("0", "the cap of p1: must be from 1 to 1,000,000,000 W, got 0.0"),
         ("nan", "the cap of p1: must be from 1 to 1,000,000,000 W, got nan"),
         ("inf", "the cap of p1: must be from 1 to 1,000,000,000 W, got inf"),
-        ("-5", "-5 W is no cap: give more than 0"),
-        ("-1e5 --reason hot", "-1e5 W is no cap: give more than 0"),
-        ("-inf", "-inf W is no cap: give more than 0"),
+        ("-5", "-5 W is not a valid cap: give more than 0"),
+        ("-1e5 --reason hot", "-1e5 W is not a valid cap: give more than 0"),
+        ("-inf", "-inf W is not a valid cap: give more than 0"),
         ("-- -5", "the cap of p1: must be from 1 to 1,000,000,000 W, got -5.0"),
     ],
 )
@@ -159,7 +159,7 @@ def test_watts_that_no_cap_has_are_refused_before_anybody_is_asked(
     assert result.output == f"error: {problem}\n"
 
 
-def test_what_an_option_is_told_may_be_a_number_below_0(published: list[Envelope]) -> None:
+def test_what_an_option_gets_may_be_a_number_below_0(published: list[Envelope]) -> None:
     assert run("coplace cap set p1 90000 --reason -5").exit_code == 0
     assert published[0].power_cap_declared.reason == "-5"
 
@@ -168,9 +168,9 @@ def test_a_name_of_a_cluster_and_a_site_has_to_say_which() -> None:
     both = answer()
     both.standings.add(scope=POWER_SCOPE_SITE, name="p1")
     with pytest.raises(declare.WrongCapError, match="'cluster p1' or 'site p1'"):
-        declare.found(both, "p1")
-    assert declare.found(both, "site p1").scope == POWER_SCOPE_SITE
-    assert declare.found(both, "region").scope == POWER_SCOPE_REGION
+        declare.find_state(both, "p1")
+    assert declare.find_state(both, "site p1").scope == POWER_SCOPE_SITE
+    assert declare.find_state(both, "region").scope == POWER_SCOPE_REGION
 
 
 def period(begin_s: int, end_s: int | None, watts: float = 1.0) -> Period:
@@ -204,5 +204,5 @@ def test_periods_that_overlap_are_refused(other: Period) -> None:
 )
 def test_a_file_that_is_no_schedule_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "caps.yaml").write_text(text)
-    with pytest.raises(UnusableError, match="is no schedule of a cap"):
+    with pytest.raises(UnusableError, match="is not a valid schedule of a cap"):
         read_schedule(tmp_path / "caps.yaml")

@@ -12,7 +12,7 @@ from coplace_client.errors import RejectedError, UnusableError
 
 EIGHT_US = time_us("2026-07-01T08:00:00Z")
 QUARTER_US = 900_000_000
-RULE = SignalRule.parsed("0.1=250000,0.4=100000")
+RULE = SignalRule.parse("0.1=250000,0.4=100000")
 
 
 def signal(folder: Path, *rows: str, column: str = "price_per_kwh") -> Path:
@@ -49,7 +49,7 @@ def test_equal_caps_that_follow_one_another_are_one_step(tmp_path: Path) -> None
         (["08:15,1", "08:00,1"], "line 3"),
         (["08:00,1", "08:15,nan"], "must be finite, got nan in row 2 .line 3."),
         (["08:00,1", "08:15,"], "is empty in row 2 .line 3."),
-        (["08:00,1", "08:60,1"], "is no time such as .* in row 2 .line 3."),
+        (["08:00,1", "08:60,1"], "is not a time such as .* in row 2 .line 3."),
         (["08:00,1", "08:15,dear"], "must be a number, got 'dear' in row 2 .line 3."),
     ],
 )
@@ -78,14 +78,14 @@ def test_a_signal_of_one_value_or_of_the_past_or_of_something_else_is_refused(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        *((text, "is no rule") for text in ("", "1=2", "1=2,1=3", "1=2,nan=3", "1=2,3=inf")),
-        *((text, "is no rule") for text in ("1,2", "a=b,c=d")),
+        *((text, "is not a rule") for text in ("", "1=2", "1=2,1=3", "1=2,nan=3", "1=2,3=inf")),
+        *((text, "is not a rule") for text in ("1,2", "a=b,c=d")),
         *((f"100=10,200={w}", "watts at 200: must be from 1 to") for w in ("0", "-5")),
     ],
 )
 def test_what_is_no_rule_is_refused(text: str, problem: str) -> None:
     with pytest.raises((ValueError, UnusableError), match=problem):
-        SignalRule.parsed(text)
+        SignalRule.parse(text)
 
 
 @given(

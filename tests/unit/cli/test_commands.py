@@ -46,7 +46,7 @@ def test_a_command_is_imported_when_it_is_looked_up() -> None:
         commands["broken"]
 
 
-def test_what_is_elsewhere_stands_beside_what_is_here() -> None:
+def test_what_is_elsewhere_is_beside_what_is_here() -> None:
     places = {"simulate": "lab.simulate.cli:simulate", "topics": "cli.topics:app"}
     app = typer.Typer(cls=with_commands_of(TyperGroup, places))
 

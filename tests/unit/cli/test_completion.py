@@ -28,7 +28,7 @@ OF_CLUSTERS = ("queue ", "nodes ", "drain ", "resume ", "undeclare ", "jobs --cl
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Of a placement with two clusters of four nodes and a job that stands each way."""
+    """Of a placement with two clusters of four nodes and a job in each state."""
     processor = placement(policy=Policy.BASE)
     round_of(processor, 0, *(submitted(name, T0_US + n, nodes=4) for n, name in enumerate(JOBS)))
     round_of(processor, 1, held(HELD, end_us(0)), cancelled(CANCELLED, end_us(0)))

@@ -73,7 +73,7 @@ def test_a_quarantined_record_is_shown_with_its_stack_and_replayed(
     assert [(each.partition.topic, each.value) for each in appended] == [("jobs.events", b"whole")]
 
 
-def test_what_is_no_letter_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_letter_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DeadLetters, "of", lambda _self, _topic: iter([]))
     told = refusal("dlq", "replay", "jobs.events/0/2")
     assert told.startswith("error: there is no dead letter of jobs.events/0/2: ")

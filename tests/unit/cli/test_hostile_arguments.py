@@ -31,7 +31,7 @@ from tests.unit.cli.hostile import (
 
 
 def commands() -> dict[tuple[str, ...], Any]:
-    """Every command with its words, found in the application itself."""
+    """Every command with its words, as the application itself lists them."""
 
     def below(words: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
         for name, each in getattr(command, "commands", {}).items():
@@ -67,7 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         raise StalledRunError("nothing is played here")
 
     monkeypatch.setattr(LocalServers, "up", refuse)
-    monkeypatch.setattr(kernels, "compiled", refuse)
+    monkeypatch.setattr(kernels, "compile_kernels", refuse)
     monkeypatch.setattr(embedded, "run", stall)
     monkeypatch.setattr("lab.emulator.app.built_in", _BUILT_IN)
     settings.cache_clear()

@@ -19,7 +19,7 @@ from coplace.v1.placement_service_pb2 import ListJobsRequest
 from typer.testing import Result
 
 from cli import jobs as commands
-from cli.jobs import asked
+from cli.jobs import request_event
 from cli.listing import listed_jobs
 from shared.domain.eamc_policy import Policy
 from tests.unit.cli import command_line
@@ -60,7 +60,7 @@ def rows(address: str, *words: str) -> list[dict[str, Any]]:
     return rows_of(said(*words, "--output", "json", "--placement", address))
 
 
-def test_jobs_are_listed_with_where_they_stand_and_why(address: str) -> None:
+def test_jobs_are_listed_with_their_state_and_why(address: str) -> None:
     found = rows(address, "jobs")
     assert [(row["job"], row["is"]) for row in found] == [
         (A, "decided"),
@@ -135,7 +135,7 @@ def test_tables_fit_80_columns_and_csv_has_all_that_json_has(address: str) -> No
         assert [*map(list, csv.DictReader(as_csv))] == [*map(list, rows(address, *words))]
 
 
-def test_what_is_cut_off_is_told_and_pages_join(address: str) -> None:
+def test_what_is_cut_off_is_reported_and_pages_join(address: str) -> None:
     found = coplace("jobs", "--limit", "3", "--placement", address)
     assert "note: 1 more: --limit 4 lists all" in found.stderr
     whole, in_all = listed_jobs(address, ListJobsRequest(most=1), 100)
@@ -146,7 +146,7 @@ def test_what_is_cut_off_is_told_and_pages_join(address: str) -> None:
     ("words", "told"),
     [
         ("jobs --standing bored", "--standing must be one of waiting, held"),
-        # Only a run stands still or goes on.
+        # Only a run is suspended or resumed.
         (f"suspend {B}", f"{B} has no run: it waits"),
         (f"unsuspend {B}", f"{B} has no run: it waits"),
     ],
@@ -155,7 +155,7 @@ def test_what_cannot_be_is_refused_in_one_line(address: str, words: str, told: s
     assert refusal(*words.split(), "--placement", address).startswith(f"error: {told}")
 
 
-def test_a_job_is_put_back_with_who_and_why(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_is_requeued_with_who_and_why(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     published = published_by(commands, monkeypatch)
     how = "--reason", "wrong library", "--source", "operator/ada", "--placement", address
     assert said("requeue", A, *how).startswith(f"to be requeued: {A}, which ")
@@ -173,7 +173,7 @@ def test_a_job_gets_another_priority(address: str, monkeypatch: pytest.MonkeyPat
     assert (message.job_id, message.priority, message.reason) == (B, 20, "deadline")
 
 
-def test_what_ended_or_nobody_knows_is_not_put_back() -> None:
+def test_what_ended_or_nobody_knows_is_not_requeued() -> None:
     processor = placement()
     [start] = round_of(processor, 0, submitted(A))
     round_of(processor, 1, started(start))
@@ -195,6 +195,6 @@ def test_ingest_takes_what_is_asked_of_a_job() -> None:
         JobResumed(job_id="a", resumed_at_us=T0_US),
         JobRequeueAsked(job_id="a", attempt=1, reason="typo", asked_at_us=T0_US),
     ):
-        accepted = taken(asked(message, "operator/ada", T0_US))
+        accepted = taken(request_event(message, "operator/ada", T0_US))
         assert (accepted.topic, accepted.event.source) == ("jobs.events", "operator/ada")
         assert accepted.event.payload == message

@@ -20,7 +20,7 @@ from coplace.v1.prediction_pb2 import (
 
 from cli import models
 from cli.kafka_topics import KafkaTopics
-from cli.models import Model, Trees, published, rows
+from cli.models import Model, Trees, list_published, rows
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
@@ -76,7 +76,7 @@ def test_a_version_whose_content_is_not_what_its_digest_says_shows_both() -> Non
     changed = PowerModelPublished(version="power@2", training_jobs=7)
     sent = event(changed, 1)
     changed.training_jobs = 8
-    (row,) = rows(published([sent]))
+    (row,) = rows(list_published([sent]))
     assert row["sha256"] == f"{model_sha256(changed).hex()}, not {changed.sha256.hex()}"
 
 
@@ -166,7 +166,7 @@ def test_operators_say_which_trees_hold_and_why(
     assert (found, envelope.source, envelope.time_us) == (order, "ada", 10**15)
 
 
-NOT_KEPT = "of power no versions are kept, but of power-trees and pair-trees"
+NOT_KEPT = "no versions of power are kept: give power-trees and pair-trees"
 
 
 @pytest.mark.usefixtures("of_power")

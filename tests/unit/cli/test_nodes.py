@@ -74,7 +74,7 @@ def test_a_whole_cluster_is_drained_and_resumed(published: list[Envelope]) -> No
 
 def test_a_cluster_is_undeclared_with_a_reason(published: list[Envelope]) -> None:
     result = run("undeclare", "p1", "--reason", "sold")
-    ends = "1 jobs or more run there, and end as ever; declare it again to have it back"
+    ends = "1 jobs or more run there, until they end; declare it again to have it back"
     assert result.stdout == f"undeclared p1: {ends}\n"
     [event] = published
     told = event.cluster_undeclared
@@ -86,10 +86,10 @@ def test_a_cluster_is_undeclared_with_a_reason(published: list[Envelope]) -> Non
     ("words", "problem"),
     [
         (["drain", "p1", "n9", "--reason", "x"], "p1 has no node 'n9': its nodes are"),
-        (["drain", "p1", "n[9", "--reason", "x"], "is no list of nodes"),
+        (["drain", "p1", "n[9", "--reason", "x"], "is not a list of nodes"),
         (["resume", "p1", "n9"], "p1 has no node 'n9'"),
-        (["drain", "p1"], "say why"),
-        (["undeclare", "p1"], "say why"),
+        (["drain", "p1"], "give the reason"),
+        (["undeclare", "p1"], "give the reason"),
         (["drain", "p1", "--reason", "x", "--until", "2026-06-01"], "lies in the past"),
         (["drain", "p1", "--reason", "x", "--until", "soon"], "--until"),
     ],

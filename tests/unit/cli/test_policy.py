@@ -87,7 +87,7 @@ def test_a_reset_names_what_was_declared(published: list[Envelope]) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("set", "fifo"), "fifo: write NAME=VALUE, of which NAME is one of policy, t_weight"),
+        (("set", "fifo"), "fifo: write NAME=VALUE, where NAME is one of policy, t_weight"),
         (("set", "polcy=base"), "polcy=base: write NAME=VALUE"),
         (("set", "policy=fifo"), "policy: must be one of base, "),
         (("set", "policy=base", "policy=reorder"), "policy: is named twice"),
@@ -140,7 +140,7 @@ def test_promises_are_counted_and_pairs_named_until_an_operator_allows_them(
     *_, counts, pair = call(processor, "show").splitlines()
     assert counts == "promised slowdowns: 1 kept, 1 broken, as measured"
     assert pair.startswith(
-        f"apart on {MODEL}: {APP} and {APP} since 2026-01-01T00:00:30Z: one: 1.4"
+        f"isolated on {MODEL}: {APP} and {APP} since 2026-01-01T00:00:30Z: one: 1.4"
     )
     said("policy", "allow", "--app", APP, "--beside", APP, "--node-model", MODEL)
     [event] = published
@@ -148,5 +148,5 @@ def test_promises_are_counted_and_pairs_named_until_an_operator_allows_them(
     assert call(processor, "show").splitlines()[-1] == counts
 
 
-def test_where_nothing_was_measured_nothing_is_told_of_promises() -> None:
+def test_where_nothing_was_measured_nothing_is_reported_of_promises() -> None:
     assert "promised" not in call(placement(), "show")

@@ -80,7 +80,7 @@ def test_a_charge_that_shutters_do_not_give_is_not_reproduced() -> None:
     assert Decimal(found.again.price_su) < Decimal(found.charge.price_su)
 
 
-def test_what_was_not_charged_or_is_no_longer_kept_is_told() -> None:
+def test_what_was_not_charged_or_is_no_longer_kept_is_reported() -> None:
     with pytest.raises(UnusableError, match="was not charged"):
         explanation([event("1", FINISHED)], JOB, 0)
     with pytest.raises(UnusableError, match="was not charged"):
@@ -89,7 +89,7 @@ def test_what_was_not_charged_or_is_no_longer_kept_is_told() -> None:
         explanation([event("3", charge(1))], JOB, 0)
 
 
-def test_who_slowed_a_job_down_is_listed_with_what_that_comes_to() -> None:
+def test_who_slowed_a_job_down_is_listed_with_what_that_costs() -> None:
     part, whole = part_rows(charge(1, SHUTTERS))
     assert part["slowed down by"] == SHUTTERS.co_runner_job_id
     assert part["time lost s"] == whole["time lost s"] == "360.000000"

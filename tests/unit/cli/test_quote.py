@@ -74,7 +74,7 @@ def test_both_ways_are_quoted_with_intervals(words: list[object]) -> None:
     assert "0.99 h (0.00 to 0.99)" in exclusive
     assert "192.00 SU (0.00 to 192.00)" in exclusive  # 4 x 48 cores for an hour
     assert "| shared " in shared
-    assert "no tariff holds" in result.stderr
+    assert "no tariff is in force" in result.stderr
     assert "too few jobs have ended" in result.stderr
 
 
@@ -99,7 +99,7 @@ def test_the_price_is_that_of_the_tariff_in_force_or_of_another_by_its_name(
         ("nodes: 0", "nodes"),
         ("reference_cluster: p9", "its reference cluster p9 is not declared"),
         ("account: chemistry", "account chemistry has used up its 5 SU"),
-        ("wishes: all", "is no JobSubmitted"),
+        ("wishes: all", "is not a valid JobSubmitted"),
         ("walltime_s: -1", "walltime_s"),
     ],
 )

@@ -1,8 +1,7 @@
 """A rotation that dies at any of its steps is gone on with, and until then everybody is believed.
 
-Kafka and Redis are models of what they do with the files of real certificates; real ones are told
-the same in `tests/integration/test_rotation.py`.
-"""
+Kafka and Redis are models of what they do with the files of real certificates; real ones are
+changed the same in `tests/integration/test_rotation.py`."""
 
 import shutil
 import ssl
@@ -73,7 +72,7 @@ class Servers:
         self._step()
 
     def require_kafka(self, authority: Credentials, shown: Identity) -> None:
-        """It does at once what it is told."""
+        """It changes at once what it should."""
         self._step()
         assert self.shown[KAFKA] in authorities(authority)
         assert signer(shown) in self.believed
@@ -105,7 +104,7 @@ class Servers:
 
     def require_all_works(self, *, told_passwords: bool) -> None:
         """Whoever connects by the files as they are believes and is believed; Kafka may have been
-        told passwords that are in no file yet."""
+        given passwords that are in no file yet."""
         believed = authorities(self._kept)
         assert set(self.shown.values()) <= believed
         for name in _NAMES:

@@ -1,4 +1,4 @@
-"""What `coplace seize` publishes: what was found of a job, and nothing that comes after it."""
+"""What `coplace seize` publishes: this attempt or grant of a job, and none that comes after it."""
 
 import pytest
 from coplace.v1.placement_service_pb2 import (
@@ -9,7 +9,7 @@ from coplace.v1.placement_service_pb2 import (
     ExplainResponse,
 )
 
-from cli.seize import NothingToSeizeError, seizure, told
+from cli.seize import NothingToSeizeError, describe_seizure, seizure
 from tests.unit.cli.command_line import taken
 
 NOW_US = 1_767_225_600_000_000
@@ -29,7 +29,7 @@ def test_ingest_takes_it_for_the_attempt_and_the_grant_that_were_found() -> None
     assert (taken(event).topic, taken(event).event.source) == ("jobs.events", "operator/ada")
     seized = event.job_seized
     assert (seized.attempt, seized.grant, seized.reason) == (2, 3, "p1 burnt down")
-    assert told(seized) == (
+    assert describe_seizure(seized) == (
         "seized attempt 2 (grant 3) of north/p1/7/1767225600: it waits again as attempt 3"
     )
     later = seizure(granted(), "p1 burnt down", "operator/ada", NOW_US + 5)
@@ -38,7 +38,7 @@ def test_ingest_takes_it_for_the_attempt_and_the_grant_that_were_found() -> None
 
 def test_there_is_nothing_to_seize_of_a_job_that_waits() -> None:
     waits = ExplainResponse(job_id="a", attempt=1, standing=JOB_STANDING_WAITING)
-    with pytest.raises(NothingToSeizeError, match="neither granted nor does it run"):
+    with pytest.raises(NothingToSeizeError, match="no grant and does not run"):
         seizure(waits, "p1 burnt down", "operator", NOW_US)
 
 

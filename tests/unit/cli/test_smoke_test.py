@@ -47,14 +47,14 @@ def test_a_job_that_waits_at_first_starts_when_it_is_its_turn() -> None:
         ([VERDICT_QUEUED, VERDICT_REJECTED], "is rejected"),
     ],
 )
-def test_a_job_that_does_not_start_is_told_with_how_far_it_came(
+def test_a_job_that_does_not_start_is_reported_with_how_far_it_came(
     verdicts: list[Verdict.ValueType], told: str
 ) -> None:
     with pytest.raises(SmokeTestError, match=f"{JOB.job_id} {told}"):
         start_of(JOB, (decided(verdict) for verdict in verdicts))
 
 
-def test_a_job_without_a_price_is_told() -> None:
+def test_a_job_without_a_price_is_reported() -> None:
     assert price_of(JOB, iter([ChargeMade(job_id=JOB.job_id, price_su="0.25")])) == "0.25"
     with pytest.raises(SmokeTestError, match="ended and is not charged"):
         price_of(JOB, iter([]))

@@ -1,4 +1,4 @@
-"""One job's story: what was told of it and decided on it, in words."""
+"""One job's story: every event and decision of it, in words."""
 
 import pytest
 from coplace.v1.jobs_pb2 import (
@@ -21,7 +21,7 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.pricing_pb2 import ChargeMade
 from google.protobuf.message import Message
 
-from cli.story import rows, told
+from cli.story import describe_event, rows
 from shared.catalogue.event import Event
 
 HOUR_US = 3_600_000_000
@@ -81,14 +81,14 @@ HOUR_US = 3_600_000_000
         (JobCancelled(), "cancelled", ""),
     ],
 )
-def test_each_event_is_told_with_what_matters_of_it(
+def test_each_event_is_reported_with_what_matters_of_it(
     payload: Message, what: str, details: str
 ) -> None:
-    assert told(payload) == (what, details)
+    assert describe_event(payload) == (what, details)
 
 
 def test_a_row_says_when_which_attempt_and_who() -> None:
     payload = JobStarted(attempt=2, cluster="a")
     [row] = rows([Event("id", "north/alpha", 1_767_225_600_000_000, "j", payload)])
-    told_of = (row["time"], row["attempt"], row["what"], row["details"], row["told by"])
+    told_of = (row["time"], row["attempt"], row["what"], row["details"], row["source"])
     assert told_of == ("2026-01-01 00:00:00", 2, "started", "on 0 nodes of a", "north/alpha")

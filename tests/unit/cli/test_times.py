@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from cli.times import at, time_us
+from cli.times import format_utc, time_us
 
 NOW_US = 1_782_892_512_000_000
 
@@ -30,12 +30,12 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_time_may_be_from_now_or_of_the_calendar(text: str, later_s: int) -> None:
     assert time_us(text) == NOW_US + later_s * 1_000_000
-    assert time_us(at(time_us(text))) == time_us(text)
+    assert time_us(format_utc(time_us(text))) == time_us(text)
 
 
 @pytest.mark.parametrize(
     "text", ["", "soon", "now+", "now+5", "now-1hour", "now+1 hour", "now+1.5hours", "tomorrow"]
 )
 def test_anything_else_is_no_time(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time such as"):
+    with pytest.raises(ValueError, match="is not a time such as"):
         time_us(text)

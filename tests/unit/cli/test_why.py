@@ -81,14 +81,14 @@ def rows(answer: ExplainResponse) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found]
 
 
-def test_a_waiting_job_is_told_why_when_and_what_is_promised() -> None:
+def test_a_waiting_job_has_why_when_and_what_is_promised() -> None:
     assert list(why.lines(waiting())) == [
-        "north/p1/7/1767225600 (attempt 2) waits, and nodes are promised to it",
+        "north/p1/7/1767225600 (attempt 2) waits, and nodes are reserved for it",
         "why: p1: needs 4 nodes, 1 free",
-        "expected start: 2026-01-01 01:00:00 UTC (in 60 min) on p1, if nothing else arrives and "
+        "expected start: 2026-01-01 01:00:00 UTC (in 60 min) on p1, if no other job arrives and "
         "all jobs run to their limits",
-        "before it: 2 jobs stand before it in the queue of a cluster that it waits for",
-        "promised: 4 nodes of p1 at 2026-01-01 01:00:00 UTC at the latest, while nothing with a "
+        "before it: 2 jobs are before it in the queue of a cluster that it waits for",
+        "promised: 4 nodes of p1 at 2026-01-01 01:00:00 UTC at the latest, unless a job with a "
         "better place arrives",
         "memory: p2 does not declare what nodes have, so that what the job needs was not looked at "
         "there",
@@ -96,7 +96,7 @@ def test_a_waiting_job_is_told_why_when_and_what_is_promised() -> None:
     ]
 
 
-def test_each_cluster_has_a_row_with_the_reason_and_one_with_what_was_weighed() -> None:
+def test_each_cluster_has_a_row_with_the_reason_and_one_with_what_was_evaluated() -> None:
     assert rows(waiting()) == [
         ["p1", "3 of 9", "1 of 8", "capacity", "needs 4 nodes, 1 free"],
         ["p2", "none", "2 of 2", "misfit", "needs 4 nodes, the cluster has 2"],
@@ -122,7 +122,7 @@ def test_a_rejected_job_says_what_each_cluster_lacks() -> None:
     )
     answer.attempt = 1
     assert list(why.lines(answer)) == [
-        "j is rejected: it starts no more, submit it anew or requeue it",
+        "j is rejected: submit it anew or requeue it",
         "why: fits nowhere",
     ]
     [table] = why.tables(answer)
@@ -144,7 +144,7 @@ def test_a_job_that_holds_nodes_says_where_since_when_and_until_when() -> None:
         "a is to start: its resource manager has not confirmed it yet",
         "on 4 nodes of p1 at 2.1 GHz since 2026-01-01 00:00:00 UTC, until 2026-01-01 01:00:00 UTC "
         "at the latest",
-        "if it is not confirmed by 2026-01-01 00:05:00 UTC, the start is asked back",
+        "if it is not confirmed by 2026-01-01 00:05:00 UTC, the start is withdrawn",
     ]
     assert rows(answer) == []
     answer.allocation.plan_round = 7
@@ -160,24 +160,24 @@ def test_a_job_that_holds_nodes_says_where_since_when_and_until_when() -> None:
             ExplainResponse(
                 forecast=Forecast(made_at_us=_T0_US, start_at_us=_T0_US + 50 * _HOUR_US)
             ),
-            "expected start: not before 2026-01-03 02:00:00 UTC (in 2 d 2 h), if nothing else "
+            "expected start: not before 2026-01-03 02:00:00 UTC (in 2 d 2 h), if no other job "
             "arrives and all jobs run to their limits",
         ),
         (
             ExplainResponse(forecast=Forecast(made_at_us=_T0_US)),
-            "expected start: none is foreseen, it fits on no cluster as they are now",
+            "expected start: none, since it fits on no cluster as they are now",
         ),
         (
             ExplainResponse(
                 standing=JOB_STANDING_DECIDED,
                 allocation=Allocation(cluster="p1", grant=2, asked_back="held"),
             ),
-            "grant 2 was asked back and p1 has not answered: the job starts nowhere else until it "
-            "does, or somebody seizes it (`coplace seize`)",
+            "grant 2 was withdrawn and p1 has not answered: the job starts nowhere else until it "
+            "does, or until you seize it (`coplace seize`)",
         ),
     ],
 )
-def test_what_is_known_of_a_job_is_told_in_a_line(answer: ExplainResponse, line: str) -> None:
+def test_what_is_known_of_a_job_is_reported_in_a_line(answer: ExplainResponse, line: str) -> None:
     answer.standing = answer.standing or JOB_STANDING_WAITING
     assert line in list(why.lines(answer))
 
@@ -187,9 +187,9 @@ def test_an_address_where_nobody_listens_is_named() -> None:
         why.ask("127.0.0.1:1", "a")
 
 
-def test_programs_read_a_row_for_each_cluster_with_where_the_job_stands() -> None:
+def test_programs_read_a_row_for_each_cluster_with_the_state_of_the_job() -> None:
     rows, columns = why.for_programs(waiting())
-    assert {row["is"] for row in rows} == {"waits, and nodes are promised to it"}
+    assert {row["is"] for row in rows} == {"waits, and nodes are reserved for it"}
     assert [(row["cluster"], row["place"], row["kind"], row["not_now"]) for row in rows] == [
         ("p1", 3, "capacity", "needs 4 nodes, 1 free"),
         ("p2", None, "misfit", "needs 4 nodes, the cluster has 2"),

@@ -22,7 +22,7 @@ def told(events: Iterable[Event], job_id: str = "a") -> list[str]:
     return list(lines(events, job_id))
 
 
-def test_a_figure_is_told_with_its_predictors_and_the_past_jobs_of_each_shape() -> None:
+def test_a_figure_is_reported_with_its_predictors_and_the_past_jobs_of_each_shape() -> None:
     early, late = history(9), history(12)[9:]
     came = region.submitted("a", app_id="new")
     found = told([*region.models(), *early, came, ended(0), *late, ended(1)])
@@ -38,7 +38,7 @@ def test_a_figure_is_told_with_its_predictors_and_the_past_jobs_of_each_shape() 
     assert found[-1] == "p2 at 3.1 GHz: 333.0 W a node, what gold-6254 draws in the mean"
 
 
-def test_features_that_moved_the_trees_are_told() -> None:
+def test_features_that_moved_the_trees_are_reported() -> None:
     came = region.submitted("a", app_id="new")
     found = told([*region.models(), *history(9), chosen(1), came, ended(0)])
     [at] = [n for n, line in enumerate(found) if "the extra trees of power-trees@80:" in line]
@@ -53,6 +53,6 @@ def test_where_a_signature_is_known_it_is_said_that_placement_goes_by_it() -> No
     assert "p1 at 2.7 GHz: placement goes by the signature of app-0; similar jobs say" in found
 
 
-def test_a_job_that_never_came_is_told_in_one_line() -> None:
+def test_a_job_that_never_came_is_reported_in_one_line() -> None:
     with pytest.raises(UnusableError, match="no job 'b'"):
         told([*region.models(), ended(0)], "b")

@@ -24,7 +24,7 @@ from coplace_client.errors import RejectedError
         ("walltime_s", 3_600e6, "is that us?"),
     ],
 )
-def test_a_value_in_another_unit_is_told_which(field: str, value: float, hint: str) -> None:
+def test_a_value_in_another_unit_is_reported_which(field: str, value: float, hint: str) -> None:
     with pytest.raises(RejectedError) as error:
         QUANTITIES[field].require(field, value)
     assert str(error.value).endswith(hint)
@@ -51,7 +51,7 @@ def test_a_list_that_is_too_long_is_refused_by_its_length() -> None:
         LENGTHS["depends_on"].require("depends_on", 65)
 
 
-def test_what_is_refused_is_told_as_people_write_it() -> None:
+def test_what_is_refused_is_reported_as_people_write_it() -> None:
     for check, value, words in (
         (require_count, 0, "must be at least 1, got 0"),
         (require_positive, 0.0, "must be above 0, got 0.0"),

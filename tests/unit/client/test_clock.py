@@ -34,7 +34,7 @@ class Machine:
 
 
 @pytest.mark.parametrize(("jump_us", "for_s"), [(3_600 * S, 12), (Y2036_US - START_US, 5)])
-def test_a_jump_ahead_that_comes_back_leaves_no_trace(jump_us: int, for_s: int) -> None:
+def test_a_jump_ahead_that_returns_leaves_no_trace(jump_us: int, for_s: int) -> None:
     machine = Machine()
     clock = machine.clock()
     machine.wall_us += jump_us

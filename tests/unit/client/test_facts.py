@@ -1,4 +1,4 @@
-"""What is not carried out is told once a grant, or an action, and ingest takes it."""
+"""What is not carried out is published once a grant, or an action, and ingest takes it."""
 
 from coplace.v1.control_pb2 import NodesResumed
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -26,11 +26,11 @@ def test_a_fact_is_known_by_its_source_its_type_and_what_it_is_about() -> None:
     )
 
 
-def test_all_that_ingest_takes_may_be_told() -> None:
+def test_all_that_ingest_takes_may_be_reported() -> None:
     assert sorted(PAYLOADS.values()) == sorted(KINDS)
 
 
-def test_a_grant_is_declined_once_whenever_and_for_what_reason_it_is_told() -> None:
+def test_a_grant_is_declined_once_whenever_and_for_what_reason_it_is_reported() -> None:
     first, again = (declined("north", "j", 2, 3, why, NOW_US + i) for i, why in enumerate("ab"))
     assert first.id == again.id != declined("north", "j", 2, 4, "a", NOW_US).id
     assert (first.job_declined.attempt, first.job_declined.grant) == (2, 3)

@@ -1,4 +1,5 @@
-"""Facts are told until ingest has them or refuses them; one that is refused holds up no other."""
+"""Facts are published until ingest has them or refuses them; one that is refused holds up no
+other."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -95,7 +96,7 @@ def events(*names: str) -> list[Envelope]:
     return [Envelope(id=name) for name in names]
 
 
-async def test_each_is_told_once_it_is_acknowledged_over_cuts_and_refusals() -> None:
+async def test_each_is_published_once_it_is_acknowledged_over_cuts_and_refusals() -> None:
     async with served(PlayedIngest()) as played:
         sender = FactSender(IngestClient(played.address, Settings(), SOON))
         running = asyncio.create_task(sender.run())
@@ -110,7 +111,7 @@ async def test_each_is_told_once_it_is_acknowledged_over_cuts_and_refusals() -> 
     assert str(results[1]) == "bad: it is bad"
 
 
-async def test_many_are_told_in_order_and_why_some_were_refused() -> None:
+async def test_many_are_reported_in_order_and_why_some_were_refused() -> None:
     async with (
         served(PlayedIngest()) as played,
         IngestClient(played.address, Settings(), SOON) as client,
@@ -120,7 +121,7 @@ async def test_many_are_told_in_order_and_why_some_were_refused() -> None:
     assert played.published == ["a", "b", "c", "d"]
 
 
-async def test_refusals_that_an_answer_has_no_room_for_are_found_out() -> None:
+async def test_refusals_that_an_answer_has_no_space_for_are_found_out() -> None:
     async with (
         served(PlayedIngest(most_listed=1)) as played,
         IngestClient(played.address, Settings(), SOON) as client,
@@ -142,7 +143,7 @@ async def test_behind_a_failure_it_speaks_over_another_channel() -> None:
     assert first != second == third
 
 
-async def test_what_is_not_tried_again_is_told_with_its_address() -> None:
+async def test_what_is_not_tried_again_is_reported_with_its_address() -> None:
     patience = Patience(tried_again=frozenset({grpc.StatusCode.UNAVAILABLE}))
     async with (
         served(PlayedIngest()) as played,
@@ -170,7 +171,7 @@ async def test_one_that_is_published_alone_is_tried_once() -> None:
     assert played.published == ["a"]
 
 
-async def test_who_waits_for_an_answer_learns_what_was_refused_and_that_nobody_is_there() -> None:
+async def test_what_waits_for_an_answer_learns_what_was_refused_and_that_nobody_is_there() -> None:
     async with served(PlayedIngest()) as played:
         address = played.address
         await asyncio.to_thread(publish, address, Settings(), Envelope(id="a"))

@@ -10,15 +10,8 @@ from typing import Final, NamedTuple
 import pytest
 
 from tests.support.snippets import REPOSITORY
+from tests.unit.docs.words import RETIRED
 
-# Words of this project's own, for what the glossary calls by the field's.
-RETIRED: Final = frozenset(
-    (
-        *("foresight", "inquiry", "knowledge", "lane", "ledger", "line", "mark", "news"),
-        *("obstacle", "option", "outlook", "place", "promise", "promised", "reach", "replanned"),
-        *("room", "stand", "standing"),
-    )
-)
 # Where such a word means something else.
 ALLOWED: Final = {
     "Bands.place": "the verb",

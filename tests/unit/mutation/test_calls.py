@@ -1,4 +1,4 @@
-"""Which tests a mutant is held to."""
+"""Which tests a mutant is tried with."""
 
 import json
 

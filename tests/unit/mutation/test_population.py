@@ -39,7 +39,7 @@ def test_a_mutant_changes_what_it_says(tmp_path: Path) -> None:
     assert mutated(tmp_path, named) == SOURCE.replace("found + 1", "found - 1")
 
 
-def test_what_is_no_program_is_told_apart() -> None:
+def test_what_is_no_program_is_distinguished() -> None:
     assert compiles("found = {**first}")
     assert not compiles("found = {//first}")
 

@@ -1,4 +1,4 @@
-"""What is told of mutants that were tried."""
+"""What is reported of mutants that were tried."""
 
 import pytest
 
@@ -30,13 +30,13 @@ def result(said: Verdict, line: int = 1) -> Result:
         ("", "", Verdict.FAULTY),
     ],
 )
-def test_a_verdict_tells_time_outs_and_faults_apart(
+def test_a_verdict_distinguishes_time_outs_and_faults(
     outcome: str, output: str, expected: Verdict
 ) -> None:
     assert verdict(outcome, output) is expected
 
 
-def test_a_change_is_told_by_its_lines() -> None:
+def test_a_change_is_reported_by_its_lines() -> None:
     assert change(DIFF) == "return found + 1 -> return found - 1"
 
 
@@ -46,7 +46,7 @@ def test_who_timed_out_counts_as_killed_and_what_was_not_tried_as_nothing() -> N
     assert counts([]) == ["0", "0", "0", "0", "-"]
 
 
-def test_survivors_are_told_in_the_order_of_the_source() -> None:
+def test_survivors_are_reported_in_the_order_of_the_source() -> None:
     results = [result(Verdict.SURVIVED, 20), result(Verdict.KILLED), result(Verdict.SURVIVED, 3)]
     assert survivors(results) == [
         "shared/scheduling/one.py:3: a + b -> a - b  [Add_Sub]",

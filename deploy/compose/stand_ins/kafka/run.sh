@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a broker whose settings are KAFKA_* variables: _ stands for ., __ for _, ___ for -.
+# Runs a broker whose settings are KAFKA_* variables: _ means ., __ means _, ___ means -.
 set -euo pipefail
 
 config=/tmp/server.properties

@@ -31,7 +31,7 @@ def test_an_operator_of_all_sites_may_declare_a_table_that_leaves_them_so(tmp_pa
         ((), "bindings"),
     ],
 )
-def test_what_could_not_is_told(lines: tuple[str, ...], told: str, tmp_path: Path) -> None:
+def test_what_could_not_is_reported(lines: tuple[str, ...], told: str, tmp_path: Path) -> None:
     found = verified(tmp_path, *lines)
     assert not found.startswith("0:")
     assert told in found

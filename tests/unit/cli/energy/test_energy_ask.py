@@ -54,7 +54,7 @@ def test_each_point_is_a_row_with_a_deviation_where_one_is_known() -> None:
     ]
 
 
-def test_gaps_are_told_by_reason_with_their_pstates_unless_all_are_meant() -> None:
+def test_gaps_are_reported_by_reason_with_their_pstates_unless_all_are_meant() -> None:
     assert list(asked.gaps([HALF, NOTHING])) == [
         "hpcg on gold at 1.2, 1.5 GHz: never measured",
         "lu on gold: no signature",

@@ -94,7 +94,7 @@ def test_a_pair_that_was_never_measured_has_no_row_but_a_reason(tmp_path: Path) 
         ("project", {}, {"dc_node_power_w": -5}, "dc_node_power_w:"),
         ("choose", {}, {"tpi": "nan"}, "tpi:"),
         ("choose", {"B": "nan"}, {}, "B: must be a finite number, got nan in row 3"),
-        ("project", {}, {"freq_ghz": 9.9}, "freq_ghz: 9.9 is no P-state of m"),
+        ("project", {}, {"freq_ghz": 9.9}, "freq_ghz: 9.9 is not a P-state of m"),
         ("project", {}, {"tpi_scale": "x"}, "tpi_scale: x is not eamc-2020"),
         ("choose --t-weight -1", {}, {}, "t_weight: must be"),
         ("choose --t-weight nan", {}, {}, "t_weight: must be"),

@@ -43,7 +43,7 @@ def test_errors_of_all_places_together_are_those_of_the_report(system: EmbeddedS
         assert mean == pytest.approx(percent)
 
 
-def test_every_run_and_its_energy_is_counted_once_whatever_is_told_twice(
+def test_every_run_and_its_energy_is_counted_once_whatever_is_published_twice(
     system: EmbeddedSystem,
 ) -> None:
     def twice(name: str) -> Iterator[Event]:

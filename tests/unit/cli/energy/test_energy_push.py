@@ -1,4 +1,4 @@
-"""`coplace energy push`: what files would change, and the events that tell it."""
+"""`coplace energy push`: what files would change, and the events that publish it."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -107,7 +107,7 @@ def test_coefficients_say_what_they_change_for_every_known_application(tmp_path:
     }
 
 
-def test_a_reader_is_told_what_to_doubt(tmp_path: Path) -> None:
+def test_a_reader_is_warned_what_to_doubt(tmp_path: Path) -> None:
     system = System()
     files = Files.read([table(tmp_path)], "", system.known)
     assert list(files.doubts(system.known)) == []
@@ -126,7 +126,9 @@ def test_a_signature_without_p_state_is_of_the_highest_one(tmp_path: Path) -> No
     system = System()
     files = Files.read([signatures(tmp_path)], "", system.known)
     assert [each.freq_ghz for each in files.signatures] == [2.0]
-    with pytest.raises(RejectedError, match=r"freq_ghz: .* says none, and no cluster of new"):
+    with pytest.raises(
+        RejectedError, match=r"freq_ghz: .* names no P-state, and no cluster of new"
+    ):
         Files.read([signatures(tmp_path, module="new")], "", system.known)
     files = Files.read([signatures(tmp_path, module="new")], MODEL, system.known)
     assert [each.node_model for each in files.signatures] == [MODEL]

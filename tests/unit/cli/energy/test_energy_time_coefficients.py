@@ -46,7 +46,7 @@ def test_each_application_is_measured_or_estimated(tmp_path: Path) -> None:
     assert "root mean square of 2: 0.0%" in done.output
 
 
-def test_one_common_application_does_not_tell_how_sure_an_estimate_is(tmp_path: Path) -> None:
+def test_one_common_application_does_not_show_how_sure_an_estimate_is(tmp_path: Path) -> None:
     done = time_coefficients(*files(tmp_path, ran("x", "a", 10), ran("x", "b", 10)), *NODES)
 
     assert done.exit_code == 0, done.output
@@ -56,7 +56,7 @@ def test_one_common_application_does_not_tell_how_sure_an_estimate_is(tmp_path: 
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [
-        (["--node", "a=4"], "say --node b=CORES"),
+        (["--node", "a=4"], "give --node b=CORES"),
         (["--node", "a=4", "--node", "b=many"], "must be MODULE=CORES"),
         (["--node", "a=4", "--node", "b=0"], "node: must be at least 1"),
     ],

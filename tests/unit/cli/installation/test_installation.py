@@ -70,7 +70,7 @@ def test_an_environment_that_names_another_system_is_left_as_it_is(
     assert "go to another system, by COPLACE_KAFKA_BOOTSTRAP: if you mean this one" in told
 
 
-def test_addresses_that_a_shell_has_from_servers_that_are_gone_are_stale(
+def test_addresses_that_a_shell_has_from_servers_that_have_ended_are_stale(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -98,7 +98,7 @@ def test_a_folder_of_other_files_is_refused_and_kept(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_what_was_killed_is_told_and_is_down_after_down(tmp_path: Path) -> None:
+def test_what_was_killed_is_reported_and_is_down_after_down(tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     RECORD.save(folder)
     remember_folder(folder)

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from cli.profile.campaign import ALONE, REPORTER, Campaign, bubble_name, read_campaign, runs, words
+from cli.profile.campaign import (
+    ALONE,
+    REPORTER,
+    Campaign,
+    bubble_name,
+    read_campaign,
+    runs,
+    split_command,
+)
 from coplace_client.errors import UnusableError
 
 _PLACES = {"shared": {"primary": [0, 1], "beside": [0, 1]}}
@@ -46,7 +54,13 @@ def test_repetitions_have_different_orders() -> None:
 
 
 def test_commands_get_their_cores() -> None:
-    assert words("run 'two words' {cores} end", (0, 5)) == ["run", "two words", "0", "5", "end"]
+    assert split_command("run 'two words' {cores} end", (0, 5)) == [
+        "run",
+        "two words",
+        "0",
+        "5",
+        "end",
+    ]
 
 
 HERE = "placements: {s: {primary: [0], beside: [1]}}"

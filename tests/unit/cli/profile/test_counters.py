@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.profile import counters
-from cli.profile.counters import countable, features, parsed, schema, stat_words
+from cli.profile.counters import countable, features, parse_counts, perf_command, schema
 
 # `perf stat -x ';'` on a node with counters, on a hybrid one, and on a virtual machine.
 _RECORDED = """\
@@ -27,9 +27,9 @@ def test_what_is_counted_is_data_with_a_source_each() -> None:
     assert all(hasattr(usage, each.usage) for each in found if each.usage)
 
 
-def test_counts_are_told_by_second_and_what_is_whole_is_not() -> None:
+def test_counts_are_reported_by_second_and_what_is_whole_is_not() -> None:
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    found = features(schema(), 2.0, usage, parsed(_RECORDED))
+    found = features(schema(), 2.0, usage, parse_counts(_RECORDED))
     assert found["instructions"] == 123456789.0 / 2
     assert found["peak_rss_kib"] == usage.ru_maxrss
     assert "cache-misses" not in found
@@ -49,7 +49,7 @@ def test_a_machine_without_perf_or_that_counts_some_of_it_says_what_it_lacks(
     assert events == ["instructions", "cpu-cycles"]
     assert "cache-misses" in problem
     assert "cpu-cycles" not in problem
-    words = stat_words(events, Path("/tmp/x"))
+    words = perf_command(events, Path("/tmp/x"))
     assert " ".join(words) == "perf stat -x ; --output /tmp/x -e instructions,cpu-cycles --"
 
 

@@ -59,5 +59,5 @@ def test_lines_that_are_no_runs_and_a_changed_campaign_are_refused(tmp_path: Pat
         Journal(path, campaign("y"))
     with path.open("a") as file:
         file.write('{"run": ["here"], "run_s": "soon"}\n')
-    with pytest.raises(UnusableError, match="no journal"):
+    with pytest.raises(UnusableError, match="not a valid journal"):
         Journal(path, campaign())

@@ -17,7 +17,7 @@ from tests.unit.cli.command_line import refusal, said
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kernels.compiled(tmp_path_factory.mktemp("kernels"))
+    return kernels.compile_kernels(tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.mark.parametrize("name", [*kernels.NAMES, "bubble:1", "reporter", "nope"])

@@ -23,13 +23,13 @@ def ran(bench: Bench, primary: str, beside: str = ALONE) -> TimedRun:
     return bench.measured(ProfiledRun("here", 0, primary, beside))
 
 
-def test_who_runs_beside_is_restarted_until_the_measured_one_ends() -> None:
+def test_what_runs_beside_is_restarted_until_the_measured_one_ends() -> None:
     found = ran(bench(nap="sleep 1", short="true"), "nap", "short")
     assert found.restarts > 2
     assert not found.features
 
 
-def test_who_runs_beside_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_what_runs_beside_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     loop = f"sh -c 'sleep 1000 & echo $! >> {pids}; wait'"
     ran(bench(nap="sleep 0.3", loop=loop), "nap", "loop")
@@ -76,7 +76,7 @@ def test_a_program_that_never_ends_is_ended_and_named() -> None:
     assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == words]
 
 
-def test_perf_counts_who_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_perf_counts_what_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A perf that runs the command and writes what was recorded of one that counts."""
     perf = tmp_path / "perf"
     perf.write_text(

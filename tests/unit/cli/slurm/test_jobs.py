@@ -1,4 +1,4 @@
-"""Slurm's jobs and nodes become what Coplace is told."""
+"""Slurm's jobs and nodes become facts for Coplace."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,15 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_COMPLETED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.slurm.jobs import NodeHardware, SlurmJob, UnlikeNodesError, Word, declared, facts, number
+from cli.slurm.jobs import (
+    GrantAnswer,
+    NodeHardware,
+    SlurmJob,
+    UnlikeNodesError,
+    declared_cluster,
+    facts,
+    number,
+)
 from services.ingest.model import Intake
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.payloads.domain_types import cluster_of
@@ -43,13 +51,13 @@ def test_a_job_that_waits_is_submitted_and_stays_on_its_cluster() -> None:
     assert list(submitted.architectures) == ["alpha"]
 
 
-def test_a_job_that_runs_tells_the_grant_and_the_clock_of_its_start() -> None:
+def test_a_job_that_runs_shows_the_grant_and_the_clock_of_its_start() -> None:
     _, started = told(job(**RUNS))
     assert (list(started.nodes), started.grant, started.freq_ghz) == (["n2"], 2, 2.1)
     assert started.started_at_us == (SUBMIT_S + 2) * 1_000_000
 
 
-def test_a_job_that_ended_tells_what_its_price_needs() -> None:
+def test_a_job_that_ended_shows_what_its_price_needs() -> None:
     _, finished = told(job(**RUNS | {"job_state": "COMPLETED", "end_time": SUBMIT_S + 62}))
     assert (finished.outcome, finished.grant) == (JOB_OUTCOME_COMPLETED, 2)
     assert (finished.nodes, finished.cores, finished.node_model) == (1, 2, "gold-6254")
@@ -79,7 +87,7 @@ def test_later_versions_wrap_numbers_and_list_states() -> None:
         ({"array_task_id": 1, "array_job_id": 17, **RUNS}, True),
     ],
 )
-def test_arrays_that_wait_are_slurms_own_and_their_tasks_are_told(
+def test_arrays_that_wait_are_slurms_own_and_their_tasks_are_reported(
     changes: dict[str, Any], is_placed: bool
 ) -> None:
     assert job(**changes).is_placed == is_placed
@@ -94,14 +102,14 @@ def test_arrays_that_wait_are_slurms_own_and_their_tasks_are_told(
 def test_a_word_is_read_as_it_was_written(
     grant: int, is_started: bool, freq_ghz: float, beside: str
 ) -> None:
-    word = Word(grant, is_started, freq_ghz if is_started else 0.0)
-    assert Word.of(f"{word}") == Word.of(f"{word} {beside}") == word
-    assert Word.of("ask ada") == Word()
+    word = GrantAnswer(grant, is_started, freq_ghz if is_started else 0.0)
+    assert GrantAnswer.parse(f"{word}") == GrantAnswer.parse(f"{word} {beside}") == word
+    assert GrantAnswer.parse("ask ada") == GrantAnswer()
 
 
 def of_nodes(*nodes: Mapping[str, Any], hardware: NodeHardware = HARDWARE) -> ClusterDeclared:
     """As ingest takes it."""
-    found = declared(nodes, "alpha", "north", "alpha", hardware)
+    found = declared_cluster(nodes, "alpha", "north", "alpha", hardware)
     check_contents(found)
     return found
 
@@ -115,7 +123,7 @@ def test_a_cluster_is_declared_as_slurm_has_it() -> None:
     assert shown == [(2, 192, {}), (1, 384, {"gpu": 2})]
     assert (found.nodes, found.cores_per_node) == (3, 36)
     [untold] = of_nodes({**NODE, "real_memory": 1}).node_classes
-    assert untold.memory_gib == 0, "memory that nobody told Slurm is unknown"
+    assert untold.memory_gib == 0, "memory that Slurm does not know is unknown"
 
 
 def test_nodes_of_several_models_are_no_cluster() -> None:

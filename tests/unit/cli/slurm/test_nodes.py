@@ -25,7 +25,7 @@ def test_nodes_on_which_slurm_starts_nothing_are_out_with_its_reason() -> None:
     }
 
 
-def test_what_is_known_to_be_out_is_not_told_again() -> None:
+def test_what_is_known_to_be_out_is_not_published_again() -> None:
     drained, resumed = changes(out(SHOWN), standing("north/alpha", "n[2-3]"), "north/alpha")
     assert (drained, resumed) == ({"a fan is broken": ["n4"]}, [])
 

@@ -1,4 +1,4 @@
-"""What Slurm is told to do comes to the same however often a decision comes, and no grant that was
+"""Orders to Slurm have the same effect however often a decision comes, and no grant that was
 given back starts."""
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from coplace.v1.placement_pb2 import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.slurm.jobs import SlurmJob, Word
+from cli.slurm.jobs import GrantAnswer, SlurmJob
 from cli.slurm.orders import Cancel, Decline, Hold, Refuse, Release, orders
 from tests.unit.cli.slurm.fields import JOB, RUNS, SUBMIT_S
 
@@ -27,7 +27,7 @@ NOW_US = SUBMIT_S * 1_000_000
 PENDING = SlurmJob(JOB)
 RUNNING = SlurmJob({**JOB, **RUNS})
 ENDED = SlurmJob({**JOB, **RUNS, "job_state": "COMPLETED"})
-STARTED = Word(1, is_started=True, freq_ghz=2.1)
+STARTED = GrantAnswer(1, is_started=True, freq_ghz=2.1)
 
 
 def start(grant: int = 1, start_by_us: int = 0) -> PlacementDecided:
@@ -45,7 +45,7 @@ def withdrawn(grant: int = 1, *, is_void: bool = False) -> PlacementDecided:
     return PlacementDecided(verdict=VERDICT_WITHDRAWN, grant=grant, is_void=is_void)
 
 
-def pending(word: Word) -> SlurmJob:
+def pending(word: GrantAnswer) -> SlurmJob:
     return SlurmJob({**JOB, "admin_comment": str(word)})
 
 
@@ -58,15 +58,18 @@ def test_a_start_that_comes_again_is_obeyed_again_as_long_as_the_job_waits() -> 
     assert orders(start(), RUNNING, NOW_US) == []
 
 
-def test_a_start_that_is_too_late_or_of_a_job_that_is_gone_is_declined() -> None:
+def test_a_start_that_is_too_late_or_of_a_job_that_is_removed_is_declined() -> None:
     too_late = orders(start(start_by_us=NOW_US - 1), PENDING, NOW_US)
-    assert too_late == [Hold(Word(1)), Decline("too late")]
+    assert too_late == [Hold(GrantAnswer(1)), Decline("too late")]
     for job in (None, ENDED):
         assert orders(start(), job, NOW_US) == [Decline("Slurm does not have the job any more")]
 
 
-def test_a_start_that_is_asked_back_is_given_back_unless_it_took_place() -> None:
-    assert orders(withdrawn(), pending(STARTED), NOW_US) == [Hold(Word(1)), Decline("as asked")]
+def test_a_start_that_is_withdrawn_is_given_back_unless_it_took_place() -> None:
+    assert orders(withdrawn(), pending(STARTED), NOW_US) == [
+        Hold(GrantAnswer(1)),
+        Decline("as asked"),
+    ]
     newer = pending(STARTED._replace(grant=2))
     assert orders(withdrawn(), newer, NOW_US) == [Decline("as asked")]
     assert orders(withdrawn(2), RUNNING, NOW_US) == []
@@ -94,7 +97,7 @@ def test_other_verdicts_ask_for_nothing() -> None:
     assert orders(PlacementDecided(verdict=VERDICT_QUEUED), PENDING, NOW_US) == []
 
 
-def test_orders_are_told_in_words() -> None:
+def test_orders_are_reported_in_words() -> None:
     found = orders(start(), PENDING, NOW_US) + orders(withdrawn(), PENDING, NOW_US)
     assert list(map(str, [*found, Cancel(), Refuse("why")])) == [
         "released on n[1-2] at 2.1 GHz for 2 min",
@@ -109,7 +112,7 @@ def test_orders_are_told_in_words() -> None:
 class PlainSlurm:
     """One job, as Slurm would have it: held until released, and then started when it likes."""
 
-    word: Word = field(default_factory=Word)
+    word: GrantAnswer = field(default_factory=GrantAnswer)
     is_held: bool = True
     runs_under: int = 0
     declined: set[int] = field(default_factory=set)
@@ -131,7 +134,7 @@ class PlainSlurm:
                     self.declined.add(decision.grant)
 
     def start(self) -> None:
-        """Slurm found the nodes free."""
+        """Slurm has the nodes free."""
         if not self.is_held and not self.runs_under:
             self.runs_under = self.word.grant
 
@@ -140,7 +143,7 @@ class PlainSlurm:
 def test_no_grant_that_was_declined_runs_however_often_decisions_come(
     data: st.DataObject, grants: int
 ) -> None:
-    """Decisions on a job stand in order; a consumer that was killed reads some of them again."""
+    """Decisions on a job are in order; a consumer that was killed reads some of them again."""
     course = [each(grant) for grant in range(1, grants + 1) for each in (start, withdrawn)]
     slurm, at = PlainSlurm(), 0
     while at < len(course):

@@ -1,4 +1,4 @@
-"""`coplace slurm tell` tells each fact once, and says which of them ingest refuses."""
+"""`coplace slurm tell` publishes each fact once, and says which of them ingest refuses."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,13 +7,13 @@ from coplace.v1.ingest_service_pb2 import Envelope
 
 from cli.slurm import tell
 from cli.slurm.jobs import SlurmJob
-from cli.slurm.tell import Teller
+from cli.slurm.tell import SlurmPublisher
 from shared.process.settings import Settings
 from shared.slurm.facts import Site
 from tests.unit.cli.slurm.fields import JOB, RUNS
 
 
-def test_what_is_new_is_told_and_what_is_refused_is_noted_by_its_id(
+def test_what_is_new_is_reported_and_what_is_refused_is_noted_by_its_id(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: list[list[str]] = []
@@ -25,7 +25,7 @@ def test_what_is_new_is_told_and_what_is_refused_is_noted_by_its_id(
         return {len(events) - 1: "it is bad"}
 
     monkeypatch.setattr(tell, "publish_all", refuse_the_last)
-    teller = Teller("127.0.0.1:1", Site("north", "none", "gold-6254"), "alpha")
+    teller = SlurmPublisher("127.0.0.1:1", Site("north", "none", "gold-6254"), "alpha")
     for fields in (JOB, JOB, {**JOB, **RUNS}):
         teller.tell([SlurmJob(fields)])
     assert calls == [["job_submitted"], ["job_started"]]

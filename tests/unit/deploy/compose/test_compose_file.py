@@ -85,7 +85,7 @@ def test_every_setting_that_the_file_names_is_read() -> None:
     )
 
 
-def test_images_that_are_stood_in_for_have_the_names_that_the_file_uses() -> None:
+def test_images_that_are_replaced_have_the_names_that_the_file_uses() -> None:
     assert SERVICES["kafka"]["image"] == images.KAFKA
     assert SERVICES["redis"]["image"] == images.REDIS
 

@@ -1,4 +1,4 @@
-"""Which images are pulled, which are stood in for, and when."""
+"""Which images are pulled, which are replaced, and when."""
 
 from dataclasses import dataclass, field
 
@@ -33,13 +33,17 @@ class Registry(Podman):
     ("labels", "pullable", "pulls", "is_stood_in"),
     [
         pytest.param(None, True, True, False, id="a real image is pulled"),
-        pytest.param(None, False, True, True, id="what cannot be pulled is stood in for"),
+        pytest.param(None, False, True, True, id="what cannot be pulled is replaced"),
         pytest.param("map[]", False, False, False, id="a real image is kept"),
         pytest.param(
-            f"map[{STAND_IN_LABEL}:{REDIS}]", True, False, True, id="a stand-in follows its source"
+            f"map[{STAND_IN_LABEL}:{REDIS}]",
+            True,
+            False,
+            True,
+            id="a copy follows its source",
         ),
         pytest.param(
-            f"map[{STAND_IN_LABEL}:debian]", True, False, False, id="a base may be a stand-in"
+            f"map[{STAND_IN_LABEL}:debian]", True, False, False, id="a base may be a replacement"
         ),
     ],
 )

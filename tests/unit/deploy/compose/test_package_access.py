@@ -23,7 +23,7 @@ def test_what_means_nothing_in_a_container_stays_here(
     assert not file.read_text()
 
 
-def test_the_index_is_told_to_pip_and_to_uv(
+def test_the_index_is_passed_to_pip_and_to_uv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "package-env"

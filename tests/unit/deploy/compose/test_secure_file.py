@@ -41,7 +41,7 @@ def folder_of(security: Security, name: str) -> Path:
 
 
 def is_same(here: str, value: str, folder: Path) -> bool:
-    """Whether a container and this machine are told the same, of files what they hold."""
+    """Whether a container and this machine have the same settings, of files the content."""
     if here.startswith("/credentials/"):
         file = folder / Path(here).relative_to("/credentials")
         return file.read_bytes() == Path(value).read_bytes()
@@ -49,9 +49,7 @@ def is_same(here: str, value: str, folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("name", HOLDERS)
-def test_a_service_is_told_what_a_secure_installation_tells_it(
-    name: str, handed_out: Security
-) -> None:
+def test_a_service_gets_what_a_secure_installation_sets(name: str, handed_out: Security) -> None:
     told = {key: as_of(str(value), "demo") for key, value in SECURE[name]["environment"].items()}
     own = folder_of(handed_out, name)
     for variable, value in handed_out.environment(name).items():

@@ -39,7 +39,7 @@ def test_a_port_is_given_again_once_its_server_would_have_started(
     assert len(free_ports(30)) == 30
 
 
-def test_what_a_killed_process_left_half_written_stands_in_nobodys_way(
+def test_what_a_killed_process_left_half_written_is_in_nobodys_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deploy.local.ports.gettempdir", lambda: str(tmp_path))

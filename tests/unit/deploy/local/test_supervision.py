@@ -31,7 +31,7 @@ def test_the_launch_script_passes_any_argument_and_value_whole(
     assert json.loads(printed) == [arguments, value]
 
 
-def test_the_launch_script_runs_nothing_once_its_supervisor_is_gone(tmp_path: Path) -> None:
+def test_the_launch_script_runs_nothing_once_its_supervisor_has_ended(tmp_path: Path) -> None:
     pid_file = tmp_path / "supervisord.pid"
     pid_file.write_text("1")
     script = launch_script(Program("p", ["echo", "ran"]), pid_file)

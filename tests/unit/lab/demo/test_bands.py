@@ -3,7 +3,7 @@
 from lab.demo.bands import Bands
 
 
-def test_jobs_stand_on_each_other_as_long_as_they_run() -> None:
+def test_jobs_lie_on_each_other_as_long_as_they_run() -> None:
     bands = Bands()
     assert bands.place([1, 2], 0.25, 0, 100) == 0.0
     assert bands.place([2, 3], 0.5, 10, 50) == 0.25

@@ -47,7 +47,7 @@ def ended(job: str, outcome: JobOutcome.ValueType) -> Event:
 
 
 def test_an_end_that_was_asked_for_is_done_by_the_finish_of_its_run() -> None:
-    """Job late had completed by then, and job stopped is told by its manager's word."""
+    """Job late had completed by then, and job stopped is known by its manager's event."""
     stopped = JobActionDone(job_id="stopped", attempt=1, number=1, done_at_us=5)
     topics = {
         "jobs.events": [

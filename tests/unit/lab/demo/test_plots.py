@@ -1,4 +1,4 @@
-"""The pictures of a run: what stands in them."""
+"""The pictures of a run: what is in them."""
 
 from dataclasses import fields
 from pathlib import Path

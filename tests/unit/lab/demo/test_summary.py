@@ -105,7 +105,7 @@ def test_the_summary_counts_each_job_once_though_its_finish_came_twice(
     assert summary.energy_j == 2e6
 
 
-def test_shares_tell_the_best_cluster_the_wait_the_backfill_and_the_discount(
+def test_shares_show_the_best_cluster_the_wait_the_backfill_and_the_discount(
     summary: DemoSummary,
 ) -> None:
     assert summary.share_on_best_cluster == 0.5

@@ -74,7 +74,7 @@ def until(
     emulator: Emulator,
     decided: Mapping[int, Sequence[PlacementDecided]] | None = None,
 ) -> list[RoundOutput]:
-    """Rounds until something is told, with what is decided in each by its number."""
+    """Rounds until something is published, with what is decided in each by its number."""
     outputs: list[RoundOutput] = []
     while not payloads(outputs, kind):
         outputs.append(emulator.next_round())

@@ -58,7 +58,7 @@ def asked(
     )
 
 
-def test_a_job_that_is_put_back_ends_is_told_and_runs_anew_as_its_next_attempt() -> None:
+def test_a_job_that_is_requeued_ends_is_reported_and_runs_anew_as_its_next_attempt() -> None:
     emulator, [job] = in_round_one(request(), *LATER)
     emulator.apply([start(job)])
     output = emulator.next_round()
@@ -121,7 +121,7 @@ def test_a_job_goes_on_at_another_p_state_from_where_it_is() -> None:
     assert (seen.freq_ghz, seen.time_s, seen.power_w) == (1.2, same.time_s, same.power_w)
 
 
-def test_a_job_that_is_suspended_draws_idle_power_and_does_nothing_as_is_told_at_once() -> None:
+def test_a_job_that_is_suspended_draws_idle_power_and_does_nothing_as_is_reported_at_once() -> None:
     plain, _ = acted_on()
     stopped, outputs = acted_on((2, ACTION_KIND_SUSPEND, {}), (4, ACTION_KIND_RESUME, {}))
     assert [interval.freq_ghz for interval in stopped.intervals] == [2.7, 0.0, 2.7]
@@ -198,7 +198,7 @@ def test_a_cap_is_declared_when_its_operator_does_so() -> None:
     assert outputs[-1].round.ended_at_us == caps[2].declared_at_us
 
 
-def test_actions_on_neighbours_come_to_the_same_in_any_order() -> None:
+def test_actions_on_neighbours_is_the_same_in_any_order() -> None:
     """Decisions on jobs of several Kafka partitions come in any order."""
 
     def played(order: int) -> list[RoundOutput]:

@@ -138,7 +138,7 @@ def test_rounds_end_on_a_grid_are_numbered_without_gaps_and_skip_what_is_idle() 
     assert [r.last for r in rounds] == [False] * (len(rounds) - 1) + [True]
 
 
-def test_every_job_is_told_of_once_under_its_own_trace_and_in_the_order_of_time() -> None:
+def test_every_job_is_reported_once_under_its_own_trace_and_in_the_order_of_time() -> None:
     emulator = Emulator(built_in(3, 60, CLUSTERS), CLUSTERS, 3)
 
     outputs, _ = play(emulator, Placer(CLUSTERS))
@@ -322,7 +322,7 @@ def test_while_jobs_wait_a_round_ends_when_a_plan_lets_something_start_and_when_
     assert ended[1:] == [hour_us, EPOCH_US + 7_200_000_000]
 
 
-def test_a_plan_is_not_told_where_nothing_waits_nor_keeps_a_run_from_its_end() -> None:
+def test_a_plan_is_not_reported_where_nothing_waits_nor_keeps_a_run_from_its_end() -> None:
     emulator, [job] = in_round_one(request())
     emulator.apply([start(job)], plan(0))
     outputs = to_the_end(emulator)

@@ -15,7 +15,7 @@ from coplace_client.errors import UnusableError
 from lab.emulator.emulator import Emulator, RoundOutput
 from lab.emulator.feasibility import ImpossibleDecisionError
 from lab.emulator.machine import Machine
-from lab.emulator.running import HeldUnits, RunningJob
+from lab.emulator.running import AllocatedUnits, RunningJob
 from lab.emulator.truth.interference import slowdown_ratio
 from lab.emulator.truth.laws import behaviour
 from lab.emulator.truth.noise import Noise
@@ -123,7 +123,7 @@ def test_a_job_on_several_nodes_is_as_slow_as_on_the_worst_of_them() -> None:
     assert by_calm.co_runners == by_hungry.co_runners == 1
 
 
-def test_several_units_a_node_are_told_and_counted() -> None:
+def test_several_units_a_node_are_reported_and_counted() -> None:
     wide = request(0, nodes=5, cores_per_unit=12, shareable=False)
     outputs = ran(wide, node_indices=[3, 7], node_units=[4, 1], cores_per_node=12)
 
@@ -135,7 +135,7 @@ def test_several_units_a_node_are_told_and_counted() -> None:
     assert ended.energy_j == pytest.approx(energy_j, rel=0.08)
 
 
-def test_node_classes_are_declared_and_what_a_job_held_of_them_is_told() -> None:
+def test_node_classes_are_declared_and_what_a_job_held_of_them_is_reported() -> None:
     gpus = request(0, nodes=3, cores_per_unit=24, resources_per_unit=(("gpu", 1),))
     emulator, [job] = in_round_one(gpus, clusters=MIXED)
     emulator.apply([start(job, node_indices=[12, 15], node_units=[2, 1], cores_per_node=24)])
@@ -157,7 +157,7 @@ UNITS: dict[str, Any] = {"nodes": 2, "cores_per_unit": 12, "units_per_node": 2}
     [
         (UNITS, {"node_units": [1, 2]}, "asked for 2 units, got 3"),
         (UNITS, {"node_units": [2, 0]}, "asked for 2 units"),
-        (UNITS, {"node_units": [1]}, "tells the units of 1 nodes, got 2"),
+        (UNITS, {"node_units": [1]}, "gives the units of 1 nodes, got 2"),
         (
             UNITS | {"units_per_node": 1},
             {"node_indices": [3], "node_units": [2]},
@@ -245,7 +245,7 @@ def test_a_request_whose_units_no_cluster_holds_is_refused_at_once(asked: dict[s
 
 
 class _Node:
-    """One node and the jobs that come to it and leave it, as the emulator tells them."""
+    """One node and the jobs that start on it and leave it, as the emulator publishes them."""
 
     def __init__(self) -> None:
         self.machine = Machine(P1, Noise(1))
@@ -259,7 +259,7 @@ class _Node:
             job_id=f"job-{number:03d}",
             request=asked,
             machine=self.machine,
-            allocation=HeldUnits((0,), (1,), cores, 2.7),
+            allocation=AllocatedUnits((0,), (1,), cores, 2.7),
             started_us=now_us,
             solo=solo,
             progress=Progress(1e6),
@@ -281,7 +281,7 @@ class _Node:
         return run.energy_j(now_us)
 
     def settle(self, now_us: int) -> None:
-        """Tell everybody who is there."""
+        """Give every job its neighbours."""
         for run in self.running.values():
             run.settle(now_us, {0: [o for o in self.running.values() if o is not run]})
 

@@ -85,7 +85,7 @@ def test_each_side_of_each_pair_is_predicted_and_the_same_seed_gives_the_same_by
     assert (tmp_path / "out.csv").read_bytes() == first
 
 
-def test_duplicates_and_what_was_broken_off_are_left_out_and_told(tmp_path: Path) -> None:
+def test_duplicates_and_what_was_broken_off_are_left_out_and_reported(tmp_path: Path) -> None:
     files = Files()
     copies = [["copy", *row[1:]] for row in files.pairs if row[0] == "m0"]
     files.pairs += [*copies, *(["short", *row[1:]] for row in files.pairs[:3])]
@@ -145,7 +145,7 @@ def test_a_machine_on_which_nothing_ran_alone_has_applications_that_are_all_alik
 def test_where_all_pairs_have_one_application_it_is_not_predicted_without_them(
     tmp_path: Path,
 ) -> None:
-    """Constant columns are no obstacle."""
+    """Constant columns do no harm."""
     files = Files()
     files.pairs = [["m0", "600.app_s", f"b{n}", 1, 1, 1 - n / 50, 0.9] for n in range(12)]
     for row in files.sensitivity:

@@ -64,7 +64,7 @@ def test_each_feature_set_is_held_to_what_was_held_out(
     assert "| F " in text
 
 
-def test_an_application_that_nobody_measured_is_told_by_its_class(learned: GroupFiles) -> None:
+def test_an_application_that_nobody_measured_is_reported_by_its_class(learned: GroupFiles) -> None:
     some = {"bodytrack", "canneal"}
     runs = [r for r in learned.runs if r.freq_ghz == 3.2 and r.target in {*some, "cg", "sp", "ep"}]
     files = GroupFiles(learned.alone, runs, [])

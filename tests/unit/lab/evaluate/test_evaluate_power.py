@@ -106,7 +106,7 @@ def test_one_sample_is_enough(tmp_path: Path) -> None:
         (HEADER.encode() + b"p1,1,100,1,1,20,60,60,ada\n", "no job of the log is called 'nobody'"),
     ],
 )
-def test_what_is_no_log_or_has_no_such_job_is_told_in_one_line(
+def test_what_is_no_log_or_has_no_such_job_is_reported_in_one_line(
     tmp_path: Path, content: bytes, problem: str
 ) -> None:
     log, out = tmp_path / "log.csv", tmp_path / "out.csv"

@@ -66,7 +66,7 @@ def test_relative_prices_and_discounts_are_those_of_the_paper() -> None:
     assert found["by, in the mean"] == "28.0 %"
 
 
-def test_a_ledger_is_the_same_from_a_delivery_in_disorder_with_restarts(
+def test_charges_are_the_same_from_a_delivery_in_disorder_with_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # 200 rounds, after each hundredth of which the processor begins anew.

@@ -68,7 +68,7 @@ def test_a_power_that_nobody_will_know_is_no_longer_waited_for() -> None:
     assert row["user, queue, nodes, walltime: last"] == 5.0, "they are of one shape"
 
 
-def test_shapes_that_came_up_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shapes_that_came_up_longest_ago_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MOST_OF_A_SHAPE", 2)
     kept = PowerHistory()
     for user in ("ada", "bob", "ada", "eve"):

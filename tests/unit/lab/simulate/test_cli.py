@@ -65,7 +65,7 @@ def test_a_log_is_played_and_its_jobs_written(simulate: Simulate, tmp_path: Path
         ("--policy fcfs", {11: 0, 13: 10, 15: 30, 19: 40}),
         ("--runtimes predicted", {11: 0, 13: 10, 15: 2, 19: 40}),
         ("--procs 9", {11: 0, 13: 1, 15: 2, 17: 21, 19: 40}),
-        # Slurm looks for backfill every 30 s, unless it is told to look before 13 starts.
+        # Slurm looks for backfill every 30 s, unless it is set to look before 13 starts.
         ("--policy slurm", {11: 0, 13: 10, 15: 30, 19: 40}),
         ("--policy slurm --bf-interval-s 1", {11: 0, 13: 10, 15: 2, 19: 40}),
         ("--cap-w 300 --proc-w 100", {11: 0, 15: 10, 19: 40}),
@@ -260,7 +260,7 @@ def test_what_cannot_be_played_ends_in_one_line_that_says_why(
 
 
 @needs_data
-def test_the_papers_system_comes_to_what_the_paper_says_of_its_makespan() -> None:
+def test_the_papers_system_results_in_what_the_paper_says_of_its_makespan() -> None:
     done = coplace(
         *("simulate", "--clusters", "p1,p2", "--coefficients", DATA / "eamc", "--workers", 2),
         *("--policy", "min-runtime", "--policy", "priority-inc-v"),

@@ -29,7 +29,7 @@ PLAYED = [part for name in FILES for part in (f"--{name}", name)]
 
 
 @needs_data
-def test_an_instance_stands_beside_its_published_results() -> None:
+def test_an_instance_is_beside_its_published_results() -> None:
     path = DATA / "eurora" / "historical" / "hist_100_20140331_110904.log_crypt"
     found = said("simulate", "--eurora", path)
     assert "EASY, here" in found
@@ -101,7 +101,7 @@ def test_a_capped_schedule_is_written(policy: str, second: str) -> None:
 
 
 @pytest.mark.parametrize("options", ["--power-sd 0.25", ""])
-def test_the_second_job_waits_where_both_may_come_to_more_than_the_cap(
+def test_the_second_job_waits_where_both_may_draw_more_than_the_cap(
     options: str, folder: Path
 ) -> None:
     """80 W are predicted of both; one time in ten they draw 101.5 W or more."""
@@ -117,7 +117,7 @@ def schedule(period: str) -> str:
     return "--cap-schedule cap.yaml"
 
 
-def test_a_cap_may_fall_and_come_back() -> None:
+def test_a_cap_may_fall_and_return() -> None:
     given = schedule('from: "2014-03-31T00:00:20Z", until: "2014-03-31T00:01:40Z", watts: 40')
     # The first may run for 600 s, so that at 20 s there is nothing for the second until it ends.
     assert jobs(f"{given} --policy bf") == ["7,0,0,50", "8,10,50,100"]
@@ -208,7 +208,7 @@ CPI = "--policy simple --slowdown cpi"
     [
         ("power", "job_id,power_w\n7,nan\n", "refused: job 7 has a power of nan W", ""),
         ("power", "job_id,power_w\n7,-1\n", "refused: job 7 has a power of -1.0 W", ""),
-        ("power", "job_id,power_w\n7,1\n7,2\n", "refused: job 7 stands twice in ", ""),
+        ("power", "job_id,power_w\n7,1\n7,2\n", "refused: job 7 is listed twice in ", ""),
         ("power", "job_id,power_w\n7,nan\n8,inf\n", "error: job 7 has a power of nan W", ""),
         ("power", "job_id\n7\n", "must be a CSV of job_id and power_w", ""),
         ("power", "job_id,power_w,cpi\n7,40,1\n", "job 8 has no cpi", CPI),

@@ -85,7 +85,7 @@ def test_a_value_that_is_set_to_nothing_is_the_default_again(file: Path) -> None
         ({"from_kafka": True}, RecordedScenario),
     ],
 )
-def test_options_tell_what_is_simulated(values: dict[str, Any], kind: type) -> None:
+def test_options_say_what_is_simulated(values: dict[str, Any], kind: type) -> None:
     assert type(scenario_of(None, (), values)) is kind
 
 
@@ -108,7 +108,7 @@ def test_every_field_of_every_kind_has_an_option_and_says_what_it_is() -> None:
         ("", "it must have names and values"),
         ("- 1", "it must have names and values"),
         ("text", "it must have names and values"),
-        ("kind: [pool", "is no YAML that can be used"),
+        ("kind: [pool", "is not usable YAML"),
         ("kind: ponds", "kind must be one of pool, clusters, eurora, recorded, got 'ponds'"),
         ("kind: [pool]", "kind must be one of"),
         ("kind: {a: b}", "kind must be one of"),
@@ -157,16 +157,18 @@ def test_every_field_of_every_kind_has_an_option_and_says_what_it_is() -> None:
         ("kind: clusters\nlook_ahead: 3", "look_ahead: Input should be"),
         ("kind: clusters\nlook_ahead: {tail: 3}", "look_ahead.tail is not known"),
         ("kind: recorded", "give recorded or from_kafka, one of them"),
-        (f"{RECORDED}cap: p1", "is no cap: write CLUSTER=WATTS"),
+        (f"{RECORDED}cap: p1", "is not a cap: write CLUSTER=WATTS"),
         (f"{POOL}policy: " + "[" * 30 + "]" * 30, "policy.0: Input should be"),
         ("kind: pool\nswf: " + "[" * 5000 + "]" * 5000, "nested over 32 levels deep"),
         ("a: &a [b]\nkind: pool\nswf: [*a, *a]", "aliases"),
-        ("kind: !!python/object/apply:os.system [ls]", "is no YAML that can be used"),
+        ("kind: !!python/object/apply:os.system [ls]", "is not usable YAML"),
         (POOL + "x" * 300_000 + ": 1", "characters"),
     ],
     ids=lambda text: text[:30],
 )
-def test_what_is_no_scenario_is_told_in_one_line(text: str, problem: str, tmp_path: Path) -> None:
+def test_what_is_no_scenario_is_reported_in_one_line(
+    text: str, problem: str, tmp_path: Path
+) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     with pytest.raises(UnusableError) as caught:
@@ -195,7 +197,7 @@ def test_what_is_no_scenario_is_told_in_one_line(text: str, problem: str, tmp_pa
     ],
     ids=lambda text: text[:20],
 )
-def test_what_cannot_be_set_is_told_in_one_line(said: str, problem: str, file: Path) -> None:
+def test_what_cannot_be_set_is_reported_in_one_line(said: str, problem: str, file: Path) -> None:
     with pytest.raises(UnusableError) as caught:
         scenario_of(file, (said,), {})
     assert problem in str(caught.value)
@@ -212,7 +214,7 @@ def test_what_cannot_be_set_is_told_in_one_line(said: str, problem: str, file: P
         f"{EASY}policy: look-ahead\nthreshold: 0.9",
         f"{EASY}mix: [uniform, 0.33, 0.5]",
         f"{EASY}workload: some.swf\ncounts: core",
-        # It tells which cluster is best, of which there is a measure whatever the policy.
+        # It says which cluster is best, of which there is a measure whatever the policy.
         f"{EASY}reading: printed",
         f"{RECORDED}threshold: 0.9",
         f"{RECORDED}policy: [base, look-ahead]\nthreshold: 0.9",

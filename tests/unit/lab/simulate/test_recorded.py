@@ -8,7 +8,7 @@ import pytest
 from coplace.v1.placement_pb2 import PlacementDecided
 from typer.testing import Result
 
-from cli.times import at
+from cli.times import format_utc
 from lab.simulation import plots
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
@@ -49,7 +49,7 @@ def test_the_record_is_replayed_and_played_under_its_own_rules(play: Play) -> No
     assert done.exit_code == 0, done.output
     assert re.search(r"replay: 6 of 6 starts equal, (\d+) of \1 decisions to the byte", done.stdout)
     assert "what-if under the same rules: 6 of 6 starts equal" in done.stdout
-    assert "5 jobs, without 1 of which the record tells no end" in done.stdout
+    assert "5 jobs, without 1 whose end is not in the record" in done.stdout
     rows = [line for line in done.stdout.splitlines() if line.startswith("│")]
     assert len(rows) == 2
 
@@ -77,7 +77,7 @@ def test_policies_weights_and_caps_are_compared_with_the_record(play: Play, tmp_
 
 
 def test_a_cap_is_said_as_to_cap_set_and_may_follow_a_schedule(play: Play, tmp_path: Path) -> None:
-    period = f"{{from: '{at(T0_US)}', until: 2030-01-01, watts: 1500}}"
+    period = f"{{from: '{format_utc(T0_US)}', until: 2030-01-01, watts: 1500}}"
     (tmp_path / "nights.yaml").write_text(f"periods:\n- {period}\n")
     cases, figures = [], []
     for cap in ("cluster:p1=1500", "p1=1500", "p1=nights.yaml"):
@@ -105,7 +105,7 @@ def test_without_its_decisions_starts_are_compared_with_those_reported(
     assert "replay: 6 of 6 starts equal\n" in play("").stdout
 
 
-def test_a_record_of_other_settings_is_told_to_differ(
+def test_a_record_of_other_settings_is_reported_to_differ(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COPLACE_PLACEMENT_T_WEIGHT", "9")
@@ -133,7 +133,7 @@ def test_a_record_that_several_policies_decided_says_so(play: Play, tmp_path: Pa
 FILES = {
     "elsewhere.csv": "cluster,hour,price_per_kwh\np9,0,0.1\n",
     "past.yaml": "periods:\n- {from: 2020-01-01, until: 2020-01-02, watts: 1500}\n",
-    "low.yaml": f"periods:\n- {{from: '{at(T0_US)}', watts: 5}}\n",
+    "low.yaml": f"periods:\n- {{from: '{format_utc(T0_US)}', watts: 5}}\n",
     "none.yaml": "periods: 3",
     "tomorrow.jsonl": '{"job_id": "j", "policy": "of tomorrow"}\n',
 }
@@ -142,24 +142,24 @@ FILES = {
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ("--cap p1", "is no cap: write CLUSTER=WATTS"),
-        ("--cap cluster=5", "'cluster' is no cluster and no site: known are cluster:p1"),
+        ("--cap p1", "is not a cap: write CLUSTER=WATTS"),
+        ("--cap cluster=5", "'cluster' is neither a cluster nor a site: known are cluster:p1"),
         ("--cap p1=0", "the cap cluster:p1=0: "),
         (
             "--cap p1=60000 --cap p1=190000",
             "cluster:p1=60000 and cluster:p1=190000 are of the same: leave one out",
         ),
         ("--cap p1=6e4 --cap cluster:p1=6e4", "are of the same: leave one out"),
-        ("--cap p1=elsewhere.csv", "elsewhere.csv is no schedule of a cap"),
+        ("--cap p1=elsewhere.csv", "elsewhere.csv is not a valid schedule of a cap"),
         ("--cap p1=past.yaml", "lie in the past"),
         ("--cap p1=low.yaml", "below the idle power of its nodes"),
-        ("--cap p1=none.yaml", "none.yaml is no schedule of a cap"),
-        ("--cap region:x=5", "is no cap"),
-        ("--cap region=lots", "is no cap"),
+        ("--cap p1=none.yaml", "none.yaml is not a valid schedule of a cap"),
+        ("--cap region:x=5", "is not a cap"),
+        ("--cap region=lots", "is not a cap"),
         ("--cap region=nan", "region=nan"),
         ("--cap region=-1", "region=-1"),
         ("--cap region=700", "below the idle power of its nodes, 800 W"),
-        ("--cap cluster:p9=1e5", "'cluster:p9' is no cluster"),
+        ("--cap cluster:p9=1e5", "'cluster:p9' is neither a cluster"),
         ("--policy easy", "--policy: Input should be 'base'"),
         ("--swf x.swf", "--swf: of no use on a record"),
         ("--seed 2", "--seed: of no use on a record"),

@@ -17,16 +17,16 @@ from lab.simulation.capping import (
     CappingMethod,
     CappingRules,
     KeptFree,
+    applies_within,
     cap_of,
     counting_deviations,
-    holds_within,
     impossible_under,
+    leave_out,
     play_capped,
     priority_ranks,
     refusals,
     wait_weights,
     weighted_queue_time_s,
-    without,
 )
 from lab.simulation.eurora import Draw, EuroraRun, figures_of, table_of
 from lab.simulation.power_reduction import duration_ratio
@@ -107,7 +107,7 @@ def test_a_job_starts_at_no_clock_at_which_it_takes_more_than_a_fifth_longer() -
 
 def test_simple_gives_what_is_left_and_never_more() -> None:
     run, times = played(CappingMethod.SIMPLE, 50, JOB, JOB, factor=0.5)
-    # 10 of 40 W: 1 + 0.5 (4 - 1) = 2.5 times as long, though the first is gone after 50 s.
+    # 10 of 40 W: 1 + 0.5 (4 - 1) = 2.5 times as long, though the first has ended after 50 s.
     assert times == [(0, 50), (0, 125)]
     assert run.draws[1] == (Draw(0.0, 10_000),)
 
@@ -131,7 +131,7 @@ def test_the_hybrid_that_shares_admits_three_times_the_cap_and_lets_the_shorter_
     assert run.draws[1][0].draw_mw > run.draws[0][0].draw_mw == run.draws[2][0].draw_mw
 
 
-def test_while_a_job_waits_for_nodes_who_holds_more_of_them_has_more_watts() -> None:
+def test_while_a_job_waits_for_nodes_what_holds_more_of_them_has_more_watts() -> None:
     large = replace(JOB, units=3)
     run, times = played(CappingMethod.HYBRID_RAPL, 60, large, JOB, JOB, factor=0.5)
     assert [start_s for start_s, _ in times] == [0, 0, pytest.approx(times[0][1])]
@@ -151,7 +151,7 @@ def test_the_hybrid_moves_single_jobs_where_less_is_waited_then() -> None:
     ]
 
 
-def test_the_hybrid_that_shares_refuses_who_draws_more_than_three_times_the_cap() -> None:
+def test_the_hybrid_that_shares_refuses_what_draws_more_than_three_times_the_cap() -> None:
     played(CappingMethod.HYBRID_RAPL, 40, replace(JOB, power_w=120))
     with pytest.raises(UnusableError, match=r"job a \(number 1 of 1\) draws 40.334 W at least"):
         played(CappingMethod.HYBRID_RAPL, 40, replace(JOB, power_w=121))
@@ -165,7 +165,7 @@ def test_the_rule_is_expected_wait_then_demand() -> None:
     assert priority_ranks(table_of(SMALL), jobs, [2.0, 1.0, 1.0, 2.0]) == [2, 1, 0, 3]
 
 
-def test_equation_2_weighs_waits_by_what_was_expected() -> None:
+def test_equation_2_weights_waits_by_what_was_expected() -> None:
     run, _ = played(CappingMethod.LS, 40, JOB, JOB)
     assert wait_weights([86400.0, 3600.0]) == [1.0, 24.0]
     assert weighted_queue_time_s(run, [86400.0, 3600.0]) == 24 * 50
@@ -183,7 +183,7 @@ def test_a_cap_of_nothing_names_the_first_job(method: CappingMethod) -> None:
         played(method, 0.0, JOB)
 
 
-def test_all_jobs_that_no_cap_lets_start_are_told_and_the_others_are_played() -> None:
+def test_all_jobs_that_no_cap_lets_start_are_reported_and_the_others_are_played() -> None:
     jobs = [replace(JOB, power_w=41), JOB, replace(JOB, power_w=90), replace(JOB, job_id="b")]
     rules = CappingRules(
         CappingMethod.BF, constant_cap(40.0), [1.0, 2.0, 3.0, 4.0], [0.1, 0.2, 0.3, 0.4]
@@ -191,7 +191,7 @@ def test_all_jobs_that_no_cap_lets_start_are_told_and_the_others_are_played() ->
     why = "draws {} W at least under bf: a cap of 40 W never lets it start"
     above = dict(refusals(rules, jobs))
     assert above == {0: why.format(41), 2: why.format(90)}
-    left = without(rules, above)
+    left = leave_out(rules, above)
     assert (left.waits_s, left.factors) == ([2.0, 4.0], [0.2, 0.4])
     run = play_capped(SMALL, [jobs[1], jobs[3]], left)
     assert [placed.start_s for placed in run.placements] == [0, 50]
@@ -210,9 +210,9 @@ def test_all_jobs_that_no_cap_lets_start_are_told_and_the_others_are_played() ->
 )
 def test_a_cap_holds_where_a_period_is(from_s: float, until_s: float, holds: bool) -> None:
     cap = cap_of((10.0, 80.0), (20.0, inf))
-    assert holds_within(cap, from_s, until_s) is holds
-    assert holds_within(constant_cap(80.0), from_s, until_s)
-    assert not holds_within(constant_cap(inf), from_s, until_s)
+    assert applies_within(cap, from_s, until_s) is holds
+    assert applies_within(constant_cap(80.0), from_s, until_s)
+    assert not applies_within(constant_cap(inf), from_s, until_s)
 
 
 def test_a_job_beyond_the_machine_is_named() -> None:
@@ -382,7 +382,7 @@ def test_a_job_that_no_time_of_the_cap_is_long_enough_for_is_named(method: Cappi
         starts_s(method, cap, JOB)
 
 
-def test_shares_follow_a_cap_that_falls_and_comes_back() -> None:
+def test_shares_follow_a_cap_that_falls_and_returns() -> None:
     cap = cap_of((-inf, 80.0), (20.0, 40.0), (60.0, 80.0))
     run = run_under(CappingMethod.DYN_SHARE, cap, JOB, JOB)
     assert run.draws[0] == (Draw(0.0, 40_000), Draw(20.0, 20_000), Draw(60.0, 40_000))

@@ -11,7 +11,7 @@ from shared.scheduling.workload import NO_ENTRY
 from tests.unit.lab.simulation.setups import cluster, jobs, models
 
 CPU, MEM = 0, 1
-EPM = Epm.of([models("p1"), models("p2")])
+EPM = Epm.from_models([models("p1"), models("p2")])
 TWO = System((cluster("p1"), cluster("p2")))
 
 

@@ -5,7 +5,7 @@ from lab.simulation.epm import Epm, NodeModels
 from shared.eamc.frequency import FrequencyRule, Weighing
 from tests.unit.lab.simulation.setups import coefficients, models
 
-EPM = Epm.of([models("p1"), models("p2")])
+EPM = Epm.from_models([models("p1"), models("p2")])
 CPU, MEM = 0, 1
 
 
@@ -33,13 +33,13 @@ def test_weight_on_time_raises_the_frequency_where_that_helps() -> None:
 
 
 def test_a_cluster_that_does_not_know_an_application_predicts_nothing_for_it() -> None:
-    half = Epm.of([models("p1", ("cpu",)), models("p2")])
+    half = Epm.from_models([models("p1", ("cpu",)), models("p2")])
     nominal = half.predict(FrequencyRule.NOMINAL)
     assert nominal.known.tolist() == [[True, True], [False, True]]
     assert nominal.time_ratio[MEM, 1] == 1
     assert half.best()[MEM] == 1
     with pytest.raises(ValueError, match="no cluster knows an application"):
-        Epm.of([NodeModels(coefficients("p1"), {})])
+        Epm.from_models([NodeModels(coefficients("p1"), {})])
 
 
 def test_lower_p_states_are_offered_as_far_as_a_job_may_take_longer() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.simulation.jobs import WorkloadSpec, draw_apps, submitted
+from lab.simulation.jobs import WorkloadSpec, draw_apps, submit_jobs
 from lab.simulation.system import SizeUnit, System
 from tests.unit.lab.simulation.setups import cluster
 from tests.unit.lab.workloads.swf_records import record, text_of
@@ -14,7 +14,7 @@ BEST = np.array([0, 0, 0, 1])
 
 @pytest.mark.parametrize("source", ["cirne", "lublin"])
 def test_a_model_makes_jobs_that_fit_on_the_largest_cluster(source: str) -> None:
-    made = submitted(WorkloadSpec(source, jobs=300), 1, SYSTEM)
+    made = submit_jobs(WorkloadSpec(source, jobs=300), 1, SYSTEM)
     assert made.job_id.tolist() == list(range(1, 301))
     assert 1 <= made.jobs.nodes.min() <= made.jobs.nodes.max() <= 64
 
@@ -22,16 +22,16 @@ def test_a_model_makes_jobs_that_fit_on_the_largest_cluster(source: str) -> None
 def test_a_log_keeps_its_numbers_and_loses_what_no_cluster_holds(tmp_path: Path) -> None:
     path = tmp_path / "log.swf"
     path.write_text(text_of(*(record(i, requested_procs=size) for i, size in ((7, 64), (8, 65)))))
-    assert submitted(WorkloadSpec(str(path)), 1, SYSTEM).job_id.tolist() == [7]
-    cores = submitted(WorkloadSpec(str(path), counts=SizeUnit.CORE), 1, SYSTEM)
+    assert submit_jobs(WorkloadSpec(str(path)), 1, SYSTEM).job_id.tolist() == [7]
+    cores = submit_jobs(WorkloadSpec(str(path), counts=SizeUnit.CORE), 1, SYSTEM)
     assert cores.job_id.tolist() == [7, 8]
     assert cores.counts is SizeUnit.CORE
     path.write_text(text_of(*(record(i) for i in range(5))))
-    assert len(submitted(WorkloadSpec(str(path), jobs=3), 1, SYSTEM).jobs) == 3
+    assert len(submit_jobs(WorkloadSpec(str(path), jobs=3), 1, SYSTEM).jobs) == 3
 
 
 def test_jobs_arrive_as_much_faster_as_is_said() -> None:
-    usual, fast = (submitted(WorkloadSpec(jobs=50, speed=s), 1, SYSTEM).jobs for s in (1, 2))
+    usual, fast = (submit_jobs(WorkloadSpec(jobs=50, speed=s), 1, SYSTEM).jobs for s in (1, 2))
     assert fast.submit_s == pytest.approx(usual.submit_s / 2)
     assert np.array_equal(fast.run_s, usual.run_s)
     assert WorkloadSpec(speed=2).label == "cirne x2 uniform"

@@ -42,7 +42,7 @@ def test_where_time_is_worth_nothing_jobs_take_the_least_energy() -> None:
 def test_time_and_energy_are_those_of_the_p_state_that_each_job_ran_at() -> None:
     played = priced(Prices(response_per_h=100.0)).played
     assert played.traits is not None
-    epm, where = Epm.of(SETUP.models), played.schedule.cluster
+    epm, where = Epm.from_models(SETUP.models), played.schedule.cluster
     freq_ghz = played.chosen(played.traits.freq_ghz)
     for app in set(played.traits.app.tolist()):
         for cluster, projection in enumerate(epm.projections):
@@ -53,7 +53,7 @@ def test_time_and_energy_are_those_of_the_p_state_that_each_job_ran_at() -> None
 
 
 def test_every_p_state_that_costs_least_at_some_price_of_time_is_offered() -> None:
-    epm = Epm.of(SETUP.models)
+    epm = Epm.from_models(SETUP.models)
     for projection in epm.projections:
         for app in range(len(epm.apps)):
             time_s = projection.time_s[app]

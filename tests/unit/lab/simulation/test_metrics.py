@@ -58,7 +58,7 @@ def test_the_measures_are_those_of_a_loop_over_the_jobs(run: Played) -> None:
     assert (uncapped.highest_of_cap, uncapped.above_cap_s) == (None, None)
 
 
-def test_percentiles_stand_beside_the_mean_and_what_nobody_knows_stays_open() -> None:
+def test_percentiles_are_beside_the_mean_and_what_nobody_knows_stays_open() -> None:
     run = played([(0, wait, 10, 1, 0) for wait in range(8)])
     summary = summarise(Played(run.workload, run.schedule, fleet()))
     waits_s = summary.wait_s

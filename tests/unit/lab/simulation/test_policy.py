@@ -28,7 +28,7 @@ def test_every_entry_has_a_place_of_its_own(several: list[tuple[int, int]]) -> N
     assert (order[~entries] == NO_ENTRY).all()
 
 
-def test_a_tier_stands_before_the_submission_and_that_before_the_rank_or_the_shortest() -> None:
+def test_a_tier_is_before_the_submission_and_that_before_the_rank_or_the_shortest() -> None:
     rank, tier = np.array([[1, 0], [0, 1]]), np.array([[1, 0], [0, 1]])
     limit_s = np.ones((2, 2))
     assert order_of(SimulatedPolicy.PRIORITY_INC, rank, tier, limit_s).tolist() == [[2, 0], [1, 3]]

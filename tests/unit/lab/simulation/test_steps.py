@@ -10,7 +10,7 @@ from lab.simulation.steps import (
     Steps,
     idle_power_w,
     job_power_w,
-    stacked,
+    stack,
     used_units,
     waited_units,
 )
@@ -64,7 +64,7 @@ def test_means_and_highest_values_are_those_of_each_second(
     start, end, amount = (
         np.array(each, dtype=float) for each in zip((0, 0, 0), *held, strict=True)
     )
-    steps, edges_s = stacked(start, end, amount), np.sort(np.array(edges, dtype=float))
+    steps, edges_s = stack(start, end, amount), np.sort(np.array(edges, dtype=float))
     each_s = [sum(n for a, b, n in held if a <= second < b) for second in range(61)]
     spans_of = [each_s[int(a) : int(b)] for a, b in pairwise(edges_s)]
     assert steps.means(edges_s) == pytest.approx([np.mean(each) for each in spans_of])
@@ -72,8 +72,8 @@ def test_means_and_highest_values_are_those_of_each_second(
 
 
 def test_steps_are_added_at_all_their_times() -> None:
-    first = stacked(np.array([0.0]), np.array([10.0]), np.array([1.0]))
-    second = stacked(np.array([5.0]), np.array([20.0]), np.array([2.0]))
+    first = stack(np.array([0.0]), np.array([10.0]), np.array([1.0]))
+    second = stack(np.array([5.0]), np.array([20.0]), np.array([2.0]))
     total = Steps.sum_of([first, second])
     assert total.at(np.array([0.0, 5, 10, 20])).tolist() == [1, 3, 2, 0]
 

@@ -35,7 +35,7 @@ def test_every_policy_finishes_all_jobs_and_gives_no_node_out_twice(
         assign_units(128, played.used_units[here], start_s, end_s)
 
 
-def test_a_case_comes_to_the_same_every_time_and_another_seed_or_policy_to_something_else() -> None:
+def test_a_case_is_the_same_every_time_and_another_seed_or_policy_to_something_else() -> None:
     case = Case(SimulatedPolicy.EASY, SMALL)
     least = replace(case, policy=SimulatedPolicy.MIN_ENERGY)
     first, again, other, saving = (
@@ -54,7 +54,7 @@ def test_a_sweep_of_several_processes_gives_what_one_gives_in_the_order_of_the_c
     assert list(sweep(SETUP, cases, 2)) == [result_of(SETUP, case) for case in cases]
 
 
-def test_a_policy_that_weighs_nothing_is_simulated_with_one_weight() -> None:
+def test_a_policy_that_has_no_weight_is_simulated_with_one_weight() -> None:
     policies = [SimulatedPolicy.REORDER, SimulatedPolicy.MIN_ENERGY]
     cases = combinations(policies, [1.0, 1.5], [SMALL], [1, 2], kill_at_limit=False)
     assert [(case.policy, case.t_weight, case.seed) for case in cases] == [
@@ -106,7 +106,7 @@ def test_jobs_and_what_idles_keep_to_a_cap_together(policy: SimulatedPolicy, cou
         assert 0.8 * 128 * 170.0 < both.value.max() <= 128 * 170.0 + 1e-6
 
 
-# Three clusters, of which two stand at one site; a node of "a" and "c" idles at 60 W.
+# Three clusters, of which two are at one site; a node of "a" and "c" idles at 60 W.
 IDLE_W = {"a": 60.0, "b": 0.0, "c": 60.0}
 ABC = tuple(
     SimulatedCluster(name=name, nodes=64, module=module, idle_power_w=IDLE_W[name], site=site)

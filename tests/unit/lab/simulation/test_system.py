@@ -125,7 +125,7 @@ def test_a_policy_that_keeps_no_caps_over_several_clusters_is_refused_under_one(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("clusters: [", "is no YAML"),
+        ("clusters: [", "is not usable YAML"),
         ("clusters: []", "clusters of different names"),
         ("clusters: [{name: a, module: m, nodes: 0}]", "nodes"),
         ("clusters: [{name: a, module: m, nodes: 4, color: red}]", "color"),

@@ -58,7 +58,7 @@ def test_power_is_rounded_up_node_by_node_within_its_bounds(
     assert one(tmp_path, power_w=predicted).power_w == power_w
 
 
-def test_jobs_stand_in_the_order_of_their_submission(tmp_path: Path) -> None:
+def test_jobs_replace_it_the_order_of_their_submission(tmp_path: Path) -> None:
     later = JOB.replace("1334697", "7").replace("23:54:10", "23:55:10")
     same = JOB.replace("1334697", "8")
     jobs = read_jobs(written(tmp_path, later, JOB, same), {})
@@ -115,13 +115,13 @@ def test_what_no_machine_has_is_refused_with_its_bound(
         one(tmp_path, line)
 
 
-def test_a_job_that_stands_twice_is_refused_with_both_lines_and_a_file_without_any(
+def test_a_job_that_is_twice_is_refused_with_both_lines_and_a_file_without_any(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(UnusableError, match="must hold 1 to"):
         read_jobs(written(tmp_path), {})
     other = JOB.replace("1334697", "7")
-    with pytest.raises(UnusableError, match=r"jobs\.log:3: job 1334697 stands twice, in line 1"):
+    with pytest.raises(UnusableError, match=r"jobs\.log:3: job 1334697 is listed twice, in line 1"):
         read_jobs(written(tmp_path, JOB, other, JOB.replace("parallel", "debug")), {})
 
 
@@ -150,7 +150,7 @@ def test_a_node_that_cannot_be_played_is_refused_by_its_number(
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("debug 60", "queue debug stands twice"),
+        ("debug 60", "queue debug is listed twice"),
         (f"longpar {10**400}", "whole seconds above 0, 31,622,400 at most"),
         ("longpar 1 2", "must be a queue and whole seconds"),
     ],
@@ -170,7 +170,7 @@ def test_queues_that_are_none_are_refused_by_their_number(
         ("7,1e400", "has a power of inf W in .*:3"),
         ("7,213,5", "has a power of 213,5 W in .*:3"),
         ("7", "has a power of  W in .*:3"),
-        ("7,9\n7,9", "stands twice in .*, in lines 3 and 4: leave one"),
+        ("7,9\n7,9", "is listed twice in .*, in lines 3 and 4: leave one"),
     ],
 )
 def test_a_row_that_says_no_power_is_wrong_of_its_job_alone(

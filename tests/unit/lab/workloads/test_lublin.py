@@ -92,7 +92,7 @@ def test_the_runtimes_of_a_size_follow_the_hyper_gamma_below_the_limit(nodes: in
 
 
 def busy_clock_s(arrivals_s: np.ndarray) -> np.ndarray:
-    """Seconds of the clock that runs with the arrival rate, found by summing half hours."""
+    """Seconds of the clock that runs with the arrival rate, computed by summing half hours."""
     weights = lublin.day_weights()
     halves, rest_s = np.divmod(arrivals_s, 1800)
     before = np.concatenate(([0.0], np.cumsum(np.tile(weights, int(halves.max() // 48) + 1))))

@@ -119,7 +119,7 @@ def test_what_a_compressed_log_holds_up_to_where_it_broke_is_read(path: Path, is
         ("; MaxNodes: -1\n; Note: MaxProcs: 3\n", None),
     ],
 )
-def test_the_comments_tell_the_size_of_the_machine(
+def test_the_comments_show_the_size_of_the_machine(
     path: Path, comments: str, machine_procs: int | None
 ) -> None:
     path.write_text(f"{comments}{LINE}\n")

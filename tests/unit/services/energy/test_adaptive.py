@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.energy.adaptive import Floats, PairEvidence, adapted, gram_of, regressors
+from services.energy.adaptive import Floats, PairEvidence, adapt, gram_of, regressors
 from services.energy.model import KernelRun
 
 LEARNED = np.array([[0.55, -0.4, 37.0], [0.9, 0.006, -0.05]])
@@ -33,7 +33,7 @@ def evidence(of: list[KernelRun], forgetting: float = 0.98) -> PairEvidence:
 
 
 def test_without_runs_the_learned_coefficients_stay_to_the_last_bit() -> None:
-    assert adapted(LEARNED, gram_of(runs(12)), PairEvidence.none()).tobytes() == LEARNED.tobytes()
+    assert adapt(LEARNED, gram_of(runs(12)), PairEvidence.none()).tobytes() == LEARNED.tobytes()
 
 
 def test_without_forgetting_it_is_least_squares_over_kernels_and_runs_together() -> None:
@@ -44,7 +44,7 @@ def test_without_forgetting_it_is_least_squares_over_kernels_and_runs_together()
         + [(TRUE * regressors(run)).sum(axis=1) for run in seen]
     )
     together = [np.linalg.lstsq(x[:, line], y[:, line])[0] for line in range(2)]
-    found = adapted(LEARNED, gram_of(kernels), evidence(seen, forgetting=1.0))
+    found = adapt(LEARNED, gram_of(kernels), evidence(seen, forgetting=1.0))
     assert found == pytest.approx(np.array(together), rel=1e-7)
 
 
@@ -57,9 +57,7 @@ def test_the_sums_are_those_of_the_classical_recursion_with_its_reset() -> None:
         gram = forgetting * gram + np.outer(x, x) + (1 - forgetting) * kernels[0]
         pull = (1 - forgetting) * kernels[0] @ (found - LEARNED[0])
         found = found + np.linalg.solve(gram, x * (y - x @ found) - pull)
-    assert adapted(LEARNED, kernels, evidence(seen, forgetting))[0] == pytest.approx(
-        found, rel=1e-6
-    )
+    assert adapt(LEARNED, kernels, evidence(seen, forgetting))[0] == pytest.approx(found, rel=1e-6)
 
 
 def worst_error(found: Floats, true: Floats = TRUE) -> float:
@@ -69,9 +67,9 @@ def worst_error(found: Floats, true: Floats = TRUE) -> float:
 
 
 def test_runs_of_many_applications_lead_to_what_is_true_now() -> None:
-    """At 0.98 the runs weigh as much as 50 kernels against the 12 that were learned from."""
+    """At 0.98 the runs count as much as 50 kernels against the 12 that were learned from."""
     kernels = gram_of(runs(12))
-    found = adapted(LEARNED, kernels, evidence(runs(400, seed=2)))
+    found = adapt(LEARNED, kernels, evidence(runs(400, seed=2)))
     assert worst_error(found) < 2 * 12 / 62 * worst_error(LEARNED)
 
 
@@ -82,7 +80,7 @@ def test_one_application_for_weeks_moves_others_by_no_more_than_the_kernels_allo
     seen = PairEvidence.none()
     for _ in range(5_000):
         seen = seen.and_run(LEARNED, only, at_the_other_pstate(only, 1.1 * LEARNED))
-    shift = adapted(LEARNED, kernels, seen)[0] - LEARNED[0]
+    shift = adapt(LEARNED, kernels, seen)[0] - LEARNED[0]
     own, inverse = regressors(only)[0], np.linalg.inv(kernels[0])
     assert 0.8 < shift @ own / (0.1 * LEARNED[0] @ own) < 1
     for other in (regressors(run)[0] for run in runs(99, 9)):
@@ -97,4 +95,4 @@ def test_what_is_kept_is_symmetric_and_bounded(drawn: list[tuple[float, float, f
     assert (found.gram == np.swapaxes(found.gram, 1, 2)).all()
     largest = max((np.square(regressors(run)).sum(axis=1).max() for run in seen), default=0.0)
     assert np.abs(found.gram).max() <= largest / (1 - 0.9) * (1 + 1e-9)
-    assert np.isfinite(adapted(LEARNED, gram_of(runs(12)), found)).all()
+    assert np.isfinite(adapt(LEARNED, gram_of(runs(12)), found)).all()

@@ -178,7 +178,7 @@ def test_a_job_that_cannot_do_better_any_more_is_counted_but_not_advised(
     assert [m.user for m in misused] == ["ada"]
 
 
-def test_a_job_is_told_once_and_counted_once() -> None:
+def test_a_job_is_published_once_and_counted_once() -> None:
     processor = running()
     in_round(processor, 1, mismatch(number=1))
 

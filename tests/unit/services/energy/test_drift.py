@@ -42,7 +42,7 @@ def test_errors_as_large_as_published_make_a_ratio_of_one() -> None:
         (after([0.01] * 5, sd=Deviations(0.0, 0.0)), 1.0, (0.01, 0.0), False),
         (after([0.2] * 40 + [0.0] * 200), 0.0, (0.0, 0.0), False),
     ],
-    ids=["draws more power", "the worse of power and time", "meters can tell no less", "long ago"],
+    ids=["draws more power", "the worse of power and time", "meters can show no less", "long ago"],
 )
 def test_errors_are_held_to_those_that_were_published(
     drift: Drift, ratio: float, biases: tuple[float, float], needs_learning: bool

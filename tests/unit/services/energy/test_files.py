@@ -30,7 +30,7 @@ finite = st.floats(-1e6, 1e6)
 
 
 @given(st.lists(finite, min_size=6, max_size=6), st.booleans())
-def test_coefficients_come_back_to_the_last_digit(values: list[float], available: bool) -> None:
+def test_coefficients_return_to_the_last_digit(values: list[float], available: bool) -> None:
     changes = dict(zip("ABCDEF", values, strict=True)) if available else {"available": 0}
     with TemporaryDirectory() as folder:
         first = read_coefficients_file(write(Path(folder) / "m_coefficients.csv", pairs(changes)))
@@ -126,7 +126,7 @@ def test_a_row_with_too_few_values_is_rejected(tmp_path: Path) -> None:
     ("changes", "problem"),
     [
         ({"tpi_scale": "ear"}, "tpi_scale: .*ear is not eamc-2020"),
-        ({"freq_ghz": 1.7}, r"freq_ghz: 1.7 is no P-state of m.* row 1 "),
+        ({"freq_ghz": 1.7}, r"freq_ghz: 1.7 is not a P-state of m.* row 1 "),
     ],
 )
 def test_a_signature_that_the_table_cannot_project_is_named(
@@ -173,7 +173,7 @@ def test_the_module_is_the_one_asked_for_or_named_by_the_file(
 
 def test_a_table_that_could_be_of_two_modules_is_not_guessed(tmp_path: Path) -> None:
     table = write(tmp_path / "table.csv", pairs())
-    with pytest.raises(RejectedError, match=r"may belong to m, m2: say which one with --module"):
+    with pytest.raises(RejectedError, match=r"may belong to m, m2: name it with --module"):
         read_matched([table], two_modules(tmp_path))
     with pytest.raises(RejectedError, match="m3 names no module"):
         read_matched([table], two_modules(tmp_path), ["m3"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coplace_client.signature import Signature
 from services.energy.processor.appdb import AppDB
-from services.energy.processor.conformity import LEAST_SPREAD, TOLERANCE_SDS, compared
+from services.energy.processor.conformity import LEAST_SPREAD, TOLERANCE_SDS, compare_run
 from services.energy.processor.profile import SignatureProfile
 from services.energy.processor.row import AGREEING_JOBS
 from shared.catalogue.event import Event
@@ -67,7 +67,7 @@ def test_what_is_taken_in(run: Event) -> None:
     assert rows(events)[0].at[0].count == 9
 
 
-def test_who_has_run_once_is_allowed_more_than_who_has_shown_how_little_he_varies() -> None:
+def test_what_has_run_once_is_allowed_more_than_what_has_shown_how_little_he_varies() -> None:
     far: Any = {"power_w": 360.0 * 1.2}
 
     assert mismatches(in_round(known(runs=1), 1, of_job(50, **far))) == []
@@ -125,7 +125,7 @@ def test_at_a_pstate_never_measured_all_between_the_limits_conforms(
         mem_gbps=BASE.mem_gbps / stretch,
     )
 
-    assert compared(SignatureProfile.of(BASE), run).conforms
+    assert compare_run(SignatureProfile.from_run(BASE), run).conforms
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,16 @@ def test_at_a_pstate_never_measured_all_between_the_limits_conforms(
     [("cpi", 1.1), ("cpi", 0.1), ("tpi", 0.009), ("mem_gbps", 100.0), ("power_w", 500.0)],
 )
 def test_at_a_pstate_never_measured_what_no_clock_can_do_differs(metric: str, value: float) -> None:
-    verdict = compared(SignatureProfile.of(BASE), at(1.2, **{metric: value}))
+    verdict = compare_run(SignatureProfile.from_run(BASE), at(1.2, **{metric: value}))
 
     assert [each.metric for each in verdict.deviations if each.differs] == [metric]
 
 
 def test_the_tolerance_ends_at_the_least_spread() -> None:
-    profile = SignatureProfile.of(BASE)
+    profile = SignatureProfile.from_run(BASE)
     for _ in range(200):
         profile = profile.taking(BASE)
-    [power, *_] = compared(profile, BASE).deviations
+    [power, *_] = compare_run(profile, BASE).deviations
 
     assert power.tolerance == pytest.approx(TOLERANCE_SDS * LEAST_SPREAD, rel=0.03)
 

@@ -57,7 +57,7 @@ def test_what_obeys_the_equations_is_projected_exactly() -> None:
 @pytest.mark.parametrize(
     "kernels", [KERNELS[:3], [KERNELS[0]] * 6], ids=["fewer than four", "all alike"]
 )
-def test_kernels_that_tell_too_little_give_no_projection(
+def test_kernels_that_show_too_little_give_no_projection(
     kernels: list[tuple[float, float, float]],
 ) -> None:
     found = fit(PSTATES_GHZ, runs_that_obey_the_equations(kernels))
@@ -177,7 +177,7 @@ def test_the_error_of_a_kernel_left_out_is_that_of_a_fit_without_it() -> None:
     assert np.isnan(errors.power[0, 0])
 
 
-def test_a_kernel_that_alone_tells_a_coefficient_cannot_be_left_out() -> None:
+def test_a_kernel_that_alone_shows_a_coefficient_cannot_be_left_out() -> None:
     kernels, _ = synthetic(6)
     quiet = {
         name: {ghz: run._replace(tpi=0.0) for ghz, run in runs.items()}

@@ -122,7 +122,7 @@ def test_no_field_names_a_thing_of_others_unasked(
     assert is_allowed == (name == "user")
 
 
-def test_each_rule_that_asks_of_a_thing_is_told_of_it(region: KnownRegion) -> None:
+def test_each_rule_that_asks_of_a_thing_is_asked_of_it(region: KnownRegion) -> None:
     """A payload that is about a job or a cluster is never taken to be about nothing."""
     for kind in KINDS:
         about = about_of(own(kind), region)

@@ -141,7 +141,7 @@ async def test_a_stream_on_which_nothing_comes_is_ended_and_keeps_what_came() ->
     assert not broker.crashes
 
 
-async def test_more_streams_than_may_be_open_are_told_to_come_back() -> None:
+async def test_more_streams_than_may_be_open_are_asked_to_return() -> None:
     broker = Broker(streams=StreamLimits(most=1))
 
     async def nothing() -> AsyncIterator[PublishStreamRequest]:
@@ -160,7 +160,7 @@ async def test_more_streams_than_may_be_open_are_told_to_come_back() -> None:
     assert not broker.crashes
 
 
-async def test_many_refused_streams_are_told_so_or_break_off_in_their_own_client() -> None:
+async def test_many_refused_streams_are_reported_so_or_break_off_in_their_own_client() -> None:
     broker = Broker(streams=StreamLimits(most=1))
     answers = set[tuple[grpc.StatusCode, str]]()
 

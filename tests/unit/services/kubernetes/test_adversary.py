@@ -1,5 +1,5 @@
 """However events, copies, gaps, refusals and kills fall, no grant starts twice, none starts that
-was declined, no job runs twice at once, and every end is told.
+was declined, no job runs twice at once, and every end is published.
 
 API servers, the Job controller, users and Coplace are played in memory; what is counted is what the
 API servers were written, not what the resource manager says of itself.
@@ -132,7 +132,7 @@ class PlainCoplace:
                 self.holders.pop(fact.job_id, None)
 
     def _answered(self, job_id: str, grant: int, word: str) -> None:
-        """The first word holds; of a job whose end was told no more is heard."""
+        """The first answer is final; of a job whose end was published no more is heard."""
         if job_id in self.ended:
             return
         before = self.answers.setdefault((job_id, grant), word)
@@ -194,7 +194,7 @@ class Play:
         self.begin()
 
     def replace_process(self) -> None:
-        """Another process starts while the old one stands still: it will go on as if nothing had
+        """Another process starts while the old one is stopped: it will go on as if nothing had
         been."""
         self.stalled, self.stalled_read = self.manager, self.read
         self.begin()
@@ -276,7 +276,7 @@ class Play:
         assert max(self.coplace.ended.values(), default=0) <= 1
 
     async def settle(self) -> None:
-        """Nothing goes wrong any more: everything comes to rest."""
+        """Nothing goes wrong any more: all work ends."""
         self.fate.strikes.clear()
         for server in self.servers.values():
             server.forbids_creation = False
@@ -289,7 +289,8 @@ class Play:
             await self.obey(len(self.coplace.decisions))
 
     def check_rest(self) -> None:
-        """Every grant that was not seized has its answer, and what ended was told and let go."""
+        """Every grant that was not seized has its answer, and what ended was published and let
+        go."""
         told = self.coplace.answers
         for job_id in self.coplace.holders:
             assert (job_id, self.coplace.grants[job_id]) in told
@@ -422,7 +423,7 @@ async def course(play: Play, steps: int) -> None:
 
 @given(st.data(), st.integers(1, 60))
 @settings(max_examples=25, deadline=None)
-def test_no_grant_starts_twice_or_after_it_was_declined_and_every_end_is_told(
+def test_no_grant_starts_twice_or_after_it_was_declined_and_every_end_is_reported(
     data: st.DataObject, steps: int
 ) -> None:
     asyncio.run(course(Play(data.draw), steps))

@@ -34,7 +34,7 @@ def test_clusters_are_read_from_their_file(tmp_path: Path, monkeypatch: pytest.M
     ("clusters", "words"),
     [
         ([], "clusters: "),
-        ([ALPHA, ALPHA], "alpha stands there twice"),
+        ([ALPHA, ALPHA], "alpha is listed twice"),
         (["{name: alpha}"], "clusters.0.node_model: Field required"),
         ([ALPHA.replace("node_model", "model")], "clusters.0.node_model: Field required"),
         ([ALPHA.replace("alpha", "a/b")], "clusters.0.name: "),

@@ -66,10 +66,10 @@ def test_bad_input_becomes_a_dead_letter_and_the_round_goes_on() -> None:
     runtime.run_until_quiet()
     assert [*decisions(log)] == ["b"]
     [letter] = [r for p in TOPICS.partitions("dlq.placement.inputs") for r in log.read(p)]
-    assert b"'p2-0001' is no node of p1" in (letter.value or b"")
+    assert b"'p2-0001' is not a node of p1" in (letter.value or b"")
 
 
-def test_a_start_that_nobody_confirms_is_asked_back_in_time_although_nothing_else_happens() -> None:
+def test_a_start_that_nobody_confirms_is_withdrawn_in_time_although_nothing_else_happens() -> None:
     log = InMemoryLog()
     own = PlacementSettings(start_timeout_s=10.0)
     runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.CLOCK), own), TOPICS)
@@ -81,7 +81,7 @@ def test_a_start_that_nobody_confirms_is_asked_back_in_time_although_nothing_els
     [decided] = decisions(log).values()
     assert decided.verdict == VERDICT_WITHDRAWN
     assert decided.decided_at_us - T0_US == 10_200_000
-    assert len({*ended}) == 2  # the round of the start, and the one in which it is asked back
+    assert len({*ended}) == 2  # the round of the start, and the one in which it is withdrawn
 
 
 def test_with_a_clock_the_sequencer_takes_plans_from_their_own_topic() -> None:

@@ -1,4 +1,4 @@
-"""Both stages over the log in memory, whose data somebody replaces: the operator mends them as
+"""Both stages over the log in memory, whose data somebody replaces: the operator repairs them as
 `coplace restore` and `coplace clock mend` do."""
 
 from collections.abc import Callable
@@ -65,14 +65,14 @@ MENDINGS: dict[str, Mending] = {
 @pytest.mark.parametrize(
     ("is_lost", "is_older", "how"), list(MENDINGS.values()), ids=list(MENDINGS)
 )
-def test_inputs_that_were_put_back_older_are_refused_and_mended_without_giving_a_round_twice(
+def test_inputs_that_were_restored_older_are_refused_and_repaired_without_giving_a_round_twice(
     is_lost: bool,
     is_older: bool,
     how: Callable[[UnitAtRest], Mended],
     sequencer_is_lost: bool,
 ) -> None:
-    """Where the sequencer has lost its state too, only placement, or what it told, knows how many
-    rounds there were."""
+    """Where the sequencer has lost its state too, only placement, or what it published, knows how
+    many rounds there were."""
     log = OperatedLog()
     append(log, models(nodes=64))
     rounds(log, 0, 3)

@@ -44,7 +44,7 @@ def sequenced(sequencer: Sequencer) -> list[Event]:
     return [publish.event for publish in sequencer.end_round(ROUND)]
 
 
-def test_completions_stand_before_submissions_of_the_same_time_and_clusters_before_both() -> None:
+def test_completions_are_before_submissions_of_the_same_time_and_clusters_before_both() -> None:
     sequencer = Sequencer({})
     feed(
         sequencer, [submitted("a"), finished("b", T0_US), declared("p1"), submitted("c", T0_US - 1)]

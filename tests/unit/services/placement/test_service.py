@@ -62,7 +62,7 @@ def processor() -> Placement:
     return found
 
 
-async def test_a_waiting_job_is_told_why_and_when_it_is_expected(processor: Placement) -> None:
+async def test_a_waiting_job_has_why_and_when_it_is_expected(processor: Placement) -> None:
     async with serving(on_duty(processor)) as channel:
         answer = await ask(channel, "b")
     assert (answer.standing, answer.reason) == (JOB_STANDING_RESERVED, "p1: needs 4 nodes, 0 free")
@@ -80,7 +80,7 @@ async def test_many_who_ask_at_once_are_all_answered(processor: Placement) -> No
     assert [answer.forecast.jobs_before for answer in answers[:3]] == [0, 1, 2]
 
 
-async def test_a_start_beyond_what_is_foreseen_has_a_bound_and_no_cluster(
+async def test_a_start_beyond_what_is_expected_has_a_bound_and_no_cluster(
     processor: Placement,
 ) -> None:
     async with serving(on_duty(processor), most_foreseen=1) as channel:
@@ -102,7 +102,7 @@ async def test_a_job_that_came_after_the_last_forecast_gets_one_of_its_own(
     assert answer.forecast.start_at_us == end_us(0) + 4 * _HOUR_US
 
 
-async def test_a_stale_forecast_is_not_told_again(processor: Placement) -> None:
+async def test_a_stale_forecast_is_not_published_again(processor: Placement) -> None:
     async with serving(on_duty(processor)) as channel:
         await ask(channel, "d")
         round_of(processor, 1, finished("a", end_us(0)))
@@ -117,7 +117,7 @@ async def test_what_does_not_wait_in_a_queue_has_no_forecast(processor: Placemen
         assert not (await ask(channel, "b")).HasField("forecast")
 
 
-async def test_an_unknown_job_is_not_found_and_its_asker_told_what_to_do(
+async def test_an_unknown_job_is_not_found_and_its_asker_is_answered_what_to_do(
     processor: Placement,
 ) -> None:
     async with serving(on_duty(processor)) as channel:
@@ -133,7 +133,7 @@ async def test_a_standby_says_that_it_is_one(processor: Placement) -> None:
     async with serving(duty) as channel:
         code, why = await refusal(ask(channel, "b"))
     assert code is grpc.StatusCode.UNAVAILABLE
-    assert "stands by" in why
+    assert "is a standby" in why
 
 
 async def test_what_is_no_protobuf_is_refused(processor: Placement) -> None:

@@ -99,7 +99,7 @@ def test_placement_starts_by_the_plan_what_it_would_not_have_started() -> None:
     assert {(d.cluster, d.plan_round) for d in planned.values()} == {("p1", 0)}
 
 
-def test_what_is_no_news_is_told_again_when_half_of_its_time_is_over() -> None:
+def test_what_is_no_update_is_published_again_when_half_of_its_time_is_over() -> None:
     processor = planner()
     first = plan_of(processor, 0, *queue())
     assert first is not None

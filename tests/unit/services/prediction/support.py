@@ -96,7 +96,7 @@ def job(
 
 
 def run(number: int, app_id: str, power_w: float, **of_end: Any) -> tuple[Event, Event]:
-    """A job whose start nobody told."""
+    """A job whose start nobody published."""
     submitted, _, finished = job(number, power_w, app_id, **of_end)
     return submitted, finished
 
@@ -180,7 +180,7 @@ class Versions:
 
     @property
     def in_force(self) -> str:
-        """As placement was told last."""
+        """As it was last published for placement."""
         chosen = self.of(self.chosen)
         return chosen[-1].version if chosen else ""
 

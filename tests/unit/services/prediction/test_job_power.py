@@ -189,7 +189,7 @@ def test_what_a_shared_nodes_meter_shows_teaches_what_each_of_its_jobs_drew() ->
     assert not [key for key in state_of(prediction) if key.startswith("meter")]
 
 
-def test_jobs_that_meet_others_are_told_apart_by_the_meters_of_nodes_that_they_share() -> None:
+def test_jobs_that_meet_others_are_distinguished_by_the_meters_of_nodes_that_they_share() -> None:
     """Two calm jobs show 200 W, two hungry ones 400 W, one of each 300 W: 110 W of it idle."""
     prediction, said = Prediction({}), dict[str, list[float]]()
     shown_w = {("calm", "calm"): 200.0, ("hungry", "hungry"): 400.0, ("calm", "hungry"): 300.0}
@@ -209,7 +209,7 @@ def test_jobs_that_meet_others_are_told_apart_by_the_meters_of_nodes_that_they_s
     assert said["hungry"][0] == pytest.approx(400.0, abs=10)
 
 
-def test_readings_of_when_another_job_came_or_went_teach_nothing_of_those_who_stayed() -> None:
+def test_readings_of_when_another_job_came_or_went_teach_nothing_of_those_that_stayed() -> None:
     for late in (False, True):
         prediction = Prediction({})
         stays, goes = sharer(0, "calm", 300.0), sharer(1, "hungry", 300.0, ended_s=1_000)

@@ -1,4 +1,4 @@
-"""Which meters are read, told about once a minute."""
+"""Which meters are read, published about once a minute."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def told(prediction: Prediction, at_s: float, *events: Event) -> list[NodeMeters
 
 
 def whose(prediction: Prediction, at_s: float, *events: Event) -> list[list[str]]:
-    """Whose meters were read, as told at the end of a round."""
+    """Whose meters were read, as published at the end of a round."""
     return [list(each.nodes) for each in told(prediction, at_s, *events)]
 
 
@@ -39,7 +39,7 @@ def sample(node: int, at_s: float) -> Event:
     return read(f"p1-{node:04d}", 300.0, round(at_s * SECOND_US))
 
 
-def test_it_is_told_once_a_minute_whose_meters_were_read() -> None:
+def test_it_is_published_once_a_minute_whose_meters_were_read() -> None:
     prediction = Prediction({})
     assert whose(prediction, 100, of_nameplate(), sample(0, 90), sample(1, 91)) == [
         ["p1-[0000-0001]"]
@@ -63,7 +63,7 @@ def test_clocks_of_nodes_that_jump_are_no_silence() -> None:
         assert whose(prediction, 160 + 60 * number, sample(0, clock_s)) == [["p1-0000"]]
 
 
-def test_what_was_read_long_before_a_round_ends_that_could_tell_it_is_not_told() -> None:
+def test_what_was_read_long_before_a_round_ends_that_could_show_it_is_not_reported() -> None:
     prediction = Prediction({})
     whose(prediction, 100, of_nameplate(), sample(0, 90))
     assert whose(prediction, 130, sample(0, 120)) == []
@@ -71,15 +71,13 @@ def test_what_was_read_long_before_a_round_ends_that_could_tell_it_is_not_told()
     assert whose(prediction, 1_060, sample(0, 1_050)) == [["p1-0000"]]
 
 
-def test_nothing_is_told_of_clusters_without_a_nameplate_nor_of_nodes_that_nobody_declared() -> (
-    None
-):
+def test_nothing_is_published_without_a_nameplate_or_declared_nodes() -> None:
     assert whose(Prediction({}), 100, declared(), sample(0, 90)) == []
     stranger = read("login-1", 300.0, 90 * SECOND_US)
     assert whose(Prediction({}), 100, of_nameplate(), stranger) == []
 
 
-def test_a_restart_changes_nothing_of_what_is_told() -> None:
+def test_a_restart_changes_nothing_of_what_is_reported() -> None:
     """Before a round ends, and after."""
     prediction, state = Prediction({}), dict[str, bytes]()
 
@@ -104,7 +102,7 @@ def capped(at_us: int, *watts: float | None, name: str = "p1") -> Event:
     return Event(f"cap/{name}/{at_us}", "test", at_us, name, payload)
 
 
-def test_of_a_cluster_under_a_cap_it_is_told_though_it_declares_no_nameplate() -> None:
+def test_of_a_cluster_under_a_cap_it_is_reported_though_it_declares_no_nameplate() -> None:
     prediction = Prediction({})
     assert whose(prediction, 100, declared(), sample(0, 90)) == []
     assert whose(prediction, 160, capped(1, 900.0), sample(0, 150)) == [["p1-0000"]]
@@ -119,7 +117,7 @@ def test_caps_of_what_nobody_declared_are_not_kept() -> None:
     assert not [key for key in prediction.changes() if "elsewhere" in key]
 
 
-def test_what_each_meter_showed_is_told_in_the_order_of_the_names() -> None:
+def test_what_each_meter_showed_is_reported_in_the_order_of_the_names() -> None:
     first = read("p1-0000", 250.5, 90 * SECOND_US)
     [message] = told(Prediction({}), 100, of_nameplate(), sample(2, 92), first)
     assert list(message.nodes) == ["p1-[0000,0002]"]

@@ -147,7 +147,7 @@ def told(prediction: Prediction, number: int, *events: Event) -> list[RunningPow
     return [each for each in payloads if isinstance(each, RunningPowerMeasured)]
 
 
-def test_what_a_job_draws_that_runs_is_told_once_its_meters_covered_ten_minutes() -> None:
+def test_what_a_job_draws_that_runs_is_published_once_its_meters_covered_ten_minutes() -> None:
     prediction = Prediction({})
     submitted, started, *_ = alone(0, 0, 300.0)
     assert told(prediction, 0, declared(), submitted, started, shows(1, 310.0)) == []
@@ -158,7 +158,7 @@ def test_what_a_job_draws_that_runs_is_told_once_its_meters_covered_ten_minutes(
     assert first.measured_at_us == SECOND_US + 11 * MINUTE_US
 
 
-def test_it_is_told_again_only_where_it_is_off_and_not_too_soon() -> None:
+def test_it_is_published_again_only_where_it_is_off_and_not_too_soon() -> None:
     prediction, restored = Prediction({}), dict[str, bytes]()
     submitted, started, *_ = alone(0, 0, 300.0)
     told(prediction, 0, declared(), submitted, started, shows(1, 300.0))
@@ -172,9 +172,7 @@ def test_it_is_told_again_only_where_it_is_off_and_not_too_soon() -> None:
     assert said[1].node_power_w > 1.1 * said[0].node_power_w
 
 
-def test_nothing_is_told_of_a_job_that_ended_or_shares_its_node_or_has_a_node_without_meter() -> (
-    None
-):
+def test_nothing_is_published_of_jobs_that_ended_share_or_lack_a_meter() -> None:
     for changes, nodes, ends in (({"shareable": True}, 1, 0), ({}, 2, 0), ({}, 1, 1)):
         submitted, started, _, finished = alone(0, 0, 300.0, nodes, **changes)
         prediction = Prediction({})

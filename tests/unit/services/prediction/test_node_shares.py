@@ -37,7 +37,7 @@ def test_the_rest_is_split_by_what_each_was_expected_to_draw() -> None:
     assert shares_mw(340.0, 100.0, 48, users) == [50_000 + 180_000, 50_000 + 60_000, 0]
 
 
-def test_where_nothing_was_expected_of_one_of_them_cores_stand_in() -> None:
+def test_where_nothing_was_expected_of_one_of_them_cores_replace_it() -> None:
     for other_w in (None, 90.0):
         users = [NodeUser(12, other_w), NodeUser(36, other_w and 100.0)]
         assert shares_mw(300.0, 100.0, 48, users) == [75_000, 225_000, 0]

@@ -1,4 +1,4 @@
-"""What the samples of nodes come to, by node."""
+"""Means of the samples of nodes, by node."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def told(statistics: NodeStatistics, *events: Event) -> list[NodePowerMeasured]:
     ]
 
 
-def test_a_record_comes_to_the_mean_of_its_samples_and_when_they_were_taken() -> None:
+def test_a_record_results_in_the_mean_of_its_samples_and_when_they_were_taken() -> None:
     [found] = told(NodeStatistics({}), samples(1, "n1", 200.0, 300.0, 340.0))
 
     assert (found.node, found.cluster, found.node_model) == ("n1", "p1", "m")
@@ -57,7 +57,7 @@ def test_what_no_meter_shows_is_refused_and_changes_nothing(record: Event, probl
     assert not statistics.changes()
 
 
-def test_a_copy_is_told_from_the_newest_records_of_its_node_and_after_a_restart() -> None:
+def test_a_copy_is_distinguished_from_the_newest_records_of_its_node_and_after_a_restart() -> None:
     statistics = NodeStatistics({})
     records = [samples(number, "n1", 200.0) for number in range(REMEMBERED)]
     told(statistics, *records)
@@ -75,7 +75,7 @@ def test_a_copy_is_told_from_the_newest_records_of_its_node_and_after_a_restart(
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6), st.booleans()), max_size=40))
-def test_nodes_come_to_the_same_in_one_unit_and_in_several_that_are_killed(
+def test_nodes_is_the_same_in_one_unit_and_in_several_that_are_killed(
     drawn: list[tuple[int, int, bool]],
 ) -> None:
     """Node n is of unit n % 2; True: the unit is made anew of its state before the record."""

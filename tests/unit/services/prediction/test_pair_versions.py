@@ -1,4 +1,5 @@
-"""Versions of the trees of pairs: grown of what shutters said, and held to what they say later."""
+"""Versions of the trees of pairs: grown of what shutters said, and compared with what they say
+later."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from coplace_client.errors import RejectedError
 from services.prediction import pair_trees, pair_versions
 from services.prediction.pair_trees import PairExample, grow, unseen_errors
-from services.prediction.pair_versions import grown
+from services.prediction.pair_versions import grow_pair_trees
 from services.prediction.processor import Prediction
 from services.prediction.versions import VersionChoice
 from shared.catalogue.codec import MAX_MESSAGE_BYTES
@@ -41,7 +42,7 @@ APPS = {"calm": (10.0, 0.5), "busy": (90.0, 0.8), "loud": (200.0, 1.6), "deaf": 
 
 
 def slowdown(own: str, other: str) -> float:
-    """Not linear: only who waits for memory suffers, and only beside who presses."""
+    """Not linear: only jobs that wait for memory suffer, and only beside jobs that press."""
     return 1 + 0.6 * (APPS[own][1] > 0.7) * (APPS[other][0] > 100)
 
 
@@ -109,7 +110,7 @@ def test_no_interval_that_a_version_is_held_to_was_learned_by_it_or_by_what_is_i
 ) -> None:
     learned: dict[str, set[float]] = {"": set()}
     held: list[tuple[str, str, float]] = []
-    grows, errors = pair_versions.grown, pair_versions.PairVersions._errors
+    grows, errors = pair_versions.grow_pair_trees, pair_versions.PairVersions._errors
 
     def growing(examples: Sequence[PairExample], number: int) -> PairTreesPublished:
         message = grows(examples, number)
@@ -123,7 +124,7 @@ def test_no_interval_that_a_version_is_held_to_was_learned_by_it_or_by_what_is_i
         held.extend((choice.shadow, choice.in_force, each.slowdown_ratio) for each in of)
         return errors(versions, of, *others)
 
-    monkeypatch.setattr(pair_versions, "grown", growing)
+    monkeypatch.setattr(pair_versions, "grow_pair_trees", growing)
     monkeypatch.setattr(pair_versions.PairVersions, "_errors", holding)
     Region().plays(24)
     assert len(held) > 40
@@ -165,7 +166,7 @@ def test_a_version_may_be_pinned_and_be_rolled_back_to_weights(played: Region) -
         region.rolls_back()
 
 
-def test_weights_come_back_where_they_err_less_than_trees(
+def test_weights_return_where_they_err_less_than_trees(
     played: Region, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     region = deepcopy(played)
@@ -232,7 +233,7 @@ def drawn(number: int, apps: int, seed: int) -> list[PairExample]:
 @given(st.integers(0, 2**32 - 1))
 def test_what_is_published_says_what_was_grown_to_the_last_digit(seed: int) -> None:
     examples = drawn(80, 6, seed)
-    forest, trees = grow(examples), pair_trees_of(grown(examples, 80))
+    forest, trees = grow(examples), pair_trees_of(grow_pair_trees(examples, 80))
     rows = np.array([row_of_pair(each.own, each.other) for each in examples])
     said = [trees.excess(each.own, each.other) for each in examples]
     assert forest.predict(rows).tolist() == said
@@ -245,6 +246,6 @@ def test_of_few_pairs_none_is_held_out() -> None:
 
 def test_the_largest_version_fits_into_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_trees, "TREES", 16)
-    message = grown(drawn(2_000, 60, 1), 5_000)
+    message = grow_pair_trees(drawn(2_000, 60, 1), 5_000)
     chosen = PairTreesChosen(version=message.version, trees=message, who="prediction")
     assert chosen.ByteSize() * 4 / 3 < MAX_MESSAGE_BYTES / 10

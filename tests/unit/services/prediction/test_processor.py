@@ -107,7 +107,7 @@ def test_a_node_model_that_appears_later_or_is_corrected_is_published_once() -> 
     assert in_round(prediction, 4) == {}
 
 
-def test_what_similar_jobs_drew_tells_applications_and_pstates_apart() -> None:
+def test_what_similar_jobs_drew_distinguishes_applications_and_pstates() -> None:
     slow = [e for n in range(100, 130) for e in run(n, "calm", 180.0, freq_ghz=1.2)]
     published = taught(*slow, *many_runs(40))
     assert power_w_of(published, "calm") == pytest.approx(300)
@@ -214,7 +214,7 @@ def test_a_requeued_job_is_learned_from_its_next_attempt() -> None:
     assert power_w_of(taught(*events), "calm") == pytest.approx(300)
 
 
-def test_older_runs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_runs_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "REMEMBERED", 60)
     monkeypatch.setattr(processor, "FORGOTTEN_AT_ONCE", 30)
     prediction = Prediction({})

@@ -110,7 +110,7 @@ def test_no_job_that_a_version_is_held_to_was_learned_by_it_or_by_what_is_in_for
 ) -> None:
     learned: dict[str, set[int]] = {"": set()}
     held: list[tuple[str, str, int]] = []
-    grow, hold = tree_versions.grown, TreeVersions._errors
+    grow, hold = tree_versions.grow_power_trees, TreeVersions._errors
 
     def growing(examples: Sequence[JudgedPrediction]) -> PowerTreesPublished:
         message = grow(examples)
@@ -123,7 +123,7 @@ def test_no_job_that_a_version_is_held_to_was_learned_by_it_or_by_what_is_in_for
             held.extend((choice.shadow, each.trees, each.number) for each in judged)
         return hold(versions, judged)
 
-    monkeypatch.setattr(tree_versions, "grown", growing)
+    monkeypatch.setattr(tree_versions, "grow_power_trees", growing)
     monkeypatch.setattr(TreeVersions, "_errors", holding)
     Region().plays(50)
     assert len(held) > 40

@@ -7,7 +7,7 @@ from services.pricing.accounts.statement import ChargeEntry, postings, statement
 from tests.unit.cli.test_billing import T0_US, charge
 
 _CHARGES = st.builds(
-    lambda job, revision, micro_su, late: ChargeEntry.of(
+    lambda job, revision, micro_su, late: ChargeEntry.from_charge(
         charge(
             revision,
             f"{micro_su // 10**6}.{micro_su % 10**6:06d}",

@@ -1,4 +1,4 @@
-"""Who slowed whom: the parts come to the whole, whatever was measured."""
+"""Who slowed whom: the sum of the parts is the whole, whatever was measured."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -7,7 +7,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.pricing.attribution import attributed, discount_su, lost_energy_mj
+from services.pricing.attribution import attribute, discount_su, lost_energy_mj
 from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, recompute
 from services.pricing.model import Evidence
 from shared.domain.money import apportioned
@@ -35,19 +35,19 @@ def beside(name: str, seconds: int, slowdown: float) -> Evidence:
 
 def test_who_costs_three_times_the_time_has_three_quarters() -> None:
     # 30 s of 60 s lost beside a, 10 s of 20 s beside b.
-    first, second = attributed(charge([beside("a", 60, 2.0), beside("b", 20, 2.0)]))
+    first, second = attribute(charge([beside("a", 60, 2.0), beside("b", 20, 2.0)]))
     assert (first.share, second.share) == (Fraction(3, 4), Fraction(1, 4))
     assert [part.lost_s for part in (first, second)] == [30, 10]
     assert (first.energy_mj, second.energy_mj) == (300_000_000, 100_000_000)
 
 
 def test_who_costs_no_time_has_no_part() -> None:
-    assert attributed(charge([beside("a", 60, 1.0)])) == ()
-    assert attributed(charge([])) == ()
+    assert attribute(charge([beside("a", 60, 1.0)])) == ()
+    assert attribute(charge([])) == ()
 
 
 def test_what_the_operator_bears_is_no_discount_of_neighbours() -> None:
-    [part] = attributed(charge([beside("a", 60, 2.0)], node_failed=True))
+    [part] = attribute(charge([beside("a", 60, 2.0)], node_failed=True))
     assert part.discount_su == 0
     assert part.share == 1
 
@@ -65,11 +65,11 @@ _ROWS = st.lists(
 
 
 @given(told=_ROWS, energy_j=st.floats(0, 1e12))
-def test_shares_discounts_and_energy_come_to_the_whole(
+def test_shares_discounts_and_energy_sum_to_the_whole(
     told: list[tuple[str, int, float]], energy_j: float
 ) -> None:
     made = charge([beside(*row) for row in told], 1 + sum(row[1] for row in told), energy_j)
-    parts = attributed(made)
+    parts = attribute(made)
     if not parts:
         assert discount_su(made) == 0
         assert lost_energy_mj(made) == 0

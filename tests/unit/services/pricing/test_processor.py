@@ -200,7 +200,7 @@ def _charges(log: Iterable[Message], crash_at: int | None) -> list[bytes]:
     return [charge.SerializeToString(deterministic=True) for charge in driver.charges]
 
 
-def test_what_a_wrong_clock_put_off_is_due_after_it_is_mended() -> None:
+def test_what_a_wrong_clock_put_off_is_due_after_it_is_repaired() -> None:
     wrong_us = START_US + 10 * 365 * 24 * HOUR_US
     driver = Driver(CLOCK)
     driver.take(submitted(), finished())
@@ -212,7 +212,7 @@ def test_what_a_wrong_clock_put_off_is_due_after_it_is_mended() -> None:
     assert len(driver.end_round(2, START_US + CLOCK.grace_us)) == 1
 
 
-def test_what_is_charged_again_from_a_lost_state_follows_on_the_revisions_in_the_ledger() -> None:
+def test_what_is_charged_again_from_a_lost_state_follows_on_the_revisions_in_the_charges() -> None:
     first, again, facts = Driver(), Driver(), (submitted(), finished(), shutters())
     for number, fact in enumerate(facts):
         first.take(fact)

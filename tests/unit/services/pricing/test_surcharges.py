@@ -23,7 +23,7 @@ from services.pricing.account_book import ROWS
 from services.pricing.accounts.model import entry_of, spent_micro_su
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
 from services.pricing.charge import audit
-from services.pricing.explanation import explained
+from services.pricing.explanation import explain_charge
 from services.pricing.processor import PriceRule
 from services.pricing.restoring import recalled
 from shared.catalogue.contents.check import check_contents
@@ -105,7 +105,7 @@ def last_of(told: Iterable[Message]) -> dict[str, ChargeMade]:
 
 
 def expected(told: Iterable[Beside], share: str, most_su: str) -> Mapping[str, int]:
-    """0.000001 SU of each account, from what was told and nothing of the code."""
+    """0.000001 SU of each account, from what was published and nothing of the code."""
     owed: Counter[str] = Counter()
     beside = set(told)
     for job_id, account in ACCOUNTS.items():
@@ -159,7 +159,7 @@ _BESIDE = st.lists(
     most_su=st.sampled_from(["", "0", "1.5", "0.123457"]),
     data=st.data(),
 )
-def test_in_any_order_all_books_come_to_what_a_plain_sum_gives(
+def test_in_any_order_all_books_result_in_what_a_plain_sum_gives(
     beside: list[Beside], share: str, most_su: str, data: st.DataObject
 ) -> None:
     facts = [fact for job_id in ACCOUNTS for fact in run_of(job_id)]
@@ -182,7 +182,7 @@ def test_in_any_order_all_books_come_to_what_a_plain_sum_gives(
     assert books(life.state) == owed
     spent = spent_micro_su(map(entry_of, charges))
     assert {name: su for name, su in spent.items() if su} == owed
-    posted = postings([ChargeEntry.of(one) for one in (*charges, *charges[::-1])])
+    posted = postings([ChargeEntry.from_charge(one) for one in (*charges, *charges[::-1])])
     balances = trial_balance(posted)
     assert sum(balances.values()) == 0
     for account, micro_su in owed.items():
@@ -224,11 +224,11 @@ def test_a_surcharge_is_explained_and_proved_by_the_charge() -> None:
     _, told = played(*run_of("b"), *run_of("a"), beside, declared=declared)
     charge, finished = last_of(told)["a"], run_of("a")[1]
     assert isinstance(finished, JobFinished)
-    found = explained(charge, finished, {"e": beside}, [declared])
+    found = explain_charge(charge, finished, {"e": beside}, [declared])
     assert found.is_reproduced
     shown = list(lines(found))
     assert (
-        "surcharge: 0.5 of the discount on those who slowed it down, at most 2 SU for an hour "
+        "surcharge: 0.5 of the discount on the jobs that slowed it down, at most 2 SU for an hour "
         in (shown[-4] + " ")
     )
     assert shown[-3] == "surcharged: 0.333333 SU to bio, for b"

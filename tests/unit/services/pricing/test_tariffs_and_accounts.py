@@ -128,7 +128,7 @@ def test_a_model_says_what_degradation_takes_off(
     assert charge.price_su == price_su  # with T_solo / T = 0.8
 
 
-def test_hours_of_the_day_weigh_the_run_but_not_while_it_was_suspended() -> None:
+def test_hours_of_the_day_weight_the_run_but_not_while_it_was_suspended() -> None:
     factors = ["1"] * 24
     factors[0], factors[1] = "0.5", "2"
     half = finished(start_us=T0_US + HOUR_US // 2)
@@ -209,7 +209,7 @@ def test_what_would_cost_more_than_any_job_costs_nothing() -> None:
     assert (charge.price_su, charge.state_of_practice_su) == ("0.000000", "0.000000")
 
 
-def test_a_run_that_is_put_back_after_its_charge_is_charged_anew_where_the_operator_bears_it() -> (
+def test_a_run_that_is_requeued_after_its_charge_is_charged_anew_where_the_operator_bears_it() -> (
     None
 ):
     for policy, prices_su in (({}, ["20.000000"]), (BEARS, ["20.000000", "0.000000"])):
@@ -238,7 +238,7 @@ def test_reprocessing_makes_the_next_revision_by_another_tariff_and_late_shutter
     ]
 
 
-def test_what_is_forgotten_is_reprocessed_from_the_ledger_alone() -> None:
+def test_what_is_forgotten_is_reprocessed_from_the_charges_alone() -> None:
     before = priced(tariff("b", 2, "7"), shutters(), finished())
     ledger = Ledger()
     ledger.hear(tariff("a"), reprice(before))
@@ -249,7 +249,7 @@ def test_what_is_forgotten_is_reprocessed_from_the_ledger_alone() -> None:
         ledger.hear(reprice(again, "x"))
 
 
-def test_a_lost_state_that_knows_the_ledger_alone_can_be_reprocessed_and_charged_again() -> None:
+def test_a_lost_state_that_knows_the_charges_alone_can_be_reprocessed_and_charged_again() -> None:
     before = priced(tariff("b", 2, "7"), shutters(), finished())
     ledger = Ledger()
     fold(ledger.state, recalled({}, [Event("c1", SOURCE, T0_US, JOB, before)]))
@@ -318,7 +318,7 @@ def test_an_account_is_empty_while_its_runs_are_reserved_for(
     assert [s.number for s in ledger.standings] == [1, 2, 3, 4, 5]
 
 
-def test_a_state_older_than_the_ledger_learns_from_it_what_accounts_are_charged() -> None:
+def test_a_state_older_than_the_charges_learns_from_it_what_accounts_are_charged() -> None:
     ledger = Ledger()
     ledger.hear(allocation("0.5", WHEN_EMPTY_REFUSE), tariff())
     old = dict(ledger.state)

@@ -45,7 +45,8 @@ class Audit:
 
 
 class Served:
-    """A server that tells callers who they are, with a port for certificates and one for tokens."""
+    """A server that answers callers with their name, with a port for certificates and one for
+    tokens."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""What a binding covers, and which are none."""
+"""What a binding covers, and which are invalid."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ def test_a_name_without_a_star_is_itself_alone(one: str, other: str) -> None:
 
 
 @given(_NAMES, st.text("abcdefgh-./", max_size=12))
-def test_a_star_stands_for_any_text(prefix: str, rest: str) -> None:
+def test_a_star_matches_any_text(prefix: str, rest: str) -> None:
     binding = Binding("who", Role.RESOURCE_MANAGER, sites=("s",), jobs=(f"{prefix}*",))
     assert binding.owns(prefix + rest)
     assert not binding.owns(f"x{prefix}{rest}") or f"x{prefix}{rest}".startswith(prefix)

@@ -1,5 +1,5 @@
 """Each role against each payload kind and RPC, about its own and others' things, held to a plain
-statement of who may: written from what roles are for, and apart from the code."""
+statement of who may: written from what roles are for, and not from the code."""
 
 from typing import Final
 
@@ -43,7 +43,7 @@ def of_job(job: OwnedJob, *clusters: SitedCluster) -> About:
     return About(clusters=clusters, user=job.user, account=job.account, job=job)
 
 
-# What each situation names; `theirs` is what of the neighbour's could stand in its place.
+# What each situation names; `theirs` is what of the neighbour's could replace it.
 SITUATIONS: Final[dict[str, dict[str, About]]] = {
     "submission": {
         "own": of_job(OWN_JOB, ALPHA),

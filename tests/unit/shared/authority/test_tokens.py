@@ -1,4 +1,4 @@
-"""Which token stands for whom, and when it counts."""
+"""Whom a token identifies, and when it is valid."""
 
 import pytest
 from hypothesis import given

@@ -15,7 +15,7 @@ from tests.unit.shared.placement import region
 
 
 @given(st.floats(allow_nan=False), st.integers(0, 2**62), st.text(min_size=1))
-def test_an_event_comes_back_from_its_line_to_the_bit(
+def test_an_event_returns_from_its_line_to_the_bit(
     walltime_s: float, submitted_us: int, user: str
 ) -> None:
     event = region.submitted("j", 1_800_000_000_123_456, "00-trace", walltime_s=walltime_s)

@@ -10,7 +10,7 @@ def test_no_two_messages_have_one_rank() -> None:
     assert len(set(ranks().values())) == len(ranks())
 
 
-def test_what_gives_nodes_back_stands_before_what_takes_them() -> None:
+def test_what_gives_nodes_back_is_before_what_takes_them() -> None:
     found = ranks()
     order = ["ClusterDeclared", "SignatureUpdated", "JobFinished", "JobSubmitted", "JobStarted"]
     assert sorted(order, key=lambda name: found[f"coplace.v1.{name}"]) == order

@@ -49,8 +49,8 @@ def test_every_default_can_be_declared(name: str) -> None:
 @pytest.mark.parametrize(
     ("message", "problem"),
     [
-        (by_name(of_tomorrow="1"), "settings[0].name: 'of_tomorrow' is no setting that this rel"),
-        (by_name(most_applications="9"), "settings[0].name: 'most_applications' is no setting"),
+        (by_name(of_tomorrow="1"), "settings[0].name: 'of_tomorrow' is not a setting of this rel"),
+        (by_name(most_applications="9"), "settings[0].name: 'most_applications' is not a setting"),
         (by_name(cap_margin="0.6"), "cap_margin: must be from 0 to 0.5, got 0.6"),
         (by_name(cap_margin="nan"), "cap_margin: must be from 0 to 0.5, got nan"),
         (by_name(most_requeues="1.5"), "most_requeues: must be a count, got '1.5'"),

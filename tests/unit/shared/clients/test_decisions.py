@@ -40,7 +40,7 @@ def decided(
 async def followed(
     records: Sequence[Any], *, at_once: int, fails_at: str = ""
 ) -> tuple[list[list[str]], PlayedConsumer]:
-    """What came to be obeyed, call by call, until all was read or obeying failed."""
+    """What was to be obeyed, call by call, until all was read or obeying failed."""
     PlayedConsumer.records = records
     calls: list[list[str]] = []
 

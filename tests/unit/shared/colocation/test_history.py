@@ -10,7 +10,7 @@ from tests.unit.shared.colocation.machines import made
 
 
 @given(seed=st.integers(0, 1000), target=st.integers(0, 5), neighbour=st.integers(0, 5))
-def test_no_pair_tells_of_itself(seed: int, target: int, neighbour: int) -> None:
+def test_no_pair_reports_itself(seed: int, target: int, neighbour: int) -> None:
     profiles, degradation = made(seed, apps=6, noise=0.1)
     changed = degradation.copy()
     # On the other machine too: it is the same pair.

@@ -62,7 +62,7 @@ def test_the_same_seed_says_the_same() -> None:
     assert first.tobytes() == second.tobytes()
 
 
-def test_of_one_pair_that_was_measured_all_others_are_told_as_it_was() -> None:
+def test_of_one_pair_that_was_measured_all_others_are_reported_as_it_was() -> None:
     left = np.full(DEGRADATION.shape, np.nan)
     left[0, 2, 9] = DEGRADATION[0, 2, 9]
     model = DegradationModel(PROFILES, left, train_extra_trees)
@@ -71,7 +71,7 @@ def test_of_one_pair_that_was_measured_all_others_are_told_as_it_was() -> None:
         assert said == pytest.approx(DEGRADATION[0, 2, 9])
 
 
-def test_who_was_never_measured_alone_is_told_as_the_median_one() -> None:
+def test_who_was_never_measured_alone_is_reported_as_the_median_one() -> None:
     curves, contentiousness = PROFILES.curves.copy(), PROFILES.contentiousness.copy()
     curves[:, 2], contentiousness[:, 2] = np.nan, np.nan
     profiles = replace(PROFILES, curves=curves, contentiousness=contentiousness)

@@ -118,6 +118,6 @@ def test_a_job_shares_with_the_neighbour_under_which_the_slower_of_both_is_faste
     assert (0, 3) in blossom(saved_s(alone_s, percent))
 
 
-def test_the_most_intense_job_stands_beside_the_least_and_the_middle_one_alone() -> None:
+def test_the_most_intense_job_is_beside_the_least_and_the_middle_one_alone() -> None:
     assert distributed_intensity(np.array([5.0, 1.0, 3.0, 4.0, 2.0])) == [(0, 1), (3, 4)]
     assert distributed_intensity(np.array([])) == []

@@ -15,7 +15,7 @@ def test_without_declared_names_a_name_leads_back_to_its_index() -> None:
 
 @pytest.mark.parametrize("name", ["p2-0001", "p1-", "p1-x", "p1", "p1-²"])
 def test_a_name_of_another_form_or_cluster_is_rejected(name: str) -> None:
-    with pytest.raises(RejectedError, match="no node of p1"):
+    with pytest.raises(RejectedError, match="not a node of p1"):
         node_index("p1", name)
 
 
@@ -23,7 +23,7 @@ def test_declared_names_count_in_their_order() -> None:
     names = NodeNames("p1", ["n[001-002],login1", "x9"])
     assert [names.name(index) for index in range(4)] == ["n001", "n002", "login1", "x9"]
     assert names.index("x9") == 3
-    with pytest.raises(RejectedError, match="no node that p1 declared"):
+    with pytest.raises(RejectedError, match="not a declared node of p1"):
         names.index("p1-0000")
 
 
@@ -37,7 +37,7 @@ def test_nodes_are_found_by_name_and_by_host_list() -> None:
     assert NodeNames("p1", ["n[001-020]"]).indices(["n[002-004]", "n001", "n003"]) == (0, 1, 2, 3)
     assert NodeNames("p1").indices(["p1-[0007-0008]"]) == (7, 8)
     assert NodeNames("a,b[1]").indices(["a,b[1]-0007"]) == (7,)
-    with pytest.raises(RejectedError, match="'n099' is no node that p1 declared"):
+    with pytest.raises(RejectedError, match="'n099' is not a declared node of p1"):
         NodeNames("p1", ["n[001-020]"]).indices(["n[019,099]"])
 
 

@@ -107,7 +107,7 @@ def test_each_policy_queues_in_its_own_way(
 
 
 def test_a_preferred_cluster_goes_first_unless_the_job_does_not_fit() -> None:
-    """Equal ones stand in their declared order."""
+    """Equal ones are in their declared order."""
     efficiency = np.array([[1.0, 9.0], [1.0, np.inf], [1.0, 1.0]])
     preferred = np.array([1, 1, -1])
     found = rank_clusters(efficiency, Policy.PRIORITY_INC_V, threshold=0.35, preferred=preferred)

@@ -21,7 +21,7 @@ def test_all_pairs_are_what_scikit_learn_says_of_their_rows(
     seed: int, jobs: tuple[int, int], columns: tuple[int, int], values: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    # Few values, so that rows often stand exactly where they were split.
+    # Few values, so that rows are often exactly where they were split.
     learned = rng.integers(values, size=(30, sum(columns))) / 3
     trained = ExtraTreesRegressor(n_estimators=3, random_state=seed).fit(learned, rng.random(30))
     forest = Forest.of([open_tree(e.tree_) for e in trained.estimators_], features=learned.shape[1])

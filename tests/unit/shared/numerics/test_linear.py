@@ -33,7 +33,7 @@ def test_the_parts_make_the_matrix(columns: int, rows: int) -> None:
 
 
 @given(arrays(np.float64, (3, 5), elements=st.floats(-1e6, 1e6).filter(lambda x: abs(x) > 1e-6)))
-def test_least_squares_are_those_of_lapack_where_columns_are_well_apart(matrix: Floats) -> None:
+def test_least_squares_are_those_of_lapack_where_columns_are_well_separated(matrix: Floats) -> None:
     if np.linalg.cond(matrix) > 1e4:
         return
     target = np.array([1.0, -2.0, 3.0, 0.5, 7.0])

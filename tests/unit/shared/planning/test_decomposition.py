@@ -73,7 +73,7 @@ def test_what_the_pool_has_but_no_node_is_fed_back() -> None:
     assert cheapest(situation).starts == [(7.0, 0)]
 
 
-def test_jobs_that_share_no_node_are_told_apart_by_either_end() -> None:
+def test_jobs_that_share_no_node_are_distinguished_by_either_end() -> None:
     # 9 and 8 cores: never on one node, though the pool of both nodes holds three.
     jobs = JOB._replace(needs=(9, 0)), JOB._replace(needs=(9, 0)), JOB._replace(needs=(14, 0))
     found = cheapest(at(*jobs))

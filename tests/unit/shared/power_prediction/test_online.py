@@ -54,7 +54,7 @@ def test_similar_jobs_say_what_they_drew() -> None:
     assert learner.tables.predict(kind(node_model="other")) is None
     [taught] = learner.learn([EndedJob(f"j{n}", kind(), 300.0, None) for n in range(100)], 1).taught
     jobs = [job_id for job_id, _ in taught.jobs]
-    assert jobs == [f"j{n}" for n in range(68, 100)], "no more than there is room for"
+    assert jobs == [f"j{n}" for n in range(68, 100)], "no more than are kept"
 
 
 def test_who_is_new_is_predicted_by_the_application_and_then_by_all() -> None:
@@ -108,7 +108,7 @@ def test_a_learner_that_was_restarted_goes_on_as_the_one_that_lived(seed: int, a
     assert teach(restarted, 40, seed + 1, at) == teach(lived, 40, seed + 1, at)
     assert restarted.scores == lived.scores
     other = OnlineLearner(0.05, progress=lived.progress)
-    assert other.progress.level == 0.05, "one that was found for another alpha is not taken over"
+    assert other.progress.level == 0.05, "one of another alpha is not taken over"
 
 
 def test_a_restart_forgets_the_predictions_that_were_judged_long_ago_too(
@@ -124,7 +124,7 @@ def test_a_restart_forgets_the_predictions_that_were_judged_long_ago_too(
     assert [each.taught for each in now] == [each.taught for each in then]
 
 
-def test_kinds_that_ended_long_ago_make_room_with_what_they_alone_said() -> None:
+def test_kinds_that_ended_long_ago_are_dropped_with_what_they_alone_said() -> None:
     tables, kept = PowerTables(most_kinds=10), PowerTables(most_kinds=10)
     learner = OnlineLearner(ALPHA)
     learner.tables = tables

@@ -61,7 +61,7 @@ def test_the_quantile_that_is_planned_with_is_the_calibrated_bound() -> None:
     assert planned == pytest.approx([bound.upper_w])
 
 
-def test_the_size_of_a_job_is_told_in_few_words() -> None:
+def test_the_size_of_a_job_is_reported_in_few_words() -> None:
     assert size_of(JOB) == "8 units, shareable"
     resources = tuple((f"{n:060d}", 1) for n in range(16))
     many = Job(

@@ -20,7 +20,7 @@ def test_the_variable_is_named_with_its_value_and_what_it_may_be(
         PlacementSettings()
 
 
-def test_a_long_value_is_shown_in_part_and_all_that_is_wrong_is_told(
+def test_a_long_value_is_shown_in_part_and_all_that_is_wrong_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COPLACE_NAMESPACE", "?" * 1_000)
@@ -39,7 +39,7 @@ def test_a_long_value_is_shown_in_part_and_all_that_is_wrong_is_told(
         ("COPLACE_KAFKA_SECURITY_PROTOCOL", "SASL_SSL"),
     ],
 )
-def test_no_password_is_told_nor_in_a_traceback(
+def test_no_password_is_reported_nor_in_a_traceback(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv("COPLACE_KAFKA_SASL_PASSWORD", "hunter2")
@@ -57,7 +57,7 @@ def test_a_process_ends_with_one_line() -> None:
         run(main)
 
 
-def test_a_service_told_nonsense_says_so_in_one_line() -> None:
+def test_a_service_set_to_nonsense_says_so_in_one_line() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "services.placement"],
         env={"COPLACE_PLACEMENT_POLICY": "foo", "PATH": ""},

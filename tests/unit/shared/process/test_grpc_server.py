@@ -1,4 +1,4 @@
-"""What a gRPC server does with callers that are gone, and with a port that is not free."""
+"""What a gRPC server does with callers that left, and with a port that is not free."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ async def refuse(_request: object, _context: object) -> None:
     raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, "nodes: must be a number above 0")
 
 
-async def test_a_caller_that_is_gone_before_it_is_refused_does_not_end_the_process() -> None:
+async def test_a_caller_that_left_before_it_is_refused_does_not_end_the_process() -> None:
     crashes: list[Exception] = []
     with pytest.raises(asyncio.CancelledError):
         await ends_process(refuse, crashes.append)(b"", Gone())

@@ -83,7 +83,7 @@ def test_redis_certificates_are_passed_on(authority: Path) -> None:
     assert redis_options(Settings(redis_ca_file=authority)) == {"ssl_ca_certs": str(authority)}
 
 
-def test_a_file_that_is_not_there_is_told_with_its_variable(
+def test_a_file_that_is_not_there_is_reported_with_its_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     missing = tmp_path / "ca.pem"

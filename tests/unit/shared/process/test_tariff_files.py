@@ -1,4 +1,4 @@
-"""Tariffs read from files: what they hold, and what is told of those that are broken."""
+"""Tariffs read from files: what they hold, and the errors of broken ones."""
 
 from pathlib import Path
 

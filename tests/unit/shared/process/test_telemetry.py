@@ -61,7 +61,7 @@ async def _asked(port: int, path: str, method: str = "GET") -> tuple[int, str]:
 
 
 async def _said(port: int, words: bytes) -> bytes:
-    """Everything that comes back until the server hangs up."""
+    """Everything that is answered until the server hangs up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(words)
     heard = await reader.read()
@@ -81,7 +81,7 @@ async def test_a_process_is_alive_before_it_is_ready_and_says_what_it_waits_for(
         assert await _asked(port, "/readyz") == (200, "ready, but the wall clock is off\n")
 
 
-async def test_a_head_is_asked_for_alone_and_what_is_no_page_is_told_so() -> None:
+async def test_a_head_is_asked_for_alone_and_what_is_no_page_is_reported_so() -> None:
     async with served(Readiness()) as (port, _):
         assert await _asked(port, "/healthz", "HEAD") == (200, "")
         assert (await _asked(port, "/healthz", "POST"))[0] == 501
@@ -104,15 +104,15 @@ async def test_who_says_nothing_is_hung_up_on_while_others_are_answered(
         assert await silent == b""
 
 
-async def test_a_process_that_stands_still_does_not_say_that_it_is_alive(
+async def test_a_process_that_stops_does_not_say_that_it_is_alive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(health, "_PATIENCE_S", 0.2)
     async with served(Readiness()) as (port, _):
         asked = asyncio.create_task(_asked(port, "/healthz"))
         await asyncio.sleep(0)
-        time.sleep(1.0)  # noqa: ASYNC251 it stands still
-        assert await asked == (503, "the process stands still\n")
+        time.sleep(1.0)  # noqa: ASYNC251 it is stuck
+        assert await asked == (503, "the process is stuck\n")
 
 
 async def test_batches_are_counted_by_stage_and_unit() -> None:

@@ -66,10 +66,10 @@ def test_a_damaged_file_gives_its_lines_and_then_says_so(tmp_path: Path) -> None
         ("[" * 10_000, "levels deep"),
         ("- " * 10_000, "levels deep"),
         ("x" * (user_files.MOST_YAML_CHARACTERS + 1), "characters"),
-        ("!!python/object/apply:os.system [id]", "no YAML that can be used"),
-        ("nodes: 2024-99-99", "no YAML that can be used"),
-        ("9" * 5_000, "no YAML that can be used"),
-        ("a: b: c", "no YAML that can be used"),
+        ("!!python/object/apply:os.system [id]", "not usable YAML"),
+        ("nodes: 2024-99-99", "not usable YAML"),
+        ("9" * 5_000, "not usable YAML"),
+        ("a: b: c", "not usable YAML"),
     ],
 )
 def test_hostile_yaml_is_refused_at_once(text: str, told: str, tmp_path: Path) -> None:

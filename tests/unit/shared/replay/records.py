@@ -42,7 +42,7 @@ def end_of(start: PlacementDecided, submitted_us: int, run_s: float) -> Event:
 
 
 def confirmation(start: PlacementDecided) -> Event:
-    """With the P-state, which resource managers tell."""
+    """With the P-state, which resource managers report."""
     event = region.started(start)
     payload = JobStarted.FromString(event.payload.SerializeToString())
     payload.freq_ghz = start.freq_ghz

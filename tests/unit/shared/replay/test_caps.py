@@ -66,15 +66,17 @@ def test_a_cap_is_written_in_the_words_of_cap_set_or_as_scope_and_name(
 
 
 @pytest.mark.parametrize("text", ["", "=", "=5", "cluster:=5", "region:x=5", "a=b", "p1=nan.yaml"])
-def test_what_is_no_cap_is_told_how_one_is_written(text: str) -> None:
-    with pytest.raises(UnusableError, match="is no cap: write CLUSTER=WATTS"):
+def test_what_is_no_cap_is_reported_how_one_is_written(text: str) -> None:
+    with pytest.raises(UnusableError, match="is not a cap: write CLUSTER=WATTS"):
         GivenCap.parse(text, unread)
 
 
 def test_a_cap_of_what_is_not_known_or_of_two_is_refused_with_what_is() -> None:
-    with pytest.raises(UnusableError, match=r"'p9' is no cluster .* cluster:p1, cluster:p2, site:"):
+    with pytest.raises(
+        UnusableError, match=r"'p9' is neither a cluster .* cluster:p1, cluster:p2, site:"
+    ):
         new("p9=5")
-    with pytest.raises(UnusableError, match="several: say one of cluster:site, site:site"):
+    with pytest.raises(UnusableError, match="ambiguous: give one of cluster:site, site:site"):
         new("site=5", "site")
     assert new("site:site=5", "site").covered.scope is Scope.SITE
 

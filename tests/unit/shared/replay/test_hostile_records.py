@@ -111,7 +111,7 @@ def test_a_record_of_any_lines_is_played_or_refused(
         assert "\n" not in str(error)  # noqa: PT017
 
 
-def test_a_record_that_begins_in_its_middle_is_played_as_far_as_it_tells(tmp_path: Path) -> None:
+def test_a_record_that_begins_in_its_middle_is_played_as_far_as_it_shows(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in RECORD[JOB_LINES[3] :]))
     inputs = read_inputs(path)

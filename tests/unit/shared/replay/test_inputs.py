@@ -31,7 +31,7 @@ def file(inputs: RecordedInputs, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_record_comes_back_also_compressed(file: Path, inputs: RecordedInputs) -> None:
+def test_a_record_returns_also_compressed(file: Path, inputs: RecordedInputs) -> None:
     assert read_inputs(file) == inputs
     file.write_bytes(gzip.compress(file.read_bytes()))
     assert read_inputs(file) == inputs
@@ -54,18 +54,20 @@ def test_events_of_kinds_of_a_newer_version_are_passed_over_and_counted(
     ("text", "problem"),
     [
         ("", "holds no round that ended"),
-        ("\n", "line 1 is torn or no JSON"),
-        ("[]\n", "line 1 is no JSON object"),
-        ("7\n", "line 1 is no JSON object"),
-        ("job_id,user\n1,2\n", "line 1 is torn or no JSON"),
-        ("{}\n", "line 1 is no event: id: must be a text"),
-        ('{"verdict": "VERDICT_START"}\n', "line 1 is no event: id: must be a text"),
-        ("[" * 100_000, "line 1 is torn or no JSON"),
-        ('{"a":' * 100_000, "line 1 is torn or no JSON"),
+        ("\n", "line 1 is torn or not JSON"),
+        ("[]\n", "line 1 is not a JSON object"),
+        ("7\n", "line 1 is not a JSON object"),
+        ("job_id,user\n1,2\n", "line 1 is torn or not JSON"),
+        ("{}\n", "line 1 is not an event: id: must be a text"),
+        ('{"verdict": "VERDICT_START"}\n', "line 1 is not an event: id: must be a text"),
+        ("[" * 100_000, "line 1 is torn or not JSON"),
+        ('{"a":' * 100_000, "line 1 is torn or not JSON"),
     ],
     ids=lambda text: text[:20],
 )
-def test_what_is_no_record_is_told_with_its_line(text: str, problem: str, tmp_path: Path) -> None:
+def test_what_is_no_record_is_reported_with_its_line(
+    text: str, problem: str, tmp_path: Path
+) -> None:
     path = tmp_path / "no.jsonl"
     path.write_text(text)
     with pytest.raises(UnusableError) as caught:
@@ -96,7 +98,7 @@ def test_two_records_and_rounds_of_two_writers_are_refused(
     other = barrier(900, end_us(900), "placement.sequencer.1")
     with pytest.raises(UnusableError, match="the record of one region"):
         RecordedInputs.of([*events_of(inputs), other])
-    with pytest.raises(UnusableError, match="stands behind round"):
+    with pytest.raises(UnusableError, match="comes after round"):
         RecordedInputs.of([*events_of(inputs), *events_of(inputs)])
 
 
@@ -115,7 +117,7 @@ def test_decisions_are_read_as_tail_prints_them_and_as_the_demo_keeps_them(
 
 
 @pytest.mark.parametrize("line", ['{"nodes": {}, "verdict": 9e9}', '{"verdict": []}', "x", "[1]"])
-def test_what_is_no_decision_is_told_with_its_line(line: str, tmp_path: Path) -> None:
+def test_what_is_no_decision_is_reported_with_its_line(line: str, tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     path.write_text(line + "\n")
     with pytest.raises(UnusableError, match="holds no decisions: line 1"):

@@ -1,4 +1,4 @@
-"""What a record came to in figures."""
+"""The results of a record in figures."""
 
 from dataclasses import replace
 

@@ -59,7 +59,7 @@ def test_what_was_declared_on_the_way_is_followed_unless_the_case_is_about_it() 
     assert throughout.unfinished == followed.unfinished == 0
 
 
-def test_pairs_that_were_measured_as_too_slow_stay_apart_until_they_are_allowed_again() -> None:
+def test_pairs_that_were_measured_as_too_slow_stay_isolated_until_they_are_allowed_again() -> None:
     jobs = [
         region.submitted(
             f"j{n}", T0_US + n * 100 * S, nodes=1, shareable=True, cores_per_unit=6, app_id=APPS[0]
@@ -220,7 +220,7 @@ def test_the_region_rejects_what_it_rejected_when_it_was_recorded() -> None:
     assert inf > inputs.grid_us > 0
 
 
-def test_a_suspended_job_does_nothing_of_its_work_and_its_limit_stands_still() -> None:
+def test_a_suspended_job_does_nothing_of_its_work_and_its_limit_waits() -> None:
     stop = [region.suspended(job_id, T0_US + 60 * S) for job_id in ("known", "endless")]
     resume = [region.unsuspended(job_id, T0_US + 360 * S) for job_id in ("known", "endless")]
     jobs = [region.submitted("known"), region.submitted("endless")]

@@ -14,7 +14,7 @@ def exposition(telemetry: Telemetry) -> set[str]:
     return set(generate_latest(telemetry.registry).decode().splitlines())
 
 
-def test_events_are_counted_by_stage_and_type_apart_from_barriers() -> None:
+def test_events_are_counted_by_stage_and_type_without_barriers() -> None:
     telemetry = Telemetry("pricing", Settings())
     tally = Tally(records_out=5, published=Counter({"coplace.v1.ChargeMade": 3}))
     hooks_of(telemetry).meter.batch("pricing", 0, tally, duration_s=0.004)
@@ -45,7 +45,7 @@ def test_counters_of_a_unit_at_work_are_there_before_anything_happened() -> None
     assert 'coplace_inconsistencies{stage="pricing"} 0.0' in shown
 
 
-def test_a_process_tells_what_it_uses_and_whether_it_works() -> None:
+def test_a_process_shows_what_it_uses_and_whether_it_works() -> None:
     telemetry = Telemetry("pricing", Settings())
     telemetry.watch_readiness(lambda: False)
     assert "coplace_ready 0.0" in exposition(telemetry)

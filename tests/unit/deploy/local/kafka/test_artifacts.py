@@ -21,7 +21,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for the command `mvn`, whose script the test writes."""
+    """A replacement of the command `mvn`, whose script the test writes."""
     commands = tmp_path / "bin"
     commands.mkdir()
     script = commands / "mvn"

@@ -30,7 +30,7 @@ def printed(measured: Measured) -> str:
     return console.export_text()
 
 
-def test_the_highest_sustained_rate_stands_beside_what_others_do() -> None:
+def test_the_highest_sustained_rate_is_beside_what_others_do() -> None:
     text = printed(MEASURED)
     [sustained] = [line for line in text.splitlines() if "every service a process" in line]
     assert "500 /s" in sustained

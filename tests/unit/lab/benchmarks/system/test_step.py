@@ -24,7 +24,7 @@ SEEN = Seen(
 )
 
 
-def test_a_step_reaches_its_process_and_what_was_seen_comes_back_as_it_was_written() -> None:
+def test_a_step_reaches_its_process_and_what_was_seen_returns_as_it_was_written() -> None:
     step = Step("flow-100", Kind.FLOW, 100.0, 1200, 17, {"kafka": 4711})
     assert Step.from_json(step.to_json()) == step
     assert Seen.from_json(orjson.dumps(SEEN)) == SEEN

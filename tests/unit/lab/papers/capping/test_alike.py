@@ -1,4 +1,4 @@
-"""How errors of ended jobs are alike: found again in errors that were made so."""
+"""How errors of ended jobs are alike: estimated from errors that were made so."""
 
 from math import sqrt
 from random import Random

@@ -69,7 +69,7 @@ def test_solvers_play_on_demand_or_where_they_are_named() -> None:
         chosen_of(["LS"], solvers=True)
 
 
-def test_dec_stands_among_the_others_where_lists_are_missing_beside_it() -> None:
+def test_dec_is_among_the_others_where_lists_are_missing_beside_it() -> None:
     found = tables(["LS", "DEC"])
     assert "capping dec" not in found
     assert header(found["capping slowdowns"])[3:] == ["LS", "DEC"]
@@ -102,7 +102,7 @@ def test_margins_have_dec_in_the_first_set_where_solvers_are_asked_for() -> None
     assert len([*margins.lines_of(sets, methods, (), solvers=False)]) == 4
 
 
-def test_a_line_of_backfill_tells_something_where_a_figure_changes_by_more_than_a_tenth() -> None:
+def test_a_line_of_backfill_shows_something_where_a_figure_changes_by_more_than_a_tenth() -> None:
     line = ["a", "30", "1", "1", "2.000", "2.000", "2.150", "1.900", "2.000"]
     assert not backfill.is_changed(line)
     assert backfill.is_changed([*line[:-1], "1.750"])

@@ -75,7 +75,7 @@ def test_what_runs_stays_below_the_joint_quantile(
         assert found_w <= CAP_W + 0.01
 
 
-def test_who_waits_for_a_margin_starts_once_one_of_its_user_has_ended() -> None:
+def test_what_waits_for_a_margin_starts_once_one_of_its_user_has_ended() -> None:
     """Three of them fit beside each other where each errs for itself, two where all err as one."""
     asked: list[Asked] = [(1, 235, 10, "a")] * 3
     apart, alike = (played(asked, 0.1, rho).placements for rho in (0.0, 1.0))

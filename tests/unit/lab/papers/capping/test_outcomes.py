@@ -1,4 +1,4 @@
-"""Outcomes that outlive the run that found them."""
+"""Outcomes that outlive the run that made them."""
 
 from collections.abc import Iterator
 from dataclasses import replace

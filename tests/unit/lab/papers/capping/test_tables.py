@@ -45,7 +45,7 @@ def test_the_headline_is_how_far_below_the_better_published_one() -> None:
     assert line[3:] == ["2.000", "25.0", "-200.0"]
 
 
-def test_dec_stands_beside_the_lists_with_its_plans_and_cpu_time() -> None:
+def test_dec_is_beside_the_lists_with_its_plans_and_cpu_time() -> None:
     names = ("LS", "LS by walltime", "hybrid", "DEC")
     of_each = replace(OUTCOME, cpu_s=20.4, plans=1_200, improved=7)
     outcomes = [
@@ -71,7 +71,7 @@ def test_waits_are_equal_to_the_second() -> None:
     assert cells(equal_waits([ONE, OTHER], later, "LS", "LS"))[1] == ["75", "2", "0"]
 
 
-def test_instances_of_which_nothing_was_published_stand_apart() -> None:
+def test_instances_of_which_nothing_was_published_are_separate() -> None:
     unknown = replace(OTHER, published={})
     rows = rows_of([ONE, unknown], BOTH)
     assert [row.group for row in rows] == ["50 jobs in 300 s", "50 jobs in 300 s, unpublished"]

@@ -1,4 +1,4 @@
-"""The contention model that stands in for groups which nobody published."""
+"""The contention model that replaces groups which nobody published."""
 
 import pytest
 

@@ -57,7 +57,7 @@ def test_each_candidate_is_judged_on_the_same_pairs_and_queues(files: PairFiles)
 
 
 def _knowing(degradation: Floats, seen: list[Mask]) -> models.Candidate:
-    """It cheats: it knows all pairs; and tells what it was not to know."""
+    """It cheats: it knows all pairs; and notes what it was not to know."""
 
     def learned(hidden: Mask) -> Predict:
         seen.append(hidden)
@@ -81,7 +81,7 @@ def _nothing(cells: Cells) -> Floats:
     return np.zeros(len(cells.machine))
 
 
-def test_a_model_is_chosen_by_queues_that_its_makespans_are_not_told_of() -> None:
+def test_a_model_is_chosen_by_queues_that_its_makespans_are_not_reported_of() -> None:
     def judged(model: str, r2: float, told: float, others: float) -> models.Judged:
         candidate = models.Candidate(model, "counters", lambda _: _nothing, r2)
         shares = [[models.PolicyShares(1.0, each, 0.5)] for each in (told, others)]

@@ -26,7 +26,7 @@ def test_every_job_of_a_queue_runs_once(plan: Plan, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plan", [[(0, 1)], None])
-def test_who_runs_beside_one_that_fails_is_not_left_behind(plan: Plan, tmp_path: Path) -> None:
+def test_what_runs_beside_one_that_fails_is_not_left_behind(plan: Plan, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     fails = f"sh -c 'while ! test -s {pid}; do sleep 0.01; done; exit 3'"
     found = campaign(fails=fails, lasts=f"sh -c 'echo $$ > {pid}; exec sleep 60'")

@@ -17,7 +17,7 @@ from shared.eamc.frequency import Weighing
 
 @pytest.fixture(scope="module")
 def epm(data_dir: Path) -> Epm:
-    return Epm.of(setup_of(built_in_system(["p1", "p2"]), data_dir / "eamc").models)
+    return Epm.from_models(setup_of(built_in_system(["p1", "p2"]), data_dir / "eamc").models)
 
 
 @pytest.mark.parametrize("t_weight", [1.0, 1.5])

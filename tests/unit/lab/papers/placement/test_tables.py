@@ -41,7 +41,7 @@ def summary(scale: float) -> Summary:
 
 
 def grid(**scales: float) -> Grid:
-    """Two seeds: what a policy saves is the same for both, what they come to is not."""
+    """Two seeds: what a policy saves is the same for both, their results are not."""
     found = {
         (workload, row): [
             summary(size * scales.get(row.policy.replace("-", "_"), 1.0)) for size in (1, 2)
@@ -71,7 +71,7 @@ def test_means_show_every_row_with_its_interval() -> None:
     assert cells(table, f"{HALF}, {MIN_ENERGY.label}")[5] == "50.0 ± 0.0"
 
 
-def test_claims_stand_beside_the_paper_for_both_meanings_of_min_runtime() -> None:
+def test_claims_are_beside_the_paper_for_both_meanings_of_min_runtime() -> None:
     table = tables.claims(grid(priority_inc=0.75, easy=1.5))
     figure = cells(table, "over Min_runtime, energy, at most")
     assert figure == ["5.2", "20", "25.0 ± 0.0", "50.0 ± 0.0"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from lab.papers.placement.rows import BASE, HALF, MIN_RUNTIME, THIRD, UNIFORM
 from lab.papers.placement.trials import AS_IS, Block, Variation
-from lab.simulation.jobs import CIRNE_UNIFORM, submitted
+from lab.simulation.jobs import CIRNE_UNIFORM, submit_jobs
 from lab.simulation.system import built_in_system
 
 
@@ -31,7 +31,7 @@ def test_a_row_can_be_replaced_by_another_that_was_played() -> None:
 
 def test_the_variation_that_varies_nothing_is_the_simulators_workload() -> None:
     ours = AS_IS.jobs(3).jobs
-    theirs = submitted(CIRNE_UNIFORM, 3, built_in_system(["p1", "p2"])).jobs
+    theirs = submit_jobs(CIRNE_UNIFORM, 3, built_in_system(["p1", "p2"])).jobs
     for name in ("submit_s", "nodes", "run_s", "requested_s"):
         assert np.array_equal(getattr(ours, name), getattr(theirs, name))
 

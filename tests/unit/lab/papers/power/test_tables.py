@@ -37,7 +37,7 @@ def test_every_job_of_the_test_share_is_in_a_fifth(found: Played) -> None:
     assert set(cells(bounds(found))) >= {"90 % bound", "99 % bound"}
 
 
-def test_what_it_costs_is_told() -> None:
+def test_what_it_costs_is_reported() -> None:
     rows = cells(speed(measured(60)))
     assert "learn 60 jobs from nothing" in rows
 

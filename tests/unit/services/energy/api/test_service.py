@@ -116,7 +116,7 @@ async def test_a_pair_that_was_never_measured_is_a_gap_that_is_crossed_when_aske
     assert list(found.power_w) == pytest.approx([300 * ghz / 3.1 for ghz in PSTATES_GHZ])
 
 
-async def test_deviations_are_told_where_the_coefficients_have_them(appdb: AppDB) -> None:
+async def test_deviations_are_reported_where_the_coefficients_have_them(appdb: AppDB) -> None:
     message = coefficients(never_measured=frozenset({(2, 0)}))
     deviations = [0.0, nan, nan, nan, 0.0, nan, nan, 0.03, 0.0]
     message.time_sd.extend(deviations)
@@ -130,7 +130,7 @@ async def test_deviations_are_told_where_the_coefficients_have_them(appdb: AppDB
     assert not platinum.time_sd
 
 
-async def test_an_application_without_a_row_is_told_so_at_every_pstate(appdb: AppDB) -> None:
+async def test_an_application_without_a_row_is_reported_so_at_every_pstate(appdb: AppDB) -> None:
     found = await ask(appdb, ProjectRequest(subjects=of("lu", "stream")))
     absent = [(one.app_id, one.node_model) for one in found if not one.freq_ghz]
     assert absent == [("lu", "platinum"), ("stream", "gold"), ("stream", "platinum")]

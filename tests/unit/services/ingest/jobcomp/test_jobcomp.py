@@ -65,7 +65,7 @@ def facts(message: dict[str, Any]) -> list[Any]:
     return [publish.event.payload for publish in found]
 
 
-def test_a_start_tells_the_submission_and_the_start() -> None:
+def test_a_start_shows_the_submission_and_the_start() -> None:
     submitted, started = facts(START)
     assert isinstance(submitted, JobSubmitted)
     assert isinstance(started, JobStarted)
@@ -75,7 +75,7 @@ def test_a_start_tells_the_submission_and_the_start() -> None:
     assert list(started.nodes) == ["n001", "n002", "n003", "n004"]
 
 
-def test_an_end_tells_the_submission_and_all_that_a_price_needs() -> None:
+def test_an_end_shows_the_submission_and_all_that_a_price_needs() -> None:
     submitted, finished = facts(END)
     assert isinstance(finished, JobFinished)
     assert submitted == facts(START)[0]
@@ -228,7 +228,7 @@ def test_licences_are_held_and_what_is_measured_or_a_price_is_not() -> None:
     assert dict(finished.resources) == {"license/matlab": 2}
 
 
-def test_a_job_cancelled_in_the_queue_never_started_and_is_told_by_what_it_asked_for() -> None:
+def test_a_job_cancelled_in_the_queue_never_started_and_is_reported_by_what_it_asked_for() -> None:
     changes = {"state": "CANCELLED by 1001", "total_nodes": 0, "total_cpus": 30}
     for start in ("Unknown", None):
         message = GPU_JOB | changes | {"@start": start, "tres_alloc": None}

@@ -26,7 +26,7 @@ KEY = JobKey("alpha", "physics", "lu")
 
 
 class PlayedServer:
-    """Answers as it is told, and notes what it was asked."""
+    """Gives the set answers, and notes what it was asked."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, list[Mapping[str, Any]]]] = []
@@ -92,14 +92,14 @@ async def test_an_answer_says_whether_to_try_again(
     assert server.asked[0][:2] == ("PATCH", "/apis/batch/v1/namespaces/physics/jobs/lu")
 
 
-async def test_a_server_that_is_gone_is_tried_again() -> None:
+async def test_a_server_that_is_removed_is_tried_again() -> None:
     async with ApiClient(Configuration(host="http://127.0.0.1:1")) as client:
         with pytest.raises(ApiUnavailableError, match=r"^alpha: "):
             await ApiServer("alpha", client).get(KEY)
 
 
 class Notes:
-    """What a watcher was told."""
+    """What a watcher got."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, list[str]]] = []

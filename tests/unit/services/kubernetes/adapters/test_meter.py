@@ -3,7 +3,7 @@
 from prometheus_client import generate_latest
 
 from services.kubernetes.adapters.api import JOBS, PODS
-from services.kubernetes.adapters.meter import HeldAs, KubernetesMeter, held_as
+from services.kubernetes.adapters.meter import KubernetesMeter, QueueState, queue_state
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import CLAIM, COPY_OF, OUTCOME, PROBLEM
 from shared.process.settings import Settings
@@ -58,7 +58,7 @@ def test_what_never_happened_is_counted_as_none() -> None:
     assert {f"{resyncs} 1.0", f"{refusals} 1.0"} <= exported(telemetry)
 
 
-def test_a_job_is_counted_as_it_stands_and_a_copy_is_not() -> None:
+def test_a_job_is_counted_as_it_is_and_a_copy_is_not() -> None:
     telemetry, meter, _ = metered()
     jobs = [
         *(job("a"), job("b"), job("c", problem="no cores"), job("d", claim=LIVE.to_json())),
@@ -72,5 +72,5 @@ def test_a_job_is_counted_as_it_stands_and_a_copy_is_not() -> None:
 
 
 def test_how_a_job_ended_goes_before_what_it_was() -> None:
-    assert held_as(job("a", claim=LIVE.to_json(), outcome="completed")) is HeldAs.ENDED
-    assert held_as(job("a", claim=LIVE.to_json(), problem="changed")) is HeldAs.REFUSED
+    assert queue_state(job("a", claim=LIVE.to_json(), outcome="completed")) is QueueState.ENDED
+    assert queue_state(job("a", claim=LIVE.to_json(), problem="changed")) is QueueState.REFUSED

@@ -35,7 +35,7 @@ def reporter(coplace: Coplace) -> NodeReporter:
 
 async def tell(told: NodeReporter) -> None:
     await told.declare()
-    await told.tell_out()
+    await told.publish_out()
 
 
 async def test_a_node_that_is_cordoned_is_drained_and_resumed_once() -> None:
@@ -62,7 +62,7 @@ async def test_what_somebody_else_drained_stays_drained_and_what_was_drained_her
     assert coplace.drained_by == {"n1": "olga"}
 
 
-async def test_a_node_that_is_gone_keeps_its_index_and_one_that_comes_has_the_next() -> None:
+async def test_a_node_that_is_removed_keeps_its_index_and_one_that_comes_has_the_next() -> None:
     coplace = Coplace()
     told = reporter(coplace)
     told.replace("alpha", [node("n1"), node("m2")])

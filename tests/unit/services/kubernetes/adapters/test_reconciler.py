@@ -1,4 +1,4 @@
-"""What decisions and standings ask for is done at API servers and told to ingest."""
+"""What decisions and states ask for is done at API servers and published to ingest."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def started(cluster: str, grant: int = 1) -> PlacementDecided:
 
 
 class Region:
-    """Two clusters and who starts their Jobs."""
+    """Two clusters and the reconciler that starts their Jobs."""
 
     def __init__(self) -> None:
         self.alpha, self.beta = MemoryApiServer("alpha"), MemoryApiServer("beta")
@@ -78,7 +78,7 @@ async def region() -> Region:
     return found
 
 
-async def test_a_job_is_taken_started_told_of_and_let_go(region: Region) -> None:
+async def test_a_job_is_taken_started_reported_and_let_go(region: Region) -> None:
     assert region.annotations()[JOB_ID] == LU
     await region.start("alpha")
     await region.settle()
@@ -176,7 +176,7 @@ async def test_a_job_that_pretends_to_be_another_is_not_started_for_it(region: R
 
 
 async def test_a_fact_that_ingest_refuses_holds_its_job_and_no_other(region: Region) -> None:
-    region.facts.refusal = "account 'physics' is none of its"
+    region.facts.refusal = "account 'physics' is outside its scope"
     key = region.alpha.submit(suspended_job("another"))
     await region.settle()
     assert OUTCOME not in region.annotations(key)

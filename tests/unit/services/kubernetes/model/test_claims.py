@@ -17,7 +17,7 @@ def test_a_claim_is_read_as_it_was_written() -> None:
 
 
 @given(st.builds(GrantClaim))
-def test_what_is_read_can_be_told_whoever_wrote_it(claim: GrantClaim) -> None:
+def test_what_is_read_can_be_reported_whoever_wrote_it(claim: GrantClaim) -> None:
     GrantClaim.parse(claim.to_json()).check()
 
 

@@ -1,4 +1,4 @@
-"""A Job tells what Coplace has to know; one that cannot be understood names its field."""
+"""A Job gives what Coplace has to know; one that cannot be understood names its field."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,12 +10,12 @@ from coplace_client.errors import RejectedError
 from services.kubernetes.model import bodies
 from services.kubernetes.model.claims import GrantClaim
 from services.kubernetes.model.facts import (
-    cancelled,
+    cancelled_end,
     finish,
     require_placeable,
     start,
     submission,
-    submitted,
+    submission_of,
 )
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
 from services.kubernetes.model.names import APP, CLAIM, EXCLUSIVE, PRIORITY, WALLTIME_S
@@ -43,7 +43,7 @@ def test_pods_are_units_with_their_cores_memory_and_gpus() -> None:
     gpu = {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1"}
     container = {"name": "main", "resources": {"requests": gpu}}
     template = {"spec": {"containers": [container]}}
-    found = submitted(job(pods=4, template=template), TERMS)
+    found = submission_of(job(pods=4, template=template), TERMS)
     assert found.job_id == JOB_ID
     assert (found.nodes, found.cores_per_unit, found.memory_gib_per_unit) == (4, 2, 4.0)
     assert dict(found.resources_per_unit) == {"gpu": 1}
@@ -54,19 +54,19 @@ def test_pods_are_units_with_their_cores_memory_and_gpus() -> None:
 
 
 def test_as_many_pods_count_as_run_at_a_time() -> None:
-    assert submitted(job(parallelism=8, completions=3), TERMS).nodes == 3
-    assert submitted(job(parallelism=2, completions=9), TERMS).nodes == 2
-    assert submitted(job(parallelism=2, completions=None), TERMS).nodes == 2
+    assert submission_of(job(parallelism=8, completions=3), TERMS).nodes == 3
+    assert submission_of(job(parallelism=2, completions=9), TERMS).nodes == 2
+    assert submission_of(job(parallelism=2, completions=None), TERMS).nodes == 2
 
 
 def test_labels_and_annotations_say_more() -> None:
     labels = {"metadata": {"labels": {APP: "lu.C", "team": "north-physics", "who": "ada"}}}
     said = merged(labels, annotated(**{PRIORITY: "7", EXCLUSIVE: "true", WALLTIME_S: "90"}))
     terms = replace(TERMS, account_label="team", user_label="who")
-    found = submitted(job(said), terms)
+    found = submission_of(job(said), terms)
     assert (found.app_id, found.account, found.user) == ("lu.C", "north-physics", "ada")
     assert (found.priority, found.shareable, found.walltime_s) == (7, False, 90)
-    unread = submitted(job({"metadata": {"labels": {"coplace.io/account": "rich"}}}), TERMS)
+    unread = submission_of(job({"metadata": {"labels": {"coplace.io/account": "rich"}}}), TERMS)
     assert unread.account == "physics"
 
 
@@ -89,7 +89,7 @@ def test_labels_and_annotations_say_more() -> None:
 )
 def test_what_cannot_be_understood_is_named(patch: dict[str, Any], field: str) -> None:
     with pytest.raises(RejectedError) as refused:
-        submitted(job(patch), TERMS)
+        submission_of(job(patch), TERMS)
     assert str(refused.value).startswith(field)
 
 
@@ -106,7 +106,7 @@ def test_a_job_of_another_controller_is_refused() -> None:
         require_placeable(job(managedBy="kueue.x-k8s.io/multikueue"))
 
 
-def test_a_start_and_an_end_tell_what_was_held() -> None:
+def test_a_start_and_an_end_show_what_was_held() -> None:
     ran = claimed(CLAIM_OF_TWO)
     started = start(ran, TERMS).job_started
     assert (started.cluster, list(started.nodes)) == ("beta", ["n[1-2]"])
@@ -121,7 +121,7 @@ def test_a_start_and_an_end_tell_what_was_held() -> None:
 
 
 def test_one_that_never_ran_has_an_end_without_a_start() -> None:
-    told = finish(job(pods=4), TERMS, cancelled(NOW_US)).job_finished
+    told = finish(job(pods=4), TERMS, cancelled_end(NOW_US)).job_finished
     assert (told.outcome, told.started_at_us, told.nodes) == (JOB_OUTCOME_CANCELLED, 0, 4)
     check_contents(told)
 
@@ -133,7 +133,7 @@ def test_the_same_fact_has_the_same_id() -> None:
 
 def test_another_job_of_the_same_name_and_second_is_another_job() -> None:
     other = job({"metadata": {"uid": "00000002-alpha"}})
-    assert submitted(other, TERMS).job_id != submitted(job(), TERMS).job_id
+    assert submission_of(other, TERMS).job_id != submission_of(job(), TERMS).job_id
 
 
 def test_a_copy_is_named_by_its_job_and_grant_and_has_no_more_of_its_cluster() -> None:

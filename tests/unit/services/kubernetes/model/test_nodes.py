@@ -15,7 +15,7 @@ from shared.catalogue.contents.check import check_contents
 from tests.unit.services.kubernetes.objects import TRAITS, node
 
 
-def test_alike_nodes_that_stand_together_are_a_class_with_the_watts_that_are_known() -> None:
+def test_alike_nodes_that_are_together_are_a_class_with_the_watts_that_are_known() -> None:
     gpus = node("n3", status={"allocatable": {"nvidia.com/gpu": "2"}})
     known = replace(TRAITS, tdp_w={"gpu": 400.0, "fpga": 90.0}, nameplate_power_w=1500.0)
     for traits, tdp_w, nameplate_w in ((TRAITS, {}, 0), (known, {"gpu": 400.0}, 1500)):

@@ -1,4 +1,4 @@
-"""Decisions come to the same however often they are read, and the first word on a grant holds."""
+"""Decisions have the same effect however often they are read; a grant's first answer is final."""
 
 from typing import Any
 
@@ -94,7 +94,7 @@ def test_what_cannot_start_is_declined_once_and_for_all(
     assert kept.declined == wanted.grant
     assert why in told.event.job_declined.reason  # type: ignore[union-attr]
     again = taken(kept)
-    assert words(start(wanted.grant), again) == ["told job_declined"]
+    assert words(start(wanted.grant), again) == ["published job_declined"]
 
 
 def test_what_the_api_server_refuses_is_declined() -> None:
@@ -102,29 +102,29 @@ def test_what_the_api_server_refuses_is_declined() -> None:
     assert isinstance(patch, PatchJob)
     assert patch.otherwise is not None
     otherwise: list[JobEffect] = list(patch.otherwise("field is immutable"))
-    assert list(map(str, otherwise))[:2] == ["declined grant 1", "told job_declined"]
+    assert list(map(str, otherwise))[:2] == ["declined grant 1", "published job_declined"]
 
 
 def test_a_start_that_was_made_is_not_made_again() -> None:
     assert words(start(), taken(LIVE)) == []
     assert words(start(), taken(LIVE.over())) == []
-    assert words(start(), None) == ["told job_declined"]
+    assert words(start(), None) == ["published job_declined"]
 
 
-def test_a_start_that_is_asked_back_is_given_back_unless_it_took_place() -> None:
+def test_a_start_that_is_withdrawn_is_given_back_unless_it_took_place() -> None:
     back, void = decision(VERDICT_WITHDRAWN), decision(VERDICT_WITHDRAWN, is_void=True)
-    assert words(back, taken())[:2] == ["declined grant 1", "told job_declined"]
-    assert words(back, taken(GrantClaim(declined=1))) == ["told job_declined"]
+    assert words(back, taken())[:2] == ["declined grant 1", "published job_declined"]
+    assert words(back, taken(GrantClaim(declined=1))) == ["published job_declined"]
     assert words(back, taken(LIVE)) == []
     assert words(void, taken(LIVE))[0] == "stops, to forget"
     assert words(void, taken(LIVE.over())) == []
-    assert words(back, None) == ["told job_declined"]
+    assert words(back, None) == ["published job_declined"]
 
 
 @pytest.mark.parametrize("verdict", [VERDICT_CANCELLED, VERDICT_REJECTED])
 def test_what_shall_not_run_is_let_go_or_stops(verdict: int) -> None:
     assert words(decision(verdict, 0, ""), taken())[0] in ("cancelled", "rejected")
-    assert words(decision(verdict), taken())[1] == "told job_declined"
+    assert words(decision(verdict), taken())[1] == "published job_declined"
     assert words(decision(verdict), taken(LIVE))[0] == "stops, to cancel"
     ended = taken(patch={"metadata": {"annotations": {"coplace.io/outcome": "completed"}}})
     assert words(decision(verdict, 0, ""), ended) == []
@@ -137,7 +137,7 @@ def test_an_action_ends_a_run_or_is_refused() -> None:
 
     assert words(act(ACTION_KIND_END), taken(LIVE))[0] == "stops, to cancel"
     assert words(act(ACTION_KIND_REQUEUE), taken(LIVE))[0] == "stops, to requeue"
-    assert words(act(ACTION_KIND_SET_PSTATE), taken(LIVE)) == ["told job_action_refused"]
+    assert words(act(ACTION_KIND_SET_PSTATE), taken(LIVE)) == ["published job_action_refused"]
     assert words(act(ACTION_KIND_END, 2), taken(LIVE)) == []
     assert words(act(ACTION_KIND_END), taken()) == []
 

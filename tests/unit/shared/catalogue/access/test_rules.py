@@ -113,7 +113,7 @@ def test_a_site_writes_what_goes_up_reads_what_comes_down_and_reaches_no_other_s
 @pytest.mark.parametrize(
     ("clients", "problem"),
     [
-        ({"north": "king"}, "king is no role"),
+        ({"north": "king"}, "king is not a role"),
         ({"pricing": "billing"}, "pricing is the name of a service"),
     ],
 )

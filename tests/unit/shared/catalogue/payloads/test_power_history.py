@@ -26,7 +26,7 @@ def taught(runs: int = 30) -> TaughtKind:
 
 
 @pytest.mark.parametrize("runs", [1, 2, 30])
-def test_rows_come_back_from_a_message_as_they_were(runs: int) -> None:
+def test_rows_return_from_a_message_as_they_were(runs: int) -> None:
     last = taught(runs)
     message = updated(last, runs, RecentScores(0.1, 0.2))
     require_sha256(message)
@@ -37,7 +37,7 @@ def test_rows_come_back_from_a_message_as_they_were(runs: int) -> None:
     assert list(message.powers_w) == [300.0 + runs - 1]
 
 
-def test_the_highest_power_is_not_told_before_a_prediction_was_judged() -> None:
+def test_the_highest_power_is_not_reported_before_a_prediction_was_judged() -> None:
     message = updated(taught(1), 1, RecentScores(0, 0))
     assert message.highest_power_w == 0
     assert update_of(message).bound.highest_w == inf

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from coplace_client.errors import RejectedError
 from services.prediction.power_trees import Growth, train_forests
-from services.prediction.tree_versions import GROWTH, grown
+from services.prediction.tree_versions import GROWTH, grow_power_trees
 from shared.catalogue.codec import MAX_MESSAGE_BYTES
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.digest import model_sha256
@@ -116,7 +116,7 @@ def test_the_largest_trees_fit_into_a_record_and_the_users_of_most_jobs_have_mod
         )
         for n in range(10_000)
     ]
-    message = grown(examples)
+    message = grow_power_trees(examples)
     chosen = PowerTreesChosen(version=message.version, trees=message, who="prediction")
     # In the changelog of prediction it is text: a third more.
     assert chosen.ByteSize() * 4 / 3 < MAX_MESSAGE_BYTES

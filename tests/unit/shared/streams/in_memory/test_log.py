@@ -70,7 +70,7 @@ def test_a_clock_closes_the_rounds_of_its_stages() -> None:
     assert found == [1] * 4
 
 
-def test_of_each_key_compaction_keeps_the_newest_at_its_offset_and_drops_what_is_gone() -> None:
+def test_of_each_key_compaction_keeps_the_newest_at_its_offset_and_drops_what_is_removed() -> None:
     log = OperatedLog()
     pairs = [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"b", None), (b"c", b"1")]
     log.append(NewRecord(PARTITION, key, value) for key, value in pairs)

@@ -135,7 +135,7 @@ def test_what_is_whole_damaged_or_cut_off_is_left_as_it_is() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(1, 5))
-def test_any_bytes_in_the_partition_of_records_are_mended_into_what_can_be_read(
+def test_any_bytes_in_the_partition_of_records_are_repaired_into_what_can_be_read(
     records: bytes, count: int
 ) -> None:
     forged = Header.of(batch(*[b"x"] * count)).with_records(records, count)

@@ -38,7 +38,7 @@ PARTITIONS = TOPICS.partitions("jobs.events")
 
 
 class Committed:
-    """Stands in for the transactions, and remembers; `notes` are where lives begin."""
+    """Replaces the transactions, and remembers; `notes` are where lives begin."""
 
     def __init__(self) -> None:
         self.provenance = Provenance()

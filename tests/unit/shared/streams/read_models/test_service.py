@@ -38,7 +38,7 @@ class Letters:
 
 
 class Model(ReadModel[str]):
-    """Users of jobs in the order in which they were applied; tells when it is asked how far."""
+    """Users of jobs in the order in which they were applied; notes when it is asked how far."""
 
     def __init__(self, redis: fakeredis.FakeAsyncRedis) -> None:
         keys = {PARTITION.topic: ("users",)}
@@ -88,7 +88,7 @@ class Rig:
         )
 
     async def check_kafka(self) -> None:
-        """What a comparison with Kafka found."""
+        """The result of a comparison with Kafka."""
         if self.inconsistent:
             raise InconsistentError("users", [Inconsistency("jobs.events is older", "rebuild")])
 

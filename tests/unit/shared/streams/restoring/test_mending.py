@@ -116,7 +116,7 @@ def test_rounds_that_barriers_close_are_decided_again_as_they_were() -> None:
     assert closed_by(replay(heard)) == 5
 
 
-def test_what_outputs_tell_is_recalled() -> None:
+def test_what_outputs_show_is_recalled() -> None:
     def recall(
         state: Mapping[str, bytes], told: Iterable[Event], next_round: int
     ) -> Mapping[str, bytes]:
@@ -128,7 +128,7 @@ def test_what_outputs_tell_is_recalled() -> None:
     assert replay(unit).commit.changelog["told"] == b"m6,from 0 on"
 
 
-def test_what_was_heard_of_is_the_most_that_state_outputs_and_an_earlier_mending_say() -> None:
+def test_what_was_heard_of_is_the_most_that_state_outputs_and_an_earlier_repair_say() -> None:
     def recall(*_: object) -> Mapping[str, bytes]:
         return {TOLD_KEY: b"7"}
 
@@ -150,7 +150,9 @@ def heard_in(mended: Mended) -> int:
     return heard_of({key: value for key, value in changelog.items() if value is not None})
 
 
-def test_what_lies_where_another_count_put_it_is_told_from_what_nobody_could_read() -> None:
+def test_what_lies_where_another_count_put_it_is_distinguished_from_what_nobody_could_read() -> (
+    None
+):
     jobs = [submission(f"j{number}") for number in range(20)]
     six = Codec(Topics(kafka_partitions=6))
     records = [at_offset(new, offset) for offset, new in enumerate(encoded(*jobs))]

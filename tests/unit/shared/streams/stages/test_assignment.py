@@ -54,6 +54,6 @@ def test_a_unit_gets_its_kafka_partition_of_every_topic(units: int, members: set
 
 
 @given(members=MEMBERS)
-def test_a_single_unit_gets_everything_and_the_others_stand_by(members: set[str]) -> None:
+def test_a_single_unit_gets_everything_and_the_others_are_standbys(members: set[str]) -> None:
     found = assigned(SingleUnit, {"jobs": 4, "commands": 1}, members)
     assert sorted(map(len, found.values())) == [0] * (len(members) - 1) + [5]

@@ -47,7 +47,7 @@ NEW = replace(FOUND, committed={}, commits=None)
         (NEW, STATE, 20),
         (replace(FOUND, begins={IN: 20}, sha256={IN: None}), STATE, 20),
     ],
-    ids=["all", "a new stage", "positions that expired", "what is gone after it was read"],
+    ids=["all", "a new stage", "positions that expired", "what is deleted after it was read"],
 )
 def test_what_belongs_together_fits(
     found: LogFacts, state: Provenance | None, begins_at: int
@@ -85,15 +85,15 @@ def _with(topic: str, identity: TopicIdentity) -> dict[str, TopicIdentity]:
         ),
         (
             replace(FOUND, committed={IN: 25}),
-            "but the group stands at 25",
+            "but the group is at 25",
             "restore accept pricing",
         ),
         (
             replace(FOUND, committed={IN: 15}),
-            "but the group stands at 15",
+            "but the group is at 15",
             "restore accept pricing",
         ),
-        (replace(FOUND, commits=9), "commit 7, but the group stands at commit 9", "restore accept"),
+        (replace(FOUND, commits=9), "commit 7, but the group is at commit 9", "restore accept"),
         (replace(FOUND, ends={IN: 19}), "ends at 19, it was read up to 20", "Kafka is older"),
         (replace(FOUND, begins={IN: 21}), "begins at 21", "Records deleted unread"),
         (replace(FOUND, ends={IN: 30, OUT: 8}), "ends at 8, 9 was written", "Kafka is older"),
@@ -116,7 +116,7 @@ def test_what_was_replaced_is_named_with_what_to_do(
             replace(NEW, told=OUT),
             None,
             False,
-            "although prices.charges/1 holds what pricing wrote: it is not new",
+            "but prices.charges/1 holds what pricing wrote: it is not new",
             "coplace restore replay pricing",
         ),
         (FOUND, None, True, "does not say what its state was made from", ""),
@@ -130,7 +130,7 @@ def test_what_was_replaced_is_named_with_what_to_do(
     ],
     ids=["a lost changelog", "looks new and has written", "of nobody knows what", "newer"],
 )
-def test_a_state_that_cannot_be_gone_on_with_is_named_alone(
+def test_a_state_that_cannot_be_continued_is_named_alone(
     found: LogFacts, state: Provenance | None, has_state: bool, says: str, advises: str
 ) -> None:
     [wrong] = at_start(UNIT, state, has_state, found)
@@ -142,7 +142,7 @@ def test_a_partition_that_the_group_has_read_and_the_state_has_not_is_named() ->
     more = TopicPartition("jobs.events", 2)
     unit = replace(UNIT, inputs=(IN, more))
     [behind] = at_start(unit, STATE, True, replace(FOUND, committed={IN: 20, more: 1}))
-    assert "made up to its beginning of jobs.events/2, but the group stands at 1" in behind.what
+    assert "made up to its beginning of jobs.events/2, but the group is at 1" in behind.what
 
 
 def test_counts_that_were_changed_in_the_settings_too_are_still_not_those_of_the_state() -> None:

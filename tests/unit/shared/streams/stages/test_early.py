@@ -132,7 +132,7 @@ def test_what_is_never_joined_becomes_the_dead_letter_of_its_record_when_it_is_o
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_was_under_way_when_all_stood_still_for_days_is_joined_yet(restarts: bool) -> None:
+def test_what_was_under_way_when_all_stopped_for_days_is_joined_yet(restarts: bool) -> None:
     life = Life(STAGE)
     life.take(records(finish()))
     life.end_round(START_US + 5)
@@ -144,7 +144,7 @@ def test_what_was_under_way_when_all_stood_still_for_days_is_joined_yet(restarts
     assert len(life.take(records(submission(JOB), first=1))) == 1
 
 
-def test_there_is_room_for_so_many_of_a_job_and_the_rest_is_refused_at_once() -> None:
+def test_there_is_space_for_so_many_of_a_job_and_the_rest_is_refused_at_once() -> None:
     life = Life(STAGE)
     letters = life.take(records(*[finish()] * (early.MOST_OF_A_JOB + 2)))
     assert len(letters) == 2

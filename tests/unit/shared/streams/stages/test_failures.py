@@ -30,7 +30,7 @@ def test_as_many_lives_in_a_row_at_the_same_record_may_have_been_ended_by_it() -
     assert not begun.may_be_fatal({OTHER: 2})
 
 
-def test_lives_that_did_not_come_to_the_record_neither_count_nor_excuse_it() -> None:
+def test_lives_that_did_not_get_to_the_record_neither_count_nor_excuse_it() -> None:
     assert Beginnings(lives({ONE: 7}, {OTHER: 1}, {ONE: 7}, {OTHER: 2}, {ONE: 7}), AFTER).are_fatal
 
 

@@ -215,7 +215,7 @@ def test_a_round_by_the_clock_that_fails_holds_the_job_too(kind: str) -> None:
 
 
 @ENDINGS
-def test_where_the_processor_cannot_tell_an_event_of_the_round_is_left_out(kind: str) -> None:
+def test_where_the_processor_cannot_show_an_event_of_the_round_is_left_out(kind: str) -> None:
     lives = Lives(fragile(single=True, tells=False))
     lives.log.append(a_round(0, *GOOD, f"{kind}-1"))
     lives.work()
@@ -229,7 +229,7 @@ def test_where_the_processor_cannot_tell_an_event_of_the_round_is_left_out(kind:
         pytest.param("fatal", DiedError, "SIGKILL", marks=IN_REST),
     ],
 )
-def test_what_nothing_can_be_blamed_for_is_told_and_goes_on_ending_the_process(
+def test_what_nothing_can_be_blamed_for_is_reported_and_goes_on_ending_the_process(
     kind: str, error: type[Exception], says: str
 ) -> None:
     lives = Lives(fragile(single=True, tells=False))

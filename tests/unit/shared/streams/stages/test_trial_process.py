@@ -14,7 +14,7 @@ import pytest
 from shared.streams.stages.trial_process import Tell, death_of
 
 
-def test_work_that_comes_to_its_end_leaves_nothing_behind() -> None:
+def test_work_that_ends_leaves_nothing_behind() -> None:
     done: list[int] = []
     assert death_of(lambda _tell: done.append(1)) is None
     assert done == []
@@ -57,7 +57,7 @@ def test_a_death_says_how_and_where_and_how_far_it_came(
     assert (stack in death.stack) if stack else death.stack == ""
 
 
-def test_more_than_a_pipe_holds_can_be_told() -> None:
+def test_more_than_a_pipe_holds_can_be_reported() -> None:
     def work(tell: Tell) -> None:
         for _ in range(100):
             tell("x" * 10_000)
@@ -65,7 +65,7 @@ def test_more_than_a_pipe_holds_can_be_told() -> None:
     assert death_of(work) is None
 
 
-def test_one_of_several_children_that_comes_to_its_end_is_enough(tmp_path: Path) -> None:
+def test_one_of_several_children_that_ends_is_enough(tmp_path: Path) -> None:
     lives = tmp_path / "lives"
 
     def dies_twice(_tell: Tell) -> None:

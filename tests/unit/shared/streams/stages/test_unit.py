@@ -322,7 +322,7 @@ def test_a_wake_up_is_asked_for_once_and_again_when_it_has_passed() -> None:
 WAKING = counting(rounds=RoundSource.CLOCK, inputs=("placement.wakes",), single=True)
 
 
-def test_a_clock_closes_a_round_for_who_waits_and_an_idle_system_still_writes_nothing() -> None:
+def test_a_clock_closes_a_round_for_what_waits_and_an_idle_system_still_writes_nothing() -> None:
     clocked = unit(WAKING)
     clocked.close_round(START_US)
     wake = Event("w", "placement.0", START_US, "region", WakeWanted(at_us=START_US + 50))
@@ -427,7 +427,7 @@ def test_an_output_under_a_foreign_key_or_into_a_topic_that_is_not_listed_ends_t
 
 @dataclass
 class Hoarding:
-    """Keeps and publishes as much as it is told to."""
+    """Keeps and publishes as much as is set."""
 
     state_bytes: int = 0
     reason_bytes: int = 0

@@ -1,4 +1,4 @@
-"""How commands tell what a reader should know."""
+"""Notes and figures as commands print them."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -10,17 +10,17 @@ TABLE_WIDTH = 400
 
 
 def note(lines: Iterable[str]) -> None:
-    """What a reader should know beside the result."""
+    """Print what a reader should know beside the result."""
     for line in lines:
         typer.echo(f"note: {line}", err=True)
 
 
 def utc(time_us: int) -> str:
-    """A time to the second."""
+    """Format a time to the second."""
     return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def with_deviation(value: float, digits: str, relative_sd: float) -> str:
-    """The value, with one standard deviation where it has one that is known."""
+    """Format the value, with one standard deviation where it has one that is known."""
     text = f"{value:{digits}}"
     return f"{text} ± {value * relative_sd:{digits}}" if relative_sd > 0 else text
