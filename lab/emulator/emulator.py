@@ -41,7 +41,7 @@ from lab.emulator.feasibility import (
 )
 from lab.emulator.machine import Machine
 from lab.emulator.profiling import observe, profiling_events
-from lab.emulator.running import ATTEMPT, AllocatedUnits, RunningJob, TimeBeside, node_power_w
+from lab.emulator.running import ATTEMPT, EmulatedUnits, RunningJob, TimeBeside, node_power_w
 from lab.emulator.scales import PER_INSTRUCTION, TpiScale
 from lab.emulator.shapes import units_that_fit
 from lab.emulator.truth.laws import Behaviour
@@ -359,7 +359,7 @@ class Emulator:
             job_id=decision.job_id,
             request=request,
             machine=machine,
-            allocation=AllocatedUnits(
+            allocation=EmulatedUnits(
                 tuple(decision.node_indices),
                 tuple(units_of(decision)),
                 decision.cores_per_node,

@@ -19,7 +19,7 @@ ATTEMPT = 1  # the first of a job
 
 
 @dataclass(frozen=True, slots=True)
-class AllocatedUnits:
+class EmulatedUnits:
     """What placement gave a job: on each of `nodes` so many `units`, each of `cores` cores, at
     `freq_ghz`."""
 
@@ -66,7 +66,7 @@ class RunningJob:
     job_id: str
     request: JobRequest
     machine: Machine
-    allocation: AllocatedUnits
+    allocation: EmulatedUnits
     started_us: int
     solo: Behaviour
     progress: Progress
@@ -152,7 +152,7 @@ class RunningJob:
         now_us: int,
         *,
         suspended: bool,
-        allocation: AllocatedUnits,
+        allocation: EmulatedUnits,
         solo: Behaviour,
         walltime_s: float,
     ) -> None:

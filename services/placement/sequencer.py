@@ -48,13 +48,13 @@ class Sequencer:
         return ()
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
-        """The round's events in order."""
+        """Return the round's events in order."""
         events = _in_order([*self._events.values()])
         self._events.clear()
         return [Publish(OUTPUT, replace(event, key=KEY)) for event in events]
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """Events held since the last call, and None for those that went out."""
+        """Return events held since the last call, and None for those that went out."""
         return self._state.changes()
 
 

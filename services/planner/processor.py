@@ -95,7 +95,8 @@ class Planner:
         return [self._propose(items, ended)] if self._is_new_plan(items, ended) else ()
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """What placement keeps, the share that jobs run for, and when what was proposed last."""
+        """Return what placement keeps, the share that jobs run for, and when what was proposed
+        last."""
         return {**self._placement.changes(), **self._own.state.changes()}
 
     def suspects(self) -> Sequence[str]:
@@ -170,7 +171,7 @@ def _that_fit(items: Iterable[PlanItem]) -> Iterator[PlanItem]:
 
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """As placement's state; what a wrong clock proposed and when it did is forgotten."""
+    """Repair placement's state, and forget what a wrong clock proposed."""
     own = _Own(restored)
     if (own.searched_us.get() or 0) > now_us:
         own.proposed.drop()

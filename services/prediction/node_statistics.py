@@ -49,12 +49,12 @@ class NodeStatistics:
         return []
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """Records of what changed."""
+        """Return records of what changed."""
         return self._state.changes()
 
 
 def node_of(key: str, _value: bytes) -> str:
-    """The node that a record of the changelog belongs to."""
+    """Return the node that a record of the changelog belongs to."""
     return key.removeprefix(key_of(_TABLE, ""))
 
 

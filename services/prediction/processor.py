@@ -161,7 +161,7 @@ class Prediction:
         return published
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """Records of what changed."""
+        """Return records of what changed."""
         return self._state.changes()
 
     def _end_round_of_pairs(self, progress: TrainingProgress, ended: Round) -> list[Publish]:

@@ -62,13 +62,14 @@ def _pair_row(
 
 
 def pair_examples(remembered: Remembered) -> list[PairExample]:
-    """What trees of pairs are grown of: intervals of applications whose signatures are known."""
+    """Return what trees of pairs are grown of: intervals of applications whose signatures are
+    known."""
     found = (_example(pair, remembered) for _, pair in in_order(remembered.pairs))
     return [example for example in found if example is not None]
 
 
 def new_examples(remembered: Remembered) -> list[PairExample]:
-    """Those that came since it was asked last."""
+    """Return those that came since it was asked last."""
     keys = [key for key, _ in remembered.new_pairs.items()]
     for key in keys:
         remembered.new_pairs.drop(key)

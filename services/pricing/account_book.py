@@ -45,17 +45,17 @@ class Account:
 
     @property
     def charged_micro_su(self) -> int:
-        """The charges in force, 0.000001 SU."""
+        """Return the charges in force, 0.000001 SU."""
         return micro_units(Decimal(self.charged_su))
 
     @property
     def allocated_micro_su(self) -> int:
-        """What it may spend, 0.000001 SU."""
+        """Return what it may spend, 0.000001 SU."""
         return micro_units(allocated_su(self.allocation)) if self.allocation else 0
 
     @property
     def funding(self) -> Standing.ValueType:
-        """Its standing now; unspecified where nothing was ever allocated."""
+        """Return its standing now; unspecified where nothing was ever allocated."""
         if self.allocation is None:
             return STANDING_UNSPECIFIED
         if self.charged_micro_su + self.reserved_micro_su < self.allocated_micro_su:

@@ -147,7 +147,7 @@ class PricingProcessor:
         return [*charges, *map(_told, standings)]
 
     def suspects(self) -> Sequence[str]:
-        """The attempts that wait to be charged."""
+        """Return the attempts that wait to be charged."""
         waiting = sorted(each.key for each in self._attempts if each.charge_due_us)
         return [_subject(key) for key in waiting]
 

@@ -18,8 +18,8 @@ from shared.streams.state.state import State
 def mended(
     restored: Mapping[str, bytes], rule: PriceRule, now_us: int
 ) -> Mapping[str, bytes | None]:
-    """The attempts of which something was put off into a future that a wrong clock made, with what
-    is due as soon as it may be after `now_us`."""
+    """Return the attempts of which something was put off into a future that a wrong clock made,
+    with what is due as soon as it may be after `now_us`."""
     state = State(restored)
     attempts = Attempts(state)
     for attempt in attempts:
@@ -34,9 +34,9 @@ def mended(
 def recalled(
     restored: Mapping[str, bytes], told: Iterable[Event], _next_round: int = 0
 ) -> Mapping[str, bytes | None]:
-    """What the ledger tells beyond the state: revisions that were given away, on which what is
-    charged again follows, since accounts and billing let the highest count; and what each account
-    is charged by it, and was told."""
+    """Return what the ledger tells beyond the state: revisions that were given away, on which what
+    is charged again follows, since accounts and billing let the highest count; and what each
+    account is charged by it, and was told."""
     state = State(restored)
     attempts, accounts = Attempts(state), AccountBook(state)
     charges, standings = _told_last(told)

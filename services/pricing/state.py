@@ -47,8 +47,8 @@ class CoRunInterval:
 
     @property
     def is_nameless(self) -> bool:
-        """Whether nobody said so far whose its co-runner is; beside several nobody ever does, since
-        shutters tell only what all of them cost."""
+        """Return whether nobody said so far whose its co-runner is; beside several nobody ever
+        does, since shutters tell only what all of them cost."""
         return self.co_runners == 1 and not self.co_runner_account
 
 
@@ -85,17 +85,17 @@ class Attempt:
 
     @property
     def key(self) -> AttemptKey:
-        """Job and attempt, by which charges name it."""
+        """Return job and attempt, by which charges name it."""
         return self.job_id, self.attempt
 
     @property
     def account(self) -> str:
-        """Whose it is by its submission; empty where that is not known."""
+        """Return whose it is by its submission; empty where that is not known."""
         return self.submitted.account if self.submitted else ""
 
     @property
     def is_settled(self) -> bool:
-        """True when it was said, or will be at the round's end, when it is forgotten."""
+        """Return whether it was published, or will be at the round's end, when it is forgotten."""
         return self.is_open or bool(self.forget_due_us)
 
     def co_runs(self, *, with_accounts: bool) -> Iterator[CoRun]:
@@ -116,13 +116,13 @@ class Attempt:
         return {name: accounts.pop() for name, accounts in told.items() if len(accounts) == 1}
 
     def hold_to(self, charge: ChargeMade) -> None:
-        """The charge is the one in force."""
+        """Take the charge as the one in force."""
         self.charged = tuple(KeptPosting(*each) for each in charged_micro_su(charge))
         self.tariff, self.tariff_version = charge.tariff, charge.tariff_version
 
     @property
     def is_charged(self) -> bool:
-        """True when it was, and is not about to be charged again."""
+        """Return whether it was charged, and is not about to be charged again."""
         return bool(self.revision) and not (self.is_open or self.charge_due_us)
 
 
@@ -153,7 +153,7 @@ class Attempts:
         return any(a.state is not JobState.UNKNOWN for a in self.of_job(job_id))
 
     def of_job(self, job_id: str) -> list[Attempt]:
-        """What is remembered of a job, by attempt."""
+        """Return what is remembered of a job, by attempt."""
         numbers = sorted(self._of_jobs.get(job_id, ()))
         return [self._attempts[_key_of(job_id, number)] for number in numbers]
 
@@ -166,7 +166,8 @@ class Attempts:
         )
 
     def get(self, key: AttemptKey) -> Attempt:
-        """The attempt; a new one, that is not yet remembered, when nothing is known of it."""
+        """Return the attempt; a new one, that is not yet remembered, when nothing is known of
+        it."""
         return self._attempts.get(_key_of(*key)) or Attempt(*key)
 
     def save(self, attempt: Attempt) -> None:

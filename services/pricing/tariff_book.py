@@ -52,7 +52,7 @@ class TariffBook:
         return self._tariffs[max(holding, key=self._rank)]
 
     def named(self, name: str, version: int) -> PriceTariff | None:
-        """None where it was not declared so far."""
+        """Return the tariff of a name, None where it was not declared so far."""
         return self._tariffs.get(_key_of(name, version))
 
     def _rank(self, key: str) -> tuple[int, str, int]:

@@ -9,10 +9,10 @@ _SAME: Final = 1e-6
 
 
 def same_ghz(one: float, other: float) -> bool:
-    """Whether two frequencies are of one P-state."""
+    """Return whether two frequencies are of one P-state."""
     return isclose(one, other, rel_tol=_SAME)
 
 
 def has_ghz(pstates_ghz: Collection[float], ghz: float) -> bool:
-    """Whether a frequency is one of these."""
+    """Return whether a frequency is one of these."""
     return ghz in pstates_ghz or any(same_ghz(ghz, other) for other in pstates_ghz)

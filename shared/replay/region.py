@@ -106,8 +106,8 @@ class ReplayedRegion:
 def replay(
     inputs: RecordedInputs, setting: Setting, told: Told
 ) -> tuple[list[PlacementDecided], ReplayedRegion]:
-    """What placement decides on a record as it is, in its order, and the region at the end; `told`
-    hears how many rounds are done."""
+    """Return what placement decides on a record as it is, in its order, and the region at the end;
+    `told` hears how many rounds are done."""
     region = ReplayedRegion(setting, inputs.rounds[0].round.ended_at_us)
     decisions: list[PlacementDecided] = []
     for done, recorded in enumerate(inputs.rounds, 1):

@@ -115,7 +115,7 @@ class Advisor:
         return published
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """What changed, by table."""
+        """Return what changed, by table."""
         return self._state.changes()
 
     def _learn(self, message: CoefficientsPublished) -> None:

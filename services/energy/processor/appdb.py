@@ -84,7 +84,7 @@ class AppDB:
         return published
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """RowCodec, what rivals them, and waiting runs, as far as they changed."""
+        """Return rows, what rivals them, and waiting runs, as far as they changed."""
         return self._state.changes()
 
     def _row(self, key: str) -> AppDBRow:

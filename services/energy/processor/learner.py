@@ -118,7 +118,7 @@ class Learner:
         ]
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """Node models and waiting runs that changed."""
+        """Return node models and waiting runs that changed."""
         return self._state.changes()
 
     def _create(self, name: str) -> LearnedNodeModel:

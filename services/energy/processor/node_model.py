@@ -60,7 +60,7 @@ class LearnedNodeModel:
 
     @property
     def head(self) -> Head:
-        """What is known of all of it."""
+        """Return what is known of all of it."""
         return self._head
 
     @head.setter
@@ -76,7 +76,7 @@ class LearnedNodeModel:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether anything can be learned."""
+        """Return whether anything can be learned."""
         return bool(self._kernels)
 
     @property

@@ -56,15 +56,15 @@ class EarlyFacts:
         return len(self._rows)
 
     def jobs(self) -> list[str]:
-        """Those of which something waits."""
+        """Return those of which something waits."""
         return sorted(self._of_jobs)
 
     def of(self, job_id: str) -> list[Record]:
-        """What waits for news of a job, in the order of partitions and offsets."""
+        """Return what waits for news of a job, in the order of partitions and offsets."""
         return [_record(self._rows[key].letter) for key in sorted(self._of_jobs.get(job_id, ()))]
 
     def drop(self, job_id: str, record: Record) -> None:
-        """A fact is early no more."""
+        """Forget that a fact is early."""
         self._remove(_key(job_id, record))
 
     @property
@@ -98,7 +98,7 @@ class EarlyFacts:
         return letters
 
     def changes(self) -> dict[str, bytes | None]:
-        """Rows that changed since the last call; None for those that are gone."""
+        """Return rows that changed since the last call; None for those that are gone."""
         return self._state.changes()
 
     def _look_ahead(self) -> None:
@@ -132,7 +132,7 @@ class EarlyFacts:
 
 
 def job_of(value: bytes) -> str:
-    """The job that a row of the changelog is about."""
+    """Return the job that a row of the changelog is about."""
     return rows_of(EarlyFact).decode(value).job_id
 
 

@@ -282,8 +282,8 @@ def guarded(
     hooks: Hooks,
     after: int = DEFAULT_AFTER,
 ) -> GuardedUnit:
-    """One unit of a stage, as drivers run it. Raises InconsistentError for a state that another
-    release wrote."""
+    """Return one unit of a stage, as drivers run it. Raises InconsistentError for a state that
+    another release wrote."""
 
     def build(state: Mapping[str, bytes], blame: Blame | None) -> Unit:
         return Unit(stage, number, state, codec, limit, hooks, blame)

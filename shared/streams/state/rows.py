@@ -59,15 +59,16 @@ class RowCodec(Generic[Row]):
         self._previous = previous
         self._header = _MARK + bytes([version])
         self._pack = msgspec.msgpack.Encoder(enc_hook=_plain).encode
-        self._form = form or by_place(row, without)
+        self._form = form or by_position(row, without)
         self._unpack = msgspec.msgpack.Decoder(self._form.kept, dec_hook=_restored).decode
 
     def encode(self, row: Row) -> bytes:
-        """Its bytes."""
+        """Return its bytes."""
         return self._header + self._pack(self._form.of_row(row))
 
     def decode(self, value: bytes) -> Row:
-        """The row that has these bytes. Raises UnreadableRowError for those of other versions."""
+        """Return the row that has these bytes. Raises UnreadableRowError for those of other
+        versions."""
         if self.is_current(value):
             return self._form.to_row(self._unpack(memoryview(value)[_HEADER_BYTES:]))
         found = version_of(value)
@@ -76,7 +77,7 @@ class RowCodec(Generic[Row]):
         return self._previous(value)
 
     def is_current(self, value: bytes) -> bool:
-        """Whether these are bytes of this version."""
+        """Return whether these are bytes of this version."""
         return value.startswith(self._header)
 
     def _unreadable(self, found: int | None) -> UnreadableRowError:
@@ -99,13 +100,13 @@ def of_before_versions() -> UnreadableRowError:
 
 
 def version_of(value: bytes) -> int | None:
-    """The version of a row, None where its bytes are of no row."""
+    """Return the version of a row, None where its bytes are of no row."""
     has_header = value.startswith(_MARK) and len(value) >= _HEADER_BYTES
     return value[1] if has_header else None
 
 
 def rows_of(row: type[Row]) -> RowCodec[Row]:
-    """The rows of a type whose first version holds."""
+    """Return the rows of a type whose first version holds."""
     if row not in _FIRST_VERSIONS:
         _FIRST_VERSIONS[row] = RowCodec(row)
     return _FIRST_VERSIONS[row]
@@ -114,8 +115,8 @@ def rows_of(row: type[Row]) -> RowCodec[Row]:
 _FIRST_VERSIONS: Final[dict[Any, RowCodec[Any]]] = {}
 
 
-def by_place(row: type[Row], without: Collection[str] = ()) -> Form[Row]:
-    """The form of a dataclass that goes by the places of its fields; others are kept as they
+def by_position(row: type[Row], without: Collection[str] = ()) -> Form[Row]:
+    """Return the form of a dataclass that goes by the places of its fields; others are kept as they
     are."""
     if not is_dataclass(row):
         return Form(row, _as_is, _as_is)

@@ -186,7 +186,7 @@ class State:
 
 
 def key_of(table: str, key: str) -> str:
-    """Where the changelog has a row."""
+    """Return where the changelog has a row."""
     return f"{table}{_SEPARATOR}{key}"
 
 

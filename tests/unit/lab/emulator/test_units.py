@@ -15,7 +15,7 @@ from coplace_client.errors import UnusableError
 from lab.emulator.emulator import Emulator, RoundOutput
 from lab.emulator.feasibility import ImpossibleDecisionError
 from lab.emulator.machine import Machine
-from lab.emulator.running import AllocatedUnits, RunningJob
+from lab.emulator.running import EmulatedUnits, RunningJob
 from lab.emulator.truth.interference import slowdown_ratio
 from lab.emulator.truth.laws import behaviour
 from lab.emulator.truth.noise import Noise
@@ -259,7 +259,7 @@ class _Node:
             job_id=f"job-{number:03d}",
             request=asked,
             machine=self.machine,
-            allocation=AllocatedUnits((0,), (1,), cores, 2.7),
+            allocation=EmulatedUnits((0,), (1,), cores, 2.7),
             started_us=now_us,
             solo=solo,
             progress=Progress(1e6),
