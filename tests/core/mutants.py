@@ -31,8 +31,9 @@ MUTANTS: Final = (
         "an explanation knows no refusal for watts, and raises",
         "placement/explain/refusals.py",
         "return WhyNot(constraints or [NOTHING], shortages)",
-        'if not found:\n            raise ValueError("was free to start")\n'
-        "        return WhyNot([found], shortages)",
+        "if shortages and len(found) == 1:\n"
+        '            raise ValueError("was free to start")\n'
+        "        return WhyNot(constraints or [NOTHING], shortages)",
     ),
     Mutant(
         "a guest that ends takes along what its host holds",
@@ -78,8 +79,8 @@ MUTANTS: Final = (
     Mutant(
         "a restart forgets what jobs draw",
         "placement/state/job_record.py",
-        'return JobAllocation(**{**known, "nodes": nodes, "units": units})',
-        'return JobAllocation(**{**known, "nodes": nodes, "units": units, "draw_mw": 0})',
+        "job.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)))\n",
+        "job.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)), draw_mw=0)\n",
         soonest=4,
     ),
     Mutant(
@@ -176,8 +177,8 @@ MUTANTS: Final = (
     Mutant(
         "a restart forgets what was asked of who runs",
         "placement/state/job_record.py",
-        'state["actions"] = tuple(map(_action, state.get("actions", ())))',
-        'state["actions"] = ()',
+        "        return job\n\n    def candidates_to_bytes",
+        "        job.run.actions = ()\n        return job\n\n    def candidates_to_bytes",
         soonest=77,
     ),
     Mutant(
