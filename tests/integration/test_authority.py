@@ -470,7 +470,7 @@ def test_in_a_stream_what_may_not_be_said_is_listed_and_the_rest_published(held:
     answer = stub.PublishStream((PublishStreamRequest(event=each) for each in wanted), timeout=30)
     assert (answer.published, answer.rejected) == (2, 2)
     assert [each.index for each in answer.rejections] == [1, 2]
-    assert "none of its" in answer.rejections[0].reason
+    assert "outside its scope" in answer.rejections[0].reason
     assert "source: must be 'north'" in answer.rejections[1].reason
     assert [each.refused for each in held.audited()[-4:]] == [False, True, True, False]
 

@@ -33,6 +33,7 @@ PROGRAM = re.compile(
 )
 # How-tos' lines that need another system than this one, by their beginnings, with what plays them.
 ELSEWHERE = {
+    "python -m pytest test_adapter.py": "tests/unit/coplace_testing/test_examples.py",
     "coplace-agent": "tests/unit/agent/test_command.py",
     "coplace accounts allocate": "tests/unit/cli/test_billing.py",
     "coplace accounts balance": "tests/unit/cli/test_billing.py",

@@ -146,7 +146,7 @@ def test_a_waiting_job_has_its_reason_its_promise_and_its_expected_start(
     first, why, expected, before, promised = answer.stdout.splitlines()[:5]
     assert first == f"{_WAITS} waits, and nodes are reserved for it"
     assert why == "why: alpha: needs 4 nodes, 0 free"
-    assert "(in 60 min) on alpha, if nothing else arrives" in expected
+    assert "(in 60 min) on alpha, if no other job arrives" in expected
     assert before.startswith("before it: 0 jobs are before it")
     assert promised.startswith("promised: 4 nodes of alpha at ")
     assert " 1 of 1 |" in answer.stdout
