@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shared.scheduling.backfill import ClusterScheduler, Dispatch
+from shared.scheduling.backfill import Dispatch
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import ClusterState
@@ -140,8 +140,3 @@ def _reserved(scheduler: ConsumableScheduler, entry: Entry) -> Refusal | None:
         return None
     ends_s = scheduler.end_s(entry)
     return DelaysReservation(entry.nodes, ends_s, reservation.arrival, reservation.start_s)
-
-
-def units_scheduler(scheduler: ClusterScheduler) -> ConsumableScheduler | None:
-    """Return the scheduler where it counts units, None where it counts nodes."""
-    return scheduler if isinstance(scheduler, ConsumableScheduler) else None

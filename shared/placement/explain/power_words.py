@@ -7,7 +7,7 @@ from coplace.v1.placement_pb2 import PowerShortage
 
 from shared.domain.power import in_watts
 from shared.domain.times import in_utc
-from shared.placement.state.actions import Action, ActionCause, CapShortage, CauseKind
+from shared.placement.state.actions import Action, CapShortage, CauseKind
 from shared.placement.state.caps import MESSAGES
 
 # In whatever is said of a budget of power.
@@ -72,16 +72,6 @@ def write_shortage(message: PowerShortage, lacks: CapShortage) -> None:
         message.until_us = round(lacks.until_s * 1e6)
     message.reserved_for = lacks.reserved_for
     message.declared_by, message.reason = lacks.declared_by, lacks.reason
-
-
-def caps_in(cause: ActionCause) -> list[PowerShortage]:
-    """Return the caps that are the cause of an action, as messages."""
-    found = []
-    for lacks in cause.caps:
-        message = PowerShortage()
-        write_shortage(message, lacks)
-        found.append(message)
-    return found
 
 
 def _declared_by(cap: CapShortage) -> str:

@@ -29,12 +29,12 @@ from shared.placement.decide.refusals import (
     Refusals,
     TooFew,
     WattsMissing,
-    units_scheduler,
 )
 from shared.placement.explain.constraints import NODES, UNITS, WATTS, Constraint, in_words
 from shared.placement.explain.power_words import POWER_CAP, shortage_words
 from shared.placement.state.actions import CapShortage
 from shared.scheduling.backfill import ClusterScheduler, Start
+from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import Shape, takes_nodes
 from shared.scheduling.wait_queue import Entry
@@ -151,7 +151,7 @@ def _too_few(
     match refusal:
         case TooFew(count, total):
             has = f"the cluster has {total}"
-            if units_scheduler(on) is not None:
+            if isinstance(on, ConsumableScheduler):
                 has = f"the cluster has room for {total} when it is empty"
             return Constraint(CONSTRAINT_KIND_MISFIT, f"{needed}, {has}", count, total, unit)
         case Busy(count, free, until_s):
@@ -181,10 +181,9 @@ def _of_watts(words: str, shortages: Sequence[Shortage]) -> Constraint:
 
 def _units_of(on: ClusterScheduler, entry: Entry) -> tuple[str, str]:
     """What an entry asks for, in words: so many nodes, or units of so much; and which of both."""
-    scheduler = units_scheduler(on)
-    if scheduler is None:
+    if not isinstance(on, ConsumableScheduler):
         return f"{entry.nodes} nodes", NODES
-    table, shape = scheduler.table, scheduler.kinds[entry.kind].shape
+    table, shape = on.table, on.kinds[entry.kind].shape
     are_nodes = takes_nodes(table, shape)
     asked = _in_words(table.names, shape, are_nodes, entry.nodes)
     return asked, NODES if are_nodes else UNITS
