@@ -79,8 +79,8 @@ MUTANTS: Final = (
     Mutant(
         "a restart forgets what jobs draw",
         "placement/state/job_record.py",
-        "job.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)))\n",
-        "job.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)), draw_mw=0)\n",
+        "restored.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)))\n",
+        "restored.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)), draw_mw=0)\n",
         soonest=4,
     ),
     Mutant(
@@ -177,8 +177,8 @@ MUTANTS: Final = (
     Mutant(
         "a restart forgets what was asked of who runs",
         "placement/state/job_record.py",
-        "        return job\n\n    def candidates_to_bytes",
-        "        job.run.actions = ()\n        return job\n\n    def candidates_to_bytes",
+        "    return restored\n\n\nJOBS",
+        "    restored.run.actions = ()\n    return restored\n\n\nJOBS",
         soonest=77,
     ),
     Mutant(

@@ -1,10 +1,9 @@
 """A job as placement keeps it."""
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from math import inf
-from types import UnionType
-from typing import Any, Final, Self, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -14,6 +13,7 @@ from shared.placement.state.candidate import Candidate, candidate_of, row_of
 from shared.placement.state.grants import VoidStart, WithdrawalReason
 from shared.placement.state.job_allocation import JobAllocation, nodes_of, runs_of
 from shared.placement.state.misfit import Misfit
+from shared.streams.state.rows import Form, RowCodec, by_position
 
 # Characters of somebody's reason that are kept: each decision on the job repeats it.
 MOST_TEXT: Final = 256
@@ -206,27 +206,6 @@ class JobRecord:
         """Return whether no start of the job is expected any more."""
         return self.life.state in (JobState.FINISHED, JobState.CANCELLED, JobState.REJECTED)
 
-    def to_bytes(self) -> bytes:
-        """Return JSON of all but the candidates, which are three quarters of a job and stay the
-        same while it comes and goes."""
-        kept = {name: getattr(self, name) for name in _KEPT}
-        kept["evaluated"] = replace(self.evaluated, candidates=())
-        if (on := self.run.allocation) is not None:
-            on = replace(on, nodes=tuple(runs_of(on.nodes)))
-            kept["run"] = replace(self.run, allocation=on)
-        return orjson.dumps(kept, default=list)
-
-    @classmethod
-    def from_bytes(cls, value: bytes) -> Self:
-        """Return the job that `to_bytes` wrote."""
-        kept: dict[str, Any] = orjson.loads(value)
-        kept["job"] = Job.restored(kept["job"])
-        types = get_type_hints(cls)
-        job = cls(**{name: _restored(types[name], each) for name, each in kept.items()})
-        if (on := job.run.allocation) is not None:
-            job.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)))
-        return job
-
     def candidates_to_bytes(self) -> bytes | None:
         """Return JSON of the candidates and the attempt that they are of; None without any."""
         if not self.evaluated.candidates:
@@ -240,27 +219,52 @@ class JobRecord:
             self.evaluated.candidates = tuple(map(candidate_of, candidates))
 
 
-_KEPT: Final = tuple([each.name for each in fields(JobRecord)])
+# Without the candidates, which are three quarters of a job and seldom change with it.
+_RECORDS: Final[Mapping[str, Form[Any]]] = {
+    "life": by_position(Life),
+    "evaluated": by_position(Evaluated, without=("candidates",)),
+    "grants": by_position(Grants),
+    "requests": by_position(Requests),
+    "run": by_position(PlacedRun),
+    "guarantee": by_position(Guarantee),
+    "notice": by_position(Notice),
+}
+_named_tuple: Any = NamedTuple
+_KeptJob: Final = _named_tuple(
+    "JobRecord",
+    [
+        *(("job", Job), ("arrival", int), ("traceparent", str)),
+        *((name, form.kept) for name, form in _RECORDS.items()),
+    ],
+)
 
 
-def _restored(wanted: Any, kept: Any) -> Any:
-    """What JSON made of a value of this type."""
-    options = [each for each in get_args(wanted) if each is not type(None)]
-    if isinstance(wanted, UnionType):
-        return None if kept is None else _restored(options[0], kept)
-    if get_origin(wanted) is tuple:
-        if len(options) == 2 and options[1] is Ellipsis:
-            return tuple(_restored(options[0], each) for each in kept)
-        return tuple(map(_restored, options, kept))
-    if wanted is float and kept is None:
-        return inf
-    if is_dataclass(wanted) and isinstance(kept, dict):
-        row: Any = wanted
-        types = get_type_hints(wanted)
-        return row(**{name: _restored(types[name], each) for name, each in kept.items()})
-    if isinstance(wanted, type) and issubclass(wanted, tuple):
-        types = get_type_hints(wanted)
-        return wanted(*map(_restored, types.values(), kept))
-    if isinstance(wanted, type) and issubclass(wanted, StrEnum):
-        return wanted(kept)
-    return kept
+def _of_job(job: JobRecord) -> Any:
+    """The nodes of a job are kept as runs: a job on all nodes of a cluster takes a few bytes."""
+    run = job.run
+    if (on := run.allocation) is not None:
+        run = replace(run, allocation=replace(on, nodes=tuple(runs_of(on.nodes))))
+    return (
+        job.job,
+        job.arrival,
+        job.traceparent,
+        _RECORDS["life"].of_row(job.life),
+        _RECORDS["evaluated"].of_row(job.evaluated),
+        _RECORDS["grants"].of_row(job.grants),
+        _RECORDS["requests"].of_row(job.requests),
+        _RECORDS["run"].of_row(run),
+        _RECORDS["guarantee"].of_row(job.guarantee),
+        _RECORDS["notice"].of_row(job.notice),
+    )
+
+
+def _to_job(kept: Any) -> JobRecord:
+    job, arrival, traceparent, *records = kept
+    forms = zip(_RECORDS.values(), records, strict=True)
+    restored = JobRecord(job, arrival, traceparent, *(form.to_row(row) for form, row in forms))
+    if (on := restored.run.allocation) is not None:
+        restored.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)))
+    return restored
+
+
+JOBS: Final = RowCodec(JobRecord, form=Form(_KeptJob, _of_job, _to_job))

@@ -13,7 +13,7 @@ from shared.placement.state.allocations import Allocations
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
 from shared.placement.state.job_allocation import JobAllocation
-from shared.placement.state.job_record import MOST_TEXT, JobRecord, Life
+from shared.placement.state.job_record import JOBS, MOST_TEXT, JobRecord, Life
 from shared.placement.state.misfit import Misfit
 from shared.scheduling.backfill import Start
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
@@ -50,7 +50,7 @@ class JobTable:
             self.allocations.declare(cluster)
         for key, value in state.items():
             if key.startswith(PREFIX):
-                job = JobRecord.from_bytes(value)
+                job = JOBS.read("job", key.removeprefix(PREFIX), value)
                 if candidates := state.get(CANDIDATES + job.job.job_id):
                     job.restore_candidates(candidates)
                 self._adopt(job)
@@ -63,7 +63,7 @@ class JobTable:
         found: dict[str, bytes | None] = {}
         for job_id in sorted(changed):
             job = self._jobs.get(job_id)
-            found[PREFIX + job_id] = job.to_bytes() if job else None
+            found[PREFIX + job_id] = JOBS.encode(job) if job else None
         for job_id in sorted(weighed):
             job = self._jobs.get(job_id)
             found[CANDIDATES + job_id] = job.candidates_to_bytes() if job else None

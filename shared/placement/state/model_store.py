@@ -41,7 +41,6 @@ from shared.models.pair_trees import PAIRS_ORIGIN, PairTrees
 from shared.placement.state import caps as power_caps
 from shared.placement.state import payloads
 from shared.placement.state.closure import Closure
-from shared.placement.state.event_bytes import from_bytes, to_bytes
 from shared.placement.state.limits import Limit, Subject, limit_of
 from shared.placement.state.model_updates import ModelUpdates
 from shared.placement.state.policy_in_force import PolicyInForce, ranking_by
@@ -50,6 +49,7 @@ from shared.power_prediction.power_model import PowerModel
 from shared.power_prediction.similar_jobs import ORIGIN
 from shared.power_prediction.trees import TREES_ORIGIN
 from shared.streams.stages.stage import AlreadyAppliedError
+from shared.streams.state.events import EVENTS
 
 _PREFIX: Final = "known/"
 
@@ -84,7 +84,7 @@ class ModelStore:
         """Fold what `changes` returned in earlier lives."""
         for key, value in sorted(state.items()):
             if key.startswith(_PREFIX):
-                self._restore_word(key, from_bytes(value))
+                self._restore_word(key, EVENTS.read("known", key.removeprefix(_PREFIX), value))
         self._changed -= self._newest.keys()
         self.rules.restore(state)
         self.updates = ModelUpdates.restored(state)
@@ -100,7 +100,7 @@ class ModelStore:
         """What was published anew since the last call; None for what was forgotten."""
         changed, self._changed = self._changed, set()
         found = ((key, self._newest.get(key)) for key in sorted(changed))
-        kept = {key: to_bytes(event) if event else None for key, event in found}
+        kept = {key: EVENTS.encode(event) if event else None for key, event in found}
         return {**kept, **self.rules.changes(), **self.updates.changes()}
 
     def forget(self, in_use: Callable[[], Set[str]]) -> None:

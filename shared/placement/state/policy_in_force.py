@@ -13,8 +13,8 @@ from shared.catalogue.policy_declarations import declared, names_in
 from shared.catalogue.policy_settings import DECLARABLE, PolicySettings
 from shared.domain.eamc_policy import Policy, Reading
 from shared.eamc.frequency import Weighing
-from shared.placement.state.event_bytes import from_bytes, to_bytes
 from shared.streams.stages.stage import AlreadyAppliedError
+from shared.streams.state.events import EVENTS
 
 _PREFIX: Final = "rules/"
 _EARLIER: Final = "rules|earlier"
@@ -69,7 +69,7 @@ class PolicyInForce:
         for key, value in state.items():
             if key.startswith(_PREFIX):
                 name = key.removeprefix(_PREFIX)
-                self._words[name] = _known(name, from_bytes(value))
+                self._words[name] = _known(name, EVENTS.read("rules", name, value))
         kept: list[tuple[int, Any]] = orjson.loads(state.get(_EARLIER, b"[]"))
         self._earlier = [(number, _ranking(*row)) for number, row in kept]
         self._follow(self._in_force())
@@ -78,7 +78,7 @@ class PolicyInForce:
         """What was declared anew since the last call, and the earlier rules where they changed."""
         changed, self._changed = self._changed, set()
         found: dict[str, bytes | None] = {
-            key: to_bytes(self._words[key.removeprefix(_PREFIX)])
+            key: EVENTS.encode(self._words[key.removeprefix(_PREFIX)])
             for key in sorted(changed - {_EARLIER})
         }
         if _EARLIER in changed:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from shared.placement.state.job_record import JobRecord
+from shared.placement.state.job_record import JOBS, JobRecord
 from shared.placement.state.job_table import PREFIX
 
 
@@ -12,9 +12,9 @@ def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes |
     changes: dict[str, bytes | None] = {}
     for key, value in restored.items():
         if key.startswith(PREFIX):
-            job = JobRecord.from_bytes(value)
+            job = JOBS.read("job", key.removeprefix(PREFIX), value)
             if _bring_back(job, now_us / 1e6):
-                changes[key] = job.to_bytes()
+                changes[key] = JOBS.encode(job)
     return changes
 
 

@@ -37,6 +37,10 @@ class UnreadableRowError(ValueError):
         super().__init__(f"{what}: {advice}")
         self.what, self.advice = what, advice
 
+    def of_row(self, table: str, key: str) -> "UnreadableRowError":
+        """Return the error of this row of a table."""
+        return UnreadableRowError(f"row {key!r} of table {table!r} {self.what}", self.advice)
+
 
 class RowCodec(Generic[Row]):
     """The rows of one type, in one version.
@@ -75,6 +79,13 @@ class RowCodec(Generic[Row]):
         if self._previous is None or found != self.version - 1:
             raise self._unreadable(found)
         return self._previous(value)
+
+    def read(self, table: str, key: str, value: bytes) -> Row:
+        """Return the row that a table has at a key. Raises UnreadableRowError that names it."""
+        try:
+            return self.decode(value)
+        except UnreadableRowError as error:
+            raise error.of_row(table, key) from error
 
     def is_current(self, value: bytes) -> bool:
         """Return whether these are bytes of this version."""

@@ -22,7 +22,7 @@ class Table(Generic[Row]):
     def __init__(self, name: str, rows: RowCodec[Row], restored: Mapping[str, bytes]) -> None:
         self.name = name
         self._codec = rows
-        self._rows = {key: self._decoded(key, value) for key, value in restored.items()}
+        self._rows = {key: rows.read(name, key, value) for key, value in restored.items()}
         # Rows of the version before are written anew: the next release does not read them.
         self._changed = {key for key, value in restored.items() if not rows.is_current(value)}
         # Changed rows that the changelog does not have.
@@ -82,12 +82,6 @@ class Table(Generic[Row]):
         for key in sorted(changed):
             row = self._rows.get(key)
             yield key, None if row is None else self._codec.encode(row)
-
-    def _decoded(self, key: str, value: bytes) -> Row:
-        try:
-            return self._codec.decode(value)
-        except UnreadableRowError as error:
-            raise _of_row(self.name, key, error) from error
 
 
 class TablePart(Generic[Row]):
@@ -172,9 +166,9 @@ class State:
         for name, rows in sorted(self._unread.items()):
             key, value = min(rows.items())
             if version_of(value) is None:
-                raise _of_row(name, key, of_before_versions())
+                raise of_before_versions().of_row(name, key)
             advice = "start the one that wrote it, or a later one"
-            raise _of_row(name, key, UnreadableRowError("is of another release", advice))
+            raise UnreadableRowError("is of another release", advice).of_row(name, key)
 
     def changes(self) -> dict[str, bytes | None]:
         """Return what changed in all tables since the last call, by key of the changelog."""
@@ -188,7 +182,3 @@ class State:
 def key_of(table: str, key: str) -> str:
     """Return where the changelog has a row."""
     return f"{table}{_SEPARATOR}{key}"
-
-
-def _of_row(table: str, key: str, error: UnreadableRowError) -> UnreadableRowError:
-    return UnreadableRowError(f"row {key!r} of table {table!r} {error.what}", error.advice)

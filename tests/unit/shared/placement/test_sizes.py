@@ -14,7 +14,7 @@ from shared.domain.cluster import MOST_CLUSTERS
 from shared.domain.eamc_policy import Policy
 from shared.placement.explain.constraints import MOST_CANDIDATES
 from shared.placement.processor.placement import Placement
-from shared.placement.state.job_record import JobRecord
+from shared.placement.state.job_record import JOBS
 from shared.streams.stages.stage import Round
 from tests.support.sizes import require_carried
 from tests.support.typed import MOST_CONSTRAINTS
@@ -74,8 +74,8 @@ def test_the_nodes_of_a_job_are_kept_as_runs() -> None:
     round_of(processor, 1, finished("b", end_us(0)), submitted("d", end_us(0), nodes=2))
     value = processor.changes()["job/d"]
     assert value is not None
-    assert b'"nodes":[1,1,3,1]' in value
-    restored = JobRecord.from_bytes(value).run.allocation
+    assert b"nodes\x94\x01\x01\x03\x01" in value
+    restored = JOBS.decode(value).run.allocation
     assert restored is not None
     assert restored.nodes == (1, 3)
 

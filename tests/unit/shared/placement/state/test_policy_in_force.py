@@ -14,9 +14,9 @@ from shared.domain.eamc_policy import Policy
 from shared.placement.evaluate import layer as of_placement
 from shared.placement.processor.placement import Placement
 from shared.placement.settings import RuleSettings
-from shared.placement.state.event_bytes import to_bytes
 from shared.placement.state.policy_in_force import told
 from shared.streams.stages.stage import AlreadyAppliedError
+from shared.streams.state.events import EVENTS
 from tests.unit.shared.placement.region import (
     APPS,
     T0_US,
@@ -191,9 +191,9 @@ def test_a_setting_that_a_later_release_declared_stops_a_process_until_it_is_res
     known = PolicyDeclared(t_weight=2.0)
     known.settings.add(name="of_tomorrow", value="1")
     later = event("policy/later", known, T0_US)
-    state = {f"rules/{name}": to_bytes(later) for name in ("t_weight", "of_tomorrow")}
+    state = {f"rules/{name}": EVENTS.encode(later) for name in ("t_weight", "of_tomorrow")}
     with pytest.raises(UnusableError, match=r"of_tomorrow was declared by test, .* reset of_tom"):
         Placement(state, PolicySettings(), 7.0)
     reset = PolicyDeclared(reset=["of_tomorrow"])
-    state["rules/of_tomorrow"] = to_bytes(event("policy/reset", reset, T0_US + 1))
+    state["rules/of_tomorrow"] = EVENTS.encode(event("policy/reset", reset, T0_US + 1))
     assert setting(Placement(state, PolicySettings(), 7.0), "t_weight")[0] == "2"
