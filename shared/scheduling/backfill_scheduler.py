@@ -38,8 +38,8 @@ class BackfillScheduler(Scheduler):
     does one whose nodes are allocated for ever.
 
     A pass is `begin`, `turn`, `serve` while `next_order` is not DONE, `finish`; or `pass_alone`. An
-    entry that was refused stays refused until nodes come back: what it lacked only grows less. So a
-    scheduler that lives on looks at new entries alone, and begins anew after a `release`.
+    entry that was refused stays refused until nodes are free again: what it lacked only grows less.
+    So a scheduler that lives on looks at new entries alone, and begins anew after a `release`.
 
     `backfills` False makes it first come, first served: nothing passes the reservation.
     """
@@ -135,7 +135,7 @@ class BackfillScheduler(Scheduler):
         self.turn()
 
     def _unsettle(self) -> None:
-        """Give every entry its turn again: nodes or watts came back."""
+        """Give every entry its turn again: nodes or watts were released."""
         self._forget_reservation()
         self._from = 0
 

@@ -2,7 +2,7 @@
 
 Mu'alem and Feitelson, "Utilization, predictability, workloads, and user runtime estimates in
 scheduling the IBM SP2 with backfilling" (2001), section 2: an entry starts when it delays none
-that came before it. When nodes come back early each entry in order moves forward as far as it
+that came before it. When nodes are released early each entry in order moves forward as far as it
 can, never back, until none can. A job that runs past its limit is expected to take as long again:
 then all reservations are made anew.
 """
@@ -27,7 +27,7 @@ class ConservativeScheduler(ProfileScheduler):
         self._new: list[Entry] = []
         self._next: Entry | None = None
         self._started: dict[int, Entry] = {}
-        self._has_room = False  # something came back since the reservations were made
+        self._has_room = False  # nodes were released since the reservations were made
 
     def begin(self, now_s: float) -> None:
         """Start a pass."""

@@ -115,7 +115,7 @@ class NodeSelection:
             shadow.extra -= len(each.nodes) * (before - after)
 
     def count_anew(self) -> None:
-        """Forget the counts of all kinds: units came back."""
+        """Forget the counts of all kinds: units were released."""
         self.known.clear()
         self.regroup()
 

@@ -473,7 +473,7 @@ class Budgets:
         return iter(self._each)
 
     def begin(self, now_s: float) -> bool:
-        """Begin a pass; return True when watts may have come back since the last one did."""
+        """Begin a pass; return True when watts may have been released since the last one did."""
         for budget in self._each:
             budget.advance(now_s)
         relieved = sum(budget.relieved for budget in self._each)

@@ -36,7 +36,7 @@ _METERED: Final = "metered/"
 _EXPECTED: Final = "metered-expected/"
 _READ: Final = "metered-read/"
 _ABOVE: Final = "overshoot/"
-# What was told counts for so long at most, and what comes back sooner than this is not over.
+# What was told counts for so long at most, and what is above again sooner than this is not over.
 STANDS_US: Final = 120_000_000
 OVER_US: Final = 300_000_000
 # Of arrays in the changelog: milliwatts as an unsigned number would not have UNREAD.
