@@ -279,7 +279,7 @@ class MeasureLayer:
         enough = [m for m in lower if drawn_mw - (m.draw_mw or 0) >= over_mw]
         return max(enough, key=_draw) if enough else min(lower, key=_draw)
 
-    # Watts that are free again -------------------------------------------------------------------------
+    # Watts that are free again --------------------------------------------------------------------
 
     def _run_on(self, stopped: Iterable[tuple[JobRecord, JobAllocation]]) -> Iterator[ActionAsked]:
         """Let suspended jobs run on that fit beside what runs and is promised; the others are kept
