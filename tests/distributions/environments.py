@@ -44,6 +44,22 @@ def build_wheels(folder: Path) -> Path:
     return folder
 
 
+def compile_core_in_isolation(scratch: Path) -> None:
+    """Check and translate the compiled modules with what the build requires alone, at the locked
+    versions. The C compiler, which takes minutes, is not called.
+
+    Raises CalledProcessError.
+    """
+    copy = scratch / "coplace"
+    _copy(ROOT, (*_SOURCES["coplace"][1], "client", "agent"), copy)
+    locked = ("--build-constraints", ROOT / "requirements.lock")
+    subprocess.run(
+        [_UV, "build", "--quiet", "--sdist", *locked, "--python", sys.executable, copy],
+        check=True,
+        env={name: value for name, value in os.environ.items() if name != "COPLACE_PLAIN"},
+    )
+
+
 def _copy(source: Path, parts: Sequence[str], target: Path) -> None:
     """A build leaves files in what it is built of."""
     target.mkdir()

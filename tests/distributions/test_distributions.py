@@ -11,7 +11,13 @@ from typing import Final
 
 import pytest
 
-from tests.distributions.environments import EXTRAS, Environment, build_wheels, resident_mib
+from tests.distributions.environments import (
+    EXTRAS,
+    Environment,
+    build_wheels,
+    compile_core_in_isolation,
+    resident_mib,
+)
 from tests.support.agent_ingest import Ingest, served
 from tests.support.snippets import HOW_TO, programs
 
@@ -53,6 +59,10 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def agent(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment.of(tmp_path_factory.mktemp("agent"), wheels, "coplace-agent")
+
+
+def test_the_core_compiles_with_what_its_build_requires_alone(tmp_path: Path) -> None:
+    compile_core_in_isolation(tmp_path)
 
 
 def test_the_client_needs_grpc_and_protobuf_alone_and_is_taken_by_ingest(
