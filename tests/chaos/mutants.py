@@ -36,7 +36,7 @@ from shared.placement.explain.pass_decisions import PassDecisions
 from shared.placement.measures.layer import MeasureLayer
 from shared.placement.state.job_facts import JobFacts
 from shared.placement.state.job_record import PlacedRun
-from shared.placement.state.job_table import JobTable
+from shared.placement.state.job_table import TABLE, JobTable
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.model_updates import ModelUpdates
 from shared.placement.state.occupancy import Occupancy
@@ -51,6 +51,7 @@ from shared.streams.stages.failures import Beginnings
 from shared.streams.stages.guarded_unit import GuardedUnit
 from shared.streams.stages.quarantine import Blame, at
 from shared.streams.stages.unit import Unit
+from shared.streams.state.state import Table
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -163,7 +164,7 @@ def a_copy_of_a_submission_queues_up_again() -> Iterator[None]:
     def submit(facts: JobFacts, event: Any, message: Any) -> None:
         known = facts._table.get(message.job_id)
         if known is not None and known.ended:
-            del facts._table._jobs[message.job_id]
+            facts._table._rows.drop(message.job_id)
         right(facts, event, message)
 
     with patch.object(JobFacts, "submit", submit):
@@ -173,13 +174,13 @@ def a_copy_of_a_submission_queues_up_again() -> Iterator[None]:
 @contextmanager
 def jobs_are_lost_by_a_restart() -> Iterator[None]:
     """One change of placement's job table in ten is not written."""
-    right, is_due = JobTable.changes, _sometimes(10)
+    right, is_due = Table.take, _sometimes(10)
 
-    def changes(job_table: JobTable) -> dict[str, bytes | None]:
-        found = right(job_table)
-        return {} if is_due() else found
+    def take(table: Table[Any]) -> Iterator[tuple[str, bytes | None]]:
+        found = list(right(table))
+        return iter(() if table.name == TABLE and is_due() else found)
 
-    with patch.object(JobTable, "changes", changes):
+    with patch.object(Table, "take", take):
         yield
 
 

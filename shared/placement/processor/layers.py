@@ -9,6 +9,7 @@ from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.explain.layer import ExplainLayer
 from shared.placement.measures.layer import MeasureLayer
 from shared.placement.state.layer import Fold, StateLayer
+from shared.streams.state.state import State
 
 
 class Layers:
@@ -17,7 +18,8 @@ class Layers:
     def __init__(
         self, restored: Mapping[str, bytes], policy: PolicySettings, remember_days: float
     ) -> None:
-        self.state = StateLayer(restored, policy, remember_days)
+        self._kept = kept = State(restored)
+        self.state = StateLayer(restored, kept, policy, remember_days)
         self.evaluate = EvaluateLayer(self.state)
         self.budgets = BudgetLayer(restored, self.state)
         self.decide = DecideLayer(restored, self.state, self.evaluate, self.budgets)
@@ -38,6 +40,7 @@ class Layers:
     def changes(self) -> Mapping[str, bytes | None]:
         """Return the records that changed since the last call."""
         return {
+            **self._kept.changes(),
             **self.state.changes(),
             **self.budgets.changes(),
             **self.decide.changes(),
