@@ -21,7 +21,7 @@ class Layers:
         self._kept = kept = State(restored)
         self.state = StateLayer(restored, kept, policy, remember_days)
         self.evaluate = EvaluateLayer(self.state)
-        self.budgets = BudgetLayer(restored, self.state)
+        self.budgets = BudgetLayer(kept, self.state)
         self.decide = DecideLayer(restored, self.state, self.evaluate, self.budgets)
         self.measures = MeasureLayer(restored, self.state, self.evaluate, self.budgets)
         self.explain = ExplainLayer(self.state, self.evaluate, self.budgets, self.decide)
@@ -42,7 +42,6 @@ class Layers:
         return {
             **self._kept.changes(),
             **self.state.changes(),
-            **self.budgets.changes(),
             **self.decide.changes(),
             **self.measures.changes(),
         }
