@@ -34,6 +34,7 @@ from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.layer import StateLayer
 from shared.scheduling.power import Budgets
+from shared.streams.state.state import State
 
 # In budgets: who draws more than at the beginning of the round.
 _CLOCKED_UP: Final = -(1 << 60)
@@ -70,7 +71,7 @@ class MeasureLayer:
 
     def __init__(
         self,
-        restored: Mapping[str, bytes],
+        kept: State,
         state: StateLayer,
         evaluation: EvaluateLayer,
         budgets: BudgetLayer,
@@ -79,11 +80,7 @@ class MeasureLayer:
         self._margin, self._meters, self._caps = budgets.margin, budgets.meters, budgets.caps
         self._reserved = budgets.reserved
         self._asking = Asking(state.jobs, state.models, evaluation.clusters)
-        self._sharing = Sharing(restored, state, budgets, self._asking)
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """What is promised, where that changed since the last call."""
-        return self._sharing.changes()
+        self._sharing = Sharing(kept, state, budgets, self._asking)
 
     def due_s(self) -> Iterator[float]:
         """When something that was not answered or was refused lets others be asked, or be asked

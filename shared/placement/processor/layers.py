@@ -23,7 +23,7 @@ class Layers:
         self.evaluate = EvaluateLayer(self.state)
         self.budgets = BudgetLayer(kept, self.state)
         self.decide = DecideLayer(restored, self.state, self.evaluate, self.budgets)
-        self.measures = MeasureLayer(restored, self.state, self.evaluate, self.budgets)
+        self.measures = MeasureLayer(kept, self.state, self.evaluate, self.budgets)
         self.explain = ExplainLayer(self.state, self.evaluate, self.budgets, self.decide)
         tables = self.state.folds, self.evaluate.folds, self.budgets.folds, self.decide.folds
         types = {message_type for folds in tables for message_type in folds}
@@ -43,5 +43,4 @@ class Layers:
             **self._kept.changes(),
             **self.state.changes(),
             **self.decide.changes(),
-            **self.measures.changes(),
         }
