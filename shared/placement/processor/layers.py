@@ -22,7 +22,7 @@ class Layers:
         self.state = StateLayer(restored, kept, policy, remember_days)
         self.evaluate = EvaluateLayer(self.state)
         self.budgets = BudgetLayer(kept, self.state)
-        self.decide = DecideLayer(restored, self.state, self.evaluate, self.budgets)
+        self.decide = DecideLayer(kept, self.state, self.evaluate, self.budgets)
         self.measures = MeasureLayer(kept, self.state, self.evaluate, self.budgets)
         self.explain = ExplainLayer(self.state, self.evaluate, self.budgets, self.decide)
         tables = self.state.folds, self.evaluate.folds, self.budgets.folds, self.decide.folds
@@ -42,5 +42,4 @@ class Layers:
         return {
             **self._kept.changes(),
             **self.state.changes(),
-            **self.decide.changes(),
         }
