@@ -93,11 +93,10 @@ class StateLayer:
         self.models.restore(restored)
         self.jobs = JobTable(state, remember_days, self.models.clusters.values())
         self.nodes = NodeStates(
-            lambda: self.models.declared, lambda: self.models.node_names, self.models.rules
+            state, lambda: self.models.declared, lambda: self.models.node_names, self.models.rules
         )
-        self.nodes.restore(restored)
         self.plans = Plans(state)
-        self.guarantees = SlowdownGuarantees(restored, self.jobs)
+        self.guarantees = SlowdownGuarantees(state, self.jobs)
         self._facts = facts = JobFacts(self.jobs)
         requests = JobRequests(self.jobs)
         self.folds: Folds = {
@@ -148,11 +147,7 @@ class StateLayer:
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Return the records that changed since the last call."""
-        return {
-            **self.models.changes(),
-            **self.nodes.changes(),
-            **self.guarantees.changes(),
-        }
+        return self.models.changes()
 
     def _publish(self, event: Event, _message: Message) -> None:
         self.models.fold(event)
