@@ -19,12 +19,13 @@ class Layers:
         self, restored: Mapping[str, bytes], policy: PolicySettings, remember_days: float
     ) -> None:
         self._kept = kept = State(restored)
-        self.state = StateLayer(restored, kept, policy, remember_days)
+        self.state = StateLayer(kept, policy, remember_days)
         self.evaluate = EvaluateLayer(self.state)
         self.budgets = BudgetLayer(kept, self.state)
         self.decide = DecideLayer(kept, self.state, self.evaluate, self.budgets)
         self.measures = MeasureLayer(kept, self.state, self.evaluate, self.budgets)
         self.explain = ExplainLayer(self.state, self.evaluate, self.budgets, self.decide)
+        kept.require_all_read()
         tables = self.state.folds, self.evaluate.folds, self.budgets.folds, self.decide.folds
         types = {message_type for folds in tables for message_type in folds}
         # By message type what each layer does with it, in their order.
@@ -39,7 +40,4 @@ class Layers:
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Return the records that changed since the last call."""
-        return {
-            **self._kept.changes(),
-            **self.state.changes(),
-        }
+        return self._kept.changes()

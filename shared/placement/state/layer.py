@@ -82,15 +82,8 @@ _PUBLISHED: Final = (
 class StateLayer:
     """Job records with their allocations, node states, models, policy, plan and guarantees."""
 
-    def __init__(
-        self,
-        restored: Mapping[str, bytes],
-        state: State,
-        policy: PolicySettings,
-        remember_days: float,
-    ) -> None:
-        self.models = ModelStore(policy)
-        self.models.restore(restored)
+    def __init__(self, state: State, policy: PolicySettings, remember_days: float) -> None:
+        self.models = ModelStore(state, policy)
         self.jobs = JobTable(state, remember_days, self.models.clusters.values())
         self.nodes = NodeStates(
             state, lambda: self.models.declared, lambda: self.models.node_names, self.models.rules
@@ -144,10 +137,6 @@ class StateLayer:
         """Return when a plan lets something start or ends, and when drained nodes are back."""
         yield from self.plans.due_s()
         yield from self.nodes.due_s()
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """Return the records that changed since the last call."""
-        return self.models.changes()
 
     def _publish(self, event: Event, _message: Message) -> None:
         self.models.fold(event)
