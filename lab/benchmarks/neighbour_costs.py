@@ -17,13 +17,14 @@ from shared.models.pair_trees import PairTrees
 from shared.placement.evaluate.neighbour_rules import NeighbourRules
 from shared.placement.state.model_store import ModelStore
 from shared.scheduling.capacity import Group
+from shared.streams.state.state import State
 from tests.unit.shared.models.test_pair_trees import grown
 from tests.unit.shared.placement import region
 
 
 def knowing(apps: list[str], trees: int, rng: random.Random) -> ModelStore:
     """Return a region with a signature of each application."""
-    store = ModelStore(PolicySettings(most_applications=2 * len(apps)))
+    store = ModelStore(State({}), PolicySettings(most_applications=2 * len(apps)))
     for event in region.models():
         store.fold(event)
     for app in apps:

@@ -68,7 +68,7 @@ class Planner:
         remember_days: float,
         search: Search,
     ) -> None:
-        self._placement = Placement(restored, rules, remember_days)
+        self._placement = Placement(_others(restored), rules, remember_days)
         self._search = search
         self._own = _Own(restored)
         self._share = self._own.share.get() or RunShare()
@@ -154,6 +154,11 @@ class _Own:
         self.state.require_all_read()
 
 
+def _others(restored: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What placement's fold keeps."""
+    return {key: value for key, value in restored.items() if not key.startswith(_OWN)}
+
+
 def _meaning(item: PlanItem) -> tuple[object, ...]:
     """What placement takes of an item: figures move with each signature."""
     mode = item.cluster, item.freq_ghz
@@ -176,4 +181,4 @@ def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | N
     if (own.searched_us.get() or 0) > now_us:
         own.proposed.drop()
         own.searched_us.drop()
-    return {**placement.repaired(restored, now_us), **own.state.changes()}
+    return {**placement.repaired(_others(restored), now_us), **own.state.changes()}

@@ -1,10 +1,9 @@
 """Clusters: nodes of one model under one resource manager."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import fsum
-from typing import Any, Final, Protocol, Self
+from typing import Final, Protocol
 
 from coplace_client.bounds import CLOCK_GHZ, LENGTHS, NODE_MEMORY_GIB, QUANTITIES
 from coplace_client.checks import require_text
@@ -14,10 +13,8 @@ from shared.domain.node import NodeNames
 from shared.domain.resources import (
     DesignPowers,
     Resources,
-    design_powers_of,
     require_design_powers,
     require_resources,
-    resources_of,
 )
 
 MOST_PSTATES: Final = LENGTHS["pstates_ghz"].most
@@ -57,13 +54,6 @@ class NodeClass:
         NODE_MEMORY_GIB.require_if_known("memory_gib", self.memory_gib)
         require_resources("resources", self.resources)
         require_design_powers("tdp_w", self.tdp_w, self.resources)
-
-    @classmethod
-    def restored(cls, fields: Mapping[str, Any]) -> Self:
-        """Restore the class whose fields went through JSON."""
-        resources = resources_of(dict(fields["resources"]))
-        tdp_w = design_powers_of(dict(fields.get("tdp_w", ())))
-        return cls(**{**fields, "resources": resources, "tdp_w": tdp_w})
 
 
 @lru_cache(maxsize=1024)
@@ -135,13 +125,6 @@ class Cluster:
         LENGTHS["node_classes"].require("node_classes", len(self.declared_classes))
         if (nodes := sum(each.nodes for each in self.declared_classes)) != self.nodes:
             raise RejectedError("node_classes", f"must be {self.nodes} nodes, got {nodes}")
-
-    @classmethod
-    def restored(cls, fields: Mapping[str, Any]) -> Self:
-        """Restore the cluster whose fields went through JSON, which knows no tuples."""
-        listed = {name: tuple(fields[name]) for name in ("pstates_ghz", "node_names")}
-        classes = tuple(map(NodeClass.restored, fields.get("declared_classes", ())))
-        return cls(**{**fields, **listed, "declared_classes": classes})
 
     @property
     def node_classes(self) -> tuple[NodeClass, ...]:

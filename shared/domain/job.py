@@ -1,16 +1,15 @@
 """Jobs: what a user asked for, and the life that their events describe."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
-from typing import Any, Final, Self
+from typing import Final
 
 from coplace_client.bounds import JOB_MEMORY_GIB, LENGTHS, PRIORITY, QUANTITIES
 from coplace_client.checks import require_not_negative, require_text
 from coplace_client.errors import RejectedError
 from shared.domain.cluster import Cluster
-from shared.domain.resources import Resources, require_resources, resources_of
+from shared.domain.resources import Resources, require_resources
 
 MOST_PRIORITY: Final = round(PRIORITY.most)
 # Its id and the number of the attempt.
@@ -92,13 +91,6 @@ class Job:
     def runs_on(self, cluster: Cluster) -> bool:
         """Return whether it has a binary for the cluster."""
         return not self.architectures or cluster.architecture in self.architectures
-
-    @classmethod
-    def restored(cls, fields: Mapping[str, Any]) -> Self:
-        """Restore the job whose fields went through JSON, which knows no tuples."""
-        resources = resources_of(dict(fields.get("resources_per_unit", ())))
-        listed = {"architectures": tuple(fields["architectures"]), "resources_per_unit": resources}
-        return cls(**{**fields, **listed})
 
 
 class Condition(StrEnum):

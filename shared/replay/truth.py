@@ -35,6 +35,7 @@ from shared.replay.inputs import RecordedInputs
 from shared.replay.region import Setting
 from shared.replay.runs import Allotment, Observed, observed_runs, work_s
 from shared.streams.stages.stage import AlreadyAppliedError
+from shared.streams.state.state import State
 
 _SAME_GHZ: Final = 1e-6
 _MEDIAN: Final = 0.5
@@ -285,7 +286,7 @@ def _is_usable(event: Event) -> bool:
 
 def _models(inputs: RecordedInputs, setting: Setting) -> ModelStore:
     """What is known at the end of a record."""
-    models = ModelStore(setting.rules)
+    models = ModelStore(State({}), setting.rules)
     for event in inputs.events:
         if not event.type.startswith(_NOT_LEARNED) and _is_usable(event):
             with suppress(RejectedError, AlreadyAppliedError):

@@ -1,7 +1,7 @@
 """Planted bugs: each replaces right code by a realistic mistake, which the auditor must find. To
 add one, write a context manager and list it in MUTANTS."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -34,13 +34,13 @@ from shared.placement.explain.layer import ExplainLayer
 from shared.placement.explain.notices import Notices
 from shared.placement.explain.pass_decisions import PassDecisions
 from shared.placement.measures.layer import MeasureLayer
+from shared.placement.processor.layers import Layers
 from shared.placement.state.job_facts import JobFacts
 from shared.placement.state.job_record import PlacedRun
 from shared.placement.state.job_table import JobTable
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.model_updates import ModelUpdates
 from shared.placement.state.occupancy import Occupancy
-from shared.placement.state.policy_in_force import PolicyInForce
 from shared.streams.in_memory import embedded
 from shared.streams.in_memory import log as memory
 from shared.streams.in_memory.log import InMemoryLog
@@ -59,6 +59,19 @@ def _sometimes(every: int) -> Callable[[], bool]:
     """True at each `every`th call."""
     calls = count(1)
     return lambda: next(calls) % every == 0
+
+
+@contextmanager
+def _unwritten(tables: Collection[str], is_due: Callable[[], bool]) -> Iterator[None]:
+    """What changed in tables of placement is not written, whenever it is due."""
+    right = Layers.changes
+
+    def changes(layers: Layers) -> dict[str, bytes | None]:
+        found, lost = right(layers), tables if is_due() else ()
+        return {key: value for key, value in found.items() if key.split("|")[0] not in lost}
+
+    with patch.object(Layers, "changes", changes):
+        yield
 
 
 @contextmanager
@@ -163,24 +176,16 @@ def a_copy_of_a_submission_queues_up_again() -> Iterator[None]:
     def submit(facts: JobFacts, event: Any, message: Any) -> None:
         known = facts._table.get(message.job_id)
         if known is not None and known.ended:
-            del facts._table._jobs[message.job_id]
+            facts._table._rows.drop(message.job_id)
         right(facts, event, message)
 
     with patch.object(JobFacts, "submit", submit):
         yield
 
 
-@contextmanager
-def jobs_are_lost_by_a_restart() -> Iterator[None]:
+def jobs_are_lost_by_a_restart() -> AbstractContextManager[Any]:
     """One change of placement's job table in ten is not written."""
-    right, is_due = JobTable.changes, _sometimes(10)
-
-    def changes(job_table: JobTable) -> dict[str, bytes | None]:
-        found = right(job_table)
-        return {} if is_due() else found
-
-    with patch.object(JobTable, "changes", changes):
-        yield
+    return _unwritten({"job", "candidates"}, _sometimes(10))
 
 
 @contextmanager
@@ -528,7 +533,7 @@ def the_undecided_is_read() -> AbstractContextManager[Any]:
 
 def declared_policies_are_forgotten_by_a_restart() -> AbstractContextManager[Any]:
     """Whoever starts anew decides as it was started."""
-    return patch.object(PolicyInForce, "changes", lambda _rules: {})
+    return _unwritten({"policy", "policy-earlier"}, _sometimes(1))
 
 
 def nobody_is_put_back() -> AbstractContextManager[Any]:

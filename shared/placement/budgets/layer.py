@@ -1,6 +1,6 @@
 """What caps of power leave for jobs, and what meters show of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import inf
 
 from coplace.v1.prediction_pb2 import NodeMetersRead, NodePowerPublished
@@ -15,18 +15,19 @@ from shared.placement.budgets.reserved import Reserved
 from shared.placement.state.layer import Folds, StateLayer
 from shared.scheduling.power import PowerBudget
 from shared.streams.stages.stage import Round
+from shared.streams.state.state import State
 
 
 class BudgetLayer:
     """Caps, margins, meters, and watts that are reserved between passes."""
 
-    def __init__(self, restored: Mapping[str, bytes], state: StateLayer) -> None:
+    def __init__(self, kept: State, state: StateLayer) -> None:
         self._state, models, jobs = state, state.models, state.jobs
         self.caps = CapBudgets(models)
-        self.meters = Meters(restored, jobs, models)
-        self.overshoots = Overshoots(restored, jobs.allocations, models)
+        self.meters = Meters(kept, jobs, models)
+        self.overshoots = Overshoots(kept, jobs.allocations, models)
         self.margin = JointMargin(jobs, models, self.meters)
-        self.reserved = Reserved(restored, jobs, self.margin)
+        self.reserved = Reserved(kept, jobs, self.margin)
         self._now_s = 0.0
         self.folds: Folds = {NodeMetersRead: self._read, NodePowerPublished: self._power_published}
         self.prefer_nodes()
@@ -78,11 +79,6 @@ class BudgetLayer:
         yield from self.meters.due_s()
         yield from self.overshoots.due_s()
         yield self.caps.next_step_s(self._now_s)
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """Return the records that changed since the last call."""
-        kept = self.meters.changes(), self.overshoots.changes(), self.reserved.changes()
-        return {key: value for each in kept for key, value in each.items()}
 
     def _read(self, event: Event, message: NodeMetersRead) -> None:
         self.meters.read(event, message)

@@ -6,10 +6,9 @@ is the mean. What is expected counts of all other nodes.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from shared.domain.cluster import Cluster
@@ -48,17 +47,6 @@ class MeteredPower(NamedTuple):
     metered: int
     misjudged: tuple[Misjudged, ...]
     above: int
-
-    def to_bytes(self) -> bytes:
-        """The fields in their order, as a JSON array."""
-        at_us, beyond_mw, metered, misjudged, above = self
-        return orjson.dumps([at_us, beyond_mw, metered, [[*job] for job in misjudged], above])
-
-    @classmethod
-    def from_bytes(cls, value: bytes) -> Self:
-        """What `to_bytes` wrote."""
-        at_us, beyond_mw, metered, misjudged, above = orjson.loads(value)
-        return cls(at_us, beyond_mw, metered, tuple(Misjudged(*job) for job in misjudged), above)
 
 
 def expected_mw(nodes: int, jobs: Iterable[tuple[JobRecord, JobAllocation]]) -> Milliwatts:

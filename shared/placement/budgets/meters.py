@@ -11,10 +11,9 @@ still, or a clock that jumped, is no silence.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
-import orjson
 from coplace.v1.placement_pb2 import NodeMetersSilent
 from coplace.v1.prediction_pb2 import NodeMetersRead
 from numpy.typing import NDArray
@@ -26,14 +25,15 @@ from shared.domain.node import NodeNames
 from shared.placement.state.announcements import announce
 from shared.placement.state.candidate import draw_mw
 from shared.placement.state.caps import Covered
-from shared.placement.state.job_allocation import JobAllocation, nodes_of, runs_of
+from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.job_table import JobTable
 from shared.placement.state.model_store import ModelStore
 from shared.streams.stages.stage import AlreadyAppliedError, Round
+from shared.streams.state.rows import Form, RowCodec
+from shared.streams.state.state import State
 
-_PREFIX: Final = "meters/"
-_CLOCK: Final = "meters|clock"
+_TABLE: Final = "meters"
 # What a round counts for at most, s.
 _MOST_STEP_S: Final = 60.0
 _NOBODY: Final = np.nan
@@ -55,26 +55,6 @@ class _Meters:
         silent, read = np.zeros((2, nodes), dtype=np.bool_)
         return cls(0, np.full(nodes, _NOBODY), silent, read)
 
-    def to_bytes(self) -> bytes:
-        """JSON, in which nodes are runs by the time since which they were not read."""
-        held = np.flatnonzero(~np.isnan(self.since_s))
-        times_s = np.unique(self.since_s[held]).tolist()
-        since = [[s, runs_of(np.flatnonzero(self.since_s == s).tolist())] for s in times_s]
-        silent, read = (runs_of(np.flatnonzero(m).tolist()) for m in (self.silent, self.read))
-        return orjson.dumps([self.told_at_us, len(self.since_s), since, silent, read])
-
-    @classmethod
-    def from_bytes(cls, value: bytes) -> Self:
-        """What `to_bytes` wrote."""
-        told_at_us, nodes, since, silent, read = orjson.loads(value)
-        found = cls.of(nodes)
-        found.told_at_us = told_at_us
-        for since_s, runs in since:
-            found.since_s[[*nodes_of(runs)]] = since_s
-        found.silent[[*nodes_of(silent)]] = True
-        found.read[[*nodes_of(read)]] = True
-        return found
-
     def resize(self, nodes: int) -> None:
         """The cluster was declared with so many nodes."""
         new, kept = self.of(nodes), min(nodes, len(self.since_s))
@@ -83,34 +63,66 @@ class _Meters:
         self.since_s, self.silent, self.read = new.since_s, new.silent, new.read
 
 
+class _KeptMeters(NamedTuple):
+    """Nodes as runs: by the time since which they were not read, those that are silent, and those
+    that were read in the open round."""
+
+    told_at_us: int
+    nodes: int
+    since_s: tuple[tuple[float, tuple[int, ...]], ...]
+    silent: tuple[int, ...]
+    read: tuple[int, ...]
+
+
+def _to_kept(meters: _Meters) -> _KeptMeters:
+    held = np.flatnonzero(~np.isnan(meters.since_s))
+    times_s = np.unique(meters.since_s[held]).tolist()
+    since_s = tuple([(each_s, _runs(meters.since_s == each_s)) for each_s in times_s])
+    nodes = len(meters.since_s)
+    return _KeptMeters(meters.told_at_us, nodes, since_s, _runs(meters.silent), _runs(meters.read))
+
+
+def _of_kept(kept: _KeptMeters) -> _Meters:
+    found = _Meters.of(kept.nodes)
+    found.told_at_us = kept.told_at_us
+    for since_s, runs in kept.since_s:
+        _fill(found.since_s, runs, since_s)
+    _fill(found.silent, kept.silent, True)
+    _fill(found.read, kept.read, True)
+    return found
+
+
+def _runs(where: NDArray[np.bool_]) -> tuple[int, ...]:
+    """First and count of each run of nodes, one after the other."""
+    changes = np.flatnonzero(np.diff(where, prepend=False, append=False))
+    changes[1::2] -= changes[::2]
+    return tuple(changes.tolist())
+
+
+def _fill(nodes: NDArray[Any], runs: tuple[int, ...], value: float) -> None:
+    for first, count in zip(runs[::2], runs[1::2], strict=True):
+        nodes[first : first + count] = value
+
+
+_METERS: Final = RowCodec(_Meters, form=Form(_KeptMeters, _to_kept, _of_kept))
+
+
+class CountedTime(NamedTuple):
+    """The time in which silence is measured, s, and the end of the last round that counted."""
+
+    time_s: float = 0.0
+    now_s: float | None = None
+
+
 class Meters:
     """Folds what is read, and tells at the end of a round what is not. A cluster of which nothing
     was ever read, or that declares no nameplate power, counts as predicted."""
 
-    def __init__(
-        self, restored: Mapping[str, bytes], job_table: JobTable, models: ModelStore
-    ) -> None:
+    def __init__(self, state: State, job_table: JobTable, models: ModelStore) -> None:
         self._job_table, self._models, self._rules = job_table, models, models.rules
-        self._known = {
-            key.removeprefix(_PREFIX): _Meters.from_bytes(value)
-            for key, value in sorted(restored.items())
-            if key.startswith(_PREFIX)
-        }
-        self._time_s: float
-        self._now_s: float | None
-        self._time_s, self._now_s = orjson.loads(restored.get(_CLOCK, b"[0.0,null]"))
-        self._changed: set[str] = set()
-
-    def changes(self) -> dict[str, bytes | None]:
-        """What changed since the last call; None for clusters that are gone."""
-        changed, self._changed = self._changed, set()
-        found: dict[str, bytes | None] = {}
-        for name in sorted(changed - {_CLOCK}):
-            meters = self._known.get(name)
-            found[f"{_PREFIX}{name}"] = meters.to_bytes() if meters else None
-        if _CLOCK in changed:
-            found[_CLOCK] = orjson.dumps([self._time_s, self._now_s])
-        return found
+        self._known = state.table(_TABLE, _METERS)
+        self._clock = state.value("meters-clock", CountedTime)
+        self._time_s, self._now_s = self._clock.get() or CountedTime()
 
     def read(self, event: Event, message: NodeMetersRead) -> None:
         """Meters were read: from here on their nodes' silence counts anew. Raises
@@ -122,10 +134,9 @@ class Meters:
         meters = self._known.get(message.cluster) or _Meters.of(cluster.nodes)
         if message.told_at_us <= meters.told_at_us:
             raise AlreadyAppliedError(event.id)
-        self._known[message.cluster] = meters
         meters.read[[*_indices(names, message, len(meters.read))]] = True
         meters.told_at_us = message.told_at_us
-        self._changed.add(message.cluster)
+        self._known.put(message.cluster, meters)
 
     def of_round(self, ended: Round) -> list[Publish]:
         """Let time pass; tells of clusters where other nodes are silent than before."""
@@ -134,13 +145,12 @@ class Meters:
         before_s, self._now_s = self._now_s, ended.now_s
         if before_s is not None:
             self._time_s += min(max(ended.now_s - before_s, 0.0), _MOST_STEP_S)
-        self._changed.add(_CLOCK)
+        self._clock.put(CountedTime(self._time_s, self._now_s))
         published = []
-        for name in sorted(self._known):
+        for name, meters in self._known.items():
             if name not in self._models.clusters:
-                del self._known[name]
-                self._changed.add(name)
-            elif self._pass_time(name, self._known[name]):
+                self._known.drop(name)
+            elif self._pass_time(name, meters):
                 published.append(self._silence(name, ended))
         if published or self.any_silent:
             self._count()
@@ -202,7 +212,7 @@ class Meters:
         occupancy = self._job_table.allocations.occupancy[name]
         if len(meters.since_s) != occupancy.nodes:
             meters.resize(occupancy.nodes)
-            self._changed.add(name)
+            self._known.changed(name)
         is_new = np.isnan(meters.since_s) | meters.read
         since_s = np.where(is_new, self._time_s, meters.since_s)
         since_s[np.array(occupancy.capacity.holders) == 0] = _NOBODY
@@ -213,7 +223,7 @@ class Meters:
         is_other = not np.array_equal(silent, meters.silent)
         is_same = np.array_equal(since_s, meters.since_s, equal_nan=True)
         if is_other or not is_same or meters.read.any():
-            self._changed.add(name)
+            self._known.changed(name)
         meters.since_s, meters.silent, meters.read = since_s, silent, np.zeros_like(silent)
         return is_other
 
@@ -238,13 +248,13 @@ class Meters:
 
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """What was told by a wrong clock is told as of now."""
-    changes: dict[str, bytes | None] = {}
-    for key, value in restored.items():
-        if key.startswith(_PREFIX):
-            state: list[Any] = orjson.loads(value)
-            if state[0] > now_us:
-                changes[key] = orjson.dumps([now_us, *state[1:]])
-    return changes
+    state = State(restored)
+    meters = state.table(_TABLE, _METERS)
+    for name, each in meters.items():
+        if each.told_at_us > now_us:
+            each.told_at_us = now_us
+            meters.changed(name)
+    return state.changes()
 
 
 def _indices(names: NodeNames, message: NodeMetersRead, nodes: int) -> Iterator[int]:

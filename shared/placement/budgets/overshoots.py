@@ -6,11 +6,10 @@ most. Within five minutes one time above a cap is the same as the one before.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
-import orjson
 from coplace.v1.placement_pb2 import PowerCapExceeded, UnderPredicted
 from coplace.v1.prediction_pb2 import NodeMetersRead
 
@@ -31,16 +30,26 @@ from shared.placement.state.caps import MESSAGES, Covered
 from shared.placement.state.model_store import ModelStore
 from shared.scheduling.power import NO_CAP_MW, Scope
 from shared.streams.stages.stage import Round
+from shared.streams.state.rows import Form, RowCodec
+from shared.streams.state.state import State
 
-_METERED: Final = "metered/"
-_EXPECTED: Final = "metered-expected/"
-_READ: Final = "metered-read/"
-_ABOVE: Final = "overshoot/"
+_METERED: Final = "metered"
+_ABOVE: Final = "overshoot"
 # What was told counts for so long at most, and what is above again sooner than this is not over.
 STANDS_US: Final = 120_000_000
 OVER_US: Final = 300_000_000
 # Of arrays in the changelog: milliwatts as an unsigned number would not have UNREAD.
 _STORED: Final = np.dtype("<i4")
+
+
+_ARRAYS: Final[RowCodec[Milliwatts]] = RowCodec(
+    np.ndarray,
+    form=Form(
+        bytes,
+        lambda array: array.astype(_STORED).tobytes(),
+        lambda kept: np.frombuffer(kept, dtype=_STORED).astype(np.int64),
+    ),
+)
 
 
 class Shown(NamedTuple):
@@ -117,53 +126,18 @@ class UnderCap:
             self.lasts.misjudged_in_all = in_all
         return began
 
-    def to_bytes(self) -> bytes:
-        """What is kept of a cap between rounds, as a JSON array."""
-        lasts: list[Any] | None = None
-        if self.lasts:
-            *figures, worst, misjudged, in_all = (
-                getattr(self.lasts, field.name) for field in fields(self.lasts)
-            )
-            lasts = [*figures, [*worst], [[*job] for job in misjudged], in_all]
-        return orjson.dumps([[*self.last], lasts, self.above_us, self.above_mj])
-
-    @classmethod
-    def from_bytes(cls, value: bytes) -> Self:
-        """What `to_bytes` wrote."""
-        last, lasts, above_us, above_mj = orjson.loads(value)
-        return cls(Shown(*last), _overshoot(lasts) if lasts else None, above_us, above_mj)
-
-
-def _overshoot(figures: list[Any]) -> Overshoot:
-    began_us, until_us, above_us, above_mj, worst, misjudged, in_all = figures
-    jobs = tuple(Misjudged(*job) for job in misjudged)
-    return Overshoot(began_us, until_us, above_us, above_mj, Shown(*worst), jobs, in_all)
-
 
 class Overshoots:
     """Folds readings of clusters, and compares them with the caps at the end of a round."""
 
-    def __init__(
-        self, restored: Mapping[str, bytes], allocations: Allocations, models: ModelStore
-    ) -> None:
+    def __init__(self, state: State, allocations: Allocations, models: ModelStore) -> None:
         self._allocations, self._models = allocations, models
-        self._metered: dict[str, MeteredPower] = {}
-        self._arrays: dict[str, Milliwatts] = {}
-        self._caps: dict[Covered, UnderCap] = {}
-        self._changed: set[str] = set()
-        for key, value in sorted(restored.items()):
-            if key.startswith((_EXPECTED, _READ)):
-                self._arrays[key] = np.frombuffer(value, dtype=_STORED).astype(np.int64)
-            elif key.startswith(_METERED):
-                name = key.removeprefix(_METERED)
-                self._metered[name] = MeteredPower.from_bytes(value)
-            elif key.startswith(_ABOVE):
-                self._caps[_covered(key)] = UnderCap.from_bytes(value)
-
-    def changes(self) -> dict[str, bytes | None]:
-        """What changed since the last call; None for what is gone."""
-        changed, self._changed = self._changed, set()
-        return {key: self._record(key) for key in sorted(changed)}
+        self._metered = state.table(_METERED, MeteredPower)
+        # What nodes were expected to draw when meters were told of, and what they showed since.
+        self._expected = state.table("metered-expected", _ARRAYS)
+        self._read = state.table("metered-read", _ARRAYS)
+        self._rows = state.table(_ABOVE, UnderCap)
+        self._caps = {_covered(key): under for key, under in self._rows.items()}
 
     def read(self, message: NodeMetersRead) -> None:
         """Meters of a cluster that is known showed this; of the open round the last word counts."""
@@ -176,16 +150,16 @@ class Overshoots:
         for node, power_mw in zip(told, told_mw, strict=True):
             if node is not None and node < nodes:
                 found[node] = power_mw
-        self._put(_READ + message.cluster, found)
+        self._read.put(message.cluster, found)
 
     def of_round(self, ended: Round) -> list[Publish]:
         """Compare what was told in the round; tells of what began above a cap or is over."""
-        told = [name for name in self._models.clusters if _READ + name in self._arrays]
+        told = [name for name in self._models.clusters if name in self._read]
         for name in told:
             self._meter(name, ended.ended_at_us)
         for gone in [covered for covered in self._caps if covered not in self._models.caps]:
             del self._caps[gone]
-            self._changed.add(_key(gone))
+            self._rows.drop(_key(gone))
         published = []
         for covered in self._models.caps:
             there = {n for n, c in self._models.clusters.items() if covered.covers(c)}
@@ -214,11 +188,11 @@ class Overshoots:
         cluster = self._models.clusters[name]
         jobs = [(job, p) for job, p in self._allocations.running() if p.cluster == name]
         expected = expected_mw(cluster.nodes, jobs)
-        read = _fitted(self._arrays.pop(_READ + name), cluster.nodes)
-        before = _fitted(self._arrays.get(_EXPECTED + name), cluster.nodes)
-        self._metered[name] = metered_power(cluster, jobs, expected, before, read, at_us)
-        self._put(_EXPECTED + name, expected)
-        self._changed |= {_READ + name, _METERED + name}
+        read = _fitted(self._read.drop(name), cluster.nodes)
+        before = _fitted(self._expected.get(name), cluster.nodes)
+        metered = metered_power(cluster, jobs, expected, before, read, at_us)
+        self._metered.put(name, metered)
+        self._expected.put(name, expected)
 
     def _is_over(self, found: UnderCap, now_us: int, *, is_told: bool) -> bool:
         """Whether what lasted has been over for long enough; the time until now is counted."""
@@ -230,7 +204,7 @@ class Overshoots:
     def _show(self, covered: Covered, found: UnderCap, there: list[str], ended: Round) -> bool:
         """Take new figures; whether it is above the cap since now. Where no reading counts nobody
         knows of any cap that is exceeded."""
-        self._changed.add(_key(covered))
+        self._rows.put(_key(covered), found)
         at_us = ended.ended_at_us
         of_there = [self._metered.get(name) for name in there]
         metered = [each for each in of_there if each and at_us - each.at_us < STANDS_US]
@@ -251,7 +225,7 @@ class Overshoots:
     def _exceeded(
         self, covered: Covered, lasts: Overshoot, ended: Round, *, is_over: bool = False
     ) -> Publish:
-        self._changed.add(_key(covered))
+        self._rows.changed(_key(covered))
         cap = self._models.caps[covered].cap
         message = PowerCapExceeded(
             scope=MESSAGES[covered.scope],
@@ -274,32 +248,18 @@ class Overshoots:
         )
         return announce(message, subject, covered.name, ended)
 
-    def _put(self, key: str, value: Milliwatts) -> None:
-        self._arrays[key] = value
-        self._changed.add(key)
-
-    def _record(self, key: str) -> bytes | None:
-        if key.startswith((_EXPECTED, _READ)):
-            array = self._arrays.get(key)
-            return None if array is None else array.astype(_STORED).tobytes()
-        if key.startswith(_METERED):
-            metered = self._metered.get(key.removeprefix(_METERED))
-            return metered.to_bytes() if metered else None
-        found = self._caps.get(_covered(key))
-        return found.to_bytes() if found else None
-
 
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """What was metered by a wrong clock in the future is forgotten."""
-    wrong = [
-        *(k for k, v in restored.items() if k.startswith(_METERED) and orjson.loads(v)[0] > now_us),
-        *(k for k, v in restored.items() if k.startswith(_ABOVE) and _is_ahead(v, now_us)),
-    ]
-    return dict.fromkeys(wrong)
-
-
-def _is_ahead(value: bytes, now_us: int) -> bool:
-    return UnderCap.from_bytes(value).last.at_us > now_us
+    state = State(restored)
+    metered, above = state.table(_METERED, MeteredPower), state.table(_ABOVE, UnderCap)
+    for name, power in metered.items():
+        if power.at_us > now_us:
+            metered.drop(name)
+    for key, under in above.items():
+        if under.last.at_us > now_us:
+            above.drop(key)
+    return state.changes()
 
 
 def _under_predicted(job: Misjudged) -> UnderPredicted:
@@ -322,9 +282,9 @@ def _fitted(array: Milliwatts | None, nodes: int) -> Milliwatts:
 
 
 def _key(covered: Covered) -> str:
-    return f"{_ABOVE}{covered.scope}/{covered.name}"
+    return f"{covered.scope}/{covered.name}"
 
 
 def _covered(key: str) -> Covered:
-    scope, _, name = key.removeprefix(_ABOVE).partition("/")
+    scope, _, name = key.partition("/")
     return Covered(Scope(scope), name)

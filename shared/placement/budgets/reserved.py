@@ -4,17 +4,14 @@ whom they are being freed."""
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-import orjson
-
 from shared.placement.budgets.joint_margin import JointMargin
 from shared.placement.state.job_table import JobTable
 from shared.scheduling.backfill import Dispatch
 from shared.scheduling.load import Reservation
 from shared.scheduling.power import Budgets, PowerBudget, PowerReservation
 from shared.scheduling.wait_queue import WaitQueue
+from shared.streams.state.state import State
 
-# As states of before have it.
-_KEY: Final = "power/promised"
 # The arrival number of no job, in shortages.
 NOBODY: Final = -1
 ByCluster = Mapping[str, Sequence[PowerBudget]]
@@ -73,27 +70,19 @@ class Reserved:
     """What the last pass reserved is state, since no rebuild comes to it; what suspended jobs are
     to have beside what waits, and what is being freed, is worked out in every round."""
 
-    def __init__(
-        self, restored: Mapping[str, bytes], job_table: JobTable, margin: JointMargin
-    ) -> None:
+    def __init__(self, state: State, job_table: JobTable, margin: JointMargin) -> None:
         self._job_table, self._margin = job_table, margin
-        self.reservations: tuple[ReservedWatts, ...] = ()
-        if kept := restored.get(_KEY):
-            self.reservations = tuple(ReservedWatts(*row) for row in orjson.loads(kept))
-        self._is_changed = False
+        self._kept = state.value("reserved-watts", tuple[ReservedWatts, ...])
+        self.reservations = self._kept.get() or ()
         self.of_suspended: list[KeptWatts] = []
         self.of_sharing: list[KeptWatts] = []
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """What is reserved, where that changed since the last call."""
-        is_changed, self._is_changed = self._is_changed, False
-        return {_KEY: orjson.dumps([[*one] for one in self.reservations])} if is_changed else {}
 
     def note(self, plan: Dispatch) -> None:
         """What a pass reserved is reserved from now on."""
         reservations = tuple(_reservations(plan))
-        self._is_changed |= reservations != self.reservations
-        self.reservations = reservations
+        if reservations != self.reservations:
+            self.reservations = reservations
+            self._kept.put(reservations)
 
     def keep(self, budgets: ByCluster) -> None:
         """Put into budgets what is kept beside what waits."""

@@ -18,7 +18,7 @@ from shared.eamc.ranking import EXCLUDED, NO_PREFERENCE, compare
 from shared.placement.evaluate.evaluation import more_nodes
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
-from shared.placement.state.plans import PlannedMode
+from shared.placement.state.planned import PlannedMode
 from shared.placement.state.policy_in_force import Ranking
 from shared.scheduling.wait_queue import Entry, OtherMode, order_of
 
@@ -82,7 +82,7 @@ class Choice(NamedTuple):
         at = order, arrival, on.nodes, on.walltime_s
         slower = () if self.is_planned else on.slower or ()
         others = tuple([OtherMode(mode.walltime_s, mode.draw_mw) for mode in slower])
-        return Entry(*at, in_parts, kind, on.draw_mw or 0, others)
+        return Entry(*at, in_parts, kind, on.draw_mw, others)
 
 
 def preference(choice: Choice) -> tuple[bool, int, int]:

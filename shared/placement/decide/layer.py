@@ -1,6 +1,6 @@
 """Which jobs wait for what, and which of them start."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from coplace.v1.accounts_pb2 import AccountStanding
@@ -33,6 +33,7 @@ from shared.placement.state.layer import Folds, StateLayer
 from shared.placement.state.plans import jobs_of, wanted_ghz
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start, schedule
 from shared.streams.stages.stage import Round
+from shared.streams.state.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class DecideLayer:
 
     def __init__(
         self,
-        restored: Mapping[str, bytes],
+        kept: State,
         state: StateLayer,
         evaluation: EvaluateLayer,
         budgets: BudgetLayer,
@@ -61,7 +62,7 @@ class DecideLayer:
         self.pending_reasons = PendingReasons(models, self._jobs.allocations, self.dependencies)
         self.waiting_jobs = WaitingJobs(self.pending_reasons, models.rules, state.plans)
         self.withdrawals = Withdrawals(self._jobs, models)
-        self.published = PublishedDecisions(restored, self._jobs, models)
+        self.published = PublishedDecisions(kept, self._jobs, models)
         self.planning = Planning(
             self._jobs, self.waiting_jobs, models, evaluation.clusters, budgets.margin
         )
@@ -165,10 +166,6 @@ class DecideLayer:
     def due_s(self) -> Iterator[float]:
         """Return when the next start has to be confirmed."""
         return self.withdrawals.due_s()
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """Return the records that changed since the last call."""
-        return self.published.changes()
 
     def _refresh_stale(self) -> bool:
         """Bring entries up to date with limits, usage and clusters; True when some were lost."""

@@ -62,7 +62,7 @@ class PlanningProblem:
                 cluster=candidate.cluster,
                 freq_ghz=candidate.freq_ghz,
                 walltime_s=candidate.walltime_s,
-                draw_w=(candidate.draw_mw or 0) / 1000,
+                draw_w=candidate.draw_mw / 1000,
                 tier=tier_of(planned.order),
                 not_before_us=round(planned.from_s * 1e6) if planned.from_s > now_s else 0,
             )
@@ -172,7 +172,7 @@ class _OfferedModes:
         )
         self.candidates[job.arrival, number, pstate] = candidate
         idle_w = cluster.idle_power_w * nodes_worth(job.job, cluster, candidate.nodes)
-        power_w = (candidate.draw_mw or 0) / 1000 + idle_w
+        power_w = candidate.draw_mw / 1000 + idle_w
         return ExecutionMode(candidate.walltime_s, power_w, pstate, idle_w)
 
 

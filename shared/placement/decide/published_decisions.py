@@ -39,9 +39,10 @@ from shared.placement.state.job_record import JobRecord
 from shared.placement.state.job_table import JobTable
 from shared.placement.state.model_store import ModelStore
 from shared.streams.stages.stage import Round
-from shared.streams.stages.unit_state import TOLD_KEY
+from shared.streams.stages.unit_state import PUBLISHED_THROUGH
+from shared.streams.state.state import SingleRow, State, Table
 
-_PREFIX: Final = "told/"
+_TABLE: Final = "published"
 # What somebody may have acted on; that a job waits, and why, is told anew.
 _BINDING: Final = frozenset(
     {VERDICT_START, VERDICT_WITHDRAWN, VERDICT_CANCELLED, VERDICT_REJECTED, VERDICT_ACTION}
@@ -57,7 +58,9 @@ def recalled(
     told since. Of two decisions on one start the first counts: the other came of a state that was
     put back when nothing was recalled yet."""
     found: dict[_What, tuple[str, PlacementDecided]] = {}
-    last = int(restored.get(TOLD_KEY, b"-1"))
+    state = State(restored)
+    rows, kept_last = _kept_in(state)
+    last = _round_of(kept_last)
     for event in told:
         decided = event.payload
         if not isinstance(decided, PlacementDecided) or event.source != SOURCE:
@@ -66,8 +69,16 @@ def recalled(
             last = max(last, decided.round)
             if decided.verdict in _BINDING:
                 found.setdefault(_what(decided), (event.id, decided))
-    kept = {f"{_PREFIX}{name}": _shortened(decided) for name, decided in found.values()}
-    return {**kept, TOLD_KEY: str(last).encode()} if last >= next_round else kept
+    for name, decided in found.values():
+        rows.put(name, _shortened(decided))
+    if last >= next_round:
+        kept_last.put(last)
+    return state.changes()
+
+
+def _kept_in(state: State) -> tuple[Table[PlacementDecided], SingleRow[int]]:
+    """The decisions that are not played yet, and the round of which any was published last."""
+    return state.table(_TABLE, PlacementDecided), state.value(PUBLISHED_THROUGH, int)
 
 
 class PublishedDecisions:
@@ -77,21 +88,14 @@ class PublishedDecisions:
     What concerns a job or a cluster that is not known stays until it is.
     """
 
-    def __init__(
-        self, restored: Mapping[str, bytes], job_table: JobTable, models: ModelStore
-    ) -> None:
+    def __init__(self, kept: State, job_table: JobTable, models: ModelStore) -> None:
         self._job_table, self._models = job_table, models
-        self._last = int(restored.get(TOLD_KEY, b"-1"))
+        self._rows, self._kept_last = _kept_in(kept)
+        self._last = _round_of(self._kept_last)
         self._round = -1
         self._left: dict[str, dict[str, PlacementDecided]] = {}
         self._what: set[_What] = set()
-        self._changes: dict[str, bytes | None] = {}
-        found = [
-            (PlacementDecided.FromString(value), key)
-            for key, value in restored.items()
-            if key.startswith(_PREFIX)
-        ]
-        for decided, key in sorted(found, key=lambda one: (*_order(one[0]), one[1])):
+        for key, decided in sorted(self._rows.items(), key=lambda one: (*_order(one[1]), one[0])):
             self._left.setdefault(decided.job_id, {})[key] = decided
             self._what.add(_what(decided))
 
@@ -111,7 +115,8 @@ class PublishedDecisions:
     def play(self, ended: Round) -> None:
         """What was told up to a round comes true."""
         if self._last < ended.number and self._last >= 0:
-            self._last, self._changes[TOLD_KEY] = -1, None
+            self._last = -1
+            self._kept_last.drop()
         self._round = ended.number
         left = list(chain.from_iterable(found.items() for found in self._left.values()))
         due = [(key, decided) for key, decided in left if decided.round <= ended.number]
@@ -126,11 +131,6 @@ class PublishedDecisions:
                 if _is_answered(decided, answer):
                     self._play(key, decided)
 
-    def changes(self) -> Mapping[str, bytes | None]:
-        """What was played since the last call."""
-        changes, self._changes = self._changes, {}
-        return changes
-
     def _play(self, key: str, decided: PlacementDecided) -> None:
         job = self._job_table.get(decided.job_id)
         if job is None or job.job.attempt < decided.attempt:
@@ -138,7 +138,7 @@ class PublishedDecisions:
         if job.job.attempt == decided.attempt and not self._came_true(job, decided):
             return
         self._what.discard(_what(decided))
-        self._changes[key] = None
+        self._rows.drop(key)
         del self._left[decided.job_id][key]
         if not self._left[decided.job_id]:
             del self._left[decided.job_id]
@@ -232,6 +232,11 @@ class PublishedDecisions:
         self._job_table.ask(job, Action(asked.number, kind, *mode, is_suspended, at_s, cause))
 
 
+def _round_of(kept_last: SingleRow[int]) -> int:
+    last = kept_last.get()
+    return -1 if last is None else last
+
+
 def _what(decided: PlacementDecided) -> _What:
     """What must be told once: a void start may be told again."""
     of = decided.job_id, decided.attempt, decided.verdict, decided.grant
@@ -243,14 +248,14 @@ def _order(decided: PlacementDecided) -> tuple[int, int, int]:
     return decided.round, decided.grant, decided.action.number
 
 
-def _shortened(decided: PlacementDecided) -> bytes:
+def _shortened(decided: PlacementDecided) -> PlacementDecided:
     """Of what was weighed, what it starts on."""
     kept = PlacementDecided()
     kept.CopyFrom(decided)
     kept.ClearField("candidates")
     kept.ClearField("misfits")
     kept.candidates.extend(c for c in decided.candidates if c.cluster == decided.cluster)
-    return kept.SerializeToString()
+    return kept
 
 
 def _is_answered(decided: PlacementDecided, answer: Message) -> bool:

@@ -12,7 +12,8 @@ from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import Subject, subjects_of
-from shared.placement.state.plans import PlannedMode, Plans
+from shared.placement.state.planned import PlannedMode
+from shared.placement.state.plans import Plans
 from shared.placement.state.policy_in_force import PolicyInForce, Ranking
 from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
 from shared.scheduling.wait_queue import Entry, WaitQueues

@@ -11,14 +11,13 @@ from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
-from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.placement.evaluate.evaluation import evaluate
 from shared.placement.evaluate.known_clusters import KnownClusters
 from shared.placement.evaluate.misfits import misfits, without_reference
 from shared.placement.evaluate.modes import with_slower_modes
 from shared.placement.evaluate.neighbour_rules import NeighbourRules
-from shared.placement.state.candidate import Candidate, draw_mw
+from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.layer import Folds, StateLayer
 
@@ -89,23 +88,15 @@ class EvaluateLayer:
         [found] = self._candidates([job], self._models.undeclared)
         return found
 
-    def estimate_draws(self, touched: Iterable[JobRecord]) -> None:
-        """Estimate what jobs draw that resource managers started by themselves, and those that were
-        kept without it."""
-        clusters = self._models.clusters
-        for job in touched:
-            if any(candidate.draw_mw is None for candidate in job.evaluated.candidates):
-                known = [c for c in job.evaluated.candidates if c.cluster in clusters]
-                self._jobs.evaluate(
-                    job, tuple(_with_draw(job, c, clusters[c.cluster]) for c in known)
-                )
+    def estimate_draws(self) -> None:
+        """Estimate what jobs draw that resource managers started by themselves."""
         lacking = self._jobs.allocations.without_draw()
         found = self._candidates([self._where_it_runs(job) for job in lacking])
         for job, candidates in zip(lacking, found, strict=True):
             on = job.run.allocation
             assert on is not None
             candidate = next(c for c in candidates if c.cluster == on.cluster)
-            drawn_mw = (candidate.draw_mw or 0) * len(on.nodes) // candidate.nodes
+            drawn_mw = candidate.draw_mw * len(on.nodes) // candidate.nodes
             self._jobs.estimate(job, drawn_mw)
 
     def offer_slower_modes(self, touched: Iterable[JobRecord]) -> list[JobRecord]:
@@ -177,8 +168,3 @@ def _may_be_evaluated(job: JobRecord) -> bool:
 def _is_new(job: JobRecord) -> bool:
     """True of a job that was never evaluated."""
     return not (job.evaluated.candidates or job.evaluated.misfits)
-
-
-def _with_draw(job: JobRecord, candidate: Candidate, on: Cluster) -> Candidate:
-    known_mw = draw_mw(job.job, on, candidate.power_w, candidate.nodes)
-    return replace(candidate, draw_mw=known_mw)

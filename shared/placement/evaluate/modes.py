@@ -1,7 +1,6 @@
 """The ways in which a job can run on a cluster: its candidate there, at every P-state."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import isinf, isnan
 
 from coplace_client.bounds import WALLTIME_S
@@ -62,7 +61,7 @@ def with_slower_modes(
             slower = tuple(_slower(row, job, candidate, on.cluster, rules))
             found[job.job.job_id, candidate.cluster] = slower
     return [
-        tuple([replace(c, slower=found.get((job.job.job_id, c.cluster), ())) for c in candidates])
+        tuple([c._replace(slower=found.get((job.job.job_id, c.cluster), ())) for c in candidates])
         for job, candidates in ((job, job.evaluated.candidates) for job in jobs)
     ]
 
@@ -91,13 +90,13 @@ def _slower(
 
     def draws_mw(pstate: int) -> int:
         if pstate == own:
-            return candidate.draw_mw or 0
+            return candidate.draw_mw
         return draw_mw(job.job, cluster, row.planned_w[pstate], candidate.nodes)
 
     by_cost = row.by_cost(FREQUENCY_RULES[rules.policy])
     for pstate in slower_pstates(by_cost, own, row.planned_s, draws_mw, rules.cap_slowdown):
         mode = _at(pstate, own, row, job, candidate, cluster)
-        yield SlowerMode(*(getattr(mode, name) for name in SlowerMode.__slots__))
+        yield SlowerMode(*(getattr(mode, name) for name in SlowerMode._fields))
 
 
 def _at(
@@ -107,8 +106,7 @@ def _at(
     if pstate == own:
         return candidate
     longer = row.planned_s[pstate] / row.planned_s[own]
-    return replace(
-        candidate,
+    return candidate._replace(
         freq_ghz=row.ghz[pstate],
         time_s=candidate.time_s * (row.time_s[pstate] / row.time_s[own]),
         power_w=candidate.power_w * (row.power_w[pstate] / row.power_w[own]),

@@ -62,7 +62,7 @@ class Asking:
 
     def set_pstate(self, job: JobRecord, mode: Candidate, cause: ActionCause) -> Action:
         """The next action on a job: it is to run in this mode."""
-        return self.set_pace(job, Pace(mode.freq_ghz, mode.draw_mw or 0, mode.walltime_s), cause)
+        return self.set_pace(job, Pace(mode.freq_ghz, mode.draw_mw, mode.walltime_s), cause)
 
     def set_pace(self, job: JobRecord, pace: Pace, cause: ActionCause) -> Action:
         """The same, at this pace."""

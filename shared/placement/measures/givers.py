@@ -55,11 +55,11 @@ class Givers:
         if own is None:
             return 0.0
         gain = worth(own.walltime_s, own.walltime_s) - worth(placed.walltime_s, own.walltime_s)
-        return gain / max((own.draw_mw or 0) - job.run.drawn_mw, 1)
+        return gain / max(own.draw_mw - job.run.drawn_mw, 1)
 
     def _full_mw(self, job: JobRecord, placed: JobAllocation) -> int:
         own = self._own(job, placed) if placed.freq_ghz < placed.wanted_ghz else None
-        return max(placed.counted_mw, job.run.drawn_mw, (own.draw_mw or 0) if own else 0)
+        return max(placed.counted_mw, job.run.drawn_mw, own.draw_mw if own else 0)
 
     def _steps_of(self, job: JobRecord, placed: JobAllocation) -> Iterator[ClockStep]:
         """None of those who are to change already, or that run at a P-state of their own."""
@@ -76,7 +76,7 @@ class Givers:
         lower = [
             Pace(mode.freq_ghz, mode.draw_mw, mode.walltime_s)
             for mode in self._modes_of(job, placed)
-            if mode.draw_mw is not None and mode.draw_mw <= WORTH_IT * job.run.drawn_mw
+            if mode.draw_mw <= WORTH_IT * job.run.drawn_mw
             if mode.freq_ghz < placed.freq_ghz
         ]
         yield from steps_down(job.arrival, now, lower, own.walltime_s)

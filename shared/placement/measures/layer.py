@@ -34,6 +34,7 @@ from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.layer import StateLayer
 from shared.scheduling.power import Budgets
+from shared.streams.state.state import State
 
 # In budgets: who draws more than at the beginning of the round.
 _CLOCKED_UP: Final = -(1 << 60)
@@ -70,7 +71,7 @@ class MeasureLayer:
 
     def __init__(
         self,
-        restored: Mapping[str, bytes],
+        kept: State,
         state: StateLayer,
         evaluation: EvaluateLayer,
         budgets: BudgetLayer,
@@ -79,11 +80,7 @@ class MeasureLayer:
         self._margin, self._meters, self._caps = budgets.margin, budgets.meters, budgets.caps
         self._reserved = budgets.reserved
         self._asking = Asking(state.jobs, state.models, evaluation.clusters)
-        self._sharing = Sharing(restored, state, budgets, self._asking)
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """What is promised, where that changed since the last call."""
-        return self._sharing.changes()
+        self._sharing = Sharing(kept, state, budgets, self._asking)
 
     def due_s(self) -> Iterator[float]:
         """When something that was not answered or was refused lets others be asked, or be asked
@@ -216,9 +213,9 @@ class MeasureLayer:
                 left_mw -= job.run.drawn_mw - action.drawn_mw
                 continue
             most_mw = min(action.drawn_mw + left_mw, round(WORTH_IT * job.run.drawn_mw))
-            modes = [m for m in self._asking.modes(job, placed) if (m.draw_mw or 0) <= most_mw]
+            modes = [m for m in self._asking.modes(job, placed) if m.draw_mw <= most_mw]
             best = max(modes, key=_draw)
-            left_mw -= (best.draw_mw or 0) - action.drawn_mw
+            left_mw -= best.draw_mw - action.drawn_mw
             chosen[job.arrival] = self._asking.set_pstate(job, best, action.cause)
 
     def _coming(
@@ -273,10 +270,10 @@ class MeasureLayer:
         if not self._asking.may_set_pstate(job, placed):
             return None
         modes = self._asking.modes(job, placed)
-        lower = [m for m in modes if m.draw_mw is not None and m.draw_mw <= WORTH_IT * drawn_mw]
+        lower = [m for m in modes if m.draw_mw <= WORTH_IT * drawn_mw]
         if not placed.freq_ghz or not lower:
             return None
-        enough = [m for m in lower if drawn_mw - (m.draw_mw or 0) >= over_mw]
+        enough = [m for m in lower if drawn_mw - m.draw_mw >= over_mw]
         return max(enough, key=_draw) if enough else min(lower, key=_draw)
 
     # Watts that are free again --------------------------------------------------------------------
@@ -319,17 +316,17 @@ class MeasureLayer:
         higher = [
             mode
             for mode in self._asking.modes(job, placed)
-            if placed.freq_ghz < mode.freq_ghz <= placed.wanted_ghz and mode.draw_mw is not None
+            if placed.freq_ghz < mode.freq_ghz <= placed.wanted_ghz
         ]
         for mode in sorted(higher, key=_frequency, reverse=True):
-            more_mw = (mode.draw_mw or 0) - drawn_mw
-            is_worth_it = mode.freq_ghz == placed.wanted_ghz or drawn_mw <= WORTH_IT * (
-                mode.draw_mw or 0
+            more_mw = mode.draw_mw - drawn_mw
+            is_worth_it = mode.freq_ghz == placed.wanted_ghz or (
+                drawn_mw <= WORTH_IT * mode.draw_mw
             )
             if (
                 is_worth_it
                 and budgets.has(more_mw, placed.ends_s, -1)
-                and self._margin.allows(job, placed, mode.draw_mw or 0, placed.ends_s, self._now_s)
+                and self._margin.allows(job, placed, mode.draw_mw, placed.ends_s, self._now_s)
             ):
                 budgets.hold(_CLOCKED_UP - job.arrival, placed.ends_s, more_mw)
                 action = self._asking.set_pstate(job, mode, WATTS_RETURNED)
@@ -398,7 +395,7 @@ def _last_to_suffer(one: tuple[JobRecord, JobAllocation]) -> tuple[int, float, i
 
 
 def _draw(mode: Candidate) -> int:
-    return mode.draw_mw or 0
+    return mode.draw_mw
 
 
 def _frequency(mode: Candidate) -> float:

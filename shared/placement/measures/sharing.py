@@ -9,9 +9,7 @@ starts in the pass that finds the watts there.
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
-
-import orjson
+from typing import Final, NamedTuple
 
 from shared.placement.budgets.layer import BudgetLayer
 from shared.placement.budgets.reserved import KeptWatts, freed_holder, holder_id
@@ -25,14 +23,13 @@ from shared.placement.state.job_record import JobRecord
 from shared.placement.state.layer import StateLayer
 from shared.scheduling.power import Shortage
 from shared.scheduling.wait_queue import Entry
+from shared.streams.state.state import SingleRow, State
 
-# As states of before have it.
-_KEY: Final = "power/rooms"
 # Entries of each queue that are looked at in a round: Slurm's default of bf_max_job_test.
 _MOST_LOOKED_AT: Final = 100
 
 
-class _FreedWatts(NamedTuple):
+class FreedWatts(NamedTuple):
     """Watts that are freed for one who waits, for so long, and what was asked for that:
     arrival and number of each action."""
 
@@ -50,7 +47,7 @@ class Sharing:
 
     def __init__(
         self,
-        restored: Mapping[str, bytes],
+        kept: State,
         state: StateLayer,
         budgets: BudgetLayer,
         asking: Asking,
@@ -58,13 +55,8 @@ class Sharing:
         self._job_table, self._models = state.jobs, state.models
         self._margin, self._reserved = budgets.margin, budgets.reserved
         self._asking = asking
-        self._freed = tuple(map(_restored, orjson.loads(restored.get(_KEY, b"[]"))))
-        self._is_changed = False
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """For whom watts were freed, where that changed since the last call."""
-        is_changed, self._is_changed = self._is_changed, False
-        return {_KEY: orjson.dumps([[*each] for each in self._freed])} if is_changed else {}
+        self._row = _row_in(kept)
+        self._freed = self._row.get() or ()
 
     def due_s(self) -> Iterator[float]:
         """When watts are kept no longer, and when they may be freed again for the same job."""
@@ -139,7 +131,7 @@ class Sharing:
             asked.append((arrival, action.number))
             yield self._asking.ask(job, job.run.allocation, action)
         now_s = self._asking.now_s
-        freed = _FreedWatts(
+        freed = FreedWatts(
             cluster, entry.arrival, wanting.draw_mw, entry.limit_s, now_s, tuple(asked)
         )
         self._set([*self._freed, freed])
@@ -154,35 +146,36 @@ class Sharing:
     def _timeout_s(self) -> float:
         return self._models.rules.now.action_timeout_s
 
-    def _set(self, freed: list[_FreedWatts]) -> None:
-        self._is_changed |= tuple(freed) != self._freed
-        self._freed = tuple(freed)
+    def _set(self, freed: list[FreedWatts]) -> None:
+        if tuple(freed) != self._freed:
+            self._freed = tuple(freed)
+            self._row.put(self._freed)
         awaited = [each for each in freed if self._is_awaited(each)]
         self._reserved.of_sharing = [self._kept(each) for each in awaited]
 
-    def _kept(self, freed: _FreedWatts) -> KeptWatts:
+    def _kept(self, freed: FreedWatts) -> KeptWatts:
         coming = tuple(self._coming(freed))
         holder = freed_holder(freed.arrival)
         return KeptWatts(freed.cluster, holder, freed.asked_s, freed.limit_s, freed.draw_mw, coming)
 
-    def _coming(self, freed: _FreedWatts) -> Iterator[tuple[str, int]]:
+    def _coming(self, freed: FreedWatts) -> Iterator[tuple[str, int]]:
         """What is to be given up yet, by cluster."""
         for job, action in self._unanswered(freed):
             assert job.run.allocation is not None
             yield job.run.allocation.cluster, job.run.drawn_mw - job.run.drawn_after_mw(action)
 
-    def _unanswered(self, freed: _FreedWatts) -> Iterator[tuple[JobRecord, Action]]:
+    def _unanswered(self, freed: FreedWatts) -> Iterator[tuple[JobRecord, Action]]:
         for arrival, number in freed.asked:
             job = self._job_table.at_arrival(arrival)
             if job is not None and job.run.allocation is not None:
                 yield from ((job, action) for action in job.run.actions if action.number == number)
 
-    def _is_awaited(self, freed: _FreedWatts) -> bool:
+    def _is_awaited(self, freed: FreedWatts) -> bool:
         """Whether an answer is out, and may come in time."""
         is_in_time = self._asking.now_s < freed.asked_s + self._timeout_s
         return is_in_time and any(True for _ in self._unanswered(freed))
 
-    def _stands(self, freed: _FreedWatts) -> bool:
+    def _stands(self, freed: FreedWatts) -> bool:
         """False for one of long ago, or for whom nothing is to be kept any more."""
         job = self._job_table.at_arrival(freed.arrival)
         return (
@@ -196,11 +189,14 @@ class Sharing:
 
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """Watts that a wrong clock freed in the future are forgotten: they would be kept for long."""
-    freed = list(map(_restored, orjson.loads(restored.get(_KEY, b"[]"))))
-    past = [[*each] for each in freed if each.asked_s * 1e6 <= now_us]
-    return {_KEY: orjson.dumps(past)} if len(past) < len(freed) else {}
+    state = State(restored)
+    row = _row_in(state)
+    freed = row.get() or ()
+    past = tuple([each for each in freed if each.asked_s * 1e6 <= now_us])
+    if len(past) < len(freed):
+        row.put(past)
+    return state.changes()
 
 
-def _restored(row: list[Any]) -> _FreedWatts:
-    *rest, asked = row
-    return _FreedWatts._make([*rest, tuple((arrival, number) for arrival, number in asked)])
+def _row_in(state: State) -> SingleRow[tuple[FreedWatts, ...]]:
+    return state.value("freed-watts", tuple[FreedWatts, ...])

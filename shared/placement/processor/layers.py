@@ -9,6 +9,7 @@ from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.explain.layer import ExplainLayer
 from shared.placement.measures.layer import MeasureLayer
 from shared.placement.state.layer import Fold, StateLayer
+from shared.streams.state.state import State
 
 
 class Layers:
@@ -17,12 +18,14 @@ class Layers:
     def __init__(
         self, restored: Mapping[str, bytes], policy: PolicySettings, remember_days: float
     ) -> None:
-        self.state = StateLayer(restored, policy, remember_days)
+        self._kept = kept = State(restored)
+        self.state = StateLayer(kept, policy, remember_days)
         self.evaluate = EvaluateLayer(self.state)
-        self.budgets = BudgetLayer(restored, self.state)
-        self.decide = DecideLayer(restored, self.state, self.evaluate, self.budgets)
-        self.measures = MeasureLayer(restored, self.state, self.evaluate, self.budgets)
+        self.budgets = BudgetLayer(kept, self.state)
+        self.decide = DecideLayer(kept, self.state, self.evaluate, self.budgets)
+        self.measures = MeasureLayer(kept, self.state, self.evaluate, self.budgets)
         self.explain = ExplainLayer(self.state, self.evaluate, self.budgets, self.decide)
+        kept.require_all_read()
         tables = self.state.folds, self.evaluate.folds, self.budgets.folds, self.decide.folds
         types = {message_type for folds in tables for message_type in folds}
         # By message type what each layer does with it, in their order.
@@ -37,9 +40,4 @@ class Layers:
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Return the records that changed since the last call."""
-        return {
-            **self.state.changes(),
-            **self.budgets.changes(),
-            **self.decide.changes(),
-            **self.measures.changes(),
-        }
+        return self._kept.changes()

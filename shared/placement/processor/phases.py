@@ -88,7 +88,7 @@ def evaluate(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
     waiting = layers.decide.waiting_jobs.jobs
     anew = layers.evaluate.evaluate_updated(round_.touched, waiting)
     layers.state.forget_undeclared()
-    layers.evaluate.estimate_draws(round_.touched)
+    layers.evaluate.estimate_draws()
     offered = layers.evaluate.offer_slower_modes([*round_.touched, *anew])
     round_.changed = [*round_.touched, *anew, *offered]
     return ()

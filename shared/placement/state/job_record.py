@@ -5,11 +5,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-import orjson
-
 from shared.domain.job import Dependency, Job, JobState
 from shared.placement.state.actions import Action, ActionKind, Refused
-from shared.placement.state.candidate import Candidate, candidate_of, row_of
+from shared.placement.state.candidate import Candidate
 from shared.placement.state.grants import VoidStart, WithdrawalReason
 from shared.placement.state.job_allocation import JobAllocation, nodes_of, runs_of
 from shared.placement.state.misfit import Misfit
@@ -205,18 +203,6 @@ class JobRecord:
     def ended(self) -> bool:
         """Return whether no start of the job is expected any more."""
         return self.life.state in (JobState.FINISHED, JobState.CANCELLED, JobState.REJECTED)
-
-    def candidates_to_bytes(self) -> bytes | None:
-        """Return JSON of the candidates and the attempt that they are of; None without any."""
-        if not self.evaluated.candidates:
-            return None
-        return orjson.dumps([self.job.attempt, [*map(row_of, self.evaluated.candidates)]])
-
-    def restore_candidates(self, value: bytes) -> None:
-        """Take what `candidates_to_bytes` wrote, if it is of this attempt."""
-        attempt, candidates = orjson.loads(value)
-        if attempt == self.job.attempt and not self.ended:
-            self.evaluated.candidates = tuple(map(candidate_of, candidates))
 
 
 # Without the candidates, which are three quarters of a job and seldom change with it.

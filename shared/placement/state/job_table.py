@@ -1,6 +1,6 @@
 """The jobs that placement tracks, in their newest attempts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from heapq import heappop, heappush, nlargest
 from typing import Final
@@ -17,9 +17,9 @@ from shared.placement.state.job_record import JOBS, MOST_TEXT, JobRecord, Life
 from shared.placement.state.misfit import Misfit
 from shared.scheduling.backfill import Start
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
+from shared.streams.state.state import State
 
-PREFIX: Final = "job/"
-CANDIDATES: Final = "candidates/"
+TABLE: Final = "job"
 _DAY_S: Final = 86_400.0
 
 
@@ -30,44 +30,23 @@ class JobTable:
     are recognised. `JobFacts` and `JobRequests` fold events into it.
     """
 
-    def __init__(self, remember_days: float) -> None:
+    def __init__(self, state: State, remember_days: float, clusters: Iterable[Cluster]) -> None:
         self.by_arrival: dict[int, str] = {}
         self.allocations = Allocations()
         self._remember_s = remember_days * _DAY_S
-        self._jobs: dict[str, JobRecord] = {}
+        self._rows = state.table(TABLE, JOBS)
+        self._candidates = state.table("candidates", tuple[Candidate, ...])
+        self._jobs = self._rows.rows
         self._ended: list[tuple[float, str]] = []
         self._ending: set[str] = set()
         self._unadmitted: set[str] = set()
         self.late_starts = 0
         self._next_arrival = 0
         self._touched: set[str] = set()
-        self._changed: set[str] = set()
-        self._weighed: set[str] = set()
-
-    def restore(self, state: Mapping[str, bytes], clusters: Iterable[Cluster]) -> None:
-        """Track what `changes` returned in earlier lives."""
         for cluster in clusters:
             self.allocations.declare(cluster)
-        for key, value in state.items():
-            if key.startswith(PREFIX):
-                job = JOBS.read("job", key.removeprefix(PREFIX), value)
-                if candidates := state.get(CANDIDATES + job.job.job_id):
-                    job.restore_candidates(candidates)
-                self._adopt(job)
-
-    def changes(self) -> dict[str, bytes | None]:
-        """Jobs that changed since the last call, and their candidates where these did; None for
-        what is forgotten."""
-        changed, self._changed = self._changed, set()
-        weighed, self._weighed = self._weighed, set()
-        found: dict[str, bytes | None] = {}
-        for job_id in sorted(changed):
-            job = self._jobs.get(job_id)
-            found[PREFIX + job_id] = JOBS.encode(job) if job else None
-        for job_id in sorted(weighed):
-            job = self._jobs.get(job_id)
-            found[CANDIDATES + job_id] = job.candidates_to_bytes() if job else None
-        return found
+        for job in self._rows.values():
+            self._adopt(job)
 
     def take_touched(self) -> set[str]:
         """Ids of the jobs that something happened to since the last call; after a restart all."""
@@ -130,12 +109,12 @@ class JobTable:
 
     def save(self, job: JobRecord) -> None:
         """The job was changed from outside."""
-        self._changed.add(job.job.job_id)
+        self._rows.changed(job.job.job_id)
 
     def revisit(self, job: JobRecord) -> None:
         """The same, and its situation may be another one now."""
         self._touched.add(job.job.job_id)
-        self._changed.add(job.job.job_id)
+        self._rows.changed(job.job.job_id)
 
     def track(
         self, job: Job, traceparent: str, awaits: tuple[Dependency, ...], seized: str = ""
@@ -145,7 +124,7 @@ class JobTable:
         before = self._jobs.get(job.job_id)
         if before is not None:
             self._supersede(before, tracked, seized)
-        self._jobs[job.job_id] = tracked
+        self._rows.put(job.job_id, tracked)
         self.by_arrival[tracked.arrival] = job.job_id
         self._next_arrival += 1
         self._unadmitted.add(job.job_id)
@@ -194,7 +173,10 @@ class JobTable:
     def evaluate(self, job: JobRecord, candidates: tuple[Candidate, ...]) -> None:
         """Keep the candidates of a job."""
         job.evaluated.candidates = candidates
-        self._weighed.add(job.job.job_id)
+        if candidates:
+            self._candidates.put(job.job.job_id, candidates)
+        else:
+            self._candidates.drop(job.job.job_id)
         self.save(job)
 
     def needs(self, cluster: str) -> bool:
@@ -309,12 +291,13 @@ class JobTable:
             ended_s, job_id = heappop(self._ended)
             job = self._jobs.get(job_id)
             if job is not None and job.life.ended_s == ended_s:
-                del self._jobs[job_id], self.by_arrival[job.arrival]
-                self.revisit(job)
+                del self.by_arrival[job.arrival]
+                self._rows.drop(job_id)
+                self._touched.add(job_id)
 
     def _adopt(self, job: JobRecord) -> None:
         job_id, placed = job.job.job_id, job.run.allocation
-        self._jobs[job_id] = job
+        job.evaluated.candidates = self._candidates.get(job_id) or ()
         self.by_arrival[job.arrival] = job_id
         self._next_arrival = max(self._next_arrival, job.arrival + 1)
         if placed is not None:

@@ -56,6 +56,7 @@ from shared.placement.state.model_store import ModelStore
 from shared.placement.state.node_states import Failure, NodeStates
 from shared.placement.state.plans import Plans
 from shared.placement.state.slowdown_guarantees import SlowdownGuarantees
+from shared.streams.state.state import State
 
 # Applies an event with this payload. Raises RejectedError, EarlyError or AlreadyAppliedError, and
 # then changes nothing.
@@ -81,20 +82,14 @@ _PUBLISHED: Final = (
 class StateLayer:
     """Job records with their allocations, node states, models, policy, plan and guarantees."""
 
-    def __init__(
-        self, restored: Mapping[str, bytes], policy: PolicySettings, remember_days: float
-    ) -> None:
-        self.models = ModelStore(policy)
-        self.models.restore(restored)
-        self.jobs = JobTable(remember_days)
-        self.jobs.restore(restored, self.models.clusters.values())
+    def __init__(self, state: State, policy: PolicySettings, remember_days: float) -> None:
+        self.models = ModelStore(state, policy)
+        self.jobs = JobTable(state, remember_days, self.models.clusters.values())
         self.nodes = NodeStates(
-            lambda: self.models.declared, lambda: self.models.node_names, self.models.rules
+            state, lambda: self.models.declared, lambda: self.models.node_names, self.models.rules
         )
-        self.nodes.restore(restored)
-        self.plans = Plans()
-        self.plans.restore(restored)
-        self.guarantees = SlowdownGuarantees(restored, self.jobs)
+        self.plans = Plans(state)
+        self.guarantees = SlowdownGuarantees(state, self.jobs)
         self._facts = facts = JobFacts(self.jobs)
         requests = JobRequests(self.jobs)
         self.folds: Folds = {
@@ -142,16 +137,6 @@ class StateLayer:
         """Return when a plan lets something start or ends, and when drained nodes are back."""
         yield from self.plans.due_s()
         yield from self.nodes.due_s()
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """Return the records that changed since the last call."""
-        return {
-            **self.models.changes(),
-            **self.nodes.changes(),
-            **self.jobs.changes(),
-            **self.plans.changes(),
-            **self.guarantees.changes(),
-        }
 
     def _publish(self, event: Event, _message: Message) -> None:
         self.models.fold(event)

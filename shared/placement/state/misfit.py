@@ -1,8 +1,6 @@
 """Why a cluster can never run a job."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from coplace.v1.placement_pb2 import Misfit as MisfitMessage
 from coplace.v1.placement_pb2 import MisfitKind
@@ -19,11 +17,6 @@ class Misfit:
     needed: float = 0.0
     available: float = 0.0
     resource: str = ""
-
-    @classmethod
-    def restored(cls, fields: Mapping[str, Any]) -> "Misfit":
-        """The one whose fields went through JSON."""
-        return cls(**fields)
 
     def message(self) -> MisfitMessage:
         """As decisions and answers carry it."""

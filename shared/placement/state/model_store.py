@@ -1,7 +1,6 @@
 """What placement knows beside jobs: clusters, limits, signatures and models, each as last told."""
 
 from collections.abc import Callable, Mapping, Set
-from typing import Final
 
 from coplace.v1.accounts_pb2 import STANDING_REFUSED, AccountStanding
 from coplace.v1.control_pb2 import (
@@ -50,15 +49,14 @@ from shared.power_prediction.similar_jobs import ORIGIN
 from shared.power_prediction.trees import TREES_ORIGIN
 from shared.streams.stages.stage import AlreadyAppliedError
 from shared.streams.state.events import EVENTS
-
-_PREFIX: Final = "known/"
+from shared.streams.state.state import State
 
 
 class ModelStore:
     """Folds publications; the newest of each subject replaces the one before."""
 
-    def __init__(self, rules: PolicySettings) -> None:
-        self.rules = PolicyInForce(rules)
+    def __init__(self, state: State, rules: PolicySettings) -> None:
+        self.rules = PolicyInForce(state, rules)
         self.power_model = PowerModel()
         self.node_factors: Mapping[str, Mapping[int, float]] = {}
         self.degradation: payloads.Degradation | None = None
@@ -74,34 +72,21 @@ class ModelStore:
         self._names: dict[str, NodeNames] = {}
         self._lost: dict[str, Closure] = {}
         self._undeclared: dict[str, Closure] = {}
-        self.updates = ModelUpdates()
+        self.updates = ModelUpdates(state)
         self._limits: dict[Subject, Limit] = {}
         self._refused: dict[str, str] = {}
-        self._newest: dict[str, Event] = {}
-        self._changed: set[str] = set()
+        self._newest = state.table("publication", EVENTS)
+        for key, event in self._newest.items():
+            self._restore(key, event)
+        self.node_factors = self._node_factors()
 
-    def restore(self, state: Mapping[str, bytes]) -> None:
-        """Fold what `changes` returned in earlier lives."""
-        for key, value in sorted(state.items()):
-            if key.startswith(_PREFIX):
-                self._restore_word(key, EVENTS.read("known", key.removeprefix(_PREFIX), value))
-        self._changed -= self._newest.keys()
-        self.rules.restore(state)
-        self.updates = ModelUpdates.restored(state)
-
-    def _restore_word(self, key: str, event: Event) -> None:
-        """What is known of power by the tables or trees of another version is forgotten."""
+    def _restore(self, key: str, event: Event) -> None:
+        """Forget what is known of power by the tables or trees of another version."""
         if _is_foreign(event.payload):
-            self._changed.add(key)
+            self._newest.drop(key)
         else:
-            self._fold(event)
-
-    def changes(self) -> dict[str, bytes | None]:
-        """What was published anew since the last call; None for what was forgotten."""
-        changed, self._changed = self._changed, set()
-        found = ((key, self._newest.get(key)) for key in sorted(changed))
-        kept = {key: EVENTS.encode(event) if event else None for key, event in found}
-        return {**kept, **self.rules.changes(), **self.updates.changes()}
+            self._take(event)
+            self._revise(event.payload)
 
     def forget(self, in_use: Callable[[], Set[str]]) -> None:
         """Keep no more applications a node model than are allowed: those whose signatures are
@@ -126,6 +111,8 @@ class ModelStore:
         self._require_declared_since(event)
         before = self._known_of(event.payload)
         self._fold(event)
+        if isinstance(event.payload, ClusterDeclared):
+            self.node_factors = self._node_factors()
         self._note_update(event.payload, before)
 
     def _declare_rules(self, event: Event, message: PolicyDeclared) -> None:
@@ -169,14 +156,16 @@ class ModelStore:
                 self.updates.of_app(message.app_id)
 
     def _fold(self, event: Event) -> None:
-        key = f"{_PREFIX}{_subject(event.payload)}"
+        key = _subject(event.payload)
         newest = self._newest.get(key)
         if newest is not None and _order(event) <= _order(newest):
             raise AlreadyAppliedError(event.id)
         self._take(event)
-        self._newest[key] = event
-        self._changed.add(key)
-        if not isinstance(event.payload, PowerHistoryUpdated | PowerTreesChosen):
+        self._newest.put(key, event)
+        self._revise(event.payload)
+
+    def _revise(self, message: Message) -> None:
+        if not isinstance(message, PowerHistoryUpdated | PowerTreesChosen):
             self.revision += 1
 
     @property
@@ -220,9 +209,7 @@ class ModelStore:
         self._forget_word(ClusterDeclared, name)
 
     def _forget_word(self, kind: type[Message], cluster: str) -> None:
-        key = f"{_PREFIX}{kind.DESCRIPTOR.full_name}/{cluster}"
-        if self._newest.pop(key, None) is not None:
-            self._changed.add(key)
+        self._newest.drop(f"{kind.DESCRIPTOR.full_name}/{cluster}")
 
     @property
     def limits(self) -> Mapping[Subject, Limit]:
@@ -271,7 +258,6 @@ class ModelStore:
                 self._clusters[cluster.name], self._names[cluster.name] = cluster, cluster.names()
                 self._clusters = dict(sorted(self._clusters.items()))
                 self._undeclared.pop(cluster.name, None)
-                self.node_factors = self._node_factors()
             case ClusterLost() | ClusterReturned():
                 self._reach(message)
             case ClusterUndeclared():
@@ -323,13 +309,11 @@ class ModelStore:
     def _take_power(self, message: PowerHistoryUpdated) -> None:
         """With kinds of jobs that made room go their publications."""
         for kind in self.power_model.tables.fold(update_of(message)):
-            key = f"{_PREFIX}{_power(kind)}"
-            del self._newest[key]
-            self._changed.add(key)
+            self._newest.drop(_power(kind))
 
     def _node_factors(self) -> Mapping[str, Mapping[int, float]]:
         """Those told last, of the nodes as they are called now."""
-        newest = self._newest.get(f"{_PREFIX}{NodePowerPublished.DESCRIPTOR.full_name}/")
+        newest = self._newest.get(f"{NodePowerPublished.DESCRIPTOR.full_name}/")
         if newest is None or not isinstance(newest.payload, NodePowerPublished):
             return {}
         return payloads.node_factors(newest.payload, self._names)
@@ -338,18 +322,18 @@ class ModelStore:
         self, node_model: str, rows: dict[str, tuple[Signature, ...]], in_use: Set[str]
     ) -> None:
         """A tenth more than must go, so that this is rare."""
-        keys = {app: f"{_PREFIX}{_signature(app, node_model)}" for app in rows.keys() - in_use}
+        keys = {app: _signature(app, node_model) for app in rows.keys() - in_use}
         oldest = sorted(keys, key=lambda app: (self._newest[keys[app]].time_us, app))
         for app in oldest[: len(rows) - self._most_applications * 9 // 10]:
-            del rows[app], self._newest[keys[app]]
-            self._changed.add(keys[app])
+            del rows[app]
+            self._newest.drop(keys[app])
         self.evictions += 1
         self.revision += 1
 
     def _undeclare(self, event: Event, message: ClusterUndeclared) -> None:
         """Unless it was declared since: where this is restored, both are known."""
         name = message.cluster
-        declared = self._newest.get(f"{_PREFIX}{ClusterDeclared.DESCRIPTOR.full_name}/{name}")
+        declared = self._newest.get(f"{ClusterDeclared.DESCRIPTOR.full_name}/{name}")
         if declared and (declared.time_us, declared.id) < (event.time_us, event.id):
             since_s = message.undeclared_at_us / 1e6
             self._undeclared[name] = Closure(since_s, message.reason[:256], event.source[:256])
@@ -415,7 +399,7 @@ def _whose(message: LimitsDeclared | PowerCapDeclared | AccountStanding) -> str:
 
 
 def _undeclaration(cluster: str) -> str:
-    return f"{_PREFIX}{ClusterUndeclared.DESCRIPTOR.full_name}/{cluster}"
+    return f"{ClusterUndeclared.DESCRIPTOR.full_name}/{cluster}"
 
 
 def _power(kind: KindOfJob) -> str:

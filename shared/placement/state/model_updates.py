@@ -1,58 +1,52 @@
 """What jobs are weighed by was updated since: which of them are to be weighed again."""
 
-from collections.abc import Mapping
-from typing import Any, Final, Self
+from dataclasses import dataclass, field
+from typing import Final
 
-import orjson
+from shared.streams.state.state import State
 
-# As states of before have it.
-_KEY: Final = "news"
 # More applications than that are all.
 _MOST_APPS: Final = 1_000
+
+
+@dataclass(slots=True)
+class UpdateNumbers:
+    """The newest number of an update, that of all jobs, and those of applications."""
+
+    newest: int = 0
+    of_all: int = 0
+    of_app: dict[str, int] = field(default_factory=dict)
 
 
 class ModelUpdates:
     """Numbers updates of what jobs are weighed by: of clusters and coefficients for all jobs, of
     signatures for those of their application. A job notes the number at which it was weighed."""
 
-    def __init__(self, number: int = 0, of_all: int = 0) -> None:
-        self.number = number
-        self._of_all = of_all
-        self._of_app: dict[str, int] = {}
-        self._is_changed = False
+    def __init__(self, state: State) -> None:
+        self._kept = state.value("model-updates", UpdateNumbers)
+        self._numbers = self._kept.get() or UpdateNumbers()
 
-    @classmethod
-    def restored(cls, state: Mapping[str, bytes]) -> Self:
-        """What `changes` returned in earlier lives."""
-        if _KEY not in state:
-            return cls()
-        kept: dict[str, Any] = orjson.loads(state[_KEY])
-        found = cls(kept["number"], kept["of_all"])
-        found._of_app = kept["of_app"]
-        return found
-
-    def changes(self) -> dict[str, bytes | None]:
-        """The numbers, where they changed since the last call."""
-        if not self._is_changed:
-            return {}
-        self._is_changed = False
-        kept = {"number": self.number, "of_all": self._of_all, "of_app": self._of_app}
-        return {_KEY: orjson.dumps(kept)}
+    @property
+    def number(self) -> int:
+        """Return the number of the newest update."""
+        return self._numbers.newest
 
     def of_all(self) -> None:
         """There is an update for every job."""
-        self._of_all = self._next()
+        self._numbers.of_all = self._next()
 
     def of_app(self, app_id: str) -> None:
         """There is an update for the jobs of an application."""
-        self._of_app[app_id] = self._next()
-        if len(self._of_app) > _MOST_APPS:
-            self._of_app, self._of_all = {}, self.number
+        numbers = self._numbers
+        numbers.of_app[app_id] = self._next()
+        if len(numbers.of_app) > _MOST_APPS:
+            numbers.of_app, numbers.of_all = {}, numbers.newest
 
     def are_for(self, app_id: str, weighed: int) -> bool:
         """Whether there is an update for a job of an application that was weighed at a number."""
-        return weighed < max(self._of_all, self._of_app.get(app_id, 0))
+        return weighed < max(self._numbers.of_all, self._numbers.of_app.get(app_id, 0))
 
     def _next(self) -> int:
-        self.number, self._is_changed = self.number + 1, True
-        return self.number
+        self._numbers.newest += 1
+        self._kept.put(self._numbers)
+        return self._numbers.newest

@@ -7,11 +7,10 @@ while either says so, and a resumption frees what was drained before it. Words a
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
-import orjson
 from coplace.v1.control_pb2 import NodesDrained, NodesResumed
 
 from coplace_client.errors import RejectedError
@@ -21,8 +20,8 @@ from shared.domain.node import NodeNames
 from shared.placement.state.announcements import announce
 from shared.placement.state.policy_in_force import PolicyInForce
 from shared.streams.stages.stage import AlreadyAppliedError, Round
+from shared.streams.state.state import State
 
-_PREFIX: Final = "node/"
 # The record of a cluster as a whole.
 _ALL: Final = ""
 _MOST_TEXT: Final = 256
@@ -73,32 +72,6 @@ class _NodeRecord:
     failures: tuple[Failure, ...] = ()
     aged: int = 0
 
-    def to_bytes(self) -> bytes:
-        """JSON, in which an infinite time is null."""
-        drain = asdict(self.drain) if self.drain else None
-        failures = [tuple(each) for each in self.failures]
-        return orjson.dumps(
-            {
-                "drain": drain,
-                "is_over": self.is_over,
-                "resumed": self.resumed,
-                "failures": failures,
-                "aged": self.aged,
-            }
-        )
-
-    @classmethod
-    def from_bytes(cls, value: bytes) -> Self:
-        """The record that `to_bytes` wrote."""
-        state: dict[str, Any] = orjson.loads(value)
-        drain = state["drain"]
-        if drain is not None:
-            until_s = inf if drain["until_s"] is None else drain["until_s"]
-            drain = Drain(**{**drain, "stamp": tuple(drain["stamp"]), "until_s": until_s})
-        failures = tuple(Failure(*each) for each in state["failures"])
-        is_over, aged = state.get("is_over", False), state.get("aged", 0)
-        return cls(drain, is_over, tuple(state["resumed"]), failures, aged)
-
     @property
     def recent(self) -> tuple[Failure, ...]:
         """The failures that count, oldest first."""
@@ -140,34 +113,21 @@ class NodeStates:
 
     def __init__(
         self,
+        state: State,
         clusters: Callable[[], Mapping[str, Cluster]],
         names: Callable[[], Mapping[str, NodeNames]],
         rules: PolicyInForce,
     ) -> None:
         self._clusters, self._names, self._rules = clusters, names, rules
         self._known: dict[str, _Cluster] = {}
-        self._changed: set[tuple[str, str]] = set()
+        self._rows = state.table("node", _NodeRecord)
         self._touched: set[str] = set()
         self._revisions = Counter[str]()
         self._due_s = -inf
-
-    def restore(self, state: Mapping[str, bytes]) -> None:
-        """What `changes` returned in earlier lives."""
-        for key, value in sorted(state.items()):
-            if key.startswith(_PREFIX):
-                cluster, _, node = key.removeprefix(_PREFIX).partition("|")
-                self._of(cluster).records[node] = _NodeRecord.from_bytes(value)
-                self.touch(cluster)
-
-    def changes(self) -> dict[str, bytes | None]:
-        """Records that changed since the last call; None for those that say nothing any more."""
-        changed, self._changed = self._changed, set()
-        found: dict[str, bytes | None] = {}
-        for cluster, node in sorted(changed):
-            known = self._known.get(cluster)
-            record = known.records.get(node) if known else None
-            found[f"{_PREFIX}{cluster}|{node}"] = record.to_bytes() if record else None
-        return found
+        for key, record in self._rows.items():
+            cluster, _, node = key.partition("|")
+            self._of(cluster).records[node] = record
+            self.touch(cluster)
 
     def touch(self, cluster: str) -> None:
         """The cluster has other nodes than before, or something was told of them."""
@@ -236,7 +196,7 @@ class NodeStates:
     def forget(self, cluster: str) -> None:
         """A cluster was undeclared."""
         for node in self._known.pop(cluster, _Cluster()).records:
-            self._changed.add((cluster, node))
+            self._rows.drop(_key(cluster, node))
         self._revisions[cluster] += 1
 
     def of_round(self, ended: Round) -> list[Publish]:
@@ -306,7 +266,7 @@ class NodeStates:
             self._save(cluster, node, record)
         if record == _NodeRecord() or not self._is_declared(cluster, node):
             del records[node]
-            self._changed.add((cluster, node))
+            self._rows.drop(_key(cluster, node))
             self.touch(cluster)
 
     def _fails_too_often(self, cluster: str, record: _NodeRecord) -> bool:
@@ -368,8 +328,12 @@ class NodeStates:
 
     def _save(self, cluster: str, node: str, record: _NodeRecord) -> None:
         self._of(cluster).records[node] = record
-        self._changed.add((cluster, node))
+        self._rows.put(_key(cluster, node), record)
         self.touch(cluster)
+
+
+def _key(cluster: str, node: str) -> str:
+    return f"{cluster}|{node}"
 
 
 def _free(record: _NodeRecord, stamp: Stamp) -> None:

@@ -6,113 +6,49 @@ and draws is believed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-import orjson
 from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 
 from shared.catalogue.event import Event
 from shared.domain.pstates import same_ghz
-from shared.placement.state.candidate import Candidate, Modes, candidate_of, row_of
+from shared.placement.state.candidate import Candidate, Modes
 from shared.placement.state.job_record import JobRecord
+from shared.placement.state.planned import PlanInForce, PlannedJob, PlannedMode
 from shared.scheduling.power import milliwatts
 from shared.streams.stages.stage import AlreadyAppliedError, Round
+from shared.streams.state.state import State
 
-_PROPOSED: Final = "plan/proposed"
-_STANDING: Final = "plan/standing"
-_ITEM: Final = "planned/"
 # How much more a mode may take than the plan was reckoned with: signatures move between rounds.
 _STILL_FITS: Final = 1.1
 
 
-class PlannedMode(NamedTuple):
-    """How a job would run on a cluster: its place among the items of its tier, and from when on."""
-
-    place: int
-    tier: int
-    not_before_s: float
-    candidate: Candidate
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedJob:
-    """What the plan says of one attempt of a job, by cluster."""
-
-    attempt: int
-    modes: Mapping[str, PlannedMode]
-
-    def to_bytes(self) -> bytes:
-        """JSON, in which an infinite number is null."""
-        modes = [(*mode[:-1], row_of(mode.candidate)) for mode in self.modes.values()]
-        return orjson.dumps({"attempt": self.attempt, "modes": modes})
-
-    @classmethod
-    def from_bytes(cls, value: bytes) -> "PlannedJob":
-        """What `to_bytes` wrote."""
-        state: dict[str, Any] = orjson.loads(value)
-        modes = [
-            PlannedMode(place, tier, not_before_s, candidate_of(on))
-            for place, tier, not_before_s, on in state["modes"]
-        ]
-        return cls(state["attempt"], {mode.candidate.cluster: mode for mode in modes})
-
-
-@dataclass(frozen=True, slots=True)
-class PlanInForce:
-    """The plan that counts: of which round, until when. What came later replaces it."""
-
-    round: int = -1
-    based_at_us: int = -1
-    valid_until_s: float = -inf
-
-    def to_bytes(self) -> bytes:
-        """Its round, what it is based on in us and its end in s, as a JSON array."""
-        return orjson.dumps([self.round, self.based_at_us, self.valid_until_s])
-
-
-@dataclass(slots=True)
 class Plans:
     """Folds plans, newest first: see the module. `now_s` is the end of the round in hand."""
 
-    in_force: PlanInForce = PlanInForce()
-    now_s: float = -inf
-    _jobs: dict[str, PlannedJob] = field(default_factory=dict)
-    _proposed: PlanProposed | None = None
-    _changed: dict[str, bytes | None] = field(default_factory=dict)
-
-    def restore(self, state: Mapping[str, bytes]) -> None:
-        """Follow the plan that `changes` wrote in earlier lives."""
-        if proposed := state.get(_PROPOSED):
-            self._proposed = PlanProposed.FromString(proposed)
-        if kept := state.get(_STANDING):
-            self.in_force = PlanInForce(*orjson.loads(kept))
-        for key, value in state.items():
-            if key.startswith(_ITEM):
-                self._jobs[key.removeprefix(_ITEM)] = PlannedJob.from_bytes(value)
-
-    def changes(self) -> Mapping[str, bytes | None]:
-        """What changed since the last call."""
-        changed, self._changed = self._changed, {}
-        return changed
+    def __init__(self, state: State) -> None:
+        self.now_s = -inf
+        self._kept_proposal = state.value("plan-proposed", PlanProposed)
+        self._kept_in_force = state.value("plan", PlanInForce)
+        self._rows = state.table("planned", PlannedJob)
+        self.in_force = self._kept_in_force.get() or PlanInForce()
+        self._jobs: Mapping[str, PlannedJob] = self._rows.rows
 
     def propose(self, event: Event, message: PlanProposed) -> None:
         """Keep a plan until the round ends. Raises AlreadyAppliedError for one that is not made
         after the newest that is known."""
-        newest_us = self._proposed.based_at_us if self._proposed else -1
-        if message.based_at_us <= max(newest_us, self.in_force.based_at_us):
+        if message.based_at_us <= self.newest_us:
             raise AlreadyAppliedError(event.id)
-        self._proposed = message
-        self._changed[_PROPOSED] = message.SerializeToString(deterministic=True)
+        self._kept_proposal.put(message)
 
     def take_proposed(self, ended: Round) -> PlanProposed | None:
         """What was proposed, if it may replace what stands: a plan is made after a round that has
         ended, and of now."""
-        proposed, self._proposed = self._proposed, None
+        proposed = self._kept_proposal.get()
         if proposed is None:
             return None
-        self._changed[_PROPOSED] = None
+        self._kept_proposal.drop()
         is_past = proposed.round < ended.number and proposed.based_at_us < ended.ended_at_us
         return proposed if is_past and proposed.valid_until_us > ended.ended_at_us else None
 
@@ -156,24 +92,36 @@ class Plans:
         if self._jobs:
             yield self.in_force.valid_until_s
 
+    def forget(self) -> None:
+        """Forget all plans."""
+        self._kept_proposal.drop()
+        self._kept_in_force.drop()
+        self._rows.clear()
+
+    @property
+    def newest_us(self) -> int:
+        """Return when the newest plan that is known was made, -1 without any."""
+        proposed = self._kept_proposal.get()
+        return max(self.in_force.based_at_us, proposed.based_at_us if proposed else -1)
+
     def _put_in_force(self, plan: PlanInForce, jobs: dict[str, PlannedJob]) -> None:
         if plan != self.in_force:
-            self._changed[_STANDING] = plan.to_bytes()
-        for job_id in self._jobs.keys() | jobs.keys():
-            if self._jobs.get(job_id) != jobs.get(job_id):
-                found = jobs.get(job_id)
-                self._changed[_ITEM + job_id] = found.to_bytes() if found else None
-        self.in_force, self._jobs = plan, jobs
+            self.in_force = plan
+            self._kept_in_force.put(plan)
+        for job_id in list(self._jobs.keys() - jobs.keys()):
+            self._rows.drop(job_id)
+        for job_id, planned in jobs.items():
+            if self._jobs.get(job_id) != planned:
+                self._rows.put(job_id, planned)
 
 
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """A plan that a wrong clock made in the future is forgotten: none of now would replace it."""
-    plans = Plans()
-    plans.restore(restored)
-    proposed_us = plans._proposed.based_at_us if plans._proposed else 0
-    if max(plans.in_force.based_at_us, proposed_us) <= now_us:
-        return {}
-    return {key: None for key in restored if key in (_PROPOSED, _STANDING) or key.startswith(_ITEM)}
+    state = State(restored)
+    plans = Plans(state)
+    if plans.newest_us > now_us:
+        plans.forget()
+    return state.changes()
 
 
 def jobs_of(proposed: PlanProposed) -> Sequence[str]:
@@ -212,5 +160,5 @@ def _mode(item: PlanItem, modes: Iterable[Candidate]) -> Candidate | None:
         if same_ghz(mode.freq_ghz, item.freq_ghz):
             fits = mode.walltime_s <= item.walltime_s * _STILL_FITS
             most_mw = milliwatts(item.draw_w * _STILL_FITS)
-            return mode if fits and (mode.draw_mw or 0) <= most_mw else None
+            return mode if fits and mode.draw_mw <= most_mw else None
     return None

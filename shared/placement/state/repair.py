@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from shared.placement.state.job_record import JOBS, JobRecord
-from shared.placement.state.job_table import PREFIX
+from shared.placement.state.job_table import TABLE
+from shared.streams.state.state import State
 
 
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """The jobs that a wrong clock placed, ended or told of in the future, as of now."""
-    changes: dict[str, bytes | None] = {}
-    for key, value in restored.items():
-        if key.startswith(PREFIX):
-            job = JOBS.read("job", key.removeprefix(PREFIX), value)
-            if _bring_back(job, now_us / 1e6):
-                changes[key] = JOBS.encode(job)
-    return changes
+    state = State(restored)
+    jobs = state.table(TABLE, JOBS)
+    for job_id, job in jobs.items():
+        if _bring_back(job, now_us / 1e6):
+            jobs.changed(job_id)
+    return state.changes()
 
 
 def _bring_back(job: JobRecord, now_s: float) -> bool:

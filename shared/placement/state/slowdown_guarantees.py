@@ -23,14 +23,13 @@ from shared.placement.state.job_record import GuaranteeState, JobRecord
 from shared.placement.state.job_table import JobTable
 from shared.scheduling.sharing import Contention, Pair, pair_of_apps
 from shared.streams.stages.stage import AlreadyAppliedError, Round
+from shared.streams.state.state import State
 
 # Fewer shutters say nothing of how far they may be off.
 LEAST_SHUTTERS: Final = 4
 # Pairs that are kept apart; the oldest make room.
 MOST_APART: Final = 10_000
 MOST_LISTED: Final = 200
-_PREFIX: Final = "apart/"
-_COUNTS: Final = "promises|counts"
 
 
 class ApartKey(NamedTuple):
@@ -42,12 +41,12 @@ class ApartKey(NamedTuple):
     @property
     def text(self) -> str:
         """As state names it."""
-        return _PREFIX + orjson.dumps([self.node_model, *self.pair]).decode()
+        return orjson.dumps([self.node_model, *self.pair]).decode()
 
     @classmethod
     def of(cls, text: str) -> "ApartKey":
         """The key that `text` named."""
-        node_model, one, other = orjson.loads(text.removeprefix(_PREFIX))
+        node_model, one, other = orjson.loads(text)
         return cls(node_model, (one, other))
 
 
@@ -60,34 +59,27 @@ class BrokenGuarantee(NamedTuple):
     measured_ratio: float
 
 
+class GuaranteeCounts(NamedTuple):
+    """How many guarantees shutters showed to be kept, and broken."""
+
+    kept: int = 0
+    broken: int = 0
+
+
 class SlowdownGuarantees:
     """Holds what is measured to what was promised. The fold of a copy changes nothing."""
 
-    def __init__(self, restored: Mapping[str, bytes], job_table: JobTable) -> None:
+    def __init__(self, state: State, job_table: JobTable) -> None:
         self._job_table = job_table
         # Counts how often pairs were isolated, or allowed again.
         self.revision = 0
-        self._apart = {
-            ApartKey.of(key): BrokenGuarantee(*orjson.loads(value))
-            for key, value in restored.items()
-            if key.startswith(_PREFIX)
-        }
-        self.kept: int
-        self.broken: int
+        self._rows = state.table("isolated", BrokenGuarantee)
+        self._apart = {ApartKey.of(key): why for key, why in self._rows.items()}
+        self._counts = state.value("guarantees", GuaranteeCounts)
+        self.kept, self.broken = self._counts.get() or GuaranteeCounts()
         # Starts of jobs that accept neighbours in this process, by what said who may be one.
         self.told_by: Counter[str] = Counter()
-        self.kept, self.broken = orjson.loads(restored.get(_COUNTS, b"[0,0]"))
         self._to_tell: list[tuple[Event, SlowdownPromiseBroken]] = []
-        self._changed: set[ApartKey] = set()
-        self._has_counted = False
-
-    def changes(self) -> dict[str, bytes | None]:
-        """What changed since the last call; None for pairs that are apart no more."""
-        found = {key.text: self._bytes_of(key) for key in sorted(self._changed)}
-        if self._has_counted:
-            found[_COUNTS] = orjson.dumps([self.kept, self.broken])
-        self._changed, self._has_counted = set(), False
-        return found
 
     def isolated(self) -> Mapping[str, Set[Pair]]:
         """Return the isolated pairs of applications by node model."""
@@ -175,7 +167,7 @@ class SlowdownGuarantees:
         self._count(job, GuaranteeState.BROKEN)
         why = BrokenGuarantee(event.time_us, message.job_id, job.guarantee.slowdown_ratio, measured)
         self._apart[key] = max(why, self._apart.get(key, why))
-        self._changed.add(key)
+        self._rows.put(key.text, self._apart[key])
         self._make_room()
         self._to_tell.append((event, _broken(message, job, beside, measured, least)))
         self.revision += is_new
@@ -186,7 +178,8 @@ class SlowdownGuarantees:
             return
         self.kept += (found is GuaranteeState.KEPT) - (job.guarantee.state is GuaranteeState.KEPT)
         self.broken += found is GuaranteeState.BROKEN
-        job.guarantee.state, self._has_counted = found, True
+        self._counts.put(GuaranteeCounts(self.kept, self.broken))
+        job.guarantee.state = found
         self._job_table.save(job)
 
     def _make_room(self) -> None:
@@ -195,11 +188,7 @@ class SlowdownGuarantees:
 
     def _drop(self, key: ApartKey) -> None:
         del self._apart[key]
-        self._changed.add(key)
-
-    def _bytes_of(self, key: ApartKey) -> bytes | None:
-        why = self._apart.get(key)
-        return orjson.dumps([*why]) if why else None
+        self._rows.drop(key.text)
 
 
 def _broken(

@@ -28,11 +28,11 @@ from shared.streams.stages.unit import Commit
 from shared.streams.stages.unit_state import (
     HEARD_KEY,
     ROUND_KEY,
-    TOLD_KEY,
     closed_round,
     heard_of,
     last_round,
     processor_state,
+    published_through,
     with_round_ended,
 )
 
@@ -156,7 +156,7 @@ def _heard(
     of before or its outputs."""
     if unit.stage.rounds is RoundSource.CLOCK:
         return {}
-    told = int(recalled.get(TOLD_KEY) or b"-1")
+    told = published_through(recalled)
     heard = max(heard_of(unit.restored), last_round(unit.restored), told)
     return {HEARD_KEY: str(heard).encode()} if heard > last_round(kept) else {}
 

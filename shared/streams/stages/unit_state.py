@@ -8,6 +8,8 @@ from coplace.v1.control_pb2 import RoundEnded
 from shared.catalogue.topics import ROUND_ENDED
 from shared.streams.stages import early
 from shared.streams.stages.stage import Round
+from shared.streams.state.rows import rows_of
+from shared.streams.state.state import key_of
 
 BEGINNINGS_KEY: Final = "coplace.beginnings"
 FAILURES_KEY: Final = "coplace.failures"
@@ -17,7 +19,7 @@ WAKE_KEY: Final = "coplace.wake"
 HEARD_KEY: Final = "coplace.heard"
 OWN_KEYS: Final = frozenset({ROUND_KEY, WAKE_KEY, HEARD_KEY, FAILURES_KEY, BEGINNINGS_KEY})
 # What a stage that recalls its outputs keeps of them: the round of which they were last.
-TOLD_KEY: Final = "told-through"
+PUBLISHED_THROUGH: Final = "published-through"
 
 
 def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -61,3 +63,9 @@ def with_round_ended(restored: Mapping[str, bytes], ended_at_us: int) -> bytes:
     closed = RoundEnded.FromString(restored[ROUND_KEY])
     closed.ended_at_us = ended_at_us
     return closed.SerializeToString()
+
+
+def published_through(recalled: Mapping[str, bytes | None]) -> int:
+    """Return the last round of which outputs were recalled, -1 without any."""
+    value = recalled.get(key_of(PUBLISHED_THROUGH, ""))
+    return rows_of(int).decode(value) if value else -1

@@ -41,6 +41,11 @@ class Table(Generic[Row]):
         """Return the row of a key, None when there is none."""
         return self._rows.get(key)
 
+    @property
+    def rows(self) -> Mapping[str, Row]:
+        """Return the rows by key, as they are and will be, in no order."""
+        return self._rows
+
     def items(self) -> Iterator[tuple[str, Row]]:
         """Iterate over keys and rows, ascending by key: as in a state that was restored."""
         return iter(sorted(self._rows.items(), key=lambda item: item[0]))
@@ -57,8 +62,9 @@ class Table(Generic[Row]):
         self._changed.add(key)
 
     def changed(self, key: str) -> None:
-        """Note that the row of a key was changed in place."""
-        self._changed.add(key)
+        """Note that the row of a key, where there is one, was changed in place."""
+        if key in self._rows:
+            self._changed.add(key)
 
     def drop(self, key: str) -> Row | None:
         """Forget a key; return its row. What no changelog has yet leaves no trace there."""

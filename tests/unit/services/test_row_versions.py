@@ -20,8 +20,6 @@ from shared.streams.state.state import State, Table
 
 RECORDED = Path(__file__).with_name("row_forms.json")
 STAGES = every_stage(Settings())
-# Placement's state has other records beside its tables.
-CLOSED = [stage for stage in STAGES if stage.name not in ("placement", "planner")]
 Forms = dict[str, dict[str, str]]
 
 
@@ -86,7 +84,7 @@ def test_rows_of_another_form_have_another_version() -> None:
     assert forms() == recorded, f"run python -m {__name__}"
 
 
-@pytest.mark.parametrize("stage", CLOSED, ids=lambda stage: stage.name)
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
 def test_every_stage_refuses_what_no_table_of_it_reads(stage: Any) -> None:
     with pytest.raises(UnreadableRowError, match="of table 'nobody'"):
         stage.create(0, {"nobody|x": RowCodec(int).encode(1)})

@@ -1,8 +1,6 @@
 """Slurm's jobs and nodes become facts for Coplace."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -26,6 +24,7 @@ from shared.catalogue.payloads.domain_types import cluster_of
 from shared.catalogue.topics import Topics
 from shared.domain.cluster import Cluster
 from shared.slurm.facts import Site
+from shared.streams.state.rows import rows_of
 from tests.unit.cli.slurm.fields import JOB, NODE, RUNS, SUBMIT_S
 
 SITE = Site("north", "none", "gold-6254")
@@ -142,4 +141,4 @@ def test_what_nodes_and_accelerators_draw_at_most_is_declared_where_it_is_known(
     assert [dict(each.tdp_w) for each in found.node_classes] == [{}, {"gpu:a100": 400.0}]
     cluster = cluster_of(found)
     assert cluster.nameplate_power_w == 700.0
-    assert Cluster.restored(json.loads(json.dumps(asdict(cluster)))) == cluster
+    assert rows_of(Cluster).decode(rows_of(Cluster).encode(cluster)) == cluster

@@ -33,7 +33,7 @@ def test_the_applications_that_were_not_seen_for_longest_are_forgotten() -> None
     round_of(processor, 0)
     forgotten = sorted(key for key, value in processor.changes().items() if value is None)
     assert len(forgotten) == 6
-    assert forgotten[0] == "known/coplace.v1.SignatureUpdated/app-1|gold-6254"
+    assert forgotten[0] == "publication|coplace.v1.SignatureUpdated/app-1|gold-6254"
     assert basis(processor, 1, 1) == PREDICTION_BASIS_FIRST_RUN
     assert basis(processor, 2, 0) == PREDICTION_BASIS_SIGNATURE
 

@@ -8,6 +8,7 @@ from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.placement.state.model_store import ModelStore
+from shared.streams.state.state import State
 from tests.unit.shared.catalogue.payloads.test_power_trees import published
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import round_of, saved, submitted
@@ -42,16 +43,17 @@ def test_a_decision_names_the_trees_and_goes_without_where_none_are_in_force() -
 def test_a_restart_has_the_same_trees_in_force_and_forgets_those_of_another_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lived, restored, later = (ModelStore(PolicySettings()) for _ in range(3))
+    life = State({})
+    lived = ModelStore(life, PolicySettings())
     for event in (*history(9), chosen(1)):
         lived.fold(event)
-    state = saved(lived.changes())
-    restored.restore(state)
+    state = saved(life.changes())
+    restored = ModelStore(State(state), PolicySettings())
     assert restored.power_model.version == "power-history@9, power-trees@80"
     of_lived, of_restored = lived.power_model.tables, restored.power_model.tables
     kinds = list(of_lived._kinds)
     assert of_lived.predict_all(kinds) == of_restored.predict_all(kinds)
     monkeypatch.setattr("shared.placement.state.model_store.TREES_ORIGIN", b"another")
-    later.restore(state)
-    assert later.power_model.tables.trees is None
+    later = State(state)
+    assert ModelStore(later, PolicySettings()).power_model.tables.trees is None
     assert [key for key, value in later.changes().items() if value is None]

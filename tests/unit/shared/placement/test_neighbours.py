@@ -23,6 +23,7 @@ from shared.placement.evaluate.neighbour_rules import NeighbourRules
 from shared.placement.processor.placement import Placement
 from shared.placement.state.model_store import ModelStore
 from shared.scheduling.sharing import Contention
+from shared.streams.state.state import State
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import round_of, saved, submitted, verdict
 
@@ -79,7 +80,7 @@ def test_neighbours_cost_what_the_trees_in_force_say(excess: float) -> None:
 
 def test_weights_hold_again_where_no_trees_are_in_force() -> None:
     """Those of another origin are refused, and the former ones stay."""
-    store = ModelStore(PolicySettings())
+    store = ModelStore(State({}), PolicySettings())
     for event in region.models():
         store.fold(event)
     before = store.degradation_version
@@ -97,15 +98,14 @@ def test_weights_hold_again_where_no_trees_are_in_force() -> None:
 def test_a_restart_has_the_same_trees_and_forgets_those_of_another_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lived = ModelStore(PolicySettings())
-    lived.fold(chosen(1, 0.5))
+    lived = State({})
+    ModelStore(lived, PolicySettings()).fold(chosen(1, 0.5))
     state = saved(lived.changes())
-    restored, later = ModelStore(PolicySettings()), ModelStore(PolicySettings())
-    restored.restore(state)
+    restored = ModelStore(State(state), PolicySettings())
     assert restored.degradation_version == "pair-trees@1"
     monkeypatch.setattr("shared.placement.state.model_store.PAIRS_ORIGIN", b"another")
-    later.restore(state)
-    assert later.degradation_version == ""
+    later = State(state)
+    assert ModelStore(later, PolicySettings()).degradation_version == ""
     assert [key for key, value in later.changes().items() if value is None]
 
 
@@ -140,7 +140,7 @@ def _told(rules: NeighbourRules) -> dict[tuple[str, str, int], tuple[float, floa
 def _known(
     events: list[Event], isolated: Mapping[str, frozenset[tuple[str, str]]]
 ) -> tuple[ModelStore, NeighbourRules]:
-    store = ModelStore(PolicySettings())
+    store = ModelStore(State({}), PolicySettings())
     for event in events:
         store.fold(event)
     return store, NeighbourRules(store, isolated)

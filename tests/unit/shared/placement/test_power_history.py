@@ -16,6 +16,7 @@ from shared.placement.state.model_store import ModelStore
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.online import EndedJob, OnlineLearner, RecentScores
 from shared.streams.stages.stage import AlreadyAppliedError
+from shared.streams.state.state import State
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import round_of, saved, submitted
 
@@ -90,7 +91,7 @@ def test_rows_of_another_origin_or_digest_are_refused_and_the_former_ones_stay(
 
 
 def test_rows_of_a_clock_that_was_ahead_make_room_for_those_that_follow_on_them() -> None:
-    store = ModelStore(PolicySettings())
+    store = ModelStore(State({}), PolicySettings())
     first, second = history(2)
     ahead = region.event(first.id, first.payload, first.time_us + 3_600_000_000)
     for row in (ahead, second):
@@ -101,7 +102,8 @@ def test_rows_of_a_clock_that_was_ahead_make_room_for_those_that_follow_on_them(
 
 
 def test_a_restart_knows_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    lived, state = ModelStore(PolicySettings()), dict[str, bytes | None]()
+    life, state = State({}), dict[str, bytes | None]()
+    lived = ModelStore(life, PolicySettings())
     kinds = [KIND._replace(user=f"u{n % 5}", app_id=f"a{n % 3}") for n in range(40)]
     lived.power_model.tables._most_kinds = 10
     learner = OnlineLearner(0.1)
@@ -111,9 +113,8 @@ def test_a_restart_knows_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         [taught] = learner.learn([ended], number).taught
         message = updated(taught, number, RecentScores(0, 0))
         lived.fold(region.event(f"h{number}", message, region.T0_US + number))
-        state |= lived.changes()
-    restored = ModelStore(PolicySettings())
-    restored.restore(saved(state))
+        state |= life.changes()
+    restored = ModelStore(State(saved(state)), PolicySettings())
     assert len(restored.power_model.tables) <= 10
     for kind in kinds:
         expected = lived.power_model.tables.predict(kind)
@@ -122,13 +123,14 @@ def test_a_restart_knows_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_restart_by_another_version_forgets_rows_of_the_one_before() -> None:
-    lived = ModelStore(PolicySettings())
+    life = State({})
+    lived = ModelStore(life, PolicySettings())
     for event in history(3):
         lived.fold(event)
-    [(key, value)] = lived.changes().items()
+    [(key, value)] = life.changes().items()
     assert value is not None
     origin = history(1)[0].payload.origin  # type: ignore[attr-defined]
-    restored = ModelStore(PolicySettings())
-    restored.restore({key: value.replace(origin, b"x" * len(origin))})
+    state = State({key: value.replace(origin, b"x" * len(origin))})
+    restored = ModelStore(state, PolicySettings())
     assert len(restored.power_model.tables) == 0
-    assert restored.changes() == {key: None}
+    assert state.changes() == {key: None}

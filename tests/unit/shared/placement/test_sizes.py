@@ -72,9 +72,9 @@ def test_the_nodes_of_a_job_are_kept_as_runs() -> None:
     free_between = [submitted("a"), submitted("b", T0_US + 1), submitted("c", T0_US + 2)]
     round_of(processor, 0, *free_between)
     round_of(processor, 1, finished("b", end_us(0)), submitted("d", end_us(0), nodes=2))
-    value = processor.changes()["job/d"]
+    value = processor.changes()["job|d"]
     assert value is not None
-    assert b"nodes\x94\x01\x01\x03\x01" in value
+    assert bytes([0x94, 1, 1, 3, 1]) in value
     restored = JOBS.decode(value).run.allocation
     assert restored is not None
     assert restored.nodes == (1, 3)

@@ -115,8 +115,8 @@ def test_what_a_clock_that_was_ahead_metered_is_forgotten() -> None:
     region.restart()
     changes = repaired(region.state, T0_US + 200_000_000)
     assert sorted(key for key, value in changes.items() if value is None) == [
-        "metered/p1",
-        "overshoot/cluster/p1",
+        "metered|p1",
+        "overshoot|cluster/p1",
     ]
 
 

@@ -233,7 +233,7 @@ def test_a_start_that_a_wrong_clock_decided_is_asked_back_after_it_is_mended() -
     state = saved(before.changes())
     changes = repaired(state, end_us(0))
     state |= saved(changes)
-    assert [*changes] == ["job/a"]
+    assert [*changes] == ["job|a"]
     assert repaired(state, end_us(0)) == {}
     after = Placement(state, PolicySettings(Policy.PRIORITY_INC_V, start_timeout_s=10.0), 7.0)
     assert round_of(after, 0) == []

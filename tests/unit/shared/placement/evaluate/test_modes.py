@@ -1,6 +1,5 @@
 """In which modes a job can run: at its own P-state as it was weighed, at others as projected."""
 
-from dataclasses import replace
 from itertools import pairwise
 from math import nextafter
 
@@ -77,7 +76,7 @@ def test_a_first_run_has_its_one_mode_and_so_has_who_knew_a_p_state_that_is_gone
     unknown = weighed(processor, app_id="never seen")
     assert found_modes(processor, unknown)["job", "p1"] == (unknown.evaluated.candidate("p1"),)
     job = weighed(known := placement())
-    off = replace(job.evaluated.candidate("p1"), freq_ghz=9.9)
+    off = job.evaluated.candidate("p1")._replace(freq_ghz=9.9)
     job.evaluated.candidates = (off, job.evaluated.candidate("p2"))
     assert found_modes(known, job)["job", "p1"] == (off,)
 
@@ -99,7 +98,7 @@ def test_slower_modes_are_fast_enough_and_draw_ever_less_in_the_order_of_the_pol
     by_freq = found_modes(processor, job)
     for candidate in candidates:
         assert candidate.slower
-        draws_mw = [candidate.draw_mw or 0, *(mode.draw_mw for mode in candidate.slower)]
+        draws_mw = [candidate.draw_mw, *(mode.draw_mw for mode in candidate.slower)]
         assert all(mw <= 0.9 * before for before, mw in pairwise(draws_mw))
         for mode in candidate.slower:
             assert candidate.planned_s < mode.planned_s <= 1.4 * candidate.planned_s

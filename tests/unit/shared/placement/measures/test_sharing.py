@@ -21,7 +21,9 @@ from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy
+from shared.placement.measures.sharing import FreedWatts
 from shared.placement.processor.placement import Placement, repaired
+from shared.streams.state.state import State
 from tests.unit.shared.placement.region import (
     T0_US,
     cancelled,
@@ -290,8 +292,9 @@ def test_room_that_a_wrong_clock_made_in_the_future_is_forgotten() -> None:
     region = with_long_jobs("a", watts=500.0)
     region.close(region.job("b"))
     region.restart()
-    assert "power/rooms" not in repaired(region.state, end_us(2))
-    assert repaired(region.state, end_us(1))["power/rooms"] == b"[]"
+    assert "freed-watts|" not in repaired(region.state, end_us(2))
+    repairs = State(saved(region.state, repaired(region.state, end_us(1))))
+    assert repairs.value("freed-watts", tuple[FreedWatts, ...]).get() == ()
 
 
 @pytest.mark.parametrize("seed", range(9))

@@ -83,7 +83,7 @@ def test_a_job_on_all_nodes_of_a_large_cluster_takes_no_more_than_one_on_a_few()
 
 @pytest.mark.parametrize(
     ("key", "row"),
-    [("job/a", "row 'a' of table 'job'"), ("known/x", "row 'x' of table 'known'")],
+    [("job|a", "row 'a' of table 'job'"), ("known/x", "row '' of table 'known/x'")],
 )
 def test_a_state_of_before_rows_had_versions_is_refused_with_what_to_do(key: str, row: str) -> None:
     with pytest.raises(UnreadableRowError, match=r"before 0\.1\.0.*coplace restore replay") as told:

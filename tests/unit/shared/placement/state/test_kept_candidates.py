@@ -1,20 +1,15 @@
 """What a job was weighed at is kept apart from its life, and found again."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from math import inf
 
-import orjson
-import pytest
 from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER
 
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.domain.job import Dependency, Job
 from shared.placement.processor.placement import Placement
-from shared.placement.state.actions import Action
-from shared.placement.state.candidate import Candidate, SlowerMode, candidate_of, row_of
-from shared.placement.state.grants import VoidStart
-from shared.placement.state.misfit import Misfit
+from shared.placement.state.candidate import Candidate
+from shared.streams.state.rows import rows_of
 from tests.unit.shared.placement.region import (
     capped,
     end_us,
@@ -46,11 +41,11 @@ def again(kept: Mapping[str, bytes]) -> Placement:
 def test_a_job_that_starts_and_runs_writes_its_candidates_no_more() -> None:
     processor = placement(policy=Policy.BASE)
     [start] = round_of(processor, 0, submitted("a"))
-    assert {"job/a", "candidates/a"} <= processor.changes().keys()
+    assert {"job|a", "candidates|a"} <= processor.changes().keys()
     round_of(processor, 1, started(start))
-    assert "candidates/a" not in processor.changes()
+    assert "candidates|a" not in processor.changes()
     round_of(processor, 2, finished("a", end_us(2)))
-    assert processor.changes()["candidates/a"] is None
+    assert processor.changes()["candidates|a"] is None
 
 
 def test_candidates_come_back_as_they_were_with_their_slower_modes() -> None:
@@ -66,8 +61,8 @@ def test_an_infinite_efficiency_comes_back() -> None:
     processor = placement(policy=Policy.BASE)
     round_of(processor, 0, submitted("a"))
     [first, *_] = weighed(processor, "a")
-    endless = Candidate(**{**asdict(first), "part_eff": float("inf")})
-    assert candidate_of(orjson.loads(orjson.dumps(row_of(endless)))) == endless
+    endless, rows = first._replace(part_eff=inf), rows_of(Candidate)
+    assert rows.decode(rows.encode(endless)) == endless
 
 
 def test_a_new_attempt_does_not_take_what_the_one_before_was_weighed_at() -> None:
@@ -78,22 +73,6 @@ def test_a_new_attempt_does_not_take_what_the_one_before_was_weighed_at() -> Non
     round_of(processor, 1, started(start))
     feed(processor, [requeued("a", end_us(1))])
     later = processor.changes()
-    assert later["candidates/a"] is None
+    assert later["candidates|a"] is None
     late = saved(kept, later)
     assert weighed(again(late), "a") == ()
-
-
-@pytest.mark.parametrize(
-    "kind", [Action, Candidate, Dependency, Job, Misfit, SlowerMode, VoidStart]
-)
-def test_what_json_is_written_of_as_it_is_is_not_compiled(kind: type) -> None:
-    """orjson reads the slots of a class; a compiled one has others, and it would crash."""
-    assert "__slots__" in vars(kind)
-
-
-def test_a_new_field_of_a_candidate_goes_last_and_has_a_default() -> None:
-    """States keep the others by their place."""
-    first = "cluster freq_ghz known time_s power_w time_sd power_sd planned_s planned_j distance "
-    then = "part_eff walltime_s rank tier nodes coefficients_version power_model_version draw_mw "
-    names = [each.name for each in fields(Candidate)]
-    assert names[:20] == [*first.split(), *then.split(), "share", "slower"]

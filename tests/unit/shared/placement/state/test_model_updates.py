@@ -107,8 +107,8 @@ def test_a_declaration_of_what_is_known_weighs_nothing_again() -> None:
     full(processor)
     before = processor.changes()
     round_of(processor, 1, declared("p1", 4, end_us(0)))
-    assert "job/a" in before
-    assert "job/a" not in processor.changes()
+    assert "job|a" in before
+    assert "job|a" not in processor.changes()
 
 
 def test_many_jobs_are_weighed_again_in_several_rounds_which_come_soon(

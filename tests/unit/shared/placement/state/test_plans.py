@@ -200,7 +200,7 @@ def test_a_plan_of_a_wrong_clock_is_mended_away() -> None:
     state = saved(processor.changes())
     assert not [key for key in repaired(state, end_us(0)) if key.startswith("plan")]
     gone = {key for key, value in repaired(state, end_us(0) - 1).items() if value is None}
-    assert gone == {"plan/standing", "planned/short"}
+    assert gone == {"plan|", "planned|short"}
 
 
 @dataclass(frozen=True)

@@ -191,9 +191,9 @@ def test_a_setting_that_a_later_release_declared_stops_a_process_until_it_is_res
     known = PolicyDeclared(t_weight=2.0)
     known.settings.add(name="of_tomorrow", value="1")
     later = event("policy/later", known, T0_US)
-    state = {f"rules/{name}": EVENTS.encode(later) for name in ("t_weight", "of_tomorrow")}
+    state = {f"policy|{name}": EVENTS.encode(later) for name in ("t_weight", "of_tomorrow")}
     with pytest.raises(UnusableError, match=r"of_tomorrow was declared by test, .* reset of_tom"):
         Placement(state, PolicySettings(), 7.0)
     reset = PolicyDeclared(reset=["of_tomorrow"])
-    state["rules/of_tomorrow"] = EVENTS.encode(event("policy/reset", reset, T0_US + 1))
+    state["policy|of_tomorrow"] = EVENTS.encode(event("policy/reset", reset, T0_US + 1))
     assert setting(Placement(state, PolicySettings(), 7.0), "t_weight")[0] == "2"

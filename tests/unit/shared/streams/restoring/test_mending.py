@@ -20,7 +20,9 @@ from shared.streams.restoring.mending import (
 from shared.streams.stages.consistency import InconsistentError, LogFacts, at_start
 from shared.streams.stages.provenance import PROVENANCE_KEY, Provenance, TopicIdentity
 from shared.streams.stages.stage import Stage
-from shared.streams.stages.unit_state import HEARD_KEY, ROUND_KEY, TOLD_KEY, heard_of
+from shared.streams.stages.unit_state import HEARD_KEY, PUBLISHED_THROUGH, ROUND_KEY, heard_of
+from shared.streams.state.rows import rows_of
+from shared.streams.state.state import key_of
 from tests.support.messaging import CODEC, at_offset, barriers, counting, encoded, submission
 from tests.unit.shared.streams.stages.test_consistency import FOUND, IN, STATE, TOPICS, UNIT
 
@@ -130,7 +132,7 @@ def test_what_outputs_show_is_recalled() -> None:
 
 def test_what_was_heard_of_is_the_most_that_state_outputs_and_an_earlier_repair_say() -> None:
     def recall(*_: object) -> Mapping[str, bytes]:
-        return {TOLD_KEY: b"7"}
+        return {key_of(PUBLISHED_THROUGH, ""): rows_of(int).encode(7)}
 
     unheard = replace(counting(), puts_barriers=False)
     state_says = at_rest(unheard, 5)

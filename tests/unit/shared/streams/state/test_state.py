@@ -133,6 +133,15 @@ def test_what_came_and_went_between_commits_leaves_no_trace() -> None:
     assert state.changes() == {}
 
 
+def test_what_is_gone_cannot_change() -> None:
+    table = State({}).table("a", int)
+    table.put("k", 1)
+    assert table.rows == {"k": 1}
+    table.drop("k")
+    table.changed("k")
+    assert (table.rows, list(table.take())) == ({}, [])
+
+
 def test_rows_of_the_version_before_are_written_anew() -> None:
     old = State({})
     old.table("row", int).put("a", 1)
