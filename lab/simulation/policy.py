@@ -49,10 +49,9 @@ class SimulatedPolicy(StrEnum):
 
     @property
     def takes_slower_modes(self) -> bool:
-        """Return whether it takes slower modes: not where one mode of each job is known, or
-        look-ahead chooses among all of them."""
-        of_one_mode = SimulatedPolicy.CONSERVATIVE, SimulatedPolicy.SLURM
-        return self not in (*of_one_mode, SimulatedPolicy.LOOK_AHEAD)
+        """Return whether it takes slower modes: not where it reserves for all that waits, of which
+        it knows one mode, or look-ahead chooses among all of them."""
+        return self.keeps_shared_caps and self is not SimulatedPolicy.LOOK_AHEAD
 
     @property
     def has_threshold(self) -> bool:

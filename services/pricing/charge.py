@@ -24,7 +24,6 @@ from coplace.v1.pricing_pb2 import (
 from coplace.v1.tariffs_pb2 import (
     PRICE_MODEL_FAIR,
     PRICE_MODEL_RATE_FUNCTION,
-    PRICE_MODEL_STATE_OF_PRACTICE,
     PriceModel,
     RatePoint,
 )
@@ -35,9 +34,9 @@ from services.pricing.model import Evidence, Occupied, Price, price
 from services.pricing.rating import RatedAmount, amounts, rated_price
 from services.pricing.surcharging import surcharges_micro_su
 from shared.catalogue.payloads.domain_types import cores_of, suspensions
-from shared.catalogue.payloads.tariffs import function_of, surcharge_of
+from shared.catalogue.payloads.tariffs import NAMED_FUNCTIONS, function_of, surcharge_of
 from shared.domain.money import micro_units, service_units, su_text
-from shared.domain.tariff import FAIR, PriceTariff
+from shared.domain.tariff import PriceTariff
 
 # More than any job costs, and few enough that integer accounts of 0.000001 SU cannot overflow.
 _MOST_SU: Final = Decimal(10**12)
@@ -153,9 +152,8 @@ def reason_of(
 
 def model_of(tariff: PriceTariff) -> PriceModel.ValueType:
     """Return the model that a tariff's rate function is of."""
-    if tariff.function is None:
-        return PRICE_MODEL_STATE_OF_PRACTICE
-    return PRICE_MODEL_FAIR if tariff.function == FAIR else PRICE_MODEL_RATE_FUNCTION
+    named = (model for model, each in NAMED_FUNCTIONS.items() if each == tariff.function)
+    return next(named, PRICE_MODEL_RATE_FUNCTION)
 
 
 def _put_terms(charge: ChargeMade, usage: Occupied, terms: Decimal | PriceTariff) -> None:

@@ -34,6 +34,8 @@ PROGRAM = re.compile(
 # How-tos' lines that need another system than this one, by their beginnings, with what plays them.
 ELSEWHERE = {
     "python -m pytest test_adapter.py": "tests/unit/coplace_testing/test_examples.py",
+    "python -m pytest -q": "tests/unit/docs/test_worked_examples.py",
+    "python -m tests.unit.services.test_row_versions": "tests/unit/docs/test_worked_examples.py",
     "coplace-agent": "tests/unit/agent/test_command.py",
     "coplace accounts allocate": "tests/unit/cli/test_billing.py",
     "coplace accounts balance": "tests/unit/cli/test_billing.py",
@@ -57,6 +59,7 @@ ELSEWHERE = {
     "coplace evaluate": "tests/unit/lab/evaluate/test_evaluate_degradation.py",
     "coplace preflight": "tests/integration/test_preflight.py",
     "coplace restore": "tests/contract/test_restore.py",
+    "coplace simulate --swf small.swf": "tests/unit/docs/test_worked_examples.py",
     "coplace slurm": "tests/integration/test_slurm.py",
     "coplace topics acls": "tests/unit/shared/catalogue/access/test_rules.py",
     "coplace topics create --acls": "tests/integration/test_access.py",

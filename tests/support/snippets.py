@@ -8,7 +8,7 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).parents[2]
 HOW_TO: Final = REPOSITORY / "docs" / "how-to"
 _BLOCK: Final = re.compile(
-    r'^```(?P<language>\w*)(?: title="(?P<name>[\w.-]+)")?\n(?P<text>.*?)^```$',
+    r'^```(?P<language>\w*)(?: title="(?P<name>[\w./-]+)")?\n(?P<text>.*?)^```$',
     re.MULTILINE | re.DOTALL,
 )
 

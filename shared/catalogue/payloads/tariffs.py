@@ -1,6 +1,6 @@
 """Tariffs and allocations as they are declared, in the domain's terms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -8,6 +8,7 @@ from coplace.v1.accounts_pb2 import AllocationDeclared, PeriodClosed
 from coplace.v1.pricing_pb2 import RepriceAsked
 from coplace.v1.tariffs_pb2 import (
     PAYER_OPERATOR,
+    PRICE_MODEL_FAIR,
     PRICE_MODEL_RATE_FUNCTION,
     PRICE_MODEL_STATE_OF_PRACTICE,
     PriceModel,
@@ -33,6 +34,11 @@ from shared.domain.tariff import (
 # Integer accounts of 0.000001 SU hold a million of them.
 _MOST_ALLOCATED_SU: Final = Decimal(10**12)
 _ONE: Final = Decimal(1)
+# What neighbours take off by each model that has no points; None: nothing.
+NAMED_FUNCTIONS: Final[Mapping[PriceModel.ValueType, RateFunction | None]] = {
+    PRICE_MODEL_STATE_OF_PRACTICE: None,
+    PRICE_MODEL_FAIR: FAIR,
+}
 
 
 def tariff_of(message: TariffDeclared) -> PriceTariff:
@@ -78,7 +84,9 @@ def function_of(model: PriceModel.ValueType, points: Sequence[RatePoint]) -> Rat
     if (model == PRICE_MODEL_RATE_FUNCTION) != bool(points):
         raise RejectedError("points", "must be given for PRICE_MODEL_RATE_FUNCTION and no other")
     if not points:
-        return None if model == PRICE_MODEL_STATE_OF_PRACTICE else FAIR
+        if model not in NAMED_FUNCTIONS:
+            raise RejectedError("model", f"must have a rate function here, got {model}")
+        return NAMED_FUNCTIONS[model]
     return RateFunction(
         tuple(
             (

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from google.protobuf.message import Message
+
 from shared.catalogue.policy_settings import PolicySettings
 from shared.placement.budgets.layer import BudgetLayer
 from shared.placement.decide.layer import DecideLayer
@@ -29,7 +31,7 @@ class Layers:
         tables = self.state.folds, self.evaluate.folds, self.budgets.folds, self.decide.folds
         types = {message_type for folds in tables for message_type in folds}
         # By message type what each layer does with it, in their order.
-        self.folds: Mapping[type, tuple[Fold, ...]] = {
+        self.folds: Mapping[type[Message], tuple[Fold, ...]] = {
             each: tuple(folds[each] for folds in tables if each in folds) for each in types
         }
 

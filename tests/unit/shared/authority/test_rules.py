@@ -246,7 +246,7 @@ def test_every_payload_and_every_rpc_has_a_rule_and_a_line_of_the_statement() ->
     payloads = {field.name for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields}
     assert payloads == set(KINDS)
     assert set(RULES) == payloads | rpcs()
-    assert set(STATEMENT) == set(RULES)
+    assert set(STATEMENT) == set(RULES), "state in _LINES who may send it"
     orders = {name for name, message in PAYLOADS.items() if rule_of(message).is_order}
     assert orders == {
         *("job_cancelled", "job_held", "job_released", "job_requeue_asked", "job_seized"),
