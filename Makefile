@@ -298,6 +298,11 @@ tutorial: setup ## play the day of docs/tutorial.md again and write what comes o
 compose-check: setup system-servers system-containers ## play a demo through the containers: SECURE=1
 	$(BIN)/python -m deploy.compose.check $(if $(SECURE),--secure)
 
+.PHONY: upgrade
+upgrade: JOBS = 60
+upgrade: setup system-servers ## from another commit to this one with jobs in flight, on real Kafka and Redis: FROM=commit SEED= JOBS=
+	$(BIN)/python -m tests.upgrade '$(FROM)' --seed $(SEED) --jobs $(JOBS)
+
 .PHONY: e2e-k8s
 e2e-k8s: JOBS = 500
 e2e-k8s: setup system-servers system-containers system-kubernetes ## the chart on a real Kubernetes with real pods: SEED= JOBS=

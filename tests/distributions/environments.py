@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-# What the wheel of each is built of: a folder, and what in it.
-_SOURCES: Final[Mapping[str, tuple[Path, tuple[str, ...]]]] = {
-    "coplace-client": (ROOT / "client", ("pyproject.toml", "coplace", "coplace_client")),
-    "coplace-agent": (ROOT / "agent", ("pyproject.toml", "coplace_agent")),
+# What the wheel of each is built of: a folder of a checkout, and what in it.
+_SOURCES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "coplace-client": ("client", ("pyproject.toml", "coplace", "coplace_client")),
+    "coplace-agent": ("agent", ("pyproject.toml", "coplace_agent")),
     "coplace": (
-        ROOT,
+        ".",
         (
             *("pyproject.toml", "setup.py", "proto"),
             *("shared", "services", "cli", "deploy", "coplace_testing", "lab"),
@@ -30,8 +30,8 @@ _BUILT: Final = shutil.ignore_patterns("*.so", "__pycache__")
 _UV: Final = Path(sys.executable).with_name("uv")
 
 
-def build_wheels(folder: Path) -> Path:
-    """Build the wheel of each distribution into a folder, and return it.
+def build_wheels(folder: Path, checkout: Path = ROOT) -> Path:
+    """Build the wheel of each distribution of a checkout into a folder, and return it.
 
     That of the services is built without compiled modules: to compile them takes minutes, and they
     are the same modules. Raises CalledProcessError.
@@ -39,7 +39,7 @@ def build_wheels(folder: Path) -> Path:
     for name, (source, parts) in _SOURCES.items():
         with tempfile.TemporaryDirectory() as scratch:
             copy = Path(scratch) / name
-            _copy(source, parts, copy)
+            _copy(checkout / source, parts, copy)
             _build_wheel(copy, folder)
     return folder
 
@@ -63,7 +63,8 @@ def compile_core_in_isolation(scratch: Path) -> None:
 def _copy(source: Path, parts: Sequence[str], target: Path) -> None:
     """A build leaves files in what it is built of."""
     target.mkdir()
-    for part in parts:
+    # An earlier commit may not have a part yet.
+    for part in filter(lambda part: (source / part).exists(), parts):
         if (source / part).is_dir():
             shutil.copytree(source / part, target / part, ignore=_BUILT)
         else:
@@ -86,14 +87,15 @@ class Environment:
     folder: Path
 
     @classmethod
-    def of(cls, folder: Path, wheels: Path, wanted: str) -> "Environment":
-        """With what is wanted installed, such as `coplace[lab]`. Raises CalledProcessError."""
+    def of(cls, folder: Path, wheels: Path, wanted: str, checkout: Path = ROOT) -> "Environment":
+        """With what is wanted installed, such as `coplace[lab]`, at the versions that a checkout
+        locks. Raises CalledProcessError."""
         made = cls(folder)
         subprocess.run([_UV, "venv", "--quiet", "--python", sys.executable, folder], check=True)
-        made._install(wheels, wanted)
+        made._install(wheels, wanted, checkout / "requirements.lock")
         return made
 
-    def _install(self, wheels: Path, wanted: str) -> None:
+    def _install(self, wheels: Path, wanted: str, lock: Path) -> None:
         name = wanted.partition("[")[0]
         [wheel] = wheels.glob(f"{name.replace('-', '_')}-[0-9]*.whl")
         command: list[str | Path] = [_UV, "pip", "install", "--quiet", "--python", self.python]
@@ -101,7 +103,7 @@ class Environment:
             "--find-links",
             wheels,
             "--constraints",
-            ROOT / "requirements.lock",
+            lock,
         ]
         extras = wanted.removeprefix(name)
         subprocess.run([*command, *pinned, f"{name}{extras} @ file://{wheel}"], check=True)

@@ -291,7 +291,7 @@ def guarded(
     try:
         return GuardedUnit(build, restored, after)
     except UnreadableRowError as error:
-        unreadable = Inconsistency(error.what, error.advice)
+        unreadable = Inconsistency(error.what, error.advice.replace("STAGE", stage.name))
         raise InconsistentError(f"{stage.name}/{number}", [unreadable]) from error
 
 
