@@ -280,7 +280,7 @@ def _at(time_us: int) -> str | None:
 
 def _standing(name: str) -> JobStanding.ValueType:
     if name not in _STANDINGS:
-        raise UnknownJobStateError(f"--standing must be one of {', '.join(_STANDINGS)}: {name!r}")
+        raise UnknownJobStateError(f"`--standing` must be one of {', '.join(_STANDINGS)}: {name!r}")
     return JobStanding.Value(f"{_PREFIX}{name.upper()}")
 
 

@@ -39,7 +39,7 @@ class EmbeddedSystem(EmbeddedServices):
 
 
 def run(options: DemoOptions, progress: Callable[[int], None]) -> EmbeddedSystem:
-    """Play an emulated run to its end; `progress` is told how many jobs each round finished."""
+    """Play an emulated run to its end; `progress` gets how many jobs each round finished."""
     own = ServiceSettings(options.energy, options.placement, options.planner)
     services = (*SERVICES, PLANNER) if options.planned else SERVICES
     system = EmbeddedSystem(options.shared(), own, services)

@@ -120,7 +120,7 @@ class Planner:
         return list(_that_fit(problem.items(plan or ())))
 
     def _is_new_plan(self, items: Sequence[PlanItem], ended: Round) -> bool:
-        """Whether placement would do otherwise by these items than by what it was told last."""
+        """Return whether placement would do otherwise by these items than by the last proposal."""
         proposed, waits = self._own.proposed.get() or PlanProposed(), self._placement.planning.waits
         if proposed.valid_until_us <= ended.ended_at_us:
             return bool(items)

@@ -65,8 +65,8 @@ def amounts(tariff: PriceTariff, finished: JobFinished, usage: Occupied) -> tupl
 def full_su(
     tariff: PriceTariff, held: dict[str, Decimal], scope: RateScope, from_us: int, until_us: int
 ) -> Decimal:
-    """Return what holding resources for a time costs at most, without energy: nobody knows it
-    before."""
+    """Return what resources cost at most that are allocated for a time, without energy: nobody
+    knows it before."""
     with localcontext(EXACT):
         quantities = _quantities(held, tariff.weighed_us(from_us, until_us))
         found = _rated(tariff, scope, quantities)

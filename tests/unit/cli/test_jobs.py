@@ -145,7 +145,7 @@ def test_what_is_cut_off_is_reported_and_pages_join(address: str) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("jobs --standing bored", "--standing must be one of waiting, held"),
+        ("jobs --standing bored", "`--standing` must be one of waiting, held"),
         # Only a run is suspended or resumed.
         (f"suspend {B}", f"{B} has no run: it waits"),
         (f"unsuspend {B}", f"{B} has no run: it waits"),
