@@ -34,7 +34,7 @@ class EmbeddedSystem(EmbeddedServices):
         self.run_until_quiet()
 
     def new_answers(self) -> Answers:
-        """What was decided since the last call, and proposed where there is a planner."""
+        """Return the decisions since the last call, and proposals where there is a planner."""
         return Answers.from_events(self._answers.read())
 
 

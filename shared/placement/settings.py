@@ -1,6 +1,6 @@
 """The settings that placement decides by, read from COPLACE_PLACEMENT_* environment variables.
 
-A planner reads the same variables, so that its own fold of the inputs comes to the same state.
+A planner reads the same variables, so that its own fold of the inputs yields the same state.
 """
 
 from collections.abc import Callable, Mapping

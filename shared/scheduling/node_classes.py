@@ -1,7 +1,7 @@
 """The nodes of a cluster in classes: on those of one the same jobs have as many units each, so that
 they are alike now and at any time.
 
-Five to fifty classes stand for hundreds of nodes, since most jobs have many.
+Five to fifty classes represent hundreds of nodes, since most jobs have many.
 """
 
 from collections.abc import Iterable

@@ -228,7 +228,7 @@ async def test_a_sequencer_without_state_or_outputs_goes_on_behind_the_rounds_th
     await unit.close(task)
     for topic in (sequencer.changelog, inputs):
         await asyncio.to_thread(on_kafka.recreate, topic)
-    with pytest.raises(InconsistentError, match="mend placement first"):
+    with pytest.raises(InconsistentError, match="repair placement first"):
         await asyncio.to_thread(lambda: list(restore.replay(by_clock, sequencer)))
     await asyncio.to_thread(lambda: list(restore.accept(by_clock, placement)))
     await asyncio.to_thread(lambda: list(restore.replay(by_clock, sequencer)))

@@ -1,4 +1,4 @@
-"""Brings states back that a wrong clock dragged into the future."""
+"""Repairs states that a wrong clock dragged into the future."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ from shared.streams.stages.unit_state import closed_at_us
 async def mend_clock(deployment: Deployment, stages: Iterable[Stage], now_us: int) -> list[str]:
     """Have no round have ended after `now_us`, and nothing be put off beyond what follows from it.
 
-    Owners that are at work are fenced: they end, and begin again with the mended state. Returns the
-    units that were mended, by name; the others are not touched.
+    Owners that are at work are fenced: they end, and begin again with the repaired state. Returns
+    the units that were repaired, by name; the others are not touched.
 
     Raises InconsistentError for a state that does not belong to what Kafka holds.
     """

@@ -60,7 +60,8 @@ class EarlyFacts:
         return sorted(self._of_jobs)
 
     def of(self, job_id: str) -> list[Record]:
-        """Return what waits for news of a job, in the order of partitions and offsets."""
+        """Return the records that wait for facts about a job, in the order of partitions and
+        offsets."""
         return [_record(self._rows[key].letter) for key in sorted(self._of_jobs.get(job_id, ()))]
 
     def drop(self, job_id: str, record: Record) -> None:
@@ -98,7 +99,7 @@ class EarlyFacts:
         return letters
 
     def changes(self) -> dict[str, bytes | None]:
-        """Return rows that changed since the last call; None for those that are gone."""
+        """Return rows that changed since the last call; None for those that were dropped."""
         return self._state.changes()
 
     def _look_ahead(self) -> None:

@@ -25,36 +25,36 @@ _BLOCK: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _INLINE: Final = re.compile(r"`[^`\n]*`")
 # Docstrings that begin without a verb. They may only become fewer: lower the number with them.
 LEFT_WITHOUT_VERB: Final = {
-    "lab/demo/embedded.py": 1,
+    "lab/demo/embedded.py": 0,
     "shared/placement/": 372,
-    "shared/scheduling/": 1,
-    "shared/streams/restoring": 11,
+    "shared/scheduling/": 0,
+    "shared/streams/restoring": 0,
 }
 # Words that are left, of PRIVATE. They may only become fewer: lower the number with them.
 LEFT_PRIVATE: Final = {
-    r"told|tells?|telling": 105,
+    r"told|tells?|telling": 100,
     r"weigh(?:s|ed|ing)?": 39,
     r"holdings?": 0,
     r"standings?": 4,
-    r"stands?|stood": 68,
+    r"stands?|stood": 65,
     r"apart": 11,
     r"ask(?:s|ed|ing)? back": 3,
-    r"put(?:s|ting)? back": 12,
+    r"put(?:s|ting)? back": 10,
     r"(?:came|comes?|coming) back": 8,
-    r"mend(?:s|ed|ing)?": 9,
-    r"news": 7,
+    r"mend(?:s|ed|ing)?": 3,
+    r"news": 6,
     r"(?:that|which) (?:is|are) none": 0,
     r"gives? (?:its|back) (?:its )?word": 0,
-    r"(?:came|comes?|coming) to": 14,
+    r"(?:came|comes?|coming) to": 12,
     r"(?:those|somebody|jobs|nodes|a job|one) who": 18,
     r"who (?:has|have|holds?|waits?|runs?|draws?|starts?)": 38,
     r"likewise": 0,
-    r"gone": 21,
-    r"found": 29,
+    r"gone": 19,
+    r"found": 25,
     r"foresight|foresees?|foreseen|foreseeing": 1,
     r"inquir(?:y|ies)|obstacles?|outlooks?|lanes?": 0,
     r"ledger": 1,
-    r"makes? room|room for": 12,
+    r"makes? room|room for": 8,
 }
 
 

@@ -89,7 +89,7 @@ def test_inputs_that_were_restored_older_are_refused_and_repaired_without_giving
         log.put_back(PLACEMENT.changelog, state)
     if sequencer_is_lost:
         log.recreate(SEQUENCER.changelog)
-        with pytest.raises(InconsistentError, match="mend placement first"):
+        with pytest.raises(InconsistentError, match="repair placement first"):
             mend(log, CODEC, STAGES, SEQUENCER, replay)
     mend(log, CODEC, STAGES, PLACEMENT, how)
     mend(log, CODEC, STAGES, SEQUENCER, replay if sequencer_is_lost else accept)

@@ -46,7 +46,7 @@ SHORTER = replace(FOUND, topics=AGAIN, ends={IN: 12}, committed={})
         (STATE, True, SHORTER, 12, Provenance(commits=7, topics=AGAIN)),
         (None, False, NEW, None, Provenance(commits=0, topics=TOPICS)),
     ],
-    ids=["a state that does not tell", "within what replaced topics hold", "never worked"],
+    ids=["a state that does not say", "within what replaced topics hold", "never worked"],
 )
 def test_where_an_accepted_state_goes_on(
     state: Provenance | None,
