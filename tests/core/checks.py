@@ -104,7 +104,7 @@ class Checks:
         """What stands against an entry when the pass is over."""
         nodes, shape = stood.clusters[waiting.cluster], waiting.shape
         if waiting.units > nodes.most(shape):
-            return f"has room for {nodes.most(shape)} when it is empty"
+            return f"{nodes.most(shape)} fit on the cluster when it is empty"
         if waiting.units > (free := nodes.units_beside_anyone(shape)):
             return f", {free} free"
         if waiting.units > (free := sum(nodes.room(shape, nodes.stays))):
