@@ -70,7 +70,7 @@ class World:
     """What there is. `adversary` moves it, the auditor judges it."""
 
     def __init__(self, rng: Random, scale: Scale) -> None:
-        # Thousands of injected deaths are no news; what matters is in the journal.
+        # Thousands of injected deaths are no surprise; what matters is in the journal.
         structlog.configure(processors=[_silence])
         self.rng, self.scale = rng, scale
         self.clock = Clock()
@@ -146,7 +146,7 @@ class World:
         return None
 
     def stop(self, service: str) -> None:
-        """End the processes of a service; their supervisor starts them when it comes to it."""
+        """End the processes of a service; their supervisor starts them when their turn comes."""
         for worker in self.workers:
             if worker.service == service:
                 worker.kill(is_expelled=True)
@@ -246,5 +246,5 @@ class World:
 
 
 def _stages(service: str, settings: Settings, duty: Duty) -> Sequence[Stage]:
-    """What a process of a service runs; `duty` is told whether it answers for placement."""
+    """Return what a process of a service runs; `duty` learns whether it answers for placement."""
     return [fragile(stage) for stage in stages_of(service, settings, OWN, duty)]

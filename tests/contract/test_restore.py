@@ -183,7 +183,7 @@ async def rounds_closed_by_clock(on_kafka: KafkaBackend, stage: Stage, offsets: 
             [new] = encoded(submission("j", sequence=offset))
             await asyncio.to_thread(on_kafka.append, [new])
             unit.receive([at_offset(new, offset)])
-            while unit.unit.next_round == number:  # noqa: ASYNC110 a unit tells nobody
+            while unit.unit.next_round == number:  # noqa: ASYNC110 a unit notifies nobody
                 await asyncio.sleep(0.02)
     await unit.close(task)
     return unit.unit.next_round
@@ -223,7 +223,7 @@ async def test_a_sequencer_without_state_or_outputs_goes_on_behind_the_rounds_th
     task = asyncio.create_task(unit.run())
     async with asyncio.timeout(30):
         unit.receive(records)
-        while unit.unit.next_round < following:  # noqa: ASYNC110 a unit tells nobody
+        while unit.unit.next_round < following:  # noqa: ASYNC110 a unit notifies nobody
             await asyncio.sleep(0.02)
     await unit.close(task)
     for topic in (sequencer.changelog, inputs):

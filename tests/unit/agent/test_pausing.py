@@ -198,14 +198,14 @@ def deadly(function):
         return result
     return call
 
-found = Watchdog(Path(file), 60.0)
+watchdog = Watchdog(Path(file), 60.0)
 signal.pidfd_send_signal = deadly(signal.pidfd_send_signal)
 os.pidfd_open = deadly(os.pidfd_open)
 os.write = deadly(os.write)
 Watchdog._send = deadly(Watchdog._send)
 Watchdog._await_answer = deadly(Watchdog._await_answer)
 pausing.stands_still = deadly(pausing.stands_still)
-with Pauser(found, 1.0).paused([ProcessTree(first)]) as stand_still:
+with Pauser(watchdog, 1.0).paused([ProcessTree(first)]) as stand_still:
     assert stand_still()
 print("whole", calls)
 """
@@ -238,7 +238,7 @@ def test_of_an_agent_and_a_watchdog_killed_at_once_the_next_continues_the_jobs(
 ) -> None:
     both = _AGENT.replace(
         "os.kill(os.getpid(), signal.SIGKILL)",
-        "(os.kill(found.pid, signal.SIGKILL), os.kill(os.getpid(), signal.SIGKILL))",
+        "(os.kill(watchdog.pid, signal.SIGKILL), os.kill(os.getpid(), signal.SIGKILL))",
     )
     with job(children=1) as first:
         pids, was_stopped = pids_of(first), 0

@@ -248,7 +248,7 @@ class Gone(Audit):
     """A broker that is not there."""
 
     async def send(self, publish: Publish) -> Awaitable[object]:
-        raise OSError(f"{publish.topic} is gone")
+        raise OSError(f"{publish.topic} was deleted")
 
 
 async def test_a_record_that_fails_ends_the_process_and_lets_nobody_in(authority: Path) -> None:

@@ -1,4 +1,4 @@
-"""What neighbours cost: by trees of pairs that were chosen, and until something is told anew."""
+"""What neighbours cost: by trees of pairs that were chosen, and until there is an update."""
 
 from collections.abc import Mapping
 from importlib.metadata import version as version_of
@@ -112,7 +112,7 @@ def test_a_restart_has_the_same_trees_and_forgets_those_of_another_version(
 APPS = region.APPS[5:]
 PAIRS = [frozenset({pair}) for pair in combinations(sorted(APPS), 2)]
 
-# What may be told, each with values of which the first is known from the beginning, or not at all.
+# What may be published, each with values of which the first is known from the beginning, or never.
 TELL = {
     "bandwidth": lambda at, n: region.signature(7, "p1", at, mem_gbps=(140.0, 90.0, 10.0)[n]),
     "power": lambda at, n: region.signature(6, "p1", at, power_w=(350.0, 300.0, 50.0)[n]),

@@ -214,7 +214,7 @@ async def test_what_kafka_did_not_take_is_no_fault_of_the_input() -> None:
         async def commit(self, commit: Commit) -> None:
             await super().commit(commit)
             if self.commits:
-                raise KafkaError("the broker is gone")
+                raise KafkaError("the broker is down")
 
     committed = Refused()
     unit = a_unit(counting(), committed)

@@ -69,7 +69,7 @@ def test_what_was_deleted_meanwhile_is_passed_over_and_a_replay_begins_where_inp
 
 
 def closed_by(mended: Mended) -> int | None:
-    """The last round of a state that was mended, None where it goes on with its own."""
+    """The last round of a state that was repaired, None where it goes on with its own."""
     changed = mended.commit.changelog.get(ROUND_KEY)
     return RoundEnded.FromString(changed).round if changed else None
 
@@ -83,13 +83,13 @@ def test_nothing_is_accepted_without_a_state_or_with_other_counts() -> None:
 
 
 def barrier(number: int, source: str = "counting.1") -> Event:
-    """The end of a round, as an output tells of it."""
+    """The end of a round, as an output has it."""
     ended = RoundEnded(round=number, ended_at_us=number % 1_000 * 1_000_000)
     return Event(f"m{number}", source, ended.ended_at_us, "", ended)
 
 
 def at_rest(stage: Stage, closed: int, *told: Event) -> UnitAtRest:
-    """A unit that closed a round and counted ada's jobs, and whose outputs tell something."""
+    """A unit that closed a round and counted ada's jobs, and whose outputs say something."""
     restored = {
         ROUND_KEY: RoundEnded(round=closed, ended_at_us=closed * 1_000_000).SerializeToString(),
         PROVENANCE_KEY: STATE.to_bytes(),
@@ -145,7 +145,7 @@ def test_what_was_heard_of_is_the_most_that_state_outputs_and_an_earlier_repair_
 
 
 def heard_in(mended: Mended) -> int:
-    """Of which round a mended state had heard."""
+    """Of which round a repaired state had heard."""
     changelog = mended.commit.changelog
     return heard_of({key: value for key, value in changelog.items() if value is not None})
 
