@@ -228,7 +228,7 @@ _COVERED: Final[Mapping[SubjectKind.ValueType, _Objection]] = {
 
 
 def _payload_rule(message: Descriptor) -> AccessRule:
-    """Who may send a message, as its options and those of its fields say."""
+    """Return who may send a message, as its options and those of its fields say."""
     rule = rule_of(message)
     roles = tuple(map(Role, rule.roles))
     if rule.of_region:

@@ -124,19 +124,20 @@ def project_metrics(
 
 
 def _pairs(reference: Ints) -> Ints:
-    """The rows of the coefficients to take: one for all where all were measured at one P-state."""
+    """Return the rows of the coefficients to take: one for all where all were measured at one
+    P-state."""
     return reference[:1] if (reference == reference[0]).all() else reference
 
 
 def _project_power(c: Coefficients, block: Metrics, pairs: Ints, out: Floats) -> None:
-    """Equation 1 in place: shape (P-states, signatures)."""
+    """Compute equation 1 in place: shape (P-states, signatures)."""
     np.multiply(_taken(c.a, pairs), block.power_w, out=out)
     out += _taken(c.b, pairs) * block.tpi
     out += _taken(c.c, pairs)
 
 
 def _project_time(c: Coefficients, block: Metrics, pairs: Ints, out: Floats) -> None:
-    """Equations 2 and 3 in place: shape (P-states, signatures)."""
+    """Compute equations 2 and 3 in place: shape (P-states, signatures)."""
     clocks_ghz = np.asarray(c.pstates_ghz)
     np.multiply(_taken(c.d, pairs), block.cpi, out=out)
     out += _taken(c.e, pairs) * block.tpi
@@ -158,7 +159,7 @@ def _status(
 
 
 def _taken(matrix: NDArray[Values], pairs: Ints) -> NDArray[Values]:
-    """Rows of a (from, to) matrix as columns: shape (to, pairs)."""
+    """Return rows of a (from, to) matrix as columns: shape (to, pairs)."""
     return np.take(matrix.T, pairs, axis=1)
 
 

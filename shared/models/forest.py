@@ -122,7 +122,8 @@ class _Steps(NamedTuple):
         )
 
     def values(self, rows: NDArray[np.float32]) -> Floats:
-        """Of the leaves that rows reach, shape (trees, rows): a walk is one row in one tree."""
+        """Return the values of the leaves that rows reach, shape (trees, rows): a walk is one row
+        in one tree."""
         count, columns = rows.shape
         flat = rows.ravel()
         node = np.repeat(self.roots, count)

@@ -162,7 +162,8 @@ def _roots(forest: Forest) -> Ints:
 
 
 def _levels_of(forest: Forest) -> tuple[tuple[_Level, ...], Ints]:
-    """Nodes that split by depth, and the leaves; a node is tree x width + its number there."""
+    """Return nodes that split by depth, and the leaves; a node is tree x width + its number
+    there."""
     trees, width = forest.feature.shape
     first = np.repeat(np.arange(trees) * width, width)
     feature, threshold = forest.feature.ravel(), forest.threshold.ravel()

@@ -150,7 +150,7 @@ def read_decisions(path: Path) -> list[PlacementDecided]:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON object of each line, and the number of the line."""
+    """Yield the JSON object of each line, and the number of the line."""
     for number, line in enumerate(lines(path, most=_MOST_CHARACTERS, longest=_LONGEST_LINE), 1):
         try:
             fields = orjson.loads(line)

@@ -132,7 +132,7 @@ def _times_us(job: JobFinished) -> tuple[int, int]:
 
 
 def _energy_j(truth: Truth, job: JobFinished) -> float:
-    """As it was metered, else as predicted for where it ran."""
+    """Return the energy as it was metered, else as predicted for where the job ran."""
     run = truth.runs[job.job_id]
     on = run.allotment
     return job.energy_j or truth.energy_j(run.job, on, (job.ended_at_us - job.started_at_us) / 1e6)

@@ -65,7 +65,7 @@ class NodeClasses:
         self._gather(parts)
 
     def _gather(self, parts: list[list[Part]]) -> None:
-        """Number those classes anew that still have nodes."""
+        """Give those classes new numbers that still have nodes."""
         numbers: dict[int, int] = {}
         before, number, nodes = -1, -1, list[int]()
         for node, of in enumerate(self._class_of):

@@ -56,7 +56,7 @@ def forest_of(message: RegressionTrees, features: int) -> Forest:
 
 
 def _down(threshold: float) -> float:
-    """The greatest number of 32 bits that is not greater."""
+    """Return the greatest number of 32 bits that is not greater."""
     rounded = np.float32(threshold)
     return float(np.nextafter(rounded, np.float32(-np.inf)) if rounded > threshold else rounded)
 

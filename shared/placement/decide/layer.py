@@ -127,8 +127,8 @@ class DecideLayer:
         return schedule(now_s, self.schedulers(now_s))
 
     def starting(self, plan: Dispatch) -> Iterator[Starting]:
-        """Return what a pass starts, up to the first start that would be beyond a limit or a
-        margin: each is to be taken before the next is asked for."""
+        """Yield what a pass starts, up to the first start that would be beyond a limit or a margin:
+        each is to be taken before the next is asked for."""
         self._has_sent_back = False
         for number, start in enumerate(plan.starts):
             job = self._jobs.of_arrival(start.entry.arrival)

@@ -482,7 +482,7 @@ class Queries:
 
 
 def _add_metered(standing: PowerStanding, under: UnderCap, as_of_us: int) -> None:
-    """What meters show of a cap."""
+    """Write what meters show of a cap."""
     standing.above_s, standing.above_j = under.above_us / 1e6, under.above_mj / 1000
     if under.last.stands_at(as_of_us):
         standing.measured_w, standing.metered_nodes = (
@@ -505,7 +505,7 @@ def _asked(action: Action) -> AskedAction:
 
 
 def _why_not_waiting(job: JobRecord) -> str:
-    """How it ended, or what was asked of it."""
+    """Return how a job ended, or what was asked of it."""
     if job.requests.cancelled is not None and job.life.state is not JobState.FINISHED:
         return f"cancelled: {job.requests.cancelled}" if job.requests.cancelled else "cancelled"
     if job.life.state is JobState.REJECTED:

@@ -123,7 +123,7 @@ def _expanded(batch: bytes) -> bytes:
 
 
 def _unreadable(batch: bytes, reason: str) -> bytes:
-    """One record at the last offset of a batch, whose value is the batch."""
+    """Return one record at the last offset of a batch, whose value is the batch."""
     header = Header.of(batch)
     before = bytearray(b"\x00\x00")
     encode_varint(header.last_offset_delta, before.append)

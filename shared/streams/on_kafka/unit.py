@@ -174,7 +174,7 @@ class KafkaUnit:
         await self._transactions.close()
 
     async def _wait(self) -> None:
-        """Until there are records or something else may be due."""
+        """Wait until there are records or something else may be due."""
         self._filled.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(min(_LINGER_S, self._next_round_s - time.monotonic())):
@@ -228,7 +228,7 @@ class KafkaUnit:
 
     @property
     def _is_due(self) -> bool:
-        """Whether the pending commit should wait for nothing more."""
+        """Return whether the pending commit should wait for nothing more."""
         if self._guard.is_in_danger:
             return not self._pending.is_empty
         if self._pending.outputs or self._pending.tally.records_in >= BATCH_RECORDS:

@@ -116,7 +116,7 @@ class Applier(Generic[Entry]):
         await self._found(dict(self._applied))
 
     async def _found(self, applied: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Redis's positions, which may only be ahead of those that were `applied` before."""
+        """Return Redis's positions, which may only be ahead of those that were `applied` before."""
         found = {partition: await self._model.position(partition) for partition in applied}
         for partition, position in found.items():
             if position < applied[partition]:

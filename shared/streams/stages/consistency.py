@@ -237,8 +237,8 @@ def _without_provenance(
 def _positions(
     unit: UnitPartitions, provenance: Provenance, found: LogFacts
 ) -> Iterator[Inconsistency]:
-    """The group's positions against those of the state. None at all have expired with the group,
-    which Kafka does after `offsets.retention.minutes`: the state's own then count."""
+    """Compare the group's positions with those of the state. None at all have expired with the
+    group, which Kafka does after `offsets.retention.minutes`: the state's own then count."""
     committed = _committed(unit, found)
     if not committed:
         return
@@ -274,8 +274,8 @@ def _committed(unit: UnitPartitions, found: LogFacts) -> Mapping[TopicPartition,
 def _own_changelog(
     unit: UnitPartitions, provenance: Provenance, found: LogFacts
 ) -> Iterator[Inconsistency]:
-    """What a unit wrote to a new topic of this name, before it was noticed, is not all of its
-    state."""
+    """Compare the changelog: what a unit wrote to a new topic of this name, before it was noticed,
+    is not all of its state."""
     topic = unit.changelog.topic
     before, there = provenance.topics.get(topic), found.topics.get(topic)
     if there is None:

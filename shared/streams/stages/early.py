@@ -103,7 +103,7 @@ class EarlyFacts:
         return self._state.changes()
 
     def _look_ahead(self) -> None:
-        """When the first one is overdue, or expires; 0 when none will."""
+        """Note when the first fact is overdue, or expires; 0 when none will."""
         due_us = (_due_us(fact) for fact in self._rows.values() if fact.arrived_us)
         self._due_us = min(due_us, default=0)
 
@@ -138,7 +138,7 @@ def job_of(value: bytes) -> str:
 
 
 def _due_us(fact: EarlyFact) -> int:
-    """When it is overdue, and when it was that, when it expires."""
+    """Return when a fact is overdue, and when it was that, when it expires."""
     if fact.overdue_us:
         return fact.overdue_us + AWAITED_US
     return fact.arrived_us + KEPT_US

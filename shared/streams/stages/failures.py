@@ -41,7 +41,7 @@ class _Counts:
 
     @property
     def kept(self) -> bytes | None:
-        """What to keep beside the state they were met in; None: nothing."""
+        """Return what to keep beside the state they were met in; None: nothing."""
         seen = {name: tuple(seen) for name, seen in self._seen.items()}
         return orjson.dumps(seen) if seen else None
 

@@ -60,7 +60,7 @@ class _InHand:
 
     @classmethod
     def of(cls, unit: Unit) -> "_InHand":
-        """What it is at now."""
+        """Return what a unit is at now."""
         record = unit.at_record
         if record is None:
             return cls(None, unit.suspects)
@@ -221,7 +221,7 @@ class GuardedUnit:
         return self._tried(blame)
 
     def _killed(self, blame: Blame) -> _Failed | None:
-        """How the trial kills its process, None when it does not each time."""
+        """Return how the trial kills its process, None when it does not each time."""
         death = death_of(lambda tell: self._tried(blame, tell), self._after)
         if death is None:
             return None
@@ -229,7 +229,7 @@ class GuardedUnit:
         return _Failed(_died(death), Fault.of_death(death.how, death.stack), in_hand)
 
     def _tried(self, blame: Blame, tell: Tell | None = None) -> _Passed | _Failed:
-        """The work on a fresh unit, record by record, so that one that fails is known."""
+        """Do the work on a fresh unit, record by record, so that one that fails is known."""
         unit, total = self._build(self._state, blame), Commit()
         if tell is not None:
             unit.taken_in_hand = lambda: tell(_InHand.of(unit))
@@ -296,7 +296,7 @@ def guarded(
 
 
 def _first(records: Sequence[Record]) -> dict[TopicPartition, int]:
-    """The first offset of each partition."""
+    """Return the first offset of each partition."""
     return {record.partition: record.offset for record in reversed(records)}
 
 

@@ -119,7 +119,7 @@ def culprits(
 
 
 def _fewest_failing(candidates: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> int:
-    """How many of the first candidates it takes to fail while the others are left out."""
+    """Return how many of the first candidates it takes to fail while the others are left out."""
     passing, failing = 0, len(candidates)
     while failing - passing > 1:
         middle = (passing + failing) // 2
