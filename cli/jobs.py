@@ -128,7 +128,7 @@ def _write_story(job_id: str, output: Output) -> None:
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment
 
-    found = story.events(Deployment.of(settings()), job_id)
+    found = story.events(Deployment.from_settings(settings()), job_id)
     write([*story.rows(found)], ("time", "what", "details"), output)
 
 

@@ -170,7 +170,7 @@ def _that_fit(items: Iterable[PlanItem]) -> Iterator[PlanItem]:
         yield item
 
 
-def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
+def repair_state(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """Repair placement's state, and forget what a wrong clock proposed."""
     own = _Own(restored)
     if (own.searched_us.get() or 0) > now_us:

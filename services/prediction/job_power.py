@@ -216,7 +216,7 @@ class JobPower:
                 self._history.drop(key)
 
 
-def recalled(
+def recall_outputs(
     restored: Mapping[str, bytes], told: Iterable[Event], _next_round: int
 ) -> Mapping[str, bytes | None]:
     """Return the highest number of rows that were published: what is learned anew counts only

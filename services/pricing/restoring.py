@@ -15,7 +15,7 @@ from shared.catalogue.event import Event
 from shared.streams.state.state import State
 
 
-def mended(
+def repair_state(
     restored: Mapping[str, bytes], rule: PriceRule, now_us: int
 ) -> Mapping[str, bytes | None]:
     """Return the attempts of which something was put off into a future that a wrong clock made,
@@ -31,7 +31,7 @@ def mended(
     return state.changes()
 
 
-def recalled(
+def recall_outputs(
     restored: Mapping[str, bytes], told: Iterable[Event], _next_round: int = 0
 ) -> Mapping[str, bytes | None]:
     """Return what the published charges say beyond the state: revisions that were given away, on

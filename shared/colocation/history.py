@@ -41,7 +41,7 @@ class PairHistory:
     like_targets: Floats
 
     @classmethod
-    def of(cls, degradation: Floats, curves: Floats) -> "PairHistory":
+    def from_degradation(cls, degradation: Floats, curves: Floats) -> "PairHistory":
         """Return the history of T_co / T_alone - 1 (machines, targets, neighbours), NaN where it is
         not known.
 

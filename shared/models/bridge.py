@@ -32,7 +32,7 @@ class Bridge:
     paths: dict[tuple[int, int], Path]
 
 
-def bridged(coefficients: Coefficients) -> Bridge:
+def bridge(coefficients: Coefficients) -> Bridge:
     """Fill each gap by the path with the fewest hops.
 
     Among those the one with the least variance of energy, where it is known, then the one with the

@@ -44,7 +44,7 @@ class Forest:
         object.__setattr__(self, "_steps", _Steps.of(self))
 
     @classmethod
-    def of(cls, trees: Sequence[Tree], *, features: int) -> Self:
+    def from_trees(cls, trees: Sequence[Tree], *, features: int) -> Self:
         """Raises RejectedError for arrays that are no trees over `features` columns."""
         for tree in trees:
             _check(tree, features)

@@ -45,7 +45,7 @@ class Side(NamedTuple):
     power_w: float
 
     @classmethod
-    def of(cls, signature: Signature, core_share: float, peak_gbps: float) -> "Side":
+    def from_signature(cls, signature: Signature, core_share: float, peak_gbps: float) -> "Side":
         """Return a job on this share of a node's cores, which draws the same share of the
         bandwidth."""
         bandwidth_share = signature.mem_gbps * core_share / peak_gbps

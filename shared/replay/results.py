@@ -58,14 +58,14 @@ class Fidelity:
         for run in reported:
             start = decided.get((run.job.job_id, run.attempt, run.grant))
             if start is not None and start.decided_at_us <= run.started_us:
-                equal += Allotment.of(start) == run.allotment
+                equal += Allotment.from_decision(start) == run.allotment
         return cls(len(reported), equal)
 
 
 def _starts(decisions: Iterable[PlacementDecided]) -> Iterator[tuple[object, ...]]:
     for d in decisions:
         if d.verdict == VERDICT_START:
-            yield d.job_id, d.attempt, d.grant, Allotment.of(d), d.decided_at_us
+            yield d.job_id, d.attempt, d.grant, Allotment.from_decision(d), d.decided_at_us
 
 
 def _bytes(decided: PlacementDecided) -> bytes:

@@ -42,7 +42,7 @@ class Allotment:
         return self.cores * max(self.units, default=0)
 
     @classmethod
-    def of(cls, start: PlacementDecided) -> "Allotment":
+    def from_decision(cls, start: PlacementDecided) -> "Allotment":
         """Return what placement decided."""
         nodes = tuple(start.node_indices)
         units = tuple(start.node_units) or (1,) * len(nodes)
@@ -217,7 +217,7 @@ def _allotment(
 ) -> Allotment:
     cluster = models.clusters[message.cluster]
     if not message.nodes and decided is not None and decided.cluster == message.cluster:
-        return Allotment.of(decided)
+        return Allotment.from_decision(decided)
     nodes = tuple(models.node_names[message.cluster].in_order(message.nodes))
     units = tuple(message.node_units) or (1,) * len(nodes)
     freq_ghz = message.freq_ghz or (decided.freq_ghz if decided else cluster.nominal_ghz)

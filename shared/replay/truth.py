@@ -116,7 +116,7 @@ class Truth:
     models: ModelStore
 
     @classmethod
-    def of(
+    def from_record(
         cls, inputs: RecordedInputs, decisions: Sequence[PlacementDecided], setting: Setting
     ) -> "Truth":
         """Read the truth of a record on which this was decided."""

@@ -42,7 +42,7 @@ from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
 from shared.catalogue.options import follows_decisions
-from shared.catalogue.policy_declarations import without
+from shared.catalogue.policy_declarations import reset_values
 from shared.placement.evaluate.neighbour_rules import NeighbourRules
 from shared.replay.caps import CapChanges
 from shared.replay.inputs import RecordedInputs
@@ -316,7 +316,7 @@ class WhatIf(Dispatcher):
 
     def _start(self, decided: PlacementDecided) -> None:
         job_id, now_us = decided.job_id, self._round.ended_at_us
-        job, allotment = self._truth.jobs[job_id], Allotment.of(decided)
+        job, allotment = self._truth.jobs[job_id], Allotment.from_decision(decided)
         solo_s = self._truth.solo_s(job, allotment)
         is_bounded = solo_s is None or self._truth.kills
         limit_us = now_us + max(1, round(decided.walltime_s * 1e6))
@@ -464,7 +464,7 @@ def _from_outside(
         found: list[Event] = []
         for event in recorded.events:
             if isinstance(event.payload, PolicyDeclared):
-                left = without(event.payload, fixed)
+                left = reset_values(event.payload, fixed)
                 found += [replace(event, payload=left)] if left else []
             elif _is_from_outside(event.payload, planned):
                 found += changed(event)

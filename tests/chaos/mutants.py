@@ -49,7 +49,7 @@ from shared.streams.stages import early, unit
 from shared.streams.stages.early import EarlyFacts
 from shared.streams.stages.failures import Beginnings
 from shared.streams.stages.guarded_unit import GuardedUnit
-from shared.streams.stages.quarantine import Blame, at
+from shared.streams.stages.quarantine import Blame, identify
 from shared.streams.stages.unit import Unit
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -494,7 +494,7 @@ def isolation_takes_neighbours_along() -> Iterator[None]:
         found = right(unit, before, failed)
         if failed.in_hand.record is None:
             return found
-        return found.with_records([at(record) for record in unit._work.records], failed.fault)
+        return found.with_records([identify(record) for record in unit._work.records], failed.fault)
 
     with patch.object(GuardedUnit, "_blame", blame):
         yield
@@ -550,7 +550,7 @@ def declared_coefficients_are_forgotten_by_a_restart() -> Iterator[None]:
 
 def tariffs_hold_for_ever() -> AbstractContextManager[Any]:
     """The tariff declared last counts, whenever it holds."""
-    return patch.object(PriceTariff, "holds_at", lambda _tariff, _us: True)
+    return patch.object(PriceTariff, "applies_at", lambda _tariff, _us: True)
 
 
 def empty_accounts_get_nodes() -> AbstractContextManager[Any]:

@@ -156,7 +156,7 @@ class World:
         without any process, and again where it refuses since not all is read or something does not
         fit."""
         before, stages = self.deployment.topics, list(chain(*self.stages.values()))
-        grown = Deployment.of(self._settings(kafka_partitions)).topics
+        grown = Deployment.from_settings(self._settings(kafka_partitions)).topics
         self.network.is_closed = True
         for worker in self.workers:
             worker.disarm()
@@ -204,7 +204,7 @@ class World:
     def _deploy(self, kafka_partitions: int) -> None:
         settings = self._settings(kafka_partitions)
         clock = self.clock.guarded(ACCOUNTS)
-        found = Deployment.of(settings)
+        found = Deployment.from_settings(settings)
         codec = RememberingCodec(found.codec)
         self.deployment = replace(found, clock=clock, codec=codec)
         self.stages = {

@@ -128,7 +128,7 @@ def test_jobs_that_run_while_topics_get_more_kafka_partitions_are_charged(
     on_kafka: KafkaBackend,
 ) -> None:
     four = on_kafka.deployment
-    six = Deployment.of(four.settings.model_copy(update={"kafka_partitions": 6}))
+    six = Deployment.from_settings(four.settings.model_copy(update={"kafka_partitions": 6}))
     pricing = pricing_stages(four.settings)
     [stage] = pricing
     with admin_client(four) as client:

@@ -121,7 +121,7 @@ def predict(
         power_w=power_w,
         time_sd=time_sd,
         power_sd=power_sd,
-        planned=Quantile.of(time_s, power_w, Stretch.planned(time_sd, power_sd, quantile)),
+        planned=Quantile.stretch(time_s, power_w, Stretch.planned(time_sd, power_sd, quantile)),
         distance=np.where(known, far, _only_distance(power_w * time_s, time_s, weighing)),
         nominal_s=nominal,
     )
@@ -164,7 +164,7 @@ def _from_signatures(
 
     def chosen(apps: Sequence[str]) -> Iterator[tuple[str, Row]]:
         for names, projection in projections(known, apps):
-            rows = _rows(ChosenPStates.of(projection, rule, weighing, quantile))
+            rows = _rows(ChosenPStates.choose(projection, rule, weighing, quantile))
             yield from zip(names, rows, strict=True)
 
     apps = sorted({job.app_id for job in jobs} & known.signatures.keys())

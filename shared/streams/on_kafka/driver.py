@@ -23,7 +23,7 @@ from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.facts import KafkaFacts
 from shared.streams.on_kafka.transactions import RETRY_BACKOFF_MS, topic_partition
 from shared.streams.on_kafka.unit import KafkaUnit
-from shared.streams.stages.consistency import InconsistentError, UnitPartitions, at_work
+from shared.streams.stages.consistency import InconsistentError, UnitPartitions, check_at_work
 from shared.streams.stages.hooks import Backlog, Hooks, Meter
 from shared.streams.stages.provenance import Provenance, TopicIdentity
 from shared.streams.stages.stage import Stage
@@ -56,7 +56,7 @@ async def run_stages(
     A stage whose state does not belong to what Kafka holds is refused: `on_refused` gets the
     reason, the other stages go on, and it is tried again. Anything else that goes wrong ends the
     process: see `shared.process.crash`."""
-    deployment = Deployment.of(settings, hooks)
+    deployment = Deployment.from_settings(settings, hooks)
     told = _Told([stage.name for stage in stages], deployment.hooks.meter, on_ready, on_refused)
     runs = (_run_stage(deployment, stage, stop, told) for stage in stages)
     await asyncio.gather(*runs)
@@ -195,7 +195,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _check(self) -> None:
         """Ask Kafka once for all units. Also without any: who loses a topic is assigned none of it
         any more."""
-        stage = UnitPartitions.of(self.stage, 0, self._deployment.topics)
+        stage = UnitPartitions.from_stage(self.stage, 0, self._deployment.topics)
         units = [(unit.partitions, unit.provenance) for unit in self._units.values()]
         found = await asyncio.to_thread(
             self._facts.of_partitions,
@@ -209,7 +209,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         )
         self._topics = self._topics or found.topics
         for partitions, known in [(stage, Provenance(topics=self._topics)), *units]:
-            if wrong := at_work(partitions, known, found):
+            if wrong := check_at_work(partitions, known, found):
                 raise InconsistentError(partitions.name, wrong)
 
     async def _leave(self) -> None:

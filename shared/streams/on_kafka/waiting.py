@@ -24,7 +24,7 @@ async def wait_for_topics(
     settings: Settings, topics: Iterable[str], readiness: Readiness, stop: asyncio.Event
 ) -> None:
     """Return when Kafka answers and has all topics, or when `stop` is set."""
-    deployment = Deployment.of(settings)
+    deployment = Deployment.from_settings(settings)
     wanted = {deployment.name(topic) for topic in topics}
     while not stop.is_set():
         missing = await _missing(deployment, wanted)

@@ -55,7 +55,7 @@ class Failures(_Counts):
 
     def count(self, error: Exception, topic: str, kafka_partition: int, number: int) -> None:
         """Count one more; the oldest of too many kinds are forgotten."""
-        digest = Fault.of(error).digest
+        digest = Fault.from_error(error).digest
         before = self._seen.pop(digest, None)
         times = before.times + 1 if before else 1
         newest = [*self._seen.items(), (digest, Seen(times, topic, kafka_partition, number))]

@@ -24,7 +24,7 @@ from shared.catalogue.record import Record, TopicPartition
 from shared.streams.stages.consistency import Inconsistency, InconsistentError
 from shared.streams.stages.failures import DEFAULT_AFTER, Beginnings, Failures, Seen
 from shared.streams.stages.hooks import Hooks
-from shared.streams.stages.quarantine import At, Blame, Fault, at, culprits
+from shared.streams.stages.quarantine import At, Blame, Fault, culprits, identify
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.trial_process import ChildDeath, Tell, death_of
 from shared.streams.stages.unit import Commit, EventTimeLimit, Unit
@@ -64,7 +64,7 @@ class _InHand:
         record = unit.at_record
         if record is None:
             return cls(None, unit.suspects)
-        return cls([] if is_barrier(record) else [at(record)], ())
+        return cls([] if is_barrier(record) else [identify(record)], ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class GuardedUnit:
         if death is None:
             return None
         in_hand = death.last_told if isinstance(death.last_told, _InHand) else _InHand([], ())
-        return _Failed(_died(death), Fault.of_death(death.how, death.stack), in_hand)
+        return _Failed(_died(death), Fault.from_death(death.how, death.stack), in_hand)
 
     def _tried(self, blame: Blame, tell: Tell | None = None) -> _Passed | _Failed:
         """Do the work on a fresh unit, record by record, so that one that fails is known."""
@@ -239,7 +239,7 @@ class GuardedUnit:
             if self._work.closes_round:
                 total.add(unit.close_round(self._work.now_us))
         except Exception as error:  # noqa: BLE001 what is unexpected is what this is for
-            return _Failed(error, Fault.of(error), _InHand.of(unit))
+            return _Failed(error, Fault.from_error(error), _InHand.of(unit))
         return _Passed(unit, total)
 
     def _blame(self, blame: Blame, failed: _Failed) -> Blame:
@@ -254,9 +254,9 @@ class GuardedUnit:
         fail; where it takes as many of the one as of the other, a subject that is held is reported
         of where it is asked about."""
         events = [
-            at(record)
+            identify(record)
             for record in self._work.records
-            if not is_barrier(record) and at(record) not in blame.records
+            if not is_barrier(record) and identify(record) not in blame.records
         ]
 
         def fails_without_events(left_out: Sequence[At]) -> bool:

@@ -25,10 +25,10 @@ from shared.catalogue.topics import Topics
 from shared.domain.rounds import RoundSource
 from shared.streams.stages.barriers import check_number, check_time, check_writer
 from shared.streams.stages.consumption import Skipping
-from shared.streams.stages.dead_letters import dead_letter, posted, quarantined
+from shared.streams.stages.dead_letters import dead_letter, posted, quarantine
 from shared.streams.stages.early import EarlyFacts
 from shared.streams.stages.hooks import Hooks, Tally
-from shared.streams.stages.quarantine import Blame, Isolating, at
+from shared.streams.stages.quarantine import Blame, Isolating, identify
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, Round, Stage, Waking
 from shared.streams.stages.unit_state import (
     ROUND_KEY,
@@ -60,7 +60,7 @@ class EventTimeLimit:
     """How far the clocks of two machines may differ: a round that ended later is not believed."""
 
     @classmethod
-    def of_wall_clock(cls, origin_us: int = 0) -> "EventTimeLimit":
+    def from_wall_clock(cls, origin_us: int = 0) -> "EventTimeLimit":
         """Return a limit of a day ahead of the clock: in production no event lies in the future.
         The default's year is for emulated runs, where a round may skip the days in which nothing
         happens."""
@@ -329,12 +329,12 @@ class Unit:
 
     def _is_passed_over(self, record: Record) -> bool:
         """Return whether a record is left out; then it becomes a dead letter."""
-        fault = self._blame.records.get(at(record)) if self._blame else None
+        fault = self._blame.records.get(identify(record)) if self._blame else None
         if fault is None:
             return False
         self._commit.tally.dead_letters += 1
         self._commit.tally.quarantined += 1
-        self._append(quarantined(record, fault, self.stage.name, self.closed_us))
+        self._append(quarantine(record, fault, self.stage.name, self.closed_us))
         return True
 
     @property

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from coplace_agent.adapters.pausing import Pauser
-from coplace_agent.adapters.processes import NotAJobError, ProcessTree, require_apart
+from coplace_agent.adapters.processes import NotAJobError, ProcessTree, require_separate
 from coplace_agent.adapters.watchdog import Watchdog, WatchdogLostError
 from coplace_agent.watchdog import PROCESS, release, started_ticks
 from tests.support.agent import job, none_stops, pids_of, states, stop
@@ -105,7 +105,7 @@ def _ends(tree: ProcessTree) -> bool:
 
 def test_who_is_in_a_job_does_not_pause_it() -> None:
     with pytest.raises(NotAJobError, match="the agent"):
-        require_apart(ProcessTree(os.getppid()), {os.getpid()}, "the agent")
+        require_separate(ProcessTree(os.getppid()), {os.getpid()}, "the agent")
     with pytest.raises(NotAJobError, match="does not run"):
         ProcessTree(2**22 + 1)
     with pytest.raises(NotAJobError, match="another by now"):

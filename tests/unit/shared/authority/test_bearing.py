@@ -68,7 +68,7 @@ class Served:
     def declare(self, *tokens: BearerToken) -> None:
         """Have these tokens and no other."""
         message = message_of(1, [_OLGA, _ADA], "", 0, tokens)
-        self.table.now = AuthorityTable.of(message)
+        self.table.now = AuthorityTable.from_message(message)
 
     def running(self) -> Any:
         door = Door("test", self.table, self.audit, NoOpMeter("test"))

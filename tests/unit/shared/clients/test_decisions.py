@@ -21,7 +21,7 @@ from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
 from tests.support.decisions import PlayedConsumer, barrier, record
 
-DEPLOYMENT = Deployment.of(Settings(namespace="n", kafka_partitions=2))
+DEPLOYMENT = Deployment.from_settings(Settings(namespace="n", kafka_partitions=2))
 MANAGER = ResourceManager("rm", "north", frozenset({"alpha", "beta"}))
 
 

@@ -15,7 +15,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
-from shared.catalogue.payloads.regression_trees import packed
+from shared.catalogue.payloads.regression_trees import pack
 from shared.catalogue.policy_settings import PolicySettings
 from shared.models.forest import Forest, Tree
 from shared.models.pair_trees import COLUMNS, PAIRS_ORIGIN
@@ -31,11 +31,11 @@ def published(number: int, excess: float, *, origin: bytes = PAIRS_ORIGIN) -> Pa
     """A tree that says the same of every pair whose slowed down job draws above 100 W, alone."""
     power = COLUMNS.index("own power_w")
     tree = Tree([power, -1, -1], [100.0, 0.0, 0.0], [1, 0, 0], [2, 0, 0], [0.0, 0.0, excess])
-    leaf = Forest.of([tree], features=len(COLUMNS))
+    leaf = Forest.from_trees([tree], features=len(COLUMNS))
     message = PairTreesPublished(
         version=f"pair-trees@{number}",
         origin=origin,
-        trees=packed(leaf),
+        trees=pack(leaf),
         code_version=version_of("coplace"),
     )
     message.sha256 = model_sha256(message)

@@ -19,7 +19,7 @@ from shared.streams.stages.consistency import (
     InconsistentError,
     LogFacts,
     UnitPartitions,
-    at_start,
+    check_at_start,
     wrong_counts,
 )
 from shared.streams.stages.provenance import Provenance, split_state
@@ -57,7 +57,9 @@ def followers_of(stage: Stage, stages: Iterable[Stage]) -> Iterator[Stage]:
         yield from (each for each in stages if set(each.inputs) & set(stage.outputs))
 
 
-def told_by(stage: Stage, number: int, codec: Codec, records: Iterable[Record]) -> Iterator[Event]:
+def outputs_of(
+    stage: Stage, number: int, codec: Codec, records: Iterable[Record]
+) -> Iterator[Event]:
     """Yield the events that a unit of a stage has written, of all `records` of its outputs: a key
     may have moved to it with more Kafka partitions."""
     for record in records:
@@ -72,7 +74,7 @@ def told_by(stage: Stage, number: int, codec: Codec, records: Iterable[Record]) 
                 yield event
 
 
-def misplaced(codec: Codec, records: Iterable[Record]) -> Iterator[Record]:
+def misplaced_records(codec: Codec, records: Iterable[Record]) -> Iterator[Record]:
     """Yield the records that lie where another count of Kafka partitions put their key: readers of
     a unit's partitions refuse them."""
     for record in records:
@@ -83,14 +85,14 @@ def misplaced(codec: Codec, records: Iterable[Record]) -> Iterator[Record]:
                 yield record
 
 
-class Mended(NamedTuple):
+class RepairedState(NamedTuple):
     """The next commit of a unit, and the provenance on which it follows."""
 
     commit: Commit
     provenance: Provenance
 
 
-def accept(unit: UnitAtRest) -> Mended:
+def accept(unit: UnitAtRest) -> RepairedState:
     """Go on with the state as it is, and with what its outputs say beyond it. Raises
     InconsistentError."""
     _require_followers(unit)
@@ -99,10 +101,10 @@ def accept(unit: UnitAtRest) -> Mended:
     is_clocked = unit.stage.rounds is RoundSource.CLOCK
     recalled = _recalled(unit, state, last_round(state) + 1, goes_on=is_clocked)
     changelog = {**recalled, **_heard(unit, state, recalled)}
-    return Mended(Commit(changelog=changelog, positions=positions), provenance)
+    return RepairedState(Commit(changelog=changelog, positions=positions), provenance)
 
 
-def replay(unit: UnitAtRest) -> Mended:
+def replay(unit: UnitAtRest) -> RepairedState:
     """Forget the state and read all inputs again. Raises InconsistentError.
 
     What its outputs say is kept, and the number of the last round; but where barriers close the
@@ -118,7 +120,7 @@ def replay(unit: UnitAtRest) -> Mended:
     goes_on = is_clocked or not kept
     recalled = _recalled(unit, kept, 0, goes_on=goes_on)
     changelog = {**dict.fromkeys(state), **kept, **recalled, **_heard(unit, kept, recalled)}
-    return Mended(Commit(changelog=changelog, positions=positions), provenance)
+    return RepairedState(Commit(changelog=changelog, positions=positions), provenance)
 
 
 def _require_followers(unit: UnitAtRest) -> None:
@@ -127,7 +129,7 @@ def _require_followers(unit: UnitAtRest) -> None:
     for follower in unit.followers:
         name, stage = follower.partitions.name, follower.stage.name
         provenance, state = split_state(follower.restored)
-        if found := at_start(follower.partitions, provenance, bool(state), follower.found):
+        if found := check_at_start(follower.partitions, provenance, bool(state), follower.found):
             what = f"{name} goes by its rounds, and is refused itself ({found[0].what})"
             advice = f"repair {stage} first: it knows what rounds there were"
             raise InconsistentError(unit.partitions.name, [Inconsistency(what, advice)])
@@ -224,11 +226,11 @@ def replayed(
     return positions, _anew(unit, provenance, found)
 
 
-def clock_mended(stage: Stage, state: Mapping[str, bytes], now_us: int) -> Commit:
+def repaired_clock_state(stage: Stage, state: Mapping[str, bytes], now_us: int) -> Commit:
     """Return the commit by which the last round of a state has ended now, and nothing is put off
     beyond what follows from it."""
     ended = {ROUND_KEY: with_round_ended(state, now_us)}
-    return Commit(changelog={**stage.mend(processor_state(state), now_us), **ended})
+    return Commit(changelog={**stage.repair(processor_state(state), now_us), **ended})
 
 
 def _within(position: int, partition: TopicPartition, found: LogFacts) -> int:
