@@ -27,7 +27,7 @@ _BANDS: Final = 2 * MOST_PRIORITY + 2
 _UNPLANNED: Final = -1
 # `part_eff`, rank and tier on a lost cluster.
 _LOST: Final = (inf, EXCLUDED, 0)
-_weighed = attrgetter("planned_j", "planned_s", "nodes", "share", "part_eff")
+_evaluated = attrgetter("planned_j", "planned_s", "nodes", "share", "part_eff")
 
 
 class Choice(NamedTuple):
@@ -43,7 +43,7 @@ class Choice(NamedTuple):
     not_before_s: float = -inf
 
     @classmethod
-    def as_weighed(cls, candidate: Candidate) -> Self:
+    def as_evaluated(cls, candidate: Candidate) -> Self:
         """Return a candidate as it was ranked on arrival, while all clusters were there."""
         return cls(candidate, candidate.part_eff, candidate.rank, candidate.tier)
 
@@ -126,7 +126,7 @@ def choices(jobs: Sequence[JobRecord], lost: Collection[str], ranking: Ranking) 
         if 0 < len(there) < len(clusters):
             ranked = _ranked([jobs[row] for row in rows], there, ranking)
             found |= zip(rows, ranked, strict=True)
-    return [found.get(row) or as_weighed(job) for row, job in enumerate(jobs)]
+    return [found.get(row) or as_evaluated(job) for row, job in enumerate(jobs)]
 
 
 def _alike(jobs: Sequence[JobRecord]) -> dict[tuple[str, ...], list[int]]:
@@ -137,14 +137,14 @@ def _alike(jobs: Sequence[JobRecord]) -> dict[tuple[str, ...], list[int]]:
     return found
 
 
-def as_weighed(job: JobRecord) -> Choices:
+def as_evaluated(job: JobRecord) -> Choices:
     """Return a job's choices while all clusters are there."""
-    return tuple(map(Choice.as_weighed, job.evaluated.candidates))
+    return tuple(map(Choice.as_evaluated, job.evaluated.candidates))
 
 
 def _ranked(jobs: Sequence[JobRecord], there: Sequence[int], by: Ranking) -> list[Choices]:
     table = np.array(
-        [[_weighed(job.evaluated.candidates[column]) for column in there] for job in jobs]
+        [[_evaluated(job.evaluated.candidates[column]) for column in there] for job in jobs]
     )
     planned_j, time_s, nodes, share, efficiency = np.moveaxis(table, 2, 0)
     energy_j = planned_j * more_nodes([job.job for job in jobs], nodes, share)
@@ -173,7 +173,7 @@ def _with(
     tier: Sequence[int],
 ) -> Choices:
     if max(rank) == EXCLUDED:
-        return as_weighed(job)
+        return as_evaluated(job)
     among = dict(zip(there, zip(efficiency, rank, tier, strict=True), strict=True))
     return tuple(
         [Choice(c, *among.get(column, _LOST)) for column, c in enumerate(job.evaluated.candidates)]

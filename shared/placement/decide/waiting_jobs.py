@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shared.domain.pstates import has_ghz
-from shared.placement.decide.choices import Choice, Choices, as_planned, as_weighed, choices
+from shared.placement.decide.choices import Choice, Choices, as_evaluated, as_planned, choices
 from shared.placement.decide.kinds import Kinds
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.state.candidate import Candidate
@@ -24,7 +24,7 @@ _NONE: Final[Mapping[str, Entry]] = {}
 class _Waiting:
     job: JobRecord
     gone: frozenset[str] | None = None
-    weighed: tuple[Candidate, ...] = ()
+    evaluated: tuple[Candidate, ...] = ()
     usual: Choices = ()
     choices: Choices = ()
     entries: Mapping[str, Entry] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class WaitingJobs:
         """Return the job's candidates among the clusters that were there at the end of the last
         round."""
         waiting = self._waiting.get(job.job.job_id)
-        return waiting.choices if waiting and waiting.job is job else as_weighed(job)
+        return waiting.choices if waiting and waiting.job is job else as_evaluated(job)
 
     def choice(self, job: JobRecord, cluster: str) -> Choice:
         """Return the job's choice for a cluster."""
@@ -132,7 +132,7 @@ class WaitingJobs:
         stale: dict[tuple[frozenset[str], Ranking], list[_Waiting]] = defaultdict(list)
         for place in waiting:
             gone = self._pending_reasons.unranked_clusters(place.job)
-            if place.gone != gone or place.weighed is not place.job.evaluated.candidates:
+            if place.gone != gone or place.evaluated is not place.job.evaluated.candidates:
                 stale[gone, self._rules.ranking_of(place.job.evaluated.update)].append(place)
         for (gone, ranking), places in stale.items():
             self._rank(places, gone, ranking)
@@ -144,7 +144,7 @@ class WaitingJobs:
         """Rank the clusters of jobs among each other, but those that are out of reach."""
         ranked = choices([place.job for place in places], gone, ranking)
         for place, found in zip(places, ranked, strict=True):
-            place.usual, place.gone, place.weighed = found, gone, place.job.evaluated.candidates
+            place.usual, place.gone, place.evaluated = found, gone, place.job.evaluated.candidates
 
     def _planned(self, job: JobRecord) -> Mapping[str, PlannedMode]:
         """Return what the plan has of a job at P-states that its clusters still have."""

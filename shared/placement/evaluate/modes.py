@@ -32,7 +32,7 @@ def modes_of(
     say now of the two. Where no signature is behind it there is no other.
     """
     found: dict[tuple[str, str], tuple[Candidate, ...]] = {}
-    for job, candidate, on, row in _weighed(jobs, clusters, rules):
+    for job, candidate, on, row in _evaluated(jobs, clusters, rules):
         key = job.job.job_id, candidate.cluster
         ghz = None if wanted is None else wanted.get(key, ())
         if ghz is not None and not ghz:
@@ -57,7 +57,7 @@ def with_slower_modes(
     of what the policy's choice of P-states goes by, each of which draws a tenth less than the one
     before it at least."""
     found: dict[tuple[str, str], tuple[SlowerMode, ...]] = {}
-    for job, candidate, on, row in _weighed(jobs, clusters, rules):
+    for job, candidate, on, row in _evaluated(jobs, clusters, rules):
         if row is not None:
             slower = tuple(_slower(row, job, candidate, on.cluster, rules))
             found[job.job.job_id, candidate.cluster] = slower
@@ -67,7 +67,7 @@ def with_slower_modes(
     ]
 
 
-def _weighed(
+def _evaluated(
     jobs: Sequence[JobRecord], clusters: Iterable[ClusterModels], rules: PolicySettings
 ) -> Iterator[tuple[JobRecord, Candidate, ClusterModels, OverPStates | None]]:
     """Yield each job's candidates on clusters that it fits on, with what their signatures say."""

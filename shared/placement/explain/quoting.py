@@ -142,7 +142,7 @@ def quoted_placement(
         found.reason = _NOT_EXPECTED
     elif quoted.tracked.evaluated.candidates and not quoted.is_refused:
         found.cluster = favourite(
-            map(Choice.as_weighed, quoted.tracked.evaluated.candidates)
+            map(Choice.as_evaluated, quoted.tracked.evaluated.candidates)
         ).cluster
     if found.cluster:
         _put_run(found, quoted)

@@ -25,10 +25,10 @@ _BLOCK: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _INLINE: Final = re.compile(r"`[^`\n]*`")
 # Docstrings that begin without a verb. They may only become fewer: lower the number with them.
 LEFT_WITHOUT_VERB: Final = {
-    "lab/demo/embedded.py": 0,
-    "shared/placement/": 249,
-    "shared/scheduling/": 0,
-    "shared/streams/restoring": 0,
+    "shared/placement/budgets/": 47,
+    "shared/placement/decide/published_decisions.py": 7,
+    "shared/placement/measures/sharing.py": 5,
+    "shared/placement/state/": 189,
 }
 # Words that are left, of PRIVATE. They may only become fewer: lower the number with them.
 LEFT_PRIVATE: Final = {
