@@ -59,7 +59,7 @@ class Empty(StrEnum):
 def accounts(ctx: typer.Context, output: OutputName = Output.TABLE) -> None:
     """Print what each account spent, as Redis has it."""
     if ctx.invoked_subcommand is None:
-        spent = spending.balances(Deployment.of(settings()))
+        spent = spending.balances(Deployment.from_settings(settings()))
         write(spending.balance_rows(spent), ("account", "spent SU"), output)
 
 
@@ -125,7 +125,7 @@ def statement(
     written_as: Annotated[Format, typer.Option("--format", help="How it is written.")] = Format.CSV,
 ) -> None:
     """Write what an account was charged, and had reversed, in a period."""
-    posted = postings(entries(KafkaTopics(Deployment.of(settings())).topic(CHARGES)))
+    posted = postings(entries(KafkaTopics(Deployment.from_settings(settings())).topic(CHARGES)))
     found = statement_of(account, posted, begin, end)
     sys.stdout.write(text_of(found, written_as))
 
@@ -133,7 +133,7 @@ def statement(
 @app.command()
 def balance(output: OutputName = Output.TABLE) -> None:
     """Print what each account owes by its charges, and the operator's side; the sum is 0."""
-    posted = postings(entries(KafkaTopics(Deployment.of(settings())).topic(CHARGES)))
+    posted = postings(entries(KafkaTopics(Deployment.from_settings(settings())).topic(CHARGES)))
     found = trial_balance(posted)
     if sum(found.values()):
         raise UnusableError(f"the charges do not balance: {sum(found.values())} SU are left")

@@ -7,7 +7,7 @@ import typer
 from shared.catalogue.codec import format_time
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
-from shared.streams.restoring.mend import mend_clock
+from shared.streams.restoring.clock_repair import repair_clock
 
 app = typer.Typer(no_args_is_help=True, help="After a clock was wrong.")
 
@@ -22,11 +22,11 @@ def mend() -> None:
     """Bring states back whose last round ended in the future; workers at work are taken over."""
     from cli.stages import every_stage
 
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     if deployment.settings.is_emulated:
         raise typer.BadParameter("emulated runs have no clock (COPLACE_ROUNDS is barriers)")
     now_us = deployment.clock.now_us()
-    mended = asyncio.run(mend_clock(deployment, every_stage(deployment.settings), now_us))
+    mended = asyncio.run(repair_clock(deployment, every_stage(deployment.settings), now_us))
     for unit in mended:
         typer.echo(f"{unit}: its last round now ended at {format_time(now_us)}")
     if not mended:

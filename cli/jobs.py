@@ -128,7 +128,7 @@ def _write_story(job_id: str, output: Output) -> None:
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment
 
-    found = story.events(Deployment.of(settings()), job_id)
+    found = story.events(Deployment.from_settings(settings()), job_id)
     write([*story.rows(found)], ("time", "what", "details"), output)
 
 
@@ -280,7 +280,7 @@ def _at(time_us: int) -> str | None:
 
 def _standing(name: str) -> JobStanding.ValueType:
     if name not in _STANDINGS:
-        raise UnknownJobStateError(f"--standing must be one of {', '.join(_STANDINGS)}: {name!r}")
+        raise UnknownJobStateError(f"`--standing` must be one of {', '.join(_STANDINGS)}: {name!r}")
     return JobStanding.Value(f"{_PREFIX}{name.upper()}")
 
 

@@ -136,7 +136,7 @@ def _tell_power(job_id: str) -> None:
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment
 
-    topics = KafkaTopics(Deployment.of(settings()))
+    topics = KafkaTopics(Deployment.from_settings(settings()))
     for line in why_power.lines(topics.topic(why_power.INPUTS), job_id):
         typer.echo(line)
 
@@ -151,7 +151,7 @@ def statement(
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment
 
-    made = spending.charges(Deployment.of(settings()), account)
+    made = spending.charges(Deployment.from_settings(settings()), account)
     found = spending.statement_rows(made)
     if output is Output.TABLE:
         found.append(spending.total_row(made))
@@ -187,7 +187,7 @@ def asyncapi(out: Out = Path("out")) -> None:
     import yaml
 
     from cli.stages import topics_in_use
-    from coplace_client.files import written
+    from coplace_client.files import write_whole
     from shared.catalogue.asyncapi import document
     from shared.catalogue.json_schema import bundle
 
@@ -196,6 +196,6 @@ def asyncapi(out: Out = Path("out")) -> None:
         "schemas.json": f"{json.dumps(bundle(), indent=2)}\n",
     }
     for name, text in texts.items():
-        with written(out / name) as fresh:
+        with write_whole(out / name) as fresh:
             fresh.write_text(text, encoding="utf-8")
         typer.echo(out / name)

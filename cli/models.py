@@ -143,7 +143,7 @@ def _envelope(name: str, source: str, now_us: int, **payload: Any) -> Envelope:
 
 
 def _events() -> Iterable[Event]:
-    topics = KafkaTopics(Deployment.of(settings()))
+    topics = KafkaTopics(Deployment.from_settings(settings()))
     return chain.from_iterable(map(topics.topic, _TOPICS))
 
 

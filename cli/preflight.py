@@ -35,7 +35,7 @@ def preflight(
     """Find what a deployment could not start with, or would start wrongly with, and change
     nothing: servers that do not answer, topics with other counts of Kafka partitions, its name
     taken."""
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     if not (without_redis or link):
         asyncio.run(_require_redis(deployment))
     wanted = {

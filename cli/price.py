@@ -64,7 +64,7 @@ def explain(
     output: OutputName = Output.TABLE,
 ) -> None:
     """Make a charge again from the shutters that are stored, and show these and the tariff."""
-    topics = KafkaTopics(Deployment.of(settings()))
+    topics = KafkaTopics(Deployment.from_settings(settings()))
     events = [each for name in (JOBS, _SHUTTERS, CHARGES) for each in topics.read_key(name, job_id)]
     events += topics.topic(BILLING)
     found = explanation(events, job_id, attempt)
@@ -102,7 +102,7 @@ def reprocess(
 ) -> None:
     """Charge the runs of a time again by another tariff: the next revision of each reverses the
     charge in force, which stays in the topic."""
-    topics = KafkaTopics(Deployment.of(settings()))
+    topics = KafkaTopics(Deployment.from_settings(settings()))
     told = (event.payload for event in topics.topic(CHARGES))
     by = newest(tariffs(topics.deployment), tariff)
     now_us, asked = clock_us(), 0

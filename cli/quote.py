@@ -57,7 +57,7 @@ def quote(
     """Print what a job would cost, wait and draw if it were submitted now, with its nodes for
     itself and beside others. Nothing is submitted."""
     job = read_job(file, clock_us())
-    price_terms = PriceTerms(Deployment.of(settings()), tariff)
+    price_terms = PriceTerms(Deployment.from_settings(settings()), tariff)
     answer = ask(placement, job)
     require_accepted(answer)
     scope = RateScope(partition=partition, qos=qos)

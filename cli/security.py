@@ -12,7 +12,7 @@ from typing import Any, Final
 from kafka import KafkaAdminClient
 
 from coplace_client.errors import UnusableError
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from deploy.local.credentials import Credentials
 from deploy.local.kafka.broker import KAFKA
 from deploy.local.redis_server import REDIS, SecureRedis
@@ -115,7 +115,7 @@ class Security:
             kafka_key_file=key,
             namespace=self.namespace,
         )
-        return admin_client(Deployment.of(settings))
+        return admin_client(Deployment.from_settings(settings))
 
     def wait_until_believed(self, servers: LocalServers) -> None:
         """Return when Kafka takes the passwords. Raises RefusedError where it does not within
@@ -151,7 +151,7 @@ class Security:
 
         clients = {**self.clients(), name: role}
         access(self.namespace, clients)
-        with written(self.credentials.folder / _CLIENTS) as fresh:
+        with write_whole(self.credentials.folder / _CLIENTS) as fresh:
             fresh.write_text(json.dumps(clients, indent=2) + "\n")
 
     def environment(self, name: str) -> Mapping[str, str]:
@@ -192,7 +192,7 @@ class Security:
             own.mkdir(parents=True, exist_ok=True)
             for handed, file in self._files(name).items():
                 if file.exists():
-                    with written(own / handed) as fresh:
+                    with write_whole(own / handed) as fresh:
                         fresh.write_bytes(file.read_bytes())
                         fresh.chmod(_FOR_ALL)
 

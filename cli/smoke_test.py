@@ -127,7 +127,7 @@ def smoke_test(
     source: Source = _SITE,
 ) -> None:
     """Send one job through the region, from submission to price: fails where it is stuck."""
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     job = SmokeJob(cluster, clock_us())
     began_s = time.monotonic()
     until_s = began_s + within

@@ -41,7 +41,7 @@ def stages_of(
     own: ServiceSettings | None = None,
     duty: Duty | None = None,
 ) -> list[Stage]:
-    """Return what a process of a service runs; `duty` is told whether placement decides there.
+    """Return what a process of a service runs; `duty` is notified whether placement decides there.
 
     Raise ValueError for a service without stages.
     """

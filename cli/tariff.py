@@ -72,7 +72,7 @@ def check(file: File) -> None:
 @app.command()
 def show(output: OutputName = Output.TABLE) -> None:
     """List the tariffs that were declared, the last one last."""
-    write([row(each) for each in tariffs(Deployment.of(settings()))], _COLUMNS, output)
+    write([row(each) for each in tariffs(Deployment.from_settings(settings()))], _COLUMNS, output)
 
 
 def tariffs(deployment: Deployment) -> list[TariffDeclared]:

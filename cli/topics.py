@@ -59,7 +59,7 @@ def create(
     """Create every topic, dead-letter queue and changelog that does not exist yet."""
     from cli.stages import create_topics
 
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     for name in create_topics(deployment):
         typer.echo(f"created {name}")
     access = _access(client)
@@ -151,7 +151,7 @@ def tail(
     follow: Annotated[bool, typer.Option(help="Go on with what comes.")] = False,
 ) -> None:
     """Print a topic's events as JSON lines, from its start, and what is wrong with the rest."""
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     with Reader(deployment, deployment.topics.partitions(topic)) as reader:
         for record in reader.to_end():
             typer.echo(_line(deployment.codec, record))

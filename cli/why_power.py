@@ -15,7 +15,7 @@ from shared.domain.job import Job
 from shared.numerics.elementary import exp
 from shared.power_prediction.kinds import SHAPES, KindOfJob
 from shared.power_prediction.similar_jobs import PREDICTORS, PowerAtStart
-from shared.power_prediction.trees import FEATURES, PowerTrees, unpacked
+from shared.power_prediction.trees import FEATURES, PowerTrees, unpack
 
 INPUTS: Final = "placement.inputs"
 _MOST_PREDICTORS: Final = 5
@@ -44,7 +44,7 @@ def _when_it_came(inputs: Iterable[Event], job_id: str) -> tuple[KnownPower, Job
 
 
 def _on(cluster: Cluster, job: Job, known: KnownPower) -> Iterator[str]:
-    asked = KindOfJob.of(job, cluster, cluster.nominal_ghz)
+    asked = KindOfJob.from_job(job, cluster, cluster.nominal_ghz)
     where = f"{cluster.name} at {cluster.nominal_ghz} GHz"
     if (job.app_id, cluster.node_model) in known.signatures:
         yield f"{where}: placement goes by the signature of {job.app_id}; similar jobs say"
@@ -71,7 +71,7 @@ def _features(power: PowerAtStart, trees: PowerTrees | None) -> Iterator[str]:
     if trees is None:
         return
     yield f"  what moved the power of the extra trees of {trees.version}:"
-    moved = trees.forests.extra.contributions(unpacked([power.row])[0])
+    moved = trees.forests.extra.contributions(unpack([power.row])[0])
     by_size = sorted(zip(moved.tolist(), FEATURES, strict=True), key=lambda row: -abs(row[0]))
     for log_factor, name in by_size[:_MOST_PREDICTORS]:
         yield f"    x {exp(log_factor):.3f}  {name}"

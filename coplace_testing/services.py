@@ -42,7 +42,7 @@ class EmbeddedServices:
         turns: Random | None = None,
         is_guarded: bool = False,
     ) -> None:
-        self.deployment, self._own, self._turns = Deployment.of(settings), own, turns
+        self.deployment, self._own, self._turns = Deployment.from_settings(settings), own, turns
         self.codec = self.deployment.codec
         self.log = InMemoryLog()
         gate = EmbeddedGate(self.log, self.codec) if is_guarded else None

@@ -31,7 +31,7 @@ def audit(
         raise typer.BadParameter(str(error)) from None
     found = [
         row(each)
-        for each in read_audit(Deployment.of(settings()))
+        for each in read_audit(Deployment.from_settings(settings()))
         if who in ("", each.who)
         and action in ("", each.action)
         and (each.refused or not refused)

@@ -41,7 +41,7 @@ def show(
     ] = False,
 ) -> None:
     """Show who may do what, and who declared it."""
-    found = declared.read_table_in_force(Deployment.of(settings()))
+    found = declared.read_table_in_force(Deployment.from_settings(settings()))
     bindings = found.now.bindings if found.now else ()
     if as_file:
         typer.echo(format_table(bindings), nl=False)
@@ -64,7 +64,7 @@ def set_table(
     """Declare a table, which replaces the one before. It must leave you able to change it again.
     Nothing is declared where the same is in force."""
     bindings = read_table(file)
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     before = declared.read_table_in_force(deployment)
     if before.now and Counter(before.now.bindings) == Counter(bindings):
         typer.echo(f"version {before.version} is the same table, and stays in force")
@@ -72,9 +72,9 @@ def set_table(
     now_us = clock_us()
     named = {binding.who for binding in bindings}
     held = before.tokens.every
-    tokens = [one for one in held if one.who in named and one.is_worth_telling(now_us)]
+    tokens = [one for one in held if one.who in named and one.is_worth_keeping(now_us)]
     table = message_of(before.version + 1, bindings, reason, now_us, tokens)
-    AuthorityTable.of(table)
+    AuthorityTable.from_message(table)
     publish(ingest, fact(source, table, f"{table.version}/{now_us}", now_us))
     typer.echo(f"version {table.version} is in force:")
     for line in _changes(before.now.bindings if before.now else (), bindings):
@@ -115,7 +115,7 @@ def check(
     """Check whether an identity may do something, and say why; exit status 1 where it may not."""
     if action not in actions():
         raise UnusableError(f"{action[:40]!r} must be one of {', '.join(actions())}")
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     table = (
         AuthorityTable(0, read_table(file))
         if file

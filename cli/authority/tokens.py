@@ -16,7 +16,7 @@ from cli.speaking import OPERATOR, Source
 from cli.times import clock_us, format_utc
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from shared.authority.table import AuthorityTable, message_of
 from shared.authority.tokens import BearerToken, digest_of, fresh_token
 from shared.process.settings import settings
@@ -44,7 +44,7 @@ def issue(
     """Make a token, declare whom it identifies, and print what their programs need."""
     table, now_us, token = _table(), clock_us(), fresh_token()
     known = BearerToken(digest_of(token), who, now_us, now_us + round(days * _DAY_US))
-    with written(file) as fresh:
+    with write_whole(file) as fresh:
         fresh.touch(mode=0o600)
         fresh.write_text(token + "\n")
         _declare(table, [*table.tokens.every, known], f"token for {who}", ingest, source)
@@ -111,7 +111,7 @@ def _environment(who: str, file: Path) -> Mapping[str, str]:
 
 
 def _table() -> AuthorityTable:
-    found = declared.read_table_in_force(Deployment.of(settings())).now
+    found = declared.read_table_in_force(Deployment.from_settings(settings())).now
     if found is None:
         raise UnusableError(
             "no table of authority is declared, which says who is who: `coplace authority set FILE`"
@@ -124,10 +124,10 @@ def _declare(
 ) -> None:
     """The table in force with these tokens, as its next version."""
     now_us = clock_us()
-    kept = [one for one in tokens if one.is_worth_telling(now_us)]
+    kept = [one for one in tokens if one.is_worth_keeping(now_us)]
     table = message_of(before.version + 1, before.bindings, reason, now_us, kept)
     try:
-        AuthorityTable.of(table)
+        AuthorityTable.from_message(table)
     except RejectedError as error:
         raise UnusableError(str(error)) from error
     publish(ingest, fact(source, table, f"{table.version}/{now_us}", now_us))

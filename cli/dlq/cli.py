@@ -22,7 +22,7 @@ PartitionText = Annotated[
 
 
 def _letters() -> DeadLetters:
-    return DeadLetters(Deployment.of(settings()))
+    return DeadLetters(Deployment.from_settings(settings()))
 
 
 @app.command("list")

@@ -72,7 +72,7 @@ def predicted(ctx: typer.Context, output: OutputName = Output.TABLE) -> None:
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment
 
-    found = accuracy.by_application(KafkaTopics(Deployment.of(settings())).topic)
+    found = accuracy.by_application(KafkaTopics(Deployment.from_settings(settings())).topic)
     if output is Output.TABLE:
         Console(width=_TERMINAL_WIDTH).print(accuracy.table(found))
     else:
@@ -181,7 +181,7 @@ def misuse() -> None:
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment
 
-    topics = KafkaTopics(Deployment.of(settings()))
+    topics = KafkaTopics(Deployment.from_settings(settings()))
     users = misused.by_user(topics.topic(misused.TOPIC))
     Console(width=TABLE_WIDTH).print(misused.table(users))
 
@@ -251,7 +251,7 @@ def push(
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment
 
-    known = pushing.EnergyModels.read(KafkaTopics(Deployment.of(settings())).topic)
+    known = pushing.EnergyModels.read(KafkaTopics(Deployment.from_settings(settings())).topic)
     found = pushing.Files.read(files, node_model, known)
     events = list(found.envelopes(source, reason, clock_us()))
     note(found.doubts(known))

@@ -15,7 +15,7 @@ from services.energy.adapters.errors_csv import errors_file
 from services.energy.adapters.signatures_csv import SignatureRow, read_signatures
 from services.energy.model import Fit, KernelRun, fit, refusals
 from shared.domain.coefficients import Coefficients
-from shared.process.folders import within, write_csv
+from shared.process.folders import path_within, write_csv
 
 ERROR_COLUMNS = (
     *("from_ghz", "to_ghz", "kernels", "power", "time", "power_left_out", "time_left_out"),
@@ -116,7 +116,7 @@ def _as_pairs(pairs: Iterable[tuple[float, float]]) -> str:
 
 def write(found: Learned, folder: Path) -> tuple[Path, Path]:
     """Write the table and its errors; their paths."""
-    table = within(folder, f"{found.module}{SUFFIX}.csv")
+    table = path_within(folder, f"{found.module}{SUFFIX}.csv")
     write_coefficients_file(table, found.coefficients)
     errors = errors_file(table)
     _write_errors(errors, found.fit)

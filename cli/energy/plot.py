@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cli.energy.learning import Learned
 from coplace_client.signature import Signature
 from shared.models.ear import project
-from shared.process.folders import within
+from shared.process.folders import path_within
 from shared.process.pictures import save_png
 
 Floats = NDArray[np.float64]
@@ -26,7 +26,7 @@ def write_plot(found: Learned, folder: Path) -> Path:
     for axis, title, x, y in zip(figure.subplots(1, 3), titles, measured, predicted, strict=True):
         _draw(axis, title, x, y, clocks_ghz)
     figure.suptitle(f"{found.module}: {found.fit.kernels} kernels")
-    path = within(folder, f"{found.module}_fit.png")
+    path = path_within(folder, f"{found.module}_fit.png")
     save_png(figure, path)
     return path
 

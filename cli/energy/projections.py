@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from services.energy.adapters.errors_csv import errors_file, with_errors
 from services.energy.adapters.matching import Matched
-from shared.models.bridge import bridged
+from shared.models.bridge import bridge
 from shared.models.ear import project
 from shared.models.projection import Projection, Status
 
@@ -40,7 +40,7 @@ def rows(
     says how good the coefficients are.
     """
     table = matched.coefficients
-    paths = bridged(table).paths if via_intermediate else {}
+    paths = bridge(table).paths if via_intermediate else {}
     energy_j = projection.energy_j
     bounds = None if interval is None else _bounds(projection, interval)
     for i, signature in enumerate(matched.signatures):

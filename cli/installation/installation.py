@@ -264,7 +264,7 @@ class Installation:
                 **processes.token_addresses,
             }
             with _set(environment):
-                create_topics(Deployment.of(Settings()))
+                create_topics(Deployment.from_settings(Settings()))
             servers.start(services)
         except BaseException:
             servers.down()

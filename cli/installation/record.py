@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from coplace_client.files import written
+from coplace_client.files import write_whole
 
 _FILE: Final = "installation.json"
 # A link in the state folder to the folder that was used last.
@@ -29,7 +29,7 @@ def last_folder() -> Path:
 
 def remember_folder(folder: Path) -> None:
     """Make this the folder that commands use from now on."""
-    with written(state_dir() / _LAST) as fresh:
+    with write_whole(state_dir() / _LAST) as fresh:
         fresh.symlink_to(folder)
 
 
@@ -48,7 +48,7 @@ class InstallationRecord:
 
     def save(self, folder: Path) -> None:
         """Write it whole or not at all."""
-        with written(folder / _FILE) as fresh:
+        with write_whole(folder / _FILE) as fresh:
             fresh.write_text(json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod

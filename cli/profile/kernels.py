@@ -11,7 +11,7 @@ import yaml
 from cli.profile.campaign import Campaign
 from coplace_client import heartbeats as client
 from coplace_client.errors import UnusableError
-from coplace_client.files import written
+from coplace_client.files import write_whole
 
 _SOURCE: Final = Path(__file__).with_name("kernels.c")
 NAMES: Final = (
@@ -64,7 +64,7 @@ def campaign(program: Path, run_s: float, repetitions: int) -> Campaign:
 
 def write(path: Path, found: Campaign) -> None:
     """Write a campaign as a file that can be changed."""
-    with written(path) as fresh:
+    with write_whole(path) as fresh:
         text = yaml.safe_dump(found.model_dump(mode="json"), sort_keys=False, width=200)
         fresh.write_text(text, encoding="utf-8")
 

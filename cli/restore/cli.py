@@ -33,7 +33,7 @@ def doctor() -> None:
     from cli.restore.access import examine_access
     from cli.restore.restore import examine
 
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     with _told():
         examined = examine(deployment)
         allowed = examine_access(deployment)
@@ -51,7 +51,7 @@ def accept(stage: StageName) -> None:
     """Accept the state as it is, on the topics as they are."""
     from cli.restore import restore
 
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     with _told():
         for line in restore.accept(deployment, restore.stage_named(deployment, stage)):
             typer.echo(line)
@@ -62,7 +62,7 @@ def replay(stage: StageName) -> None:
     """Forget the state and make it anew from the inputs; outputs come a second time."""
     from cli.restore import restore
 
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     with _told():
         for line in restore.replay(deployment, restore.stage_named(deployment, stage)):
             typer.echo(line)
@@ -76,7 +76,7 @@ def rebuild(
     from cli.restore import restore
 
     with _told():
-        restore.rebuild(Deployment.of(settings()), model)
+        restore.rebuild(Deployment.from_settings(settings()), model)
     typer.echo(f"{model} is empty: start its process")
 
 
@@ -88,7 +88,7 @@ def repartition(
     from cli.restore.repartition import repartition as move
     from cli.stages import every_stage
 
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     with _told():
         for line in move(deployment, count, every_stage(deployment.settings)):
             typer.echo(line)

@@ -21,7 +21,7 @@ from shared.streams.restoring.repartition import (
     has_moved,
     planned,
 )
-from shared.streams.stages.consistency import InconsistentError, UnitPartitions, at_start
+from shared.streams.stages.consistency import InconsistentError, UnitPartitions, check_at_start
 from shared.streams.stages.provenance import split_state
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import unit_count
@@ -53,7 +53,7 @@ def repartition(
 
 def _with(deployment: Deployment, kafka_partitions: int) -> Deployment:
     settings = deployment.settings.model_copy(update={"kafka_partitions": kafka_partitions})
-    return Deployment.of(settings)
+    return Deployment.from_settings(settings)
 
 
 def _require_more(deployment: Deployment, grown: Deployment) -> None:
@@ -77,14 +77,14 @@ def _states(
     """Of the units as they are before; raises InconsistentError for one that does not fit."""
     found = {}
     for number in range(unit_count(stage, deployment.topics)):
-        partitions = UnitPartitions.of(stage, number, deployment.topics)
+        partitions = UnitPartitions.from_stage(stage, number, deployment.topics)
         restored = asyncio.run(_settled(deployment, stage, partitions))
         provenance, state = split_state(restored)
         found[number] = UnitState(state, provenance)
         there = facts.of(partitions, provenance)
-        if not has_moved(UnitPartitions.of(stage, number, grown.topics), provenance):
+        if not has_moved(UnitPartitions.from_stage(stage, number, grown.topics), provenance):
             before = as_before(partitions, there)
-            if wrong := at_start(partitions, provenance, bool(state), before):
+            if wrong := check_at_start(partitions, provenance, bool(state), before):
                 raise InconsistentError(partitions.name, wrong)
     return found
 
@@ -144,10 +144,12 @@ async def _move(
     """Write the state of all units where it belongs now, with the positions, in one transaction."""
     if all(unit.provenance is None for unit in units.values()):
         return f"{stage.name} has never worked"
-    if has_moved(UnitPartitions.of(stage, 0, grown.topics), units[0].provenance):
+    if has_moved(UnitPartitions.from_stage(stage, 0, grown.topics), units[0].provenance):
         return f"{stage.name} was moved before"
     count = unit_count(stage, grown.topics)
-    partitions = {number: UnitPartitions.of(stage, number, grown.topics) for number in range(count)}
+    partitions = {
+        number: UnitPartitions.from_stage(stage, number, grown.topics) for number in range(count)
+    }
     found = {n: await asyncio.to_thread(facts.of, partitions[n], None) for n in partitions}
     changes, positions = planned(stage, units, partitions, found)
     commits = str(commits_of(units))

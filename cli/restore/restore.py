@@ -26,11 +26,17 @@ from shared.streams.on_kafka.facts import KafkaFacts
 from shared.streams.on_kafka.transactions import Transactions, read_changelog
 from shared.streams.read_models.check import ReadModelCheck
 from shared.streams.read_models.read_model import Name, ReadModel
-from shared.streams.restoring import mending
-from shared.streams.restoring.mending import Mended, UnitAtRest, followers_of, misplaced, told_by
+from shared.streams.restoring import unit_repair
+from shared.streams.restoring.unit_repair import (
+    RepairedState,
+    UnitAtRest,
+    followers_of,
+    misplaced_records,
+    outputs_of,
+)
 from shared.streams.stages.consistency import Inconsistency, UnitPartitions
 from shared.streams.stages.provenance import split_state
-from shared.streams.stages.quarantine import at
+from shared.streams.stages.quarantine import identify
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import unit_count
 
@@ -114,8 +120,8 @@ def require_readable_again(deployment: Deployment, stage: Stage) -> None:
     }
     partitions = [p for topic in stage.inputs for p in deployment.topics.partitions(topic)]
     with Reader(deployment, partitions) as reader:
-        found = misplaced(deployment.codec, reader.to_end())
-        last = {each.partition: each.offset for each in found if at(each) not in refused}
+        found = misplaced_records(deployment.codec, reader.to_end())
+        last = {each.partition: each.offset for each in found if identify(each) not in refused}
     if last:
         places = ", ".join(f"{p.topic}/{p.kafka_partition} up to {last[p]}" for p in sorted(last))
         raise ValueError(
@@ -128,7 +134,7 @@ def require_readable_again(deployment: Deployment, stage: Stage) -> None:
 def accept(deployment: Deployment, stage: Stage) -> Iterator[str]:
     """Accept the state of a stage as it is: reports where each unit reads on. Raises
     InconsistentError and KafkaError."""
-    return _mend(deployment, stage, mending.accept)
+    return _mend(deployment, stage, unit_repair.accept)
 
 
 def replay(deployment: Deployment, stage: Stage) -> Iterator[str]:
@@ -136,10 +142,10 @@ def replay(deployment: Deployment, stage: Stage) -> Iterator[str]:
     again: reports where each unit reads on. Raises InconsistentError and KafkaError, and ValueError
     where inputs cannot be read again."""
     require_readable_again(deployment, stage)
-    return _mend(deployment, stage, mending.replay)
+    return _mend(deployment, stage, unit_repair.replay)
 
 
-Mend = Callable[[UnitAtRest], Mended]
+Mend = Callable[[UnitAtRest], RepairedState]
 
 
 def _mend(deployment: Deployment, stage: Stage, how: Mend) -> Iterator[str]:
@@ -171,7 +177,7 @@ async def _at_rest(
     deployment: Deployment, stage: Stage, number: int, facts: KafkaFacts
 ) -> UnitAtRest:
     """A unit, and those that follow its barriers."""
-    partitions = UnitPartitions.of(stage, number, deployment.topics)
+    partitions = UnitPartitions.from_stage(stage, number, deployment.topics)
     restored = await read_changelog(deployment, partitions.changelog)
     provenance, _ = split_state(restored)
     found = await asyncio.to_thread(facts.of, partitions, provenance)
@@ -189,4 +195,4 @@ def _outputs(deployment: Deployment, stage: Stage, number: int) -> Iterator[Even
     topics = deployment.topics
     partitions = [partition for topic in stage.outputs for partition in topics.partitions(topic)]
     with Reader(deployment, partitions) as reader:
-        yield from told_by(stage, number, deployment.codec, reader.to_end())
+        yield from outputs_of(stage, number, deployment.codec, reader.to_end())

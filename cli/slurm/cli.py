@@ -104,7 +104,7 @@ async def _follow(manager: ResourceManager, obedience: Obedience) -> None:
             orders = await _until_done(obedience, decision)
             typer.echo(f"{decision.job_id}: {', '.join(map(str, orders)) or 'nothing to do'}")
 
-    await DecisionFollower(Deployment.of(settings()), manager, at_once=1).run(obey_all)
+    await DecisionFollower(Deployment.from_settings(settings()), manager, at_once=1).run(obey_all)
 
 
 async def _until_done(obedience: Obedience, decision: PlacementDecided) -> list[Order]:

@@ -8,7 +8,7 @@ from cli.slurm.orders import Cancel, Decline, Hold, Order, Refuse, Release, orde
 from cli.slurm.slurm import Slurm
 from cli.times import clock_us
 from coplace_client.errors import RejectedError
-from coplace_client.facts import action_refused, declined
+from coplace_client.facts import action_refused, decline_event
 from shared.slurm.facts import Site, submission
 
 
@@ -47,7 +47,9 @@ class Obedience:
             case Cancel() if job is not None:
                 self._slurm.cancel(job.job_id)
             case Decline(reason):
-                told = declined(source, decision.job_id, decision.attempt, grant, reason, now_us)
+                told = decline_event(
+                    source, decision.job_id, decision.attempt, grant, reason, now_us
+                )
                 publish(self._ingest, told)
             case Refuse(reason):
                 publish(self._ingest, action_refused(source, decision, reason, now_us))

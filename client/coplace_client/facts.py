@@ -39,7 +39,7 @@ def job_fact(source: str, payload: _OfJob, number: int | str, time_us: int) -> E
     return fact(source, payload, f"{payload.job_id}/{number}", time_us)
 
 
-def declined(
+def decline_event(
     source: str, job_id: str, attempt: int, grant: int, reason: str, now_us: int
 ) -> Envelope:
     """Return the event that a grant did not start, and never will."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @contextmanager
-def written(path: Path) -> Iterator[Path]:
+def write_whole(path: Path) -> Iterator[Path]:
     """Give a new file to write, which takes the place of `path` once it is whole.
 
     A link in its place is replaced, not followed. Its folder is made. Raises OSError.

@@ -49,7 +49,7 @@ def provide_images(podman: Podman, tell: Callable[[str], None]) -> None:
 def provide(
     podman: Podman, tell: Callable[[str], None], image: str, stand_in: Callable[[], None]
 ) -> None:
-    """Pull an image once; where that is impossible, keep its stand-in up to date."""
+    """Pull an image once; where that is impossible, keep its substitute up to date."""
     present = podman.succeeds("image", "exists", image)
     if present and not _is_stand_in(podman, image):
         return
@@ -57,7 +57,7 @@ def provide(
         tell(f"pulling {image}")
         if podman.succeeds("pull", "--quiet", image):
             return
-    tell(f"building a stand-in for {image}")
+    tell(f"building a substitute for {image}")
     stand_in()
 
 

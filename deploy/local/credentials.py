@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from deploy.local.errors import LocalServersError
 from deploy.local.prerequisites import require_command
 
@@ -102,7 +102,7 @@ class Credentials:
 
     def write(self, path: Path, text: str) -> None:
         """Write a file for its owner alone, whole or not at all."""
-        with written(path) as fresh:
+        with write_whole(path) as fresh:
             fresh.touch(mode=0o600)
             fresh.write_text(text)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TextIO
 
-from coplace_client.files import written
+from coplace_client.files import write_whole
 
 _FIRST_PORT = 10_000
 _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -47,7 +47,7 @@ def kept_ports(file: Path, names: Sequence[str]) -> Mapping[str, int]:
     earlier = remembered_ports(file)
     kept = {name: earlier[name] for name in names if name in earlier and _is_free(earlier[name])}
     found = {**fresh_ports([name for name in names if name not in kept]), **kept}
-    with written(file) as fresh:
+    with write_whole(file) as fresh:
         fresh.write_text(json.dumps({**earlier, **found}, indent=2) + "\n")
     return found
 

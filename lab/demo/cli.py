@@ -108,7 +108,7 @@ def report(
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment
 
-    topics = KafkaTopics(Deployment.of(settings()))
+    topics = KafkaTopics(Deployment.from_settings(settings()))
     summary = write_files(topics, out, hold_redis=redis)
     Console().print(table(summary, settings().namespace or "report"))
 
@@ -123,6 +123,6 @@ def wait(
     from shared.process.settings import settings
     from shared.streams.on_kafka.deployment import Deployment
 
-    topics = KafkaTopics(Deployment.of(settings()))
+    topics = KafkaTopics(Deployment.from_settings(settings()))
     with progress_of(jobs, Console()) as told:
         topics.follow(told, patience_s)

@@ -34,12 +34,12 @@ class EmbeddedSystem(EmbeddedServices):
         self.run_until_quiet()
 
     def new_answers(self) -> Answers:
-        """What was decided since the last call, and proposed where there is a planner."""
+        """Return the decisions since the last call, and proposals where there is a planner."""
         return Answers.from_events(self._answers.read())
 
 
 def run(options: DemoOptions, progress: Callable[[int], None]) -> EmbeddedSystem:
-    """Play an emulated run to its end; `progress` is told how many jobs each round finished."""
+    """Play an emulated run to its end; `progress` gets how many jobs each round finished."""
     own = ServiceSettings(options.energy, options.placement, options.planner)
     services = (*SERVICES, PLANNER) if options.planned else SERVICES
     system = EmbeddedSystem(options.shared(), own, services)

@@ -9,7 +9,7 @@ import orjson
 from google.protobuf.message import Message
 from rich.table import Table
 
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from lab.demo.caps import CapFigures
 from lab.demo.history import History
 from lab.demo.summary import ActionFigures, DemoSummary, summarise
@@ -67,14 +67,14 @@ def write_inputs(topic: ReadTopic, folder: Path) -> None:
 
 
 def _write_lines(path: Path, messages: Iterable[Message]) -> None:
-    with written(path) as fresh, fresh.open("wb") as file:
+    with write_whole(path) as fresh, fresh.open("wb") as file:
         for message in messages:
             plain = data_of(message, with_defaults=True)
             file.write(orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE))
 
 
 def _write_json(path: Path, content: Mapping[str, object]) -> None:
-    with written(path) as fresh:
+    with write_whole(path) as fresh:
         fresh.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

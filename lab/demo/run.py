@@ -17,7 +17,7 @@ from lab.demo.parity import first_difference
 from lab.demo.servers import running
 from lab.demo.summary import DemoSummary
 from lab.emulator.app import workload
-from shared.process.folders import within
+from shared.process.folders import path_within
 
 PATIENCE_S: Final = 180.0
 
@@ -36,8 +36,8 @@ def run_embedded(options: DemoOptions, console: Console) -> DemoSummary:
 def run_sharing(options: DemoOptions, console: Console) -> None:
     """Play the workload with neighbours and again without, each in a folder of its own, and report
     what sharing by the policy changed."""
-    beside = run_embedded(replace(options, out=within(options.out, "sharing")), console)
-    apart = replace(options, out=within(options.out, "alone"), sharing=False)
+    beside = run_embedded(replace(options, out=path_within(options.out, "sharing")), console)
+    apart = replace(options, out=path_within(options.out, "alone"), sharing=False)
     console.print(report.of_sharing(beside, run_embedded(apart, console)))
 
 
@@ -55,8 +55,8 @@ def run_on_servers(options: DemoOptions, console: Console, run_dir: Path) -> Non
 
 def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | None:
     """Run both; return the first difference of what they decided and charged, or None."""
-    alone = replace(options, out=within(options.out, "embedded"))
-    served = replace(options, out=within(options.out, "kafka"))
+    alone = replace(options, out=path_within(options.out, "embedded"))
+    served = replace(options, out=path_within(options.out, "kafka"))
     run_embedded(alone, console)
     run_on_servers(served, console, run_dir)
     return first_difference(alone.out, served.out)

@@ -81,7 +81,7 @@ def serving(
 ) -> Iterator[RunningSystem]:
     """Create topics, start programs, wait until they are ready, stop them in the end."""
     addresses = {"kafka_bootstrap": servers.kafka_bootstrap, "redis_url": servers.redis_url}
-    deployment = Deployment.of(Settings(**{**shared.model_dump(), **addresses}))
+    deployment = Deployment.from_settings(Settings(**{**shared.model_dump(), **addresses}))
     create_topics(deployment)
     try:
         servers.start(programs)

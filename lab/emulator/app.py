@@ -77,7 +77,7 @@ async def serve(process: Process) -> None:
     again as a whole, since nobody knows how much of it got through.
     """
     settings = SimulationSettings()
-    deployment = Deployment.of(process.settings, hooks_of(process.telemetry))
+    deployment = Deployment.from_settings(process.settings, hooks_of(process.telemetry))
     topics = answered_in(planned=settings.planned)
     await wait_for_topics(process.settings, {*MARKED, *topics}, process.readiness, process.stop)
     played = emulator(settings)

@@ -74,11 +74,11 @@ def evaluated(files: PairFiles, seed: int = 0) -> EvaluatedDegradation:
             for name, learn in learners.items():
                 predict = learn(left)
                 for kind, of in held.asked.items():
-                    cells = Cells.known(np.where(of, degradation, np.nan))
+                    cells = Cells.with_values(np.where(of, degradation, np.nan))
                     if len(cells.machine):
                         said[kind, name][cells] = predict(cells)
             tell(number + 1)
-    cells = Cells.known(degradation)
+    cells = Cells.with_values(degradation)
     found = {key: each[cells] for key, each in said.items()}
     bubble_up = {(kind, BUBBLE_UP): files.bubble_up[cells] for kind in KINDS}
     return EvaluatedDegradation(cells, degradation[cells], bubble_up | found)
@@ -183,7 +183,7 @@ def _plain(profiles: Profiles, seed: int) -> Learn:
         return np.concatenate(pair, axis=1)
 
     def learn(degradation: Floats) -> Predict:
-        known = Cells.known(degradation)
+        known = Cells.with_values(degradation)
         forest = train_extra_trees(rows(known), degradation[known], seed=seed)
         return lambda cells: forest.predict(rows(cells))
 

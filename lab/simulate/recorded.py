@@ -29,7 +29,7 @@ from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.domain.energy_tariff import Tariff
 from shared.planning.searches import Searches
-from shared.process.folders import within
+from shared.process.folders import path_within
 from shared.process.settings import settings
 from shared.process.tariff_files import read_tariffs
 from shared.replay.caps import AS_RECORDED, CapChanges
@@ -104,7 +104,7 @@ def _replayed(record: _Record, setting: Setting) -> tuple[list[PlacementDecided]
     with progress_of(len(record.inputs.rounds), "rounds replayed") as done:
         decisions, region = replay(record.inputs, setting, done)
     note(f"placement refused: {reason}" for reason in sorted(set(region.refused)))
-    truth = Truth.of(record.inputs, decisions, setting)
+    truth = Truth.from_record(record.inputs, decisions, setting)
     _tell_fidelity("replay", _fidelity(record, truth, decisions))
     return decisions, truth
 
@@ -133,12 +133,12 @@ def _lines(
 
 def _read(scenario: RecordedScenario) -> _Record:
     if scenario.recorded is None:
-        deployment = Deployment.of(settings())
+        deployment = Deployment.from_settings(settings())
         topics = KafkaTopics(deployment)
         events = topics.topic(TOPIC)
         told = (event.payload for event in topics.topic(_DECISIONS))
         decisions = [each for each in told if isinstance(each, PlacementDecided)]
-        return _Record(deployment.name(TOPIC), RecordedInputs.of(events), decisions)
+        return _Record(deployment.name(TOPIC), RecordedInputs.from_events(events), decisions)
     beside = scenario.recorded.parent / DECISIONS
     file = scenario.decisions or (beside if beside.exists() else None)
     found = read_decisions(file) if file else None
@@ -222,7 +222,7 @@ def _line(
     played, job_id = played_of(truth, course.finished, course.decisions, tariff_of)
     summary = _with_draw(summarise(played), truth, course, case.rules)
     if scenario.out is not None:
-        folder = within(scenario.out, _folder(case.label))
+        folder = path_within(scenario.out, _folder(case.label))
         try:
             report.write_run(folder, played, job_id, summary)
         except UnusableError as error:  # resource managers may give out more than there is

@@ -12,7 +12,7 @@ from typing import Final
 from rich.table import Table
 from scipy.stats import t
 
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from lab.simulation.files import write_all_of_jobs, write_summary
 from lab.simulation.metrics import Summary
 from shared.replay.played import JobIds, Played
@@ -69,7 +69,7 @@ def write_comparison(folder: Path, lines: Sequence[ComparisonRow]) -> None:
 
     rows = [dict(line.parameters) | _flat(line.summary) for line in lines]
     table = folder / "comparison.csv"
-    with written(table) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
+    with write_whole(table) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -109,7 +109,7 @@ class Epm:
 
     def predict(self, rule: FrequencyRule, weighing: Weighing = EVEN) -> EpmPredictions:
         """Predict all applications on all clusters at the P-state that a rule chooses."""
-        chosen = [ChosenPStates.of(each, rule, weighing) for each in self.projections]
+        chosen = [ChosenPStates.choose(each, rule, weighing) for each in self.projections]
         time_s = _columns([each.time_s for each in chosen])
         return EpmPredictions(
             freq_ghz=_columns([each.freq_ghz for each in chosen]),
@@ -146,7 +146,9 @@ class Epm:
 
 def _projected(known: NodeModels, apps: Sequence[str]) -> Projection:
     signatures = [known.signatures.get(app) for app in apps]
-    return project_metrics(known.coefficients, Metrics.of(known.coefficients, signatures))
+    return project_metrics(
+        known.coefficients, Metrics.from_signatures(known.coefficients, signatures)
+    )
 
 
 def _reference_s(nominal_s: Floats) -> Floats:

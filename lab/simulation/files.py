@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from lab.simulation.metrics import Summary
 from lab.simulation.schedules import PlacedJob
 from shared.process.folders import write_csv
@@ -56,7 +56,7 @@ def write_all_of_jobs(path: Path, played: Played, job_id: JobIds) -> None:
 
 def write_summary(path: Path, summary: Summary) -> None:
     """Write the measures of a schedule as JSON."""
-    with written(path) as fresh:
+    with write_whole(path) as fresh:
         fresh.write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
 
 

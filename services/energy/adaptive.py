@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.energy.model import KernelRun
-from shared.numerics.linear import decomposed, total
+from shared.numerics.linear import decompose, total
 
 Floats = NDArray[np.float64]
 
@@ -84,6 +84,6 @@ def adapt(learned: Floats, kernels: Floats, evidence: PairEvidence) -> Floats:
     diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     alike = gram * scale[..., :, np.newaxis] * scale[..., np.newaxis, :]
-    found = decomposed(np.moveaxis(alike, (-2, -1), (0, 1)))
+    found = decompose(np.moveaxis(alike, (-2, -1), (0, 1)))
     correction = found.solved(np.moveaxis(scale * evidence.moment, -1, 0), TOLERANCE)
     return np.asarray(learned + scale * np.moveaxis(correction, 0, -1))

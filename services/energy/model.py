@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.coefficients import MOST_SD, Uncertainty
-from shared.numerics.linear import decomposed, total
+from shared.numerics.linear import decompose, total
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -190,7 +190,7 @@ def _least_squares(metric: Floats, tpi: Floats, both: Mask) -> _Solved:
     target = np.where(both, metric[:, np.newaxis, :], 0.0)
     length = np.sqrt(total(np.square(design), axis=1))
     length = np.where(length > 0, length, 1.0)
-    found = decomposed(design / length[:, np.newaxis])
+    found = decompose(design / length[:, np.newaxis])
     coefficients = found.solved(target, TOLERANCE) / length
     fitted, leverage = found.fitted(target, TOLERANCE), found.leverage(TOLERANCE)
     return _Solved(

@@ -52,7 +52,7 @@ async def open_gate(
 
 async def serve(process: Process) -> None:
     """Serve gRPC until the process shall stop."""
-    deployment = Deployment.of(process.settings, hooks_of(process.telemetry))
+    deployment = Deployment.from_settings(process.settings, hooks_of(process.telemetry))
     topics = {kind.topic for kind in KINDS.values()} | {AUDIT, *FOLDED}
     await wait_for_topics(process.settings, topics, process.readiness, process.stop)
     own, crash = IngestSettings(), partial(end_process, NAME)

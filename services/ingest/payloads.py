@@ -47,7 +47,7 @@ def _declaration(message: ClusterDeclared) -> None:
 
 
 def _table(message: AuthorityDeclared) -> None:
-    AuthorityTable.of(message)
+    AuthorityTable.from_message(message)
 
 
 _CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {

@@ -24,7 +24,7 @@ from services.ingest.model import Intake, check_source, parse_envelope
 from shared.authority.callers import caller, callers
 from shared.catalogue.event import Publish
 from shared.process.clock import now_us
-from shared.process.grpc_server import RefusedCallError, ends_process, received
+from shared.process.grpc_server import RefusedCallError, ends_process, receive
 
 NAME: Final = "coplace.v1.IngestService"
 # Bounds what one stream holds in memory.
@@ -138,7 +138,7 @@ class IngestService:
     ) -> PublishStreamResponse:
         stream = _Stream(self._publisher)
         try:
-            async for data in received(requests, self._limits.idle_s):
+            async for data in receive(requests, self._limits.idle_s):
                 await self._publish_one(stream, data, context)
         finally:
             await stream.delivered()

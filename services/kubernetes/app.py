@@ -91,7 +91,7 @@ async def _run(
         for _ in range(own.workers):
             tasks.create_task(jobs.work())
         manager = ResourceManager(own.name, own.site, frozenset(apis))
-        deployment = Deployment.of(process.settings)
+        deployment = Deployment.from_settings(process.settings)
         decisions = DecisionFollower(deployment, manager, _DECISIONS_AT_ONCE)
         hooks_of(process.telemetry).meter.watch_backlog(NAME, decisions.backlog)
         tasks.create_task(decisions.run(jobs.obey))

@@ -76,7 +76,7 @@ def stages(
             outputs=(OUTPUT,) if shared.is_emulated else (OUTPUT, WAKES),
             consumes=sequencer.CONSUMES,
             create=create_placement,
-            mend=repaired,
+            repair=repaired,
             given_up=duty.end,
             recall=published_decisions.recalled,
             single=True,

@@ -33,7 +33,7 @@ class Sequencer:
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
         self._state = State(restored)
-        # Whoever writes an event chooses its id: the table keeps it apart from what units write.
+        # Whoever writes an event chooses its id: the table separates it from what units write.
         self._events = self._state.table("held", EVENTS)
         self._state.require_all_read()
 

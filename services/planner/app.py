@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from services.planner.meter import watch
-from services.planner.processor import OUTPUT, Planner, Search, mended
+from services.planner.processor import OUTPUT, Planner, Search, repair_state
 from services.planner.settings import PlannerSettings, SearchKind
 from shared.catalogue.options import ranks
 from shared.catalogue.policy_settings import PolicySettings
@@ -63,7 +63,7 @@ def stage_of(
         outputs=(OUTPUT,),
         consumes=frozenset(ranks()),
         create=create,
-        mend=mended,
+        repair=repair_state,
         single=True,
         puts_barriers=puts_barriers,
     )

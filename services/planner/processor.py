@@ -120,7 +120,7 @@ class Planner:
         return list(_that_fit(problem.items(plan or ())))
 
     def _is_new_plan(self, items: Sequence[PlanItem], ended: Round) -> bool:
-        """Whether placement would do otherwise by these items than by what it was told last."""
+        """Return whether placement would do otherwise by these items than by the last proposal."""
         proposed, waits = self._own.proposed.get() or PlanProposed(), self._placement.planning.waits
         if proposed.valid_until_us <= ended.ended_at_us:
             return bool(items)
@@ -175,7 +175,7 @@ def _that_fit(items: Iterable[PlanItem]) -> Iterator[PlanItem]:
         yield item
 
 
-def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
+def repair_state(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """Repair placement's state, and forget what a wrong clock proposed."""
     own = _Own(restored)
     if (own.searched_us.get() or 0) > now_us:

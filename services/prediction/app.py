@@ -6,7 +6,7 @@ from typing import Final
 from coplace.v1.telemetry_pb2 import NodeSamples
 
 from services.prediction.adapters import PowerMeter
-from services.prediction.job_power import recalled
+from services.prediction.job_power import recall_outputs
 from services.prediction.node_statistics import INPUT, STAGE, NodeStatistics, node_of
 from services.prediction.node_statistics import OUTPUT as READINGS
 from services.prediction.processor import CONSUMES, Prediction
@@ -54,7 +54,7 @@ def stages(shared: Settings, meter: PowerMeter | None = None) -> list[Stage]:
             single=True,
             rounds=shared.rounds,
             puts_barriers=shared.is_emulated,
-            recall=recalled,
+            recall=recall_outputs,
         ),
     ]
 

@@ -24,4 +24,6 @@ def train_extra_trees(
     forest = ExtraTreesRegressor(
         n_estimators=TREES, max_features=columns, random_state=seed, n_jobs=1
     ).fit(rows, value)
-    return Forest.of([open_tree(e.tree_) for e in forest.estimators_], features=rows.shape[1])
+    return Forest.from_trees(
+        [open_tree(e.tree_) for e in forest.estimators_], features=rows.shape[1]
+    )

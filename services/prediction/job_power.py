@@ -216,11 +216,11 @@ class JobPower:
                 self._history.drop(key)
 
 
-def recalled(
+def recall_outputs(
     restored: Mapping[str, bytes], told: Iterable[Event], _next_round: int
 ) -> Mapping[str, bytes | None]:
-    """Return the highest number of rows that were told: what is learned anew counts only behind it,
-    and time may not have come that far where a clock was ahead."""
+    """Return the highest number of rows that were published: what is learned anew counts only
+    behind it, and time may not have come that far where a clock was ahead."""
     state = State(restored)
     number, rows = _told_number(state), (each.payload for each in told if each.source == SOURCE)
     given = [row.number for row in rows if isinstance(row, PowerHistoryUpdated)]
@@ -231,7 +231,7 @@ def recalled(
 
 
 def _told_number(state: State) -> SingleRow[int]:
-    """The highest one that was told before the state was put back."""
+    """Return the highest number that was published before the state was restored."""
     return state.value("power-numbers", int)
 
 

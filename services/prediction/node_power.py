@@ -26,8 +26,8 @@ MIN_DRAWS: Final = 50
 REMEMBERED: Final = 8_000
 FORGOTTEN_AT_ONCE: Final = 800
 
-# What a job draws that runs is told once meters covered so much of it, and again when it is this
-# share off what was told, but not sooner than so long after.
+# What a running job draws is published once meters covered so much of it, and again when it is this
+# share off what was published, but not sooner than so long after.
 LEAST_COVERED_US: Final = 600_000_000
 LEAST_CHANGE: Final = 0.1
 LEAST_PAUSE_US: Final = 1_800_000_000

@@ -50,7 +50,9 @@ def grow(examples: Sequence[PairExample]) -> Forest:
     examples = [*examples, *LEAST_OF_LEAF * prior_examples(examples)]
     rows = np.array([row_of_pair(each.own, each.other) for each in examples])
     excess = np.array([each.slowdown_ratio for each in examples]) - 1
-    return Forest.of([_tree(rows, excess, seed) for seed in range(TREES)], features=len(COLUMNS))
+    return Forest.from_trees(
+        [_tree(rows, excess, seed) for seed in range(TREES)], features=len(COLUMNS)
+    )
 
 
 def prior_examples(examples: Sequence[PairExample]) -> list[PairExample]:

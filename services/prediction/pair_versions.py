@@ -15,7 +15,7 @@ from services.prediction.versions import VersionChoice, Versions, Wish
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Publish
 from shared.catalogue.payloads.pair_trees import pair_trees_of
-from shared.catalogue.payloads.regression_trees import packed
+from shared.catalogue.payloads.regression_trees import pack
 from shared.domain.model_names import PAIR_TREES
 from shared.models.degradation import slowdown_of_shares
 from shared.models.pair_trees import PAIRS_ORIGIN, PairTrees
@@ -122,7 +122,7 @@ def grow_pair_trees(examples: Sequence[PairExample], number: int) -> PairTreesPu
         code_version=version_of("coplace"),
         trained_intervals=len(examples),
         newest_interval=number,
-        trees=packed(grow(examples)),
+        trees=pack(grow(examples)),
         unseen_error=by_trees,
         unseen_error_of_weights=by_weights,
     )

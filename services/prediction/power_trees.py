@@ -51,7 +51,7 @@ def _extra(rows: Floats, log_w: Floats, growth: Growth) -> Forest:
     """Geurts, Ernst and Wehenkel, "Extremely randomized trees", Machine Learning 63 (2006)."""
     depth = growth.extra_depth
     trees = [_random_tree(rows, log_w, seed, max_depth=depth) for seed in range(growth.extra_trees)]
-    return Forest.of([open_tree(tree.tree_) for tree in trees], features=rows.shape[1])
+    return Forest.from_trees([open_tree(tree.tree_) for tree in trees], features=rows.shape[1])
 
 
 def _random_tree(rows: Floats, target: Floats, seed: int, **limits: Any) -> Any:
@@ -71,7 +71,7 @@ def _boosted(rows: Floats, log_w: Floats, growth: Growth) -> Forest:
         tree = _random_tree(rows, rest, seed, **limits)
         rest = rest - _RATE * tree.predict(rows)
         trees.append(_scaled(open_tree(tree.tree_), growth.rounds * _RATE, start))
-    return Forest.of(trees, features=rows.shape[1])
+    return Forest.from_trees(trees, features=rows.shape[1])
 
 
 def _scaled(tree: Tree, by: float, start: float) -> Tree:
@@ -104,7 +104,9 @@ def _user_model(submitted: Floats, target: Floats, growth: Growth) -> UserModel:
     ]
     features = submitted.shape[1]
     tree = _user_tree(submitted, target, 0, depth)
-    return UserModel(Forest.of([tree], features=features), Forest.of(forest, features=features))
+    return UserModel(
+        Forest.from_trees([tree], features=features), Forest.from_trees(forest, features=features)
+    )
 
 
 def _user_tree(submitted: Floats, target: Floats, seed: int, depth: int) -> Tree:

@@ -100,8 +100,9 @@ def _side(app: str, core_share: float, node_model: str, remembered: Remembered) 
 
 
 def fallback_power_w(remembered: Remembered) -> dict[str, float]:
-    """Mean power of the nodes of each model, W: of their newest readings, else the declared idle
-    power, which is a lower bound and all that is known. A node that is off tells nothing."""
+    """Return the mean power of the nodes of each model, W: of their newest readings, else the
+    declared idle power, which is a lower bound and all that is known. A node that is off says
+    nothing."""
     declared = {c.node_model: c.idle_power_w for c in remembered.clusters.values()}
     readings: dict[str, list[float]] = defaultdict(list)
     for reading in remembered.nodes.values():

@@ -16,12 +16,12 @@ from services.prediction.versions import VersionChoice, Versions, Wish
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Publish
 from shared.catalogue.payloads.power_trees import data_sha256, trees_of, with_models_of_users
-from shared.catalogue.payloads.regression_trees import packed
+from shared.catalogue.payloads.regression_trees import pack
 from shared.domain.model_names import TREES
 from shared.numerics.elementary import exps, logs
 from shared.power_prediction.forests import MEAN_OF_BOTH
 from shared.power_prediction.online import JudgedPrediction, OnlineLearner
-from shared.power_prediction.trees import SUBMITTED, TREES_ORIGIN, PowerTrees, unpacked
+from shared.power_prediction.trees import SUBMITTED, TREES_ORIGIN, PowerTrees, unpack
 from shared.streams.stages.stage import Round
 
 # Small enough for a record, and for a round: about 1.6 s of 10,000 jobs.
@@ -111,7 +111,7 @@ def grow_power_trees(examples: Sequence[JudgedPrediction]) -> PowerTreesPublishe
     """Grow trees of jobs in the order of their numbers."""
     users, rows = [each.of_user for each in examples], [each.row for each in examples]
     powers_w = [each.power_w for each in examples]
-    forests = train_forests(users, unpacked(rows), logs(np.array(powers_w)), GROWTH, len(SUBMITTED))
+    forests = train_forests(users, unpack(rows), logs(np.array(powers_w)), GROWTH, len(SUBMITTED))
     message = PowerTreesPublished(
         version=f"{TREES}@{examples[-1].number}",
         origin=TREES_ORIGIN,
@@ -119,8 +119,8 @@ def grow_power_trees(examples: Sequence[JudgedPrediction]) -> PowerTreesPublishe
         code_version=version_of("coplace"),
         trained_jobs=len(examples),
         newest_job=examples[-1].number,
-        extra=packed(forests.extra),
-        boosted=packed(forests.boosted),
+        extra=pack(forests.extra),
+        boosted=pack(forests.boosted),
     )
     jobs = Counter(users)
     by_jobs = sorted(forests.users.items(), key=lambda each: (-jobs[each[0]], each[0]))

@@ -35,7 +35,7 @@ _EMPTY: Final[Mapping[WhenEmpty.ValueType, Standing.ValueType]] = {
 class Account:
     """What is known of an account. `charged_su` are the charges in force, a decimal: of many it
     outgrows 64 bits of 0.000001 SU. `event_id` is of the event that declared the allocation, `told`
-    what was told last. What is reserved follows from the attempts."""
+    what was published last. What is reserved follows from the attempts."""
 
     charged_su: str = "0"
     allocation: AllocationDeclared | None = None
@@ -55,7 +55,7 @@ class Account:
 
     @property
     def funding(self) -> Standing.ValueType:
-        """Return its standing now; unspecified where nothing was ever allocated."""
+        """Return its state now; unspecified where nothing was ever allocated."""
         if self.allocation is None:
             return STANDING_UNSPECIFIED
         if self.charged_micro_su + self.reserved_micro_su < self.allocated_micro_su:

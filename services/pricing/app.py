@@ -3,7 +3,7 @@
 from typing import Final
 
 from services.pricing.processor import CHARGES, CONSUMES, STANDINGS, PriceRule, PricingProcessor
-from services.pricing.restoring import mended, recalled
+from services.pricing.restoring import recall_outputs, repair_state
 from services.pricing.settings import PricingSettings
 from shared.process.settings import Settings, settings
 from shared.streams.on_kafka.service import run_service
@@ -26,10 +26,10 @@ def stages(settings: Settings) -> list[Stage]:
             consumes=CONSUMES,
             create=lambda _unit, restored: PricingProcessor(tariff, restored),
             rounds=settings.rounds,
-            mend=lambda restored, now_us: mended(restored, tariff, now_us),
+            repair=lambda restored, now_us: repair_state(restored, tariff, now_us),
             puts_barriers=settings.is_emulated,
             single=True,
-            recall=recalled,
+            recall=recall_outputs,
         )
     ]
 

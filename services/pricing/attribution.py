@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.charge import evidence_of, is_borne
-from shared.domain.money import QUANTUM, apportioned, micro_units
+from shared.domain.money import QUANTUM, apportion, micro_units
 
 _MILLIJOULES: Final = 1_000
 
@@ -44,8 +44,8 @@ def attribute(charge: ChargeMade) -> tuple[InterferencePart, ...]:
         return ()
     lost_us = [row.lost_us for row in rows]
     shares = [each / sum(lost_us) for each in lost_us]
-    discounts = apportioned(micro_units(discount_su(charge)), shares)
-    energies = apportioned(lost_energy_mj(charge), shares)
+    discounts = apportion(micro_units(discount_su(charge)), shares)
+    energies = apportion(lost_energy_mj(charge), shares)
     return tuple(
         InterferencePart(
             row.co_runner_job_id,

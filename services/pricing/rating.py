@@ -65,17 +65,19 @@ def amounts(tariff: PriceTariff, finished: JobFinished, usage: Occupied) -> tupl
 def full_su(
     tariff: PriceTariff, held: dict[str, Decimal], scope: RateScope, from_us: int, until_us: int
 ) -> Decimal:
-    """Return what holding resources for a time costs at most, without energy: nobody knows it
-    before."""
+    """Return what resources cost at most that are allocated for a time, without energy: nobody
+    knows it before."""
     with localcontext(EXACT):
-        quantities = _quantities(held, tariff.weighed_us(from_us, until_us))
+        quantities = _quantities(held, tariff.weighted_us(from_us, until_us))
         found = _rated(tariff, scope, quantities)
         return service_units(sum((amount.in_full_su for amount in found), Decimal(0)))
 
 
 def _weighed_us(tariff: PriceTariff, usage: Occupied) -> Decimal:
-    stood_still = sum((tariff.weighed_us(begin, end) for begin, end in usage.suspended), Decimal(0))
-    return tariff.weighed_us(usage.started_at_us, usage.ended_at_us) - stood_still
+    stood_still = sum(
+        (tariff.weighted_us(begin, end) for begin, end in usage.suspended), Decimal(0)
+    )
+    return tariff.weighted_us(usage.started_at_us, usage.ended_at_us) - stood_still
 
 
 def _quantities(held: dict[str, Decimal], weighed_us: Decimal) -> dict[str, Decimal]:

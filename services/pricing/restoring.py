@@ -15,7 +15,7 @@ from shared.catalogue.event import Event
 from shared.streams.state.state import State
 
 
-def mended(
+def repair_state(
     restored: Mapping[str, bytes], rule: PriceRule, now_us: int
 ) -> Mapping[str, bytes | None]:
     """Return the attempts of which something was put off into a future that a wrong clock made,
@@ -31,12 +31,12 @@ def mended(
     return state.changes()
 
 
-def recalled(
+def recall_outputs(
     restored: Mapping[str, bytes], told: Iterable[Event], _next_round: int = 0
 ) -> Mapping[str, bytes | None]:
-    """Return what the ledger tells beyond the state: revisions that were given away, on which what
-    is charged again follows, since accounts and billing let the highest count; and what each
-    account is charged by it, and was told."""
+    """Return what the published charges say beyond the state: revisions that were given away, on
+    which what is charged again follows, since accounts and billing let the highest count; and what
+    each account is charged by them, and its last published state."""
     state = State(restored)
     attempts, accounts = Attempts(state), AccountBook(state)
     charges, standings = _told_last(told)
@@ -51,7 +51,7 @@ def recalled(
 
 
 def _recall(attempts: Attempts, attempt: Attempt, charge: ChargeMade | None) -> None:
-    """Hold an attempt to its charge in the ledger; one that is not there was lost."""
+    """Hold an attempt to its published charge; one that is not there was lost."""
     before = replace(attempt)
     if charge is None:
         attempt.charged = ()

@@ -48,7 +48,7 @@ class CoRunInterval:
     @property
     def is_nameless(self) -> bool:
         """Return whether nobody said so far whose its co-runner is; beside several nobody ever
-        does, since shutters tell only what all of them cost."""
+        does, since shutters show only what all of them cost."""
         return self.co_runners == 1 and not self.co_runner_account
 
 

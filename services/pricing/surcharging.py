@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Final
 
 from services.pricing.model import Evidence
-from shared.domain.money import apportioned
+from shared.domain.money import apportion
 from shared.domain.tariff import HOUR_US, Surcharge
 
 _MICRO_SU: Final = 1_000_000
@@ -26,7 +26,7 @@ def surcharges_micro_su(
     if not sum(lost_us) or discount_micro_su <= 0:
         return [0] * len(rows)
     whole = int(discount_micro_su * Fraction(surcharge.share))
-    parts = apportioned(whole, [each / sum(lost_us) for each in lost_us])
+    parts = apportion(whole, [each / sum(lost_us) for each in lost_us])
     return [
         _bounded(part, row, surcharge) if row.co_runner_account else 0
         for row, part in zip(rows, parts, strict=True)

@@ -46,7 +46,7 @@ class TariffBook:
     def at(self, time_us: int) -> PriceTariff | None:
         """Return the tariff that a job that starts then is charged by: of those in force the one
         declared last."""
-        holding = [key for key, tariff in self._tariffs.items() if tariff.holds_at(time_us)]
+        holding = [key for key, tariff in self._tariffs.items() if tariff.applies_at(time_us)]
         if not holding:
             return None
         return self._tariffs[max(holding, key=self._rank)]

@@ -60,7 +60,7 @@ class TokenGate(ServerInterceptor):
 
 
 def _token_of(metadata: Sequence[tuple[str, str | bytes]] | None) -> str:
-    """What `authorization: Bearer TOKEN` shows; empty where nothing is."""
+    """Return what `authorization: Bearer TOKEN` shows; empty where nothing is."""
     shown = [str(value) for key, value in metadata or () if key == "authorization"]
     is_one = len(shown) == 1 and shown[0].lower().startswith(_SCHEME)
     return shown[0][len(_SCHEME) :].strip() if is_one else ""

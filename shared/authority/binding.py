@@ -109,7 +109,7 @@ class Binding:
         """Return whether it may have an account charged, limit it or ask about it."""
         return _is_one(account, self.accounts) or (self.is_of_region and not self.accounts)
 
-    def stands_for(self, user: str) -> bool:
+    def speaks_for(self, user: str) -> bool:
         """Return whether it speaks for a user, or may limit or ask about this one."""
         if self.role is Role.USER:
             return _is_one(user, self.users or (self.who,))

@@ -19,7 +19,10 @@ from shared.streams.telemetry import hooks_of
 async def question_door(process: Process, name: str) -> AsyncIterator[Door]:
     """Open a door that knows the table in force, as it is now and as it becomes meanwhile."""
     await wait_for_topics(process.settings, (TOPIC, AUDIT), process.readiness, process.stop)
-    deployment, table = Deployment.of(process.settings, hooks_of(process.telemetry)), TableInForce()
+    deployment, table = (
+        Deployment.from_settings(process.settings, hooks_of(process.telemetry)),
+        TableInForce(),
+    )
     async with (
         KafkaPublisher(deployment, name) as publisher,
         table_followed(deployment, table, partial(end_process, name)),

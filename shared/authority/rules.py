@@ -118,7 +118,7 @@ def _of_model(binding: Binding, about: About) -> str:
 
 
 def _of_user(binding: Binding, about: About) -> str:
-    if not about.user or binding.stands_for(about.user):
+    if not about.user or binding.speaks_for(about.user):
         return ""
     return f"user {about.user!r} is outside its scope"
 
@@ -130,7 +130,7 @@ def _of_account(binding: Binding, about: About) -> str:
 
 
 def _of_itself(binding: Binding, about: About) -> str:
-    if binding.role is not Role.USER or binding.stands_for(about.user):
+    if binding.role is not Role.USER or binding.speaks_for(about.user):
         return ""
     return f"user {about.user!r} is somebody else"
 
@@ -174,7 +174,7 @@ def _of_job(binding: Binding, about: About) -> str:
     assert about.job is not None
     job = about.job
     by_place = binding.owns(job.job_id) or any(map(binding.covers, job.granted))
-    by_user, by_account = binding.stands_for(job.user), binding.charges(job.account)
+    by_user, by_account = binding.speaks_for(job.user), binding.charges(job.account)
     match binding.role:
         case Role.USER:
             is_its = by_user
@@ -191,7 +191,7 @@ def _of_list(binding: Binding, about: About) -> str:
     """A list of jobs must be asked for by something of its."""
     if binding.is_of_region:
         return ""
-    by_user = bool(about.user) and binding.stands_for(about.user)
+    by_user = bool(about.user) and binding.speaks_for(about.user)
     by_account = bool(about.account) and binding.charges(about.account)
     by_place = bool(about.clusters) and all(map(binding.covers, about.clusters))
     match binding.role:
@@ -228,7 +228,7 @@ _COVERED: Final[Mapping[SubjectKind.ValueType, _Objection]] = {
 
 
 def _payload_rule(message: Descriptor) -> AccessRule:
-    """Who may send a message, as its options and those of its fields say."""
+    """Return who may send a message, as its options and those of its fields say."""
     rule = rule_of(message)
     roles = tuple(map(Role, rule.roles))
     if rule.of_region:

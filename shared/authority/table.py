@@ -38,14 +38,14 @@ class AuthorityTable:
         self._of: Mapping[str, list[Binding]] = of
 
     @classmethod
-    def of(cls, message: AuthorityDeclared) -> "AuthorityTable":
+    def from_message(cls, message: AuthorityDeclared) -> "AuthorityTable":
         """Read the table that was declared."""
         if not message.version:
             raise RejectedError("version", "must be at least 1, got 0")
         if not message.bindings:
             raise RejectedError("bindings", "must hold at least one")
         found = [_binding(number, each) for number, each in enumerate(message.bindings)]
-        tokens = Tokens.of(message.tokens, (binding.who for binding in found))
+        tokens = Tokens.from_rows(message.tokens, (binding.who for binding in found))
         return cls(message.version, found, tokens)
 
     def may(self, who: str, action: str, about: About) -> AccessVerdict:
@@ -128,7 +128,7 @@ class TableInForce:
     def successor(self, message: AuthorityDeclared, declarer: str) -> AuthorityTable:
         """Return the table that would be in force next. Raises RejectedError where the declaration
         is not valid: of another version, by an identity that may not, or that could not undo it."""
-        found = AuthorityTable.of(message)
+        found = AuthorityTable.from_message(message)
         if found.version != self.version + 1:
             problem = f"must be {self.version + 1}, got {found.version}"
             raise RejectedError(

@@ -60,7 +60,7 @@ class BearerToken:
         if now_us >= self.expires_at_us:
             raise RefusedTokenError(self.who, f"token {self.name} of {self.who!r} has expired")
 
-    def is_worth_telling(self, now_us: int) -> bool:
+    def is_worth_keeping(self, now_us: int) -> bool:
         """Return whether it is valid, or its holder may still come and need the reason why it is
         not."""
         return now_us < self.expires_at_us + _KEPT_US
@@ -89,7 +89,7 @@ class Tokens:
             raise RejectedError("tokens", f"must be at most {_MOST}, got {len(self.every)}")
 
     @classmethod
-    def of(cls, rows: Iterable[IssuedToken], known: Iterable[str]) -> "Tokens":
+    def from_rows(cls, rows: Iterable[IssuedToken], known: Iterable[str]) -> "Tokens":
         """Read the tokens that were declared, each of an identity that is known."""
         names = frozenset(known)
         return cls(_declared(number, row, names) for number, row in enumerate(rows))

@@ -21,7 +21,7 @@ from shared.catalogue.record import (
     type_of,
 )
 from shared.catalogue.schemas import MESSAGES
-from shared.catalogue.texts import MOST_TEXT_BYTES, cut_words, require_short_texts
+from shared.catalogue.texts import MOST_TEXT_BYTES, require_short_texts, truncate
 from shared.catalogue.topics import ROUND_ENDED, Origin, Topics, TopicSpec, partition_of
 
 MAX_MESSAGE_BYTES = 1_048_576
@@ -179,7 +179,7 @@ class Codec:
 
     def _new_record(self, partition: TopicPartition, event: Event) -> NewRecord:
         value = event.payload.SerializeToString(deterministic=True)
-        if len(value) > MOST_TEXT_BYTES and cut_words(event.payload):
+        if len(value) > MOST_TEXT_BYTES and truncate(event.payload):
             value = event.payload.SerializeToString(deterministic=True)
         if len(value) > self.max_message_bytes:
             raise RejectedError("value", self._size_problem(len(value)))

@@ -9,7 +9,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import Message
 
 from coplace_client.errors import RejectedError
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from shared.catalogue.codec import format_time, parse_time
 from shared.catalogue.event import Event
 from shared.catalogue.schemas import MESSAGES
@@ -65,7 +65,7 @@ def event_of(fields: Mapping[str, Any]) -> Event:
 
 def write_events(path: Path, events: Iterable[Event]) -> None:
     """Write events, one a line. Raises OSError."""
-    with written(path) as fresh, fresh.open("wb") as file:
+    with write_whole(path) as fresh, fresh.open("wb") as file:
         for event in events:
             file.write(orjson.dumps(plain(event), option=orjson.OPT_APPEND_NEWLINE))
 

@@ -79,7 +79,8 @@ def _unguarded_fields(message: Descriptor, *, is_nested: bool) -> Iterator[str]:
 
 
 def _guard_of(field: FieldDescriptor) -> Guard.ValueType | None:
-    """The guard of a field, UNSPECIFIED of one that names nothing, None where it is missing."""
+    """Return the guard of a field, UNSPECIFIED of one that names nothing, None where it is
+    missing."""
     named = subject_of(field)
     if named is not None:
         return named.guard or None

@@ -59,7 +59,7 @@ def _schema(message: Descriptor, base: str) -> dict[str, Any]:
 
 
 def _is_required(field: FieldDescriptor) -> bool:
-    """Whether the value that is left out, empty or 0, is refused."""
+    """Return whether the value that is left out, empty or 0, is refused."""
     check = check_of(field)
     if field.is_repeated:
         return check.not_empty

@@ -70,7 +70,7 @@ def _check_reset(reset: Sequence[str], declared: Collection[str]) -> None:
             raise RejectedError(f"reset[{number}]", f"{name} is named twice")
 
 
-def without(message: PolicyDeclared, names: Collection[str]) -> PolicyDeclared | None:
+def reset_values(message: PolicyDeclared, names: Collection[str]) -> PolicyDeclared | None:
     """Return what is left of a declaration that says nothing of these settings; None where nothing
     is."""
     left = PolicyDeclared.FromString(message.SerializeToString())

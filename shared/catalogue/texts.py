@@ -37,7 +37,7 @@ def require_short_texts(message: Message) -> None:
                 require_short_texts(each)
 
 
-def cut_words(message: Message) -> bool:
+def truncate(message: Message) -> bool:
     """Cut what is said in words to what its readers take: what it is made of came in by
     itself, each part as long as a text may be. True where something was too long.
 
@@ -52,7 +52,7 @@ def cut_words(message: Message) -> bool:
                 is_cut = True
         elif field.is_repeated or message.HasField(field.name):
             for each in value if field.is_repeated else [value]:
-                is_cut |= cut_words(each)
+                is_cut |= truncate(each)
     return is_cut
 
 

@@ -41,7 +41,7 @@ class PairHistory:
     like_targets: Floats
 
     @classmethod
-    def of(cls, degradation: Floats, curves: Floats) -> "PairHistory":
+    def from_degradation(cls, degradation: Floats, curves: Floats) -> "PairHistory":
         """Return the history of T_co / T_alone - 1 (machines, targets, neighbours), NaN where it is
         not known.
 
@@ -87,9 +87,9 @@ def _distances(value: Floats, known: Mask) -> Floats:
 
 
 def _like_targets(value: Floats, known: Mask, distance: Floats, mean: Floats) -> Floats:
-    """What targets like this one suffered beside a neighbour, by weights e^(-distance / scale); the
-    scale is half the distance to the fifth of those that had this neighbour. The mean where none
-    had."""
+    """Return what targets like this one suffered beside a neighbour, by weights e^(-distance /
+    scale); the scale is half the distance to the fifth of those that had this neighbour. The mean
+    where none had."""
     had = known[:, np.newaxis, :, :] & ~np.eye(value.shape[1], dtype=np.bool_)[:, :, np.newaxis]
     distance = np.where(had, distance, np.inf)
     fifth = np.sort(distance, axis=2)[:, :, min(_ALIKE, value.shape[1]) - 1, :]
@@ -105,8 +105,8 @@ def _finite_most(distance: Floats) -> Floats:
 
 
 def _means(value: Floats, known: Mask) -> tuple[Floats, Floats]:
-    """Row means of (machines, rows, columns) without each column in turn: of the machine, and of
-    all machines. A machine without any of the row has what all say; NaN where none has."""
+    """Return row means of (machines, rows, columns) without each column in turn: of the machine,
+    and of all machines. A machine without any of the row has what all say; NaN where none has."""
     total = value.sum(axis=2, keepdims=True) - value
     count = known.sum(axis=2, keepdims=True) - known
     everywhere = _ratio(total.sum(axis=0, keepdims=True), count.sum(axis=0, keepdims=True))
@@ -120,7 +120,7 @@ def _ratio(total: Floats, count: Ints) -> Floats:
 
 
 def _bubbles(value: Floats, known: Mask, curves: Floats) -> Ints:
-    """The bubble under which the other targets would have suffered what they did beside each
+    """Return the bubble under which the other targets would have suffered what they did beside each
     neighbour, by least squares over their curves, shape (machines, neighbour, target left out)."""
     error = np.square(value[:, :, :, np.newaxis] - curves[:, :, np.newaxis, :])
     error = np.where(known[:, :, :, np.newaxis], error, 0.0).swapaxes(1, 2)

@@ -65,8 +65,8 @@ def paired(
 def _pair_lasts_s(
     alone_s: Floats, degradation: Floats, one: int, two: int
 ) -> list[tuple[float, float]]:
-    """From when to when each of them runs, since they got their server: side by side until the
-    first ends, then the other alone. One after the other where they may not share."""
+    """Return from when to when each of them runs, since they got their server: side by side until
+    the first ends, then the other alone. One after the other where they may not share."""
     slowed = 1 + np.maximum([degradation[one, two], degradation[two, one]], 0.0)
     first_s, second_s = own_s = alone_s[[one, two]]
     if np.isnan(slowed).any():

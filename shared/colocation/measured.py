@@ -53,7 +53,8 @@ def _relative(values: Floats) -> Floats:
 
 
 def _median(values: Floats) -> Floats:
-    """The median over the second axis of what is known; 0 where nothing is. Kept as an axis."""
+    """Return the median over the second axis of what is known; 0 where nothing is. Kept as an
+    axis."""
     count = (~np.isnan(values)).sum(axis=1, keepdims=True)
     ascending = np.sort(values, axis=1)  # NaN sorts last
     low, high = (

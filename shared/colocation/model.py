@@ -41,7 +41,7 @@ class Cells(NamedTuple):
         return Cells(self.machine, self.neighbour, self.target)
 
     @classmethod
-    def known(cls, degradation: Floats) -> "Cells":
+    def with_values(cls, degradation: Floats) -> "Cells":
         """Return the cells of (machines, targets, neighbours) that have a value."""
         return cls(*np.nonzero(~np.isnan(degradation)))
 
@@ -78,7 +78,7 @@ class DegradationModel:
 
     def __post_init__(self) -> None:
         self._alone, self._curves = self.profiles.columns(), self.profiles.filled_curves()
-        self._history = PairHistory.of(self.degradation, self._curves)
+        self._history = PairHistory.from_degradation(self.degradation, self._curves)
 
     def predict(self, cells: Cells) -> Floats:
         """Predict each cell. One that was learned from is near what was measured of it."""
@@ -151,7 +151,7 @@ class DegradationModel:
         return case if len(self._to_learn(case).machine) else _CASES[0]
 
     def _to_learn(self, case: _KnownHistory) -> Cells:
-        cells = Cells.known(self.degradation)
+        cells = Cells.with_values(self.degradation)
         learned = self._is_known(*cells) | (not case.target_known)
         learned &= self._is_known(*cells.mirrored()) | (not case.neighbour_known)
         return cells.only(learned)

@@ -99,7 +99,7 @@ def two_opt(saved: Floats, matching: Matching) -> Matching:
 
 
 def _gains(saved: Floats, pairs: Ints, of: list[int]) -> Floats:
-    """What the better exchange of some pairs with each pair gains, (of, pairs)."""
+    """Return what the better exchange of some pairs with each pair gains, (of, pairs)."""
     (first, second), (mine, my_second) = pairs.T, pairs[of].T
     of_first, of_second = saved[mine], saved[my_second]
     straight = of_first[:, first] + of_second[:, second]

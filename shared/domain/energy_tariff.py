@@ -41,7 +41,7 @@ class Tariff:
         return next((h * _HOUR_S for h in later if self.per_kwh[h % hours] < price), inf)
 
     def _price_s(self, at_s: float) -> float:
-        """The integral of the price from 0 s on."""
+        """Return the integral of the price from 0 s on."""
         hour = floor(at_s / _HOUR_S)
         rounds, rest = divmod(hour, len(self.per_kwh))
         whole = rounds * self._until[-1] + self._until[rest]

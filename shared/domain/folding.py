@@ -50,7 +50,7 @@ class _Entry:
         return True
 
     def text(self) -> str:
-        """As a host list."""
+        """Return the entry as a host list."""
         if self.place is None:
             return "".join(self.parts)
         before, after = "".join(self.parts[: self.place]), "".join(self.parts[self.place + 1 :])
@@ -114,7 +114,8 @@ def _most_bytes(size: int, numbers: list[str]) -> int:
 
 
 def _last_number(name: str) -> tuple[str, str, str]:
-    """The text before it, its digits, the text behind it; most names end in a number."""
+    """Split a name into the text before its last number, its digits, and the text behind it; most
+    names end in a number."""
     before = name.rstrip(_DIGITS)
     if 0 < len(name) - len(before) <= _MOST_DIGITS:
         return before, name[len(before) :], ""
@@ -123,7 +124,7 @@ def _last_number(name: str) -> tuple[str, str, str]:
 
 
 def _only_difference(left: _Parts, right: _Parts) -> int | None:
-    """The place of the only part that differs, if it is a number."""
+    """Return the place of the only part that differs, if it is a number."""
     if len(left) != len(right):
         return None
     differing = [
@@ -142,7 +143,8 @@ def _run_lengths(numbers: Iterable[str]) -> Iterator[int]:
 
 
 def _runs(numbers: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """First and last of those that follow one another, as `expand` writes them out again."""
+    """Yield first and last of numbers that follow one another, as `expand` writes them out
+    again."""
     first = last = ""
     for number in numbers:
         if last and int(number) == int(last) + 1 and _is_as_wide(number, last):

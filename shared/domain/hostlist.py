@@ -60,8 +60,8 @@ def _entries(hostlist: str) -> Iterator[str]:
 
 
 def _expand_entry(entry: str, room: int) -> list[str]:
-    """The names of one entry, at most `room`; counted and measured before any is made, since a
-    short list can name more than memory holds."""
+    """Return the names of one entry, at most `room`; counted and measured before any is made, since
+    a short list can name more than memory holds."""
     count, length, choices = 1, 0, list[Iterable[str]]()
     for found in _PART.finditer(entry):
         ranges = [] if found[1] is None else _ranges(found[1])
@@ -82,7 +82,7 @@ def _ranges(bracket: str) -> _Ranges:
 
 
 def _parsed(text: str) -> tuple[range, int]:
-    """The numbers of a range and how many digits they have."""
+    """Return the numbers of a range and how many digits they have."""
     found = _RANGE.fullmatch(text)
     if not found or int(found[2] or found[1]) < int(found[1]):
         raise RejectedError("nodes", f"must hold ranges like 001-004, got {text[:40]!r}")

@@ -23,7 +23,7 @@ def su_text(micro_su: int) -> str:
     return f"{Decimal(micro_su) * QUANTUM:f}"
 
 
-def apportioned(whole: int, shares: Sequence[Fraction]) -> list[int]:
+def apportion(whole: int, shares: Sequence[Fraction]) -> list[int]:
     """Apportion whole parts by shares whose sum is 1: each its share rounded down, and one more for
     those of the largest remainders, of equal ones the first, until the sum of the parts is the
     whole."""

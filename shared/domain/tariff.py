@@ -69,7 +69,7 @@ class Rate:
         if not 0 <= self.su <= MOST_RATE_SU:
             raise RejectedError("rates.su", f"must be from 0 to {MOST_RATE_SU}, got {self.su}")
 
-    def holds_for(self, scope: RateScope) -> bool:
+    def applies_to(self, scope: RateScope) -> bool:
         """Return whether a job of this cluster, node model, partition and QOS pays it."""
         if self.scope == ANY_JOB:
             return True
@@ -160,16 +160,16 @@ class PriceTariff:
         if not any(rate.resource == CORE for rate in self.rates):
             raise RejectedError("rates", f"must say what a {CORE!r} costs, be it 0")
 
-    def holds_at(self, time_us: int) -> bool:
+    def applies_at(self, time_us: int) -> bool:
         """Return whether a job that starts then is charged by it."""
         return self.from_us <= time_us and (not self.until_us or time_us < self.until_us)
 
     def rate(self, resource: str, scope: RateScope) -> Decimal:
         """Return the first rate that applies; 0 where none does."""
         of_it = (rate for rate in self.rates if rate.resource == resource)
-        return next((rate.su for rate in of_it if rate.holds_for(scope)), _ZERO)
+        return next((rate.su for rate in of_it if rate.applies_to(scope)), _ZERO)
 
-    def weighed_us(self, from_us: int, until_us: int) -> Decimal:
+    def weighted_us(self, from_us: int, until_us: int) -> Decimal:
         """Return a stretch of time with each of its microseconds times the factor of its hour."""
         if not self.hour_factors:
             return Decimal(until_us - from_us)

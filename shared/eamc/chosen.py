@@ -27,7 +27,7 @@ class ChosenPStates:
     nominal_s: Floats
 
     @classmethod
-    def of(
+    def choose(
         cls, projection: Projection, rule: FrequencyRule, weighing: Weighing, quantile: float = 0.5
     ) -> Self:
         """Choose by a quantile of time and energy: see choose_pstates."""

@@ -136,6 +136,6 @@ def pstates_by_cost(
 
 
 def _is_above(x: Floats, y: Floats, left: int, middle: int, right: int) -> bool:
-    """Whether the point in the middle lies on or above the line between the others."""
+    """Return whether the point in the middle lies on or above the line between the others."""
     rise, run = y[right] - y[left], x[right] - x[left]
     return bool((y[middle] - y[left]) * run >= rise * (x[middle] - x[left]))

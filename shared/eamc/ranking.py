@@ -57,7 +57,7 @@ def part_eff(energy_j: Floats, time_s: Floats, eligible: Mask, weighing: Weighin
 
 
 def _shares(values: Floats) -> Floats:
-    """Each value over the least one of its row."""
+    """Return each value over the least one of its row."""
     return np.asarray(values / np.fmin.reduce(values, axis=-1, keepdims=True))
 
 

@@ -32,7 +32,7 @@ class Bridge:
     paths: dict[tuple[int, int], Path]
 
 
-def bridged(coefficients: Coefficients) -> Bridge:
+def bridge(coefficients: Coefficients) -> Bridge:
     """Fill each gap by the path with the fewest hops.
 
     Among those the one with the least variance of energy, where it is known, then the one with the
@@ -59,7 +59,7 @@ def _energy_variance(c: Coefficients) -> Floats:
 
 
 def _shortest_paths(c: Coefficients, variance: Floats, start: int) -> dict[int, Path]:
-    """Dijkstra's algorithm; costs of paths are compared part by part."""
+    """Return shortest paths by Dijkstra's algorithm; their costs are compared part by part."""
     found: dict[int, Path] = {}
     waiting: list[tuple[Cost, Path]] = [((0, 0.0, 0.0), (start,))]
     while waiting:
@@ -102,7 +102,8 @@ def _combined(known: Uncertainty, paths: dict[tuple[int, int], Path]) -> Uncerta
 
 
 def _composed(matrices: list[Floats], path: Path) -> tuple[float, float, float]:
-    """The factor of the metric, that of TPI and the constant of one equation along a path."""
+    """Return the factor of the metric, that of TPI and the constant of one equation along a
+    path."""
     own, traffic, constant = 1.0, 0.0, 0.0
     for pair in pairwise(path):
         factor, added_traffic, added = (float(matrix[pair]) for matrix in matrices)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from coplace_client.errors import RejectedError
 from coplace_client.signature import Signature
 from shared.domain.coefficients import Coefficients
-from shared.models.bridge import bridged
+from shared.models.bridge import bridge
 from shared.models.projection import Projection, Status, side_by_side
 from shared.models.spread import Spread
 
@@ -41,7 +41,9 @@ class Metrics:
     reference: Ints
 
     @classmethod
-    def of(cls, coefficients: Coefficients, signatures: Sequence[Signature | None]) -> "Metrics":
+    def from_signatures(
+        cls, coefficients: Coefficients, signatures: Sequence[Signature | None]
+    ) -> "Metrics":
         """Return columns of signatures that fit the coefficients, None where a job has no
         signature.
 
@@ -79,7 +81,7 @@ def project(
     off is that of the coefficients.
     Raises RejectedError for a signature of another node model, TPI scale or P-state table.
     """
-    metrics = Metrics.of(coefficients, signatures)
+    metrics = Metrics.from_signatures(coefficients, signatures)
     return project_metrics(coefficients, metrics, via_intermediate=via_intermediate)
 
 
@@ -102,8 +104,8 @@ def project_metrics(
     """Project columns of signatures; as `project`, shape (signatures, P-states)."""
     table, is_indirect = coefficients, np.zeros_like(coefficients.available)
     if via_intermediate:
-        bridge = bridged(coefficients)
-        table, is_indirect = bridge.coefficients, bridge.is_indirect
+        bridged = bridge(coefficients)
+        table, is_indirect = bridged.coefficients, bridged.is_indirect
     shape = (len(table.pstates_ghz), len(metrics.reference))
     # P-states first: numpy's inner loops then run over the many signatures, not the few P-states.
     time_s, power_w = np.empty(shape), np.empty(shape)
@@ -119,24 +121,25 @@ def project_metrics(
         missing = status[:, part] > Status.VIA_INTERMEDIATE
         np.copyto(time_s[:, part], np.nan, where=missing)
         np.copyto(power_w[:, part], np.nan, where=missing)
-    spread = Spread.of(table, metrics.reference)
+    spread = Spread.from_coefficients(table, metrics.reference)
     return Projection(table.pstates_ghz, time_s.T, power_w.T, status.T, spread)
 
 
 def _pairs(reference: Ints) -> Ints:
-    """The rows of the coefficients to take: one for all where all were measured at one P-state."""
+    """Return the rows of the coefficients to take: one for all where all were measured at one
+    P-state."""
     return reference[:1] if (reference == reference[0]).all() else reference
 
 
 def _project_power(c: Coefficients, block: Metrics, pairs: Ints, out: Floats) -> None:
-    """Equation 1 in place: shape (P-states, signatures)."""
+    """Compute equation 1 in place: shape (P-states, signatures)."""
     np.multiply(_taken(c.a, pairs), block.power_w, out=out)
     out += _taken(c.b, pairs) * block.tpi
     out += _taken(c.c, pairs)
 
 
 def _project_time(c: Coefficients, block: Metrics, pairs: Ints, out: Floats) -> None:
-    """Equations 2 and 3 in place: shape (P-states, signatures)."""
+    """Compute equations 2 and 3 in place: shape (P-states, signatures)."""
     clocks_ghz = np.asarray(c.pstates_ghz)
     np.multiply(_taken(c.d, pairs), block.cpi, out=out)
     out += _taken(c.e, pairs) * block.tpi
@@ -158,7 +161,7 @@ def _status(
 
 
 def _taken(matrix: NDArray[Values], pairs: Ints) -> NDArray[Values]:
-    """Rows of a (from, to) matrix as columns: shape (to, pairs)."""
+    """Return rows of a (from, to) matrix as columns: shape (to, pairs)."""
     return np.take(matrix.T, pairs, axis=1)
 
 

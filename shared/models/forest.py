@@ -44,7 +44,7 @@ class Forest:
         object.__setattr__(self, "_steps", _Steps.of(self))
 
     @classmethod
-    def of(cls, trees: Sequence[Tree], *, features: int) -> Self:
+    def from_trees(cls, trees: Sequence[Tree], *, features: int) -> Self:
         """Raises RejectedError for arrays that are no trees over `features` columns."""
         for tree in trees:
             _check(tree, features)
@@ -122,7 +122,8 @@ class _Steps(NamedTuple):
         )
 
     def values(self, rows: NDArray[np.float32]) -> Floats:
-        """Of the leaves that rows reach, shape (trees, rows): a walk is one row in one tree."""
+        """Return the values of the leaves that rows reach, shape (trees, rows): a walk is one row
+        in one tree."""
         count, columns = rows.shape
         flat = rows.ravel()
         node = np.repeat(self.roots, count)

@@ -26,12 +26,12 @@ def all_pairs(forest: Forest, first: Floats, second: Floats) -> Floats:
 
 
 def _rounded(rows: Floats) -> Floats:
-    """Columns, in the precision in which scikit-learn compares."""
+    """Return columns in the precision in which scikit-learn compares."""
     return np.ascontiguousarray(rows.T.astype(np.float32).astype(np.float64))
 
 
 def _fill(into: Floats, forest: Forest, tree: int, first: Floats, second: Floats) -> None:
-    """The leaf's value of one tree for each pair; `first` and `second` are columns."""
+    """Write the leaf's value of one tree for each pair; `first` and `second` are columns."""
     feature, threshold, left, right, value = (
         part[tree].tolist()
         for part in (forest.feature, forest.threshold, forest.left, forest.right, forest.value)

@@ -45,7 +45,7 @@ class Side(NamedTuple):
     power_w: float
 
     @classmethod
-    def of(cls, signature: Signature, core_share: float, peak_gbps: float) -> "Side":
+    def from_signature(cls, signature: Signature, core_share: float, peak_gbps: float) -> "Side":
         """Return a job on this share of a node's cores, which draws the same share of the
         bandwidth."""
         bandwidth_share = signature.mem_gbps * core_share / peak_gbps
@@ -162,7 +162,8 @@ def _roots(forest: Forest) -> Ints:
 
 
 def _levels_of(forest: Forest) -> tuple[tuple[_Level, ...], Ints]:
-    """Nodes that split by depth, and the leaves; a node is tree x width + its number there."""
+    """Return nodes that split by depth, and the leaves; a node is tree x width + its number
+    there."""
     trees, width = forest.feature.shape
     first = np.repeat(np.arange(trees) * width, width)
     feature, threshold = forest.feature.ravel(), forest.threshold.ravel()

@@ -78,14 +78,14 @@ class Projection:
         """Return what time, power and energy each exceed with the probability 1 - `quantile`; NaN
         where there is no interval."""
         spread = self.spread or _unknown(self)
-        stretch = Stretch.of(spread.time_sd, spread.power_sd, quantile)
-        return Quantile.of(self.time_s, self.power_w, stretch.taken(spread.row))
+        stretch = Stretch.from_deviations(spread.time_sd, spread.power_sd, quantile)
+        return Quantile.stretch(self.time_s, self.power_w, stretch.taken(spread.row))
 
     def planned(self, quantile: float) -> Quantile:
         """Return the quantile as `at` does; the projection itself where there is no interval."""
         spread = self.spread or _unknown(self)
         stretch = Stretch.planned(spread.time_sd, spread.power_sd, quantile)
-        return Quantile.of(self.time_s, self.power_w, stretch.taken(spread.row))
+        return Quantile.stretch(self.time_s, self.power_w, stretch.taken(spread.row))
 
     def _deviation(self, of: str) -> Floats:
         if self.spread is None:

@@ -48,7 +48,7 @@ class Stretch:
     energy: Floats
 
     @classmethod
-    def of(cls, time_sd: Floats, power_sd: Floats, quantile: float) -> "Stretch":
+    def from_deviations(cls, time_sd: Floats, power_sd: Floats, quantile: float) -> "Stretch":
         """Return the stretch from relative standard deviations; NaN where one of them is."""
         energy_sd = np.sqrt(power_sd * power_sd + time_sd * time_sd)
         return cls(*(_stretch(sd, quantile) for sd in (time_sd, power_sd, energy_sd)))
@@ -56,7 +56,7 @@ class Stretch:
     @classmethod
     def planned(cls, time_sd: Floats, power_sd: Floats, quantile: float) -> "Stretch":
         """Return the stretch as `of` does; what has no interval counts as it is projected."""
-        return cls.of(np.nan_to_num(time_sd), np.nan_to_num(power_sd), quantile)
+        return cls.from_deviations(np.nan_to_num(time_sd), np.nan_to_num(power_sd), quantile)
 
     def taken(self, row: Ints) -> "Stretch":
         """Return the rows of each signature."""
@@ -72,7 +72,7 @@ class Quantile:
     energy_j: Floats
 
     @classmethod
-    def of(cls, time_s: Floats, power_w: Floats, stretch: Stretch) -> "Quantile":
+    def stretch(cls, time_s: Floats, power_w: Floats, stretch: Stretch) -> "Quantile":
         """Return projections times their stretch."""
         return cls(
             time_s=time_s * stretch.time,
@@ -94,7 +94,7 @@ class Spread:
     row: Ints
 
     @classmethod
-    def of(cls, coefficients: Coefficients, reference: Ints) -> "Spread":
+    def from_coefficients(cls, coefficients: Coefficients, reference: Ints) -> "Spread":
         """Return the spread of signatures measured at the P-states `reference`."""
         known = coefficients.uncertainty
         if known is None:

@@ -131,8 +131,8 @@ class TimeCoefficients:
         return _root_mean_square(self.left_out())
 
     def _promised(self, clock_share: Number) -> Number:
-        """What hardware lets expect: time that follows the clock goes by cores x GHz, the rest by
-        memory bandwidth."""
+        """Return what hardware lets expect: time that follows the clock goes by cores x GHz, the
+        rest by memory bandwidth."""
         cycles = self._reference.rate / self._model.rate
         here, there = self._reference.peak_bandwidth_gbps, self._model.peak_bandwidth_gbps
         traffic = here / there if here and there else cycles
@@ -140,7 +140,7 @@ class TimeCoefficients:
 
 
 def _columns(times: AppTimes, apps: Sequence[str]) -> Floats:
-    """Time, clock share and runs of applications, shape (3, applications)."""
+    """Return time, clock share and runs of applications, shape (3, applications)."""
     rows = [times[app_id] for app_id in apps]
     # Column by column: numpy takes ten times as long to read tuples.
     columns = zip(*rows, strict=True) if rows else [()] * len(AppTime._fields)
@@ -148,14 +148,14 @@ def _columns(times: AppTimes, apps: Sequence[str]) -> Floats:
 
 
 def _weight(here_runs: Floats, there_runs: Floats) -> Floats:
-    """n m / (n + m): what a ratio of means of n and of m runs is worth."""
+    """Return n m / (n + m): what a ratio of means of n and of m runs is worth."""
     n, m = np.minimum(here_runs, MOST_RUNS), np.minimum(there_runs, MOST_RUNS)
     return np.asarray(n * m / (n + m), dtype=np.float64)
 
 
 def _weighted_median(values: Floats, weights: Floats) -> float:
-    """The value that half of the weight lies below; between two where it divides evenly; 0 of
-    nothing. A median, since an application of its own kind must not move the others'."""
+    """Return the value that half of the weight lies below; between two where it divides evenly; 0
+    of nothing. A median, since an application of its own kind must not move the others'."""
     if not values.size:
         return 0.0
     order = values.argsort(kind="stable")

@@ -76,7 +76,7 @@ def power(base: float, exponent: float) -> float:
 
 
 def _parts(x: float) -> tuple[float, float]:
-    """f and n of x = (1 + f) 2^n, with 1 + f between the roots of a half and of 2."""
+    """Return f and n of x = (1 + f) 2^n, with 1 + f between the roots of a half and of 2."""
     if not 0 < x < math.inf:
         return math.nan, math.nan
     fraction, exponent = math.frexp(x)
@@ -86,7 +86,7 @@ def _parts(x: float) -> tuple[float, float]:
 
 
 def _exp_of_rest(high: Number, low: Number) -> Number:
-    """e^(high - low) for at most ln 2 / 2, by a rational approximation of Remez."""
+    """Return e^(high - low) for at most ln 2 / 2, by a rational approximation of Remez."""
     x = high - low
     square = x * x
     even = square * (-1.65339022054652515390e-06 + square * 4.13813679705723846039e-08)
@@ -97,8 +97,8 @@ def _exp_of_rest(high: Number, low: Number) -> Number:
 
 
 def _log_of_parts(over_one: Number, exponent: Number) -> Number:
-    """ln((1 + over_one) 2^exponent) for 1 + over_one between the roots of a half and of 2, by a
-    polynomial of Remez in s = f / (2 + f)."""
+    """Return ln((1 + over_one) 2^exponent) for 1 + over_one between the roots of a half and of 2,
+    by a polynomial of Remez in s = f / (2 + f)."""
     s = over_one / (2 + over_one)
     z = s * s
     w = z * z

@@ -67,7 +67,7 @@ def total(values: Floats, axis: int = 0) -> Floats:
     return np.asarray(np.add.reduce(values, axis=axis))
 
 
-def decomposed(matrix: Floats) -> Decomposition:
+def decompose(matrix: Floats) -> Decomposition:
     """Return the singular value decomposition of `matrix` (columns, rows, ...), by one-sided Jacobi
     rotations: pairs of columns are rotated until all are at right angles.
 
@@ -125,13 +125,13 @@ def non_negative(matrix: Floats, target: Floats) -> Floats:
     "Solving Least Squares Problems", 1974, chapter 23): the best of those that are nowhere below 0,
     among all 2^columns sets of columns.
     """
-    found = decomposed(matrix)
+    found = decompose(matrix)
     # |A x - target| differs from |S V' x - U' target| by what no x changes.
     reduced = (found.right * found.singular[:, np.newaxis]).T
     along = total(found.left * target, axis=1)[:, np.newaxis]
     sets = np.array(list(product((False, True), repeat=len(matrix)))).T
     parts = np.where(sets[:, np.newaxis], reduced[..., np.newaxis], 0.0)
-    solved = decomposed(parts).solved(along, _ACTIVE_TOLERANCE)
+    solved = decompose(parts).solved(along, _ACTIVE_TOLERANCE)
     error = total(np.square(total(parts * solved[:, np.newaxis]) - along))
     best = np.where((solved >= 0).all(axis=0), error, np.inf).argmin()
     return np.asarray(solved[:, best])

@@ -1,6 +1,6 @@
 """The settings that placement decides by, read from COPLACE_PLACEMENT_* environment variables.
 
-A planner reads the same variables, so that its own fold of the inputs comes to the same state.
+A planner reads the same variables, so that its own fold of the inputs yields the same state.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,8 @@ from shared.process.environment import EnvironmentSettings
 
 
 def _of_variable(setting: DeclaredSetting) -> Any:
-    """What pydantic reads: numbers and words as it does, and bounds as of what is declared."""
+    """Return what pydantic reads: numbers and words as it does, and bounds as of what is
+    declared."""
 
     def parse(value: Any) -> Any:
         return _checked(setting.parse, value) if isinstance(value, str) else value
@@ -59,5 +60,5 @@ class RuleSettings(_Variables):  # type: ignore[misc]
 
     @property
     def rules(self) -> PolicySettings:
-        """All but how long ended jobs are remembered."""
+        """Return all settings but how long ended jobs are remembered."""
         return PolicySettings(**{name: getattr(self, name) for name in SETTINGS})

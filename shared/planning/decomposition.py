@@ -98,7 +98,7 @@ class DecompositionPlanner:
         return best
 
     def _solved_from(self, at: CappedSituation, best: ListSchedule) -> ListSchedule:
-        """What the solver makes of a schedule, or the schedule."""
+        """Return what the solver makes of a schedule, or the schedule."""
         conflicts = list[_Conflict]()
         for _ in range(self._rounds if best.cost not in (0.0, inf) else 0):
             starts_s = self.solved(at, best, conflicts)
@@ -145,7 +145,7 @@ def _not_over(using: Using, now_s: float) -> Using:
 def _model(
     at: CappedSituation, hinted_s: Mapping[int, int], conflicts: Sequence[_Conflict]
 ) -> tuple[Any, list[Any]]:
-    """The relaxed model of equations 1 and 2, in whole seconds from now, with its starts."""
+    """Return the relaxed model of equations 1 and 2, in whole seconds from now, with its starts."""
     model = cp_model.CpModel()
     limits_s, left_s = _limits_s(at), _left_s(at)
     # Nothing starts later than the list schedule is over.
@@ -174,18 +174,19 @@ def _model(
 
 
 def _limits_s(at: CappedSituation) -> list[int]:
-    """How many whole seconds those that wait may take."""
+    """Return how many whole seconds the jobs that wait may take."""
     return [max(1, ceil(job.limit_s)) for job in at.waiting]
 
 
 def _left_s(at: CappedSituation) -> list[int]:
-    """How many whole seconds those that run may still take."""
+    """Return how many whole seconds the running jobs may still take."""
     return [max(1, ceil(each.release_s - at.now_s)) for each in at.using]
 
 
 def _hinted_s(at: CappedSituation, hint: ListSchedule) -> dict[int, int]:
-    """The order of a schedule as a list schedule in whole seconds from now, by place. Its own
-    starts, rounded, overlap with what ends within a second: the solver would throw them away."""
+    """Return the order of a schedule as a list schedule in whole seconds from now, by place. Its
+    own starts, rounded, overlap with what ends within a second: the solver would throw them
+    away."""
     releases, limits = zip(at.using, _left_s(at), strict=True), _limits_s(at)
     whole = at._replace(
         now_s=0.0,
@@ -199,8 +200,8 @@ def _hinted_s(at: CappedSituation, hint: ListSchedule) -> dict[int, int]:
 
 
 def _pools(at: CappedSituation) -> list[tuple[int, list[int]]]:
-    """The capacity of each pool and what each job demands of it, those that run first: watts, then
-    the resources of all nodes."""
+    """Return the capacity of each pool and what each job demands of it, running jobs first: watts,
+    then the resources of all nodes."""
     free = at.free.totals
     draws_mw = [each.draw_mw for each in at.using] + [job.draw_mw for job in at.waiting]
     most_mw = max([at.cap_mw, *(cap_mw for _, cap_mw in at.steps)])
@@ -213,8 +214,8 @@ def _pools(at: CappedSituation) -> list[tuple[int, list[int]]]:
 
 
 def _lower(model: Any, at: CappedSituation, most_mw: int, until_s: int) -> list[tuple[Any, int]]:
-    """When the cap is below the most that it is, in whole seconds, rather longer than shorter, and
-    by how much; what runs does not count against it."""
+    """Return when the cap is below the most that it is, in whole seconds, rather longer than
+    shorter, and by how much; what runs does not count against it."""
     found = []
     for (begin_s, cap_mw), (over_s, _) in pairwise([*_whole_steps(at), (until_s, 0)]):
         end_s = min(over_s, until_s)
@@ -227,7 +228,7 @@ def _lower(model: Any, at: CappedSituation, most_mw: int, until_s: int) -> list[
 
 
 def _whole_steps(at: CappedSituation) -> Iterator[tuple[int, int]]:
-    """The cap from now on in whole seconds: it falls sooner and rises later."""
+    """Yield the cap from now on in whole seconds: it falls sooner and rises later."""
     before_mw = at.cap_mw
     yield 0, before_mw
     for from_s, cap_mw in at.steps:
@@ -244,7 +245,7 @@ def _apart(
     job: int,
     other: int,
 ) -> Any:
-    """A literal: the other one does not run when the job starts."""
+    """Return a literal: the other job does not run when the job starts."""
     apart = model.new_bool_var("")
     if other < 0:
         model.add(starts[job] >= left_s[-1 - other]).only_enforce_if(apart)
@@ -259,7 +260,7 @@ def _apart(
 def _mapped(
     at: CappedSituation, starts_s: Sequence[float]
 ) -> tuple[ListSchedule | None, _Conflict | None]:
-    """The starts on nodes, or the first job whose units do not fit beside what runs then."""
+    """Return the starts on nodes, or the first job whose units do not fit beside what runs then."""
     free, starts = at.free.copy(), list[Planned]()
     running: dict[int, Using] = {-1 - n: each for n, each in enumerate(at.using)}
     for place in _in_order(starts_s):
@@ -278,7 +279,7 @@ def _mapped(
 
 
 def _played(at: CappedSituation, starts_s: Sequence[float], below: float) -> ListSchedule | None:
-    """The order of the starts as a list schedule."""
+    """Return the order of the starts as a list schedule."""
     return list_schedule(at, _in_order(starts_s), below)
 
 

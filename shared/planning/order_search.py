@@ -55,7 +55,8 @@ class OrderSearch:
         return schedule
 
     def _first_orders(self, at: CappedSituation) -> list[list[int]]:
-        """By the limit; by limit, weight and draw; as in the last plan, who is new by its limit."""
+        """Return the first orders: by the limit; by limit, weight and draw; as in the last plan,
+        new jobs by their limits."""
         by_limit = _sorted(at.waiting, lambda job: job.limit_s)
         return [
             by_limit,
@@ -64,7 +65,7 @@ class OrderSearch:
         ]
 
     def _moved(self, schedules: ListSchedules, best: _Found) -> _Found:
-        """What moves of single jobs make of it, one after the other."""
+        """Return what moves of single jobs make of an order, one after the other."""
         order, schedule = best
         jobs = len(order)
         if schedule.cost in (0.0, inf):

@@ -77,8 +77,9 @@ class _Budgets(NamedTuple):
 def _situation(
     situation: Situation, jobs: Sequence[Waiting]
 ) -> tuple[CappedSituation, list[PlannedEntry]]:
-    """It as the model takes it, and by place the entry that each job is planned by. Clusters are
-    nodes of their own two resources: how many nodes they have, and what these may draw."""
+    """Return the situation as the model takes it, and by place the entry that each job is planned
+    by. Clusters are nodes of their own two resources: how many nodes they have, and what these may
+    draw."""
     clusters = len(situation.pools)
     budgets = _budgets(situation)
     amounts = np.zeros((2 * clusters, clusters), dtype=np.int64)
@@ -135,7 +136,7 @@ def _budgets(situation: Situation) -> _Budgets:
 
 
 def _lowest(budgets: Sequence[PowerBudget], now_s: float) -> Cap:
-    """What the tightest of them leaves beyond idle nodes, from now on."""
+    """Return what the tightest of them leaves beyond idle nodes, from now on."""
     ahead = {from_s for each in budgets for from_s, _ in each.cap.steps_after(now_s)}
     steps = [
         (
@@ -154,7 +155,7 @@ def _needs(clusters: int, cluster: int, units: int, draw_mw: int) -> tuple[int, 
 
 
 def _entries(job: Waiting, place: int) -> Iterator[PlannedEntry]:
-    """The job at a place of the plan, its clusters in the policy's order."""
+    """Yield the entries of the job at a place of the plan, its clusters in the policy's order."""
     for rank, entry in enumerate(sorted(job.usual)):
         order = order_of(tier_of(entry.order), place, min(rank, _MOST_RANK))
         yield entry._replace(order=order)

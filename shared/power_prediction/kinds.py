@@ -51,7 +51,7 @@ class KindOfJob(NamedTuple):
     accelerators_w: float = 0.0
 
     @classmethod
-    def of(cls, job: Job, cluster: Cluster, freq_ghz: float) -> "KindOfJob":
+    def from_job(cls, job: Job, cluster: Cluster, freq_ghz: float) -> "KindOfJob":
         """Return the kind of a job on a cluster."""
         of_job = job.user, job.app_id, size_of(job), job.walltime_s
         accelerators_w = cluster.accelerators_of_node_w(

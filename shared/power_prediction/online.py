@@ -53,8 +53,8 @@ class EndedJob(NamedTuple):
 
 class JudgedPrediction(NamedTuple):
     """A prediction held to what the job drew, W. `number` counts them; `row` are the features from
-    which trees learn, empty where they do not, `trees` the version of those that
-    predicted, empty without any, and `trees_log_w` what they said, or what stood in for it."""
+    which trees learn, empty where they do not, `trees` the version of those that predicted, empty
+    without any, and `trees_log_w` what they said, or what was taken in their place."""
 
     number: int
     where: str

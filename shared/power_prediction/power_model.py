@@ -43,7 +43,7 @@ class PowerModel:
         the power is the mean reading of the node model, or the declared idle power: a lower bound,
         and the only figure there is; what was declared of the job's accelerators comes on top.
         """
-        kinds = [KindOfJob.of(job, cluster, cluster.nominal_ghz) for job in jobs]
+        kinds = [KindOfJob.from_job(job, cluster, cluster.nominal_ghz) for job in jobs]
         powers = self.tables.predict_all(kinds)
         found = [
             self._of(power, kind.accelerators_w, cluster)

@@ -277,8 +277,8 @@ def _of(
 
 
 def _of_history(rows: Sequence[SimilarPower | None]) -> tuple[Floats, Floats]:
-    """What the statistics among PREDICTORS say, ln W, and the trust in each; the mean of about 5 of
-    the finest shape that is known replaces those that are not."""
+    """Return what the statistics among PREDICTORS say, ln W, and the trust in each; the mean of
+    about 5 of the finest shape that is known replaces those that are not."""
     of_shapes = [row.statistics() if row else None for row in rows]
     stand_in = next(each[_MEAN_5] for each in of_shapes if each is not None)
     said, trust = [], []
@@ -296,7 +296,7 @@ def _shares(rows: Sequence[SimilarPower | None], trust: Floats, *, has_trees: bo
 
 
 def _losses(rows: Sequence[SimilarPower | None]) -> Floats:
-    """How wrong each predictor was of late for such jobs."""
+    """Return how wrong each predictor was of late for such jobs."""
     losses = np.zeros(len(PREDICTORS))
     for shape, context in CONTEXTS.items():
         row = rows[shape]

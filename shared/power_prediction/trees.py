@@ -55,7 +55,7 @@ class PowerTrees:
     def said(self, users: Sequence[User], rows: Sequence[str]) -> Floats:
         """Return FOREST_PREDICTORS of packed rows, ln W, shape (rows, predictors): what a node can
         draw, whatever a tree says."""
-        said = self.forests.predict(users, unpacked(rows))
+        said = self.forests.predict(users, unpack(rows))
         return np.clip(said, LOG_POWER.least, LOG_POWER.most)
 
 
@@ -72,7 +72,7 @@ def row_of(kind: KindOfJob, similar: Sequence[SimilarPower | None]) -> str:
     return b64encode(np.array(row, dtype=_BITS).tobytes()).decode()
 
 
-def unpacked(rows: Sequence[str]) -> Floats:
+def unpack(rows: Sequence[str]) -> Floats:
     """Unpack rows as features, shape (rows, FEATURES)."""
     found = np.frombuffer(b"".join(map(b64decode, rows)), dtype=_BITS)
     return found.reshape(len(rows), len(FEATURES)).astype(np.float64)
@@ -106,7 +106,7 @@ def _submitted(kind: KindOfJob) -> list[float]:
 
 
 def _size(words: str) -> _Size:
-    """What the words say of a unit; of a digest nothing."""
+    """Return what the words say of a unit; of a digest nothing."""
     counts = re.findall(r"(?:^|, )(\d+) (\w+)", words)
     units, *others = [(float(count), name) for count, name in counts] or [(nan, "")]
     cores = sum(count for count, name in others if name == "cores")

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from coplace_client.errors import UnusableError
-from coplace_client.files import written
+from coplace_client.files import write_whole
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
@@ -14,7 +14,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Iterable[object]
     they are. Raises OSError."""
     is_stream = path.exists() and not path.is_file()
     with (
-        nullcontext(path) if is_stream else written(path) as fresh,
+        nullcontext(path) if is_stream else write_whole(path) as fresh,
         fresh.open("w", newline="", encoding="utf-8") as file,
     ):
         writer = csv.writer(file, lineterminator="\n")
@@ -22,7 +22,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Iterable[object]
         writer.writerows(rows)
 
 
-def within(folder: Path, name: str) -> Path:
+def path_within(folder: Path, name: str) -> Path:
     """Return a file or folder of this name in `folder`.
 
     Raises UnusableError for a name that leads out of it, and for a folder there that is a link.

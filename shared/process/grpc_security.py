@@ -41,7 +41,7 @@ class _ServerFiles:
         self._read_at = self._changed_at()
 
     def read(self) -> grpc.ServerCertificateConfiguration:
-        """As they are. Raises OSError."""
+        """Read the files as they are. Raises OSError."""
         pair = (self._key.read_bytes(), self._certificate.read_bytes())
         authority = self.authority.read_bytes() if self.authority else None
         return grpc.ssl_server_certificate_configuration([pair], authority)

@@ -165,7 +165,7 @@ async def _refuse(refusal: RefusedCallError, context: Any) -> None:
         log.info("the caller cancelled before it was refused", error=repr(error))
 
 
-async def received(requests: AsyncIterator[bytes], idle_s: float) -> AsyncIterator[bytes]:
+async def receive(requests: AsyncIterator[bytes], idle_s: float) -> AsyncIterator[bytes]:
     """Yield the messages of a stream. Raises RefusedCallError where none comes for so long, and
     EndedCallError where the stream breaks."""
     messages = aiter(requests)

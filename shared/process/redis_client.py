@@ -54,7 +54,7 @@ class _PasswordFile(CredentialProvider):
         return (self._user, password) if self._user else (password,)
 
     async def get_credentials_async(self) -> tuple[str, str] | tuple[str]:
-        """The same: a file of a line."""
+        """Return the credentials: those of a file of a line."""
         return self.get_credentials()
 
 

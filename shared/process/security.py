@@ -57,7 +57,7 @@ class _PasswordOfFile(str):
         return found
 
     def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
-        """What the file has. Raises OSError without it."""
+        """Return what the file has. Raises OSError without it."""
         return self._file.read_text().strip().encode(encoding, errors)
 
 

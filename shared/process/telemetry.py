@@ -63,7 +63,7 @@ class Telemetry:
 
 
 def _tracer_provider(resource: Resource, settings: Settings) -> TracerProvider | None:
-    """None when traces go nowhere, so that nobody pays for them."""
+    """Return what makes traces; None when they go nowhere, so that nobody pays for them."""
     processors = list(_span_processors(settings))
     if not processors:
         return None

@@ -105,7 +105,7 @@ class GivenCap(NamedTuple):
 
 
 def _names(covered: Covered) -> tuple[str, ...]:
-    """What a cap may say that it is of: the first one is of nothing else."""
+    """Return what a cap may say that it is of: the first one is of nothing else."""
     scope, name = covered
     return (f"{scope}:{name}", f"{scope} {name}", name) if name else (f"{scope}",)
 

@@ -73,7 +73,7 @@ class RecordedInputs:
             before = ended
 
     @classmethod
-    def of(
+    def from_events(
         cls, events: Iterable[Event], passed_over: Counter[str] | None = None
     ) -> "RecordedInputs":
         """Read the rounds of events as the topic has them; what follows the last barrier was not
@@ -124,7 +124,7 @@ def read_inputs(path: Path) -> RecordedInputs:
                 raise UnusableError(f"line {number} is not an event: {error}") from error
 
     try:
-        return RecordedInputs.of(events(), passed_over)
+        return RecordedInputs.from_events(events(), passed_over)
     except UnusableError as error:
         raise UnusableError(f"{path} is not a record of {TOPIC}: {error}") from error
 
@@ -150,7 +150,7 @@ def read_decisions(path: Path) -> list[PlacementDecided]:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON object of each line, and the number of the line."""
+    """Yield the JSON object of each line, and the number of the line."""
     for number, line in enumerate(lines(path, most=_MOST_CHARACTERS, longest=_LONGEST_LINE), 1):
         try:
             fields = orjson.loads(line)

@@ -58,14 +58,14 @@ class Fidelity:
         for run in reported:
             start = decided.get((run.job.job_id, run.attempt, run.grant))
             if start is not None and start.decided_at_us <= run.started_us:
-                equal += Allotment.of(start) == run.allotment
+                equal += Allotment.from_decision(start) == run.allotment
         return cls(len(reported), equal)
 
 
 def _starts(decisions: Iterable[PlacementDecided]) -> Iterator[tuple[object, ...]]:
     for d in decisions:
         if d.verdict == VERDICT_START:
-            yield d.job_id, d.attempt, d.grant, Allotment.of(d), d.decided_at_us
+            yield d.job_id, d.attempt, d.grant, Allotment.from_decision(d), d.decided_at_us
 
 
 def _bytes(decided: PlacementDecided) -> bytes:
@@ -132,7 +132,7 @@ def _times_us(job: JobFinished) -> tuple[int, int]:
 
 
 def _energy_j(truth: Truth, job: JobFinished) -> float:
-    """As it was metered, else as predicted for where it ran."""
+    """Return the energy as it was metered, else as predicted for where the job ran."""
     run = truth.runs[job.job_id]
     on = run.allotment
     return job.energy_j or truth.energy_j(run.job, on, (job.ended_at_us - job.started_at_us) / 1e6)

@@ -42,7 +42,7 @@ class Allotment:
         return self.cores * max(self.units, default=0)
 
     @classmethod
-    def of(cls, start: PlacementDecided) -> "Allotment":
+    def from_decision(cls, start: PlacementDecided) -> "Allotment":
         """Return what placement decided."""
         nodes = tuple(start.node_indices)
         units = tuple(start.node_units) or (1,) * len(nodes)
@@ -165,7 +165,7 @@ class Nodes:
 
 
 def _group(on: Mapping[str, Run], node: int, but: str) -> Group:
-    """The applications and cores of those that run on a node, without one of them."""
+    """Return the applications and cores of the jobs that run on a node, without one of them."""
     others = (run for job_id, run in on.items() if job_id != but and not run.is_suspended)
     return tuple(sorted((other.job.app_id, other.cores_on[node]) for other in others))
 
@@ -217,7 +217,7 @@ def _allotment(
 ) -> Allotment:
     cluster = models.clusters[message.cluster]
     if not message.nodes and decided is not None and decided.cluster == message.cluster:
-        return Allotment.of(decided)
+        return Allotment.from_decision(decided)
     nodes = tuple(models.node_names[message.cluster].in_order(message.nodes))
     units = tuple(message.node_units) or (1,) * len(nodes)
     freq_ghz = message.freq_ghz or (decided.freq_ghz if decided else cluster.nominal_ghz)
@@ -258,7 +258,7 @@ _Moment = tuple[int, int, str, Observed, float]
 
 
 def _moments(runs: Iterable[Observed]) -> Iterator[_Moment]:
-    """What happened to runs."""
+    """Yield what happened to runs."""
     for one in runs:
         job_id = one.job.job_id
         yield one.started_us, _STARTS, job_id, one, one.allotment.freq_ghz
@@ -277,11 +277,11 @@ class _Done:
     _progress: Progress = field(default_factory=lambda: Progress(0.0))
 
     def settle(self, now_us: int) -> None:
-        """From now on it is slowed down as the run is now."""
+        """Note the work until now, and the slowdown from now on."""
         self._progress.advance((now_us - self.as_of_us) / 1e6)
         self._progress.slowdown_ratio, self.as_of_us = self.run.slowdown_ratio, now_us
 
     def work_s(self, now_us: int) -> float:
-        """All that it has done, in seconds of running alone."""
+        """Return all that it has done, in seconds of running alone."""
         self.settle(now_us)
         return -self._progress.solo_s_left

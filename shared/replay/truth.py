@@ -93,7 +93,7 @@ def _projected(
 
 
 def _key(freq_ghz: float) -> int:
-    """A P-state, the same however its digits were rounded."""
+    """Return the key of a P-state, the same however its digits were rounded."""
     return round(freq_ghz / _SAME_GHZ)
 
 
@@ -117,7 +117,7 @@ class Truth:
     models: ModelStore
 
     @classmethod
-    def of(
+    def from_record(
         cls, inputs: RecordedInputs, decisions: Sequence[PlacementDecided], setting: Setting
     ) -> "Truth":
         """Read the truth of a record on which this was decided."""
@@ -212,7 +212,7 @@ class Truth:
         return self._idle_w(on) * time_s
 
     def _predicted_j(self, run: Observed) -> float:
-        """What is predicted of a run that was acted on, over all its stretches."""
+        """Return what is predicted of a run that was acted on, over all its stretches."""
         assert run.finished is not None
         return sum(
             time_s
@@ -225,7 +225,7 @@ class Truth:
         )
 
     def _idle_w(self, on: Allotment) -> float:
-        """The idle power of what a job has of its nodes."""
+        """Return the idle power of what a job has of its nodes."""
         cluster = self.models.clusters[on.cluster]
         return cluster.idle_power_w * on.all_cores / cluster.cores_per_node
 
@@ -236,7 +236,7 @@ class Truth:
 
     @cached_property
     def _work_s(self) -> dict[str, float]:
-        """How long jobs that ran to their end would have taken alone, where they ran."""
+        """Return how long jobs that ran to their end would have taken alone, where they ran."""
         found = work_s(self.runs.values(), NeighbourRules(self.models)(), self.pace)
         cut_off = (JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT)
         return {
@@ -247,8 +247,8 @@ class Truth:
 
     @cached_property
     def _metered_w(self) -> dict[tuple[str, str, float], float]:
-        """What a core drew of a run that was acted on, by job, cluster and P-state of its stretches
-        there."""
+        """Return what a core drew of a run that was acted on, by job, cluster and P-state of its
+        stretches there."""
         drawn: defaultdict[tuple[str, str, float], list[tuple[float, float]]] = defaultdict(list)
         for job_id, run in self.runs.items():
             if run.finished is None or run.finished.energy_j <= 0 or not run.allotment.all_cores:
@@ -269,14 +269,14 @@ class Truth:
 
 
 def _stretches(finished: JobFinished) -> Iterator[tuple[RunInterval, float]]:
-    """Each stretch of a run that was acted on, and how long it took, s."""
+    """Yield each stretch of a run that was acted on, and how long it took, s."""
     edges_us = [*(each.began_at_us for each in finished.intervals), finished.ended_at_us]
     for each, (begin_us, end_us) in zip(finished.intervals, pairwise(edges_us), strict=True):
         yield each, (end_us - begin_us) / 1e6
 
 
 def _is_usable(event: Event) -> bool:
-    """False for what placement refuses whatever it knows."""
+    """Return False for what placement refuses whatever it knows."""
     try:
         check_contents(event.payload)
     except RejectedError:
@@ -285,7 +285,7 @@ def _is_usable(event: Event) -> bool:
 
 
 def _models(inputs: RecordedInputs, setting: Setting) -> ModelStore:
-    """What is known at the end of a record."""
+    """Return what is known at the end of a record."""
     models = ModelStore(State({}), setting.rules)
     for event in inputs.events:
         if not event.type.startswith(_NOT_LEARNED) and _is_usable(event):

@@ -42,7 +42,7 @@ from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
 from shared.catalogue.options import follows_decisions
-from shared.catalogue.policy_declarations import without
+from shared.catalogue.policy_declarations import reset_values
 from shared.placement.evaluate.neighbour_rules import NeighbourRules
 from shared.replay.caps import CapChanges
 from shared.replay.inputs import RecordedInputs
@@ -222,7 +222,8 @@ class WhatIf(Dispatcher):
             yield from (us for us in steps_us if us > self._round.ended_at_us)
 
     def _on_grid(self, at_us: int) -> int:
-        """The first end of a round that is not before this time and behind the last round."""
+        """Return the first end of a round that is not before this time and behind the last
+        round."""
         grid_us, begin_us = self._inputs.grid_us, self._begin_us
         at_us = max(at_us, self._round.ended_at_us + 1)
         return begin_us - (begin_us - at_us) // grid_us * grid_us
@@ -260,8 +261,8 @@ class WhatIf(Dispatcher):
     def _outcome(
         self, at_us: int, job_id: str, *, is_done: bool = False
     ) -> JobOutcome.ValueType | None:
-        """How a job ends then, None where it does not: what is done to it moves its limit. One that
-        has done its work ends as it did where it ran."""
+        """Return how a job ends then, None where it does not: what is done to it moves its limit.
+        One that has done its work ends as it did where it ran."""
         if self._truth.leaves_us.get(job_id) == at_us and job_id not in self._over:
             return JOB_OUTCOME_CANCELLED
         run = self._running.get(job_id)
@@ -285,7 +286,7 @@ class WhatIf(Dispatcher):
         self.course.finished.append(finished)
 
     def _sequenced(self) -> list[Event]:
-        """What happened in the round, in the order in which placement learns it."""
+        """Return what happened in the round, in the order in which placement learns it."""
         for event in self._outbox:
             with suppress(AlreadyAppliedError):
                 self._sequencer.handle(event)
@@ -315,7 +316,7 @@ class WhatIf(Dispatcher):
 
     def _start(self, decided: PlacementDecided) -> None:
         job_id, now_us = decided.job_id, self._round.ended_at_us
-        job, allotment = self._truth.jobs[job_id], Allotment.of(decided)
+        job, allotment = self._truth.jobs[job_id], Allotment.from_decision(decided)
         solo_s = self._truth.solo_s(job, allotment)
         is_bounded = solo_s is None or self._truth.kills
         limit_us = now_us + max(1, round(decided.walltime_s * 1e6))
@@ -431,7 +432,7 @@ class WhatIf(Dispatcher):
         )
 
     def _intervals(self, run: Run, now_us: int) -> list[RunInterval]:
-        """The stretches of a run until now, with what it drew in each."""
+        """Return the stretches of a run until now, with what it drew in each."""
         found = run.intervals
         ends_us = [*(began_us for began_us, _ in found[1:]), now_us]
         return [
@@ -457,13 +458,13 @@ class WhatIf(Dispatcher):
 def _from_outside(
     inputs: RecordedInputs, caps: CapChanges, fixed: Collection[str], planned: bool
 ) -> Iterator[tuple[int, list[Event]]]:
-    """When each recorded round ended, and what came from outside in it."""
+    """Yield when each recorded round ended, and what came from outside in it."""
     changed = caps.changed()
     for recorded in inputs.rounds:
         found: list[Event] = []
         for event in recorded.events:
             if isinstance(event.payload, PolicyDeclared):
-                left = without(event.payload, fixed)
+                left = reset_values(event.payload, fixed)
                 found += [replace(event, payload=left)] if left else []
             elif _is_from_outside(event.payload, planned):
                 found += changed(event)
@@ -471,9 +472,9 @@ def _from_outside(
 
 
 def _is_from_outside(payload: Message, planned: bool) -> bool:
-    """Whether something comes whatever placement decides. A job's first submission does, and later
-    attempts follow from what came of it. What was learned of runs, signatures and what shutters saw
-    of pairs among it, counts as it was recorded."""
+    """Return whether something comes whatever placement decides. A job's first submission does, and
+    later attempts follow from what came of it. What was learned of runs, signatures and what
+    shutters saw of pairs among it, counts as it was recorded."""
     if isinstance(payload, JobSubmitted):
         return payload.attempt <= _ONLY_ATTEMPT
     if isinstance(payload, PlanProposed):

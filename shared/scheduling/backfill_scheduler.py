@@ -28,8 +28,8 @@ _NEVER: Final = Soonest(inf, 0)
 class BackfillScheduler(Scheduler):
     """Starts and reserves in the order of its queue.
 
-    An entry starts when there is room for it and it delays no reservation: it ends by the shadow
-    time, or takes only what the reserved entry does not need.
+    An entry starts when it fits and delays no reservation: it ends by the shadow time, or takes
+    only what the reserved entry does not need.
 
     What starts fits under every one of the `budgets` until its limit, beside what runs and
     what is reserved there. Where watts alone refuse an entry, it starts in the first of its other
@@ -277,7 +277,7 @@ class BackfillScheduler(Scheduler):
         """Yield the entries, from an order on, that start behind the reservation.
 
         Where asked to, it pauses before it looks through entries: a job that just got a reservation
-        often starts on the next cluster of its rank, and what was found behind it would be in vain.
+        often starts on the next cluster of its rank, and a start behind it would be void.
         """
         least = self.budgets.least_headroom
         for block in self.queue.blocks_from(order):
@@ -298,7 +298,7 @@ class BackfillScheduler(Scheduler):
 
     @abstractmethod
     def _may_any_start(self) -> bool:
-        """Return False when there is no room for any entry."""
+        """Return False when no entry fits."""
 
     @abstractmethod
     def _may_none_start(self, block: Block, order: int, least: LeastHeadroom | None) -> bool:

@@ -270,7 +270,7 @@ class ConsumableScheduler(BackfillScheduler):
         return None
 
     def _may_any_start(self) -> bool:
-        """Return False when no kind has room for the least that one of its entries asks for."""
+        """Return False when no kind has free units for the least that its entries ask for."""
         for number, (units, limit_s) in self.queue.least_by_kind().items():
             if not self._nodes.may_fit(number, units):
                 continue
@@ -282,8 +282,8 @@ class ConsumableScheduler(BackfillScheduler):
         return False
 
     def _was_refused(self, number: int, units: int, limit_s: float) -> bool:
-        """Return True when there was no room for so many units of a kind, or none beside the
-        reservation: since then there is only less."""
+        """Return True when so many units of a kind did not fit, or not beside the reservation:
+        since then there is only less."""
         if not self._nodes.may_fit(number, units):
             return True
         return self._beyond(limit_s) is not None and not self._nodes.may_fit_beyond(number, units)

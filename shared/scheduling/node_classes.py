@@ -1,7 +1,7 @@
 """The nodes of a cluster in classes: on those of one the same jobs have as many units each, so that
 they are alike now and at any time.
 
-Five to fifty classes stand for hundreds of nodes, since most jobs have many.
+Five to fifty classes represent hundreds of nodes, since most jobs have many.
 """
 
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ class NodeClasses:
         self._gather(parts)
 
     def _gather(self, parts: list[list[Part]]) -> None:
-        """Number those classes anew that still have nodes."""
+        """Give those classes new numbers that still have nodes."""
         numbers: dict[int, int] = {}
         before, number, nodes = -1, -1, list[int]()
         for node, of in enumerate(self._class_of):

@@ -387,7 +387,7 @@ class PowerBudget:
         return self._rooms_at([time_s])[0]
 
     def _take(self, from_s: float, until_s: float, draw_mw: int) -> None:
-        """Lower the headroom where it is known, from now until then."""
+        """Reduce the headroom where it is known, from now until then."""
         self._change()
         if not self._is_known:
             return

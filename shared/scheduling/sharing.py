@@ -174,7 +174,7 @@ class PairCosts:
         signature = self._signatures.get(app)
         if signature is None:
             return None
-        return Side.of(signature, cores / self._cores_per_node, self._peak_gbps)
+        return Side.from_signature(signature, cores / self._cores_per_node, self._peak_gbps)
 
     def _make_room(self) -> None:
         if len(self._rows) * len(self._places) > _MOST_PAIRS:

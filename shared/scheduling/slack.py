@@ -4,7 +4,7 @@ Dauwe et al., "HPC node performance and energy modeling with the co-location of 
 Supercomputing 72, 2016, section 6.5. Two of its listings are corrected here: Algorithm 3 moves the
 ends of tasks and measures progress by where those ends have been, so that it overshoots, and never
 ends where the unit interference is 1 or more; `completions_s` measures progress by work instead.
-Algorithm 4 never resets whether a node was found, so that one found for a task would do for all
+Algorithm 4 never resets whether a task has a node, so that the node of one task would do for all
 that come after it.
 """
 

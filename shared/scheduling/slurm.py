@@ -59,8 +59,7 @@ class SlurmScheduler(ProfileScheduler):
 
     @property
     def wake_s(self) -> float:
-        """Return when the backfill scheduler runs next; infinite where it would find what it
-        found."""
+        """Return when the backfill scheduler runs next; infinite where nothing waits or changed."""
         may_start = self._is_changed and len(self.queue) > 0
         return self._backfill_s + self._parameters.interval_s if may_start else inf
 

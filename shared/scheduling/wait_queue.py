@@ -63,7 +63,7 @@ LeastByKind = dict[int, tuple[int, float]]
 
 
 def bound(least: LeastByKind, kind: int, nodes: int, limit_s: float) -> None:
-    """Lower the bounds of a kind to what one more of it asks for."""
+    """Extend the bounds of a kind to what one more of it asks for."""
     least_nodes, least_s = least.get(kind, (maxsize, inf))
     if nodes < least_nodes or limit_s < least_s:
         least[kind] = min(nodes, least_nodes), min(limit_s, least_s)

@@ -70,7 +70,8 @@ def submission(message: Message, site: Site) -> Envelope:
 
 
 def _submitted(message: Message, site: Site) -> JobSubmitted:
-    """What was asked for: equal units, one a node, or whole nodes where Slurm does not say more."""
+    """Return what was asked for: equal units, one a node, or whole nodes where Slurm does not say
+    more."""
     cluster, submitted_at_us = message.text("cluster"), message.time_us("@submit")
     asked = Tres.parse("tres_req", message.text("tres_req"))
     units = asked.nodes or message.needed_number("total_nodes")
@@ -92,7 +93,7 @@ def _submitted(message: Message, site: Site) -> JobSubmitted:
 
 
 def _each(count: int, units: int) -> int:
-    """The largest share of a unit, where Slurm divides unevenly."""
+    """Return the largest share of a unit, where Slurm divides unevenly."""
     return -(-count // units)
 
 
@@ -142,7 +143,7 @@ def _finished(
 
 
 def _memory_gib(held: Tres) -> float:
-    """Of the whole job; a little is as much as is known of a job at all."""
+    """Return the memory of the whole job; a little is as much as is known of a job at all."""
     return max(float(held.memory_gib), JOB_MEMORY_GIB.least) if held.memory_gib else 0.0
 
 
@@ -154,7 +155,8 @@ def _failed_nodes(message: Message) -> list[str]:
 
 
 def _local_id(message: Message) -> str:
-    """As Slurm prints it: array tasks as ARRAY_TASK, parts of a heterogeneous job as JOB+PART."""
+    """Return the id as Slurm prints it: array tasks as ARRAY_TASK, parts of a heterogeneous job as
+    JOB+PART."""
     array, task = message.number("array_job_id"), message.number("array_task_id")
     if array and task is not None:
         return f"{array}_{task}"
@@ -165,7 +167,7 @@ def _local_id(message: Message) -> str:
 
 
 def _app_id(message: Message) -> str:
-    """`app_id=NAME` in the job's comment, else the name of the job."""
+    """Return `app_id=NAME` in the job's comment, else the name of the job."""
     found = _APP_ID.search(message.text("comment"))
     return found[1] if found else message.text("job_name")
 

@@ -49,7 +49,7 @@ from shared.streams.stages import early, unit
 from shared.streams.stages.early import EarlyFacts
 from shared.streams.stages.failures import Beginnings
 from shared.streams.stages.guarded_unit import GuardedUnit
-from shared.streams.stages.quarantine import Blame, at
+from shared.streams.stages.quarantine import Blame, identify
 from shared.streams.stages.unit import Unit
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -215,7 +215,7 @@ def decisions_end_by_an_error() -> Iterator[None]:
 
 @contextmanager
 def waiting_is_not_explained() -> Iterator[None]:
-    """A job that waits is told so without a reason."""
+    """The decision that a job waits has no reason."""
     right = PassDecisions.of_waiting
 
     def of_waiting(outcomes: PassDecisions, job: Any, situation: Any) -> Any:
@@ -332,7 +332,7 @@ def a_round_is_forgotten() -> Iterator[None]:
 
 @contextmanager
 def silence_ends_a_grant() -> Iterator[None]:
-    """What is asked back is free at once: the job starts elsewhere before its holder declined."""
+    """What is withdrawn is free at once: the job starts elsewhere before its holder declined."""
     right = Withdrawals._withdraw
 
     def withdraw(
@@ -406,7 +406,7 @@ def nobody_is_asked_when_a_cap_falls() -> AbstractContextManager[Any]:
 
 
 def who_is_suspended_stays_so() -> AbstractContextManager[Any]:
-    """Nobody looks whether watts came back."""
+    """Nobody looks whether watts were released."""
     return patch.object(MeasureLayer, "_run_on", lambda *_: iter(()))
 
 
@@ -499,7 +499,7 @@ def isolation_takes_neighbours_along() -> Iterator[None]:
         found = right(unit, before, failed)
         if failed.in_hand.record is None:
             return found
-        return found.with_records([at(record) for record in unit._work.records], failed.fault)
+        return found.with_records([identify(record) for record in unit._work.records], failed.fault)
 
     with patch.object(GuardedUnit, "_blame", blame):
         yield
@@ -537,7 +537,7 @@ def declared_policies_are_forgotten_by_a_restart() -> AbstractContextManager[Any
 
 
 def nobody_is_put_back() -> AbstractContextManager[Any]:
-    """Resource managers are not asked to put back what runs."""
+    """Resource managers are not asked to requeue what runs."""
     return patch.object(MeasureLayer, "_requeue_for_operators", lambda *_: ())
 
 
@@ -555,7 +555,7 @@ def declared_coefficients_are_forgotten_by_a_restart() -> Iterator[None]:
 
 def tariffs_hold_for_ever() -> AbstractContextManager[Any]:
     """The tariff declared last counts, whenever it holds."""
-    return patch.object(PriceTariff, "holds_at", lambda _tariff, _us: True)
+    return patch.object(PriceTariff, "applies_at", lambda _tariff, _us: True)
 
 
 def empty_accounts_get_nodes() -> AbstractContextManager[Any]:
@@ -582,8 +582,8 @@ def surcharges_go_by_time_beside() -> AbstractContextManager[Any]:
 
 
 def what_was_told_is_decided_again() -> AbstractContextManager[Any]:
-    """A state that was put back decides in rounds that it told of before. In episodes those are
-    seldom decided otherwise: it must be found in the run of `test_told_rounds.py`."""
+    """A restored state decides in rounds whose decisions it has published. In episodes those are
+    seldom decided otherwise: the run of `test_told_rounds.py` must show it."""
     return patch.object(PublishedDecisions, "covers", lambda *_: False)
 
 

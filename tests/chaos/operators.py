@@ -6,7 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from cli.seize import NothingToSeizeError, seizure
-from shared.streams.restoring.mending import accept, replay
+from shared.streams.restoring.unit_repair import accept, replay
 from shared.streams.stages.consistency import MEND_CLOCK, InconsistentError, ahead_of_clock
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit_state import closed_at_us

@@ -10,7 +10,6 @@ from shared.catalogue.record import NewRecord, TopicPartition
 from shared.catalogue.topics import DLQ_PREFIX, Topics
 from shared.streams.in_memory.facts import facts_in_memory
 from shared.streams.in_memory.transactions import MemoryTransactions, restore
-from shared.streams.restoring.mending import Mended, UnitAtRest, clock_mended, followers_of, told_by
 from shared.streams.restoring.repartition import (
     UnitState,
     as_before,
@@ -18,7 +17,19 @@ from shared.streams.restoring.repartition import (
     has_moved,
     planned,
 )
-from shared.streams.stages.consistency import InconsistentError, UnitPartitions, at_start, opened
+from shared.streams.restoring.unit_repair import (
+    RepairedState,
+    UnitAtRest,
+    followers_of,
+    outputs_of,
+    repaired_clock_state,
+)
+from shared.streams.stages.consistency import (
+    InconsistentError,
+    UnitPartitions,
+    check_at_start,
+    open_unit,
+)
 from shared.streams.stages.hooks import Hooks
 from shared.streams.stages.provenance import split_state
 from shared.streams.stages.stage import Stage
@@ -33,7 +44,7 @@ def mend(
     codec: Codec,
     stages: Sequence[Stage],
     stage: Stage,
-    how: Callable[[UnitAtRest], Mended],
+    how: Callable[[UnitAtRest], RepairedState],
 ) -> None:
     """`coplace restore accept` or `replay` of one of a region's stages. Raises
     InconsistentError."""
@@ -47,7 +58,7 @@ def mend(
 def _at_rest(
     log: OperatedLog, codec: Codec, stages: Sequence[Stage], stage: Stage, number: int
 ) -> UnitAtRest:
-    partitions = UnitPartitions.of(stage, number, codec.topics)
+    partitions = UnitPartitions.from_stage(stage, number, codec.topics)
     restored = restore(log, partitions.changelog)
     found = facts_in_memory(log, partitions, split_state(restored)[0])
     followers = (
@@ -64,7 +75,7 @@ def _outputs(log: OperatedLog, codec: Codec, stage: Stage, number: int) -> Itera
         partition for topic in stage.outputs for partition in codec.topics.partitions(topic)
     )
     records = (record for partition in partitions for record in log.read(partition, 0, _WHOLE))
-    return told_by(stage, number, codec, records)
+    return outputs_of(stage, number, codec, records)
 
 
 def mend_clock(
@@ -76,14 +87,14 @@ def mend_clock(
 ) -> None:
     """`coplace clock mend`. Raises InconsistentError."""
     for number in range(unit_count(stage, topics)):
-        partitions = UnitPartitions.of(stage, number, topics)
+        partitions = UnitPartitions.from_stage(stage, number, topics)
         if not is_ahead(restore(log, partitions.changelog)):
             continue
         transactions = MemoryTransactions(log, stage, number, Hooks().step)
         provenance, state = split_state(restore(log, partitions.changelog))
         found = facts_in_memory(log, partitions, provenance)
-        _, transactions.provenance = opened(partitions, provenance, bool(state), found)
-        transactions.commit(clock_mended(stage, state, now_us))
+        _, transactions.provenance = open_unit(partitions, provenance, bool(state), found)
+        transactions.commit(repaired_clock_state(stage, state, now_us))
 
 
 def repartition(log: OperatedLog, before: Topics, grown: Topics, stages: Sequence[Stage]) -> None:
@@ -102,12 +113,14 @@ def repartition(log: OperatedLog, before: Topics, grown: Topics, stages: Sequenc
 def _states(log: OperatedLog, before: Topics, grown: Topics, stage: Stage) -> dict[int, UnitState]:
     found = {}
     for number in range(unit_count(stage, before)):
-        partitions = UnitPartitions.of(stage, number, before)
+        partitions = UnitPartitions.from_stage(stage, number, before)
         log.open_producer(f"{stage.name}.{number}")
         provenance, state = split_state(restore(log, partitions.changelog))
         there = facts_in_memory(log, partitions, provenance)
-        if not has_moved(UnitPartitions.of(stage, number, grown), provenance):
-            wrong = at_start(partitions, provenance, bool(state), as_before(partitions, there))
+        if not has_moved(UnitPartitions.from_stage(stage, number, grown), provenance):
+            wrong = check_at_start(
+                partitions, provenance, bool(state), as_before(partitions, there)
+            )
             if wrong:
                 raise InconsistentError(partitions.name, wrong)
         for partition, position in provenance.positions.items() if provenance else ():
@@ -118,7 +131,9 @@ def _states(log: OperatedLog, before: Topics, grown: Topics, stage: Stage) -> di
 
 
 def _move(log: OperatedLog, grown: Topics, stage: Stage, units: Mapping[int, UnitState]) -> None:
-    partitions = {n: UnitPartitions.of(stage, n, grown) for n in range(unit_count(stage, grown))}
+    partitions = {
+        n: UnitPartitions.from_stage(stage, n, grown) for n in range(unit_count(stage, grown))
+    }
     found = {number: facts_in_memory(log, at, None) for number, at in partitions.items()}
     changes, positions = planned(stage, units, partitions, found)
     producer = log.open_producer(f"{stage.name}.repartition")

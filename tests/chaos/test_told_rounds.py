@@ -10,7 +10,7 @@ from services.placement.app import stages
 from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
 from shared.streams.in_memory.embedded import EmbeddedRuntime
-from shared.streams.restoring.mending import replay
+from shared.streams.restoring.unit_repair import replay
 from tests.chaos.audit.evidence import Evidence
 from tests.chaos.audit.starts import no_core_is_given_twice
 from tests.chaos.journal import Journal, Run

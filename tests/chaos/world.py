@@ -70,7 +70,7 @@ class World:
     """What there is. `adversary` moves it, the auditor judges it."""
 
     def __init__(self, rng: Random, scale: Scale) -> None:
-        # Thousands of injected deaths are no news; what matters is in the journal.
+        # Thousands of injected deaths are no surprise; what matters is in the journal.
         structlog.configure(processors=[_silence])
         self.rng, self.scale = rng, scale
         self.clock = Clock()
@@ -146,7 +146,7 @@ class World:
         return None
 
     def stop(self, service: str) -> None:
-        """End the processes of a service; their supervisor starts them when it comes to it."""
+        """End the processes of a service; their supervisor starts them when their turn comes."""
         for worker in self.workers:
             if worker.service == service:
                 worker.kill(is_expelled=True)
@@ -156,7 +156,7 @@ class World:
         without any process, and again where it refuses since not all is read or something does not
         fit."""
         before, stages = self.deployment.topics, list(chain(*self.stages.values()))
-        grown = Deployment.of(self._settings(kafka_partitions)).topics
+        grown = Deployment.from_settings(self._settings(kafka_partitions)).topics
         self.network.is_closed = True
         for worker in self.workers:
             worker.disarm()
@@ -204,7 +204,7 @@ class World:
     def _deploy(self, kafka_partitions: int) -> None:
         settings = self._settings(kafka_partitions)
         clock = self.clock.guarded(ACCOUNTS)
-        found = Deployment.of(settings)
+        found = Deployment.from_settings(settings)
         codec = RememberingCodec(found.codec)
         self.deployment = replace(found, clock=clock, codec=codec)
         self.stages = {
@@ -246,5 +246,5 @@ class World:
 
 
 def _stages(service: str, settings: Settings, duty: Duty) -> Sequence[Stage]:
-    """What a process of a service runs; `duty` is told whether it answers for placement."""
+    """Return what a process of a service runs; `duty` learns whether it answers for placement."""
     return [fragile(stage) for stage in stages_of(service, settings, OWN, duty)]

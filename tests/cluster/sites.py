@@ -101,7 +101,7 @@ async def serve(process: Process) -> None:
     """Play the run until it is over."""
     sites = json.loads(Path(sys.argv[1]).read_text())
     settings = SimulationSettings()
-    hub = Deployment.of(process.settings)
+    hub = Deployment.from_settings(process.settings)
     at = {
         name: process.settings.model_copy(update={"kafka_bootstrap": site["kafka"]})
         for name, site in sites.items()
@@ -115,7 +115,9 @@ async def serve(process: Process) -> None:
             for name, site in sites.items()
         }
         told = [
-            await stack.enter_async_context(RecordedAnswers(Deployment.of(each), (DECISIONS,)))
+            await stack.enter_async_context(
+                RecordedAnswers(Deployment.from_settings(each), (DECISIONS,))
+            )
             for each in at.values()
         ]
         come_up = await stack.enter_async_context(ComeUp(hub))

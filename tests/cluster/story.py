@@ -102,7 +102,7 @@ class Story:
             except ClusterError as error:
                 if told not in str(error):
                     raise
-                return f"told {told!r}"
+                return f"with the words {told!r}"
             raise ClusterError(f"taken although {told}")
 
         self._step(f"refused: {what}", refuse)

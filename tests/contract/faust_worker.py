@@ -55,7 +55,7 @@ async def main() -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     projection = Projection(os.environ["TEST_DATABASE"], os.environ["TEST_BUG_AT"])
     positions = projection.positions if os.environ["TEST_KEEPS_POSITION"] else None
-    deployment = Deployment.of(Settings())
+    deployment = Deployment.from_settings(Settings())
     app = stateless_app(deployment, "projection", {TOPIC: projection.apply}, positions)
     await run_stateless(app, stop)
 

@@ -13,7 +13,7 @@ from shared.streams.stages.consistency import (
     Inconsistency,
     InconsistentError,
     UnitPartitions,
-    at_start,
+    check_at_start,
 )
 from shared.streams.stages.hooks import Hooks
 from shared.streams.stages.provenance import split_state
@@ -159,13 +159,13 @@ class MemoryBackend:
 
     def inconsistencies(self) -> list[str]:
         """What keeps units from starting."""
-        units = (UnitPartitions.of(counting(), number, CODEC.topics) for number in range(4))
+        units = (UnitPartitions.from_stage(counting(), number, CODEC.topics) for number in range(4))
         return [str(found) for unit in units for found in self._examined(unit)]
 
     def _examined(self, unit: UnitPartitions) -> list[Inconsistency]:
         provenance, state = split_state(restore(self.log, unit.changelog))
         found = facts_in_memory(self.log, unit, provenance)
-        return at_start(unit, provenance, bool(state), found)
+        return check_at_start(unit, provenance, bool(state), found)
 
     def start(self, plan: Plan) -> MemoryWorker:
         """Start a worker."""

@@ -162,7 +162,7 @@ class KafkaBackend:
             session_timeout_s=SESSION_S,
             rounds=RoundSource.BARRIERS,
         )
-        self.deployment = Deployment.of(self._settings)
+        self.deployment = Deployment.from_settings(self._settings)
         self._workers: list[KafkaWorker] = []
         self._producers: list[KafkaTransactions] = []
         self._found: dict[TopicPartition, list[Record]] = defaultdict(list)

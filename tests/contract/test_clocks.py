@@ -13,7 +13,7 @@ from shared.process.clock import now_us
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.facts import KafkaFacts
 from shared.streams.on_kafka.unit import KafkaUnit
-from shared.streams.restoring.mend import mend_clock
+from shared.streams.restoring.clock_repair import repair_clock
 from shared.streams.stages.consistency import InconsistentError
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import Commit
@@ -25,7 +25,7 @@ HOUR_US = 3_600_000_000
 
 def clocked(backend: KafkaBackend, *, ahead_us: int = 0) -> Deployment:
     """A production deployment on a machine whose clock is ahead."""
-    found = Deployment.of(
+    found = Deployment.from_settings(
         backend.deployment.settings.model_copy(update={"rounds": RoundSource.CLOCK})
     )
     clock = GuardedClock(lambda: (now_us() + ahead_us, now_us()))
@@ -63,11 +63,11 @@ async def test_a_state_from_the_future_is_refused_until_it_is_repaired(
         await opened(right, stage)
     owner = await opened(wrong, stage)
     mended_us = now_us()
-    assert await mend_clock(right, [stage], mended_us) == ["counting/0"]
+    assert await repair_clock(right, [stage], mended_us) == ["counting/0"]
     with pytest.raises(ProducerFenced):
         await owner._transactions.commit(Commit(changelog={"x": b"late"}))
     await owner.discard()
     heir = await opened(right, stage)
     assert (heir.unit.closed_us, heir.unit.next_round) == (mended_us, 1)
     await heir.discard()
-    assert await mend_clock(right, [stage], now_us()) == []
+    assert await repair_clock(right, [stage], now_us()) == []

@@ -84,7 +84,7 @@ class InMemory:
 
     def __init__(self) -> None:
         self._log = InMemoryLog()
-        self._deployment = Deployment.of(Settings(kafka_partitions=4))
+        self._deployment = Deployment.from_settings(Settings(kafka_partitions=4))
         self._accounts = Accounts(self._log, self._deployment, Journal())
 
     def append(self, records: Sequence[NewRecord]) -> None:

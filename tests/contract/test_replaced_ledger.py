@@ -31,7 +31,7 @@ class Accounts:
         """Each record as one charge."""
         await self.check.check()
         entries = [(r.offset, AccountEntry("physics", f"j{r.offset}", 1, 1, 5)) for r in records]
-        applied = Applied(self.check.topic_ids[LEDGER], LastRead.of(records[-1]))
+        applied = Applied(self.check.topic_ids[LEDGER], LastRead.from_record(records[-1]))
         end = records[-1].offset + 1
         await self.model.apply(PARTITION, records[0].offset, end, entries, applied)
 

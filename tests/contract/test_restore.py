@@ -128,7 +128,7 @@ def test_jobs_that_run_while_topics_get_more_kafka_partitions_are_charged(
     on_kafka: KafkaBackend,
 ) -> None:
     four = on_kafka.deployment
-    six = Deployment.of(four.settings.model_copy(update={"kafka_partitions": 6}))
+    six = Deployment.from_settings(four.settings.model_copy(update={"kafka_partitions": 6}))
     pricing = pricing_stages(four.settings)
     [stage] = pricing
     with admin_client(four) as client:
@@ -183,7 +183,7 @@ async def rounds_closed_by_clock(on_kafka: KafkaBackend, stage: Stage, offsets: 
             [new] = encoded(submission("j", sequence=offset))
             await asyncio.to_thread(on_kafka.append, [new])
             unit.receive([at_offset(new, offset)])
-            while unit.unit.next_round == number:  # noqa: ASYNC110 a unit tells nobody
+            while unit.unit.next_round == number:  # noqa: ASYNC110 a unit notifies nobody
                 await asyncio.sleep(0.02)
     await unit.close(task)
     return unit.unit.next_round
@@ -223,12 +223,12 @@ async def test_a_sequencer_without_state_or_outputs_goes_on_behind_the_rounds_th
     task = asyncio.create_task(unit.run())
     async with asyncio.timeout(30):
         unit.receive(records)
-        while unit.unit.next_round < following:  # noqa: ASYNC110 a unit tells nobody
+        while unit.unit.next_round < following:  # noqa: ASYNC110 a unit notifies nobody
             await asyncio.sleep(0.02)
     await unit.close(task)
     for topic in (sequencer.changelog, inputs):
         await asyncio.to_thread(on_kafka.recreate, topic)
-    with pytest.raises(InconsistentError, match="mend placement first"):
+    with pytest.raises(InconsistentError, match="repair placement first"):
         await asyncio.to_thread(lambda: list(restore.replay(by_clock, sequencer)))
     await asyncio.to_thread(lambda: list(restore.accept(by_clock, placement)))
     await asyncio.to_thread(lambda: list(restore.replay(by_clock, sequencer)))

@@ -13,7 +13,7 @@ from tests.core.systems import Script, script, smallest
 
 
 def broken(steps: Script) -> str:
-    """What a script breaks, and where that was found; empty for nothing."""
+    """What a script breaks, and where; empty for nothing."""
     try:
         Life().play(steps)
     except Exception:  # noqa: BLE001 a crash of the core is a finding like any other
@@ -22,7 +22,7 @@ def broken(steps: Script) -> str:
 
 
 def kind(found: str) -> str:
-    """The line that found it: a smaller script is to break the same rule."""
+    """The line that raised: a smaller script is to break the same rule."""
     return [line for line in found.splitlines() if line.startswith("  File ")][-1]
 
 
@@ -36,11 +36,11 @@ def seeds(first: int, minutes: float) -> Iterator[int]:
 
 
 def main() -> None:
-    """Play, and tell. Exits with 1 where a rule is broken."""
+    """Play, and report. Exits with 1 where a rule is broken."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--minutes", type=float, default=1.0, help="of CPU")
-    parser.add_argument("--no-shrink", action="store_true", help="tell the script as it was drawn")
+    parser.add_argument("--no-shrink", action="store_true", help="print the script as it was drawn")
     asked = parser.parse_args()
     played = 0
     for seed in seeds(asked.seed, asked.minutes):

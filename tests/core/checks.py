@@ -1,5 +1,5 @@
 """What has to hold of a pass: starts and reservations are those of the plain rules, what is said to
-stand against an entry does so, and who asks no more than what there is starts."""
+refuse an entry does so, and what asks for no more than there is starts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _RELAXED_TIMES: Final = 8
 
 @dataclass
 class Pass:
-    """One pass of a round: how the region stood before, and what came of it."""
+    """One pass of a round: how the region was before, and what came of it."""
 
     before: Region
     plan: Dispatch | None = None
@@ -54,7 +54,7 @@ class Checks:
         return self.placement.layers.state.jobs.by_arrival[arrival]
 
     def _check_reasons(self, one: Pass, waiting: Waiting) -> None:
-        """What is said to stand against an entry does so, and nothing else."""
+        """What is said to refuse an entry does so, and nothing else."""
         assert one.plan is not None
         outcomes, where = self.placement.queries._last, waiting.cluster
         assert outcomes is not None
@@ -88,7 +88,7 @@ class Checks:
         require(is_right or may_be_greedy, f"{waiting}: {why}; should be {expected!r}")
 
     def _by_counting(self, stood: Region, waiting: Waiting) -> str:
-        """What stood against an entry when its turn came last."""
+        """What refused an entry when its turn came last."""
         total, was = len(stood.clusters[waiting.cluster].has), stood.refused.get(waiting[1:3])
         if waiting.units > total:
             return f"needs {waiting.units} nodes, the cluster has {total}"
@@ -101,10 +101,10 @@ class Checks:
         return f"its {was.extra} extra nodes" if waiting.units > was.extra else ""
 
     def _in_parts(self, stood: Region, waiting: Waiting) -> str:
-        """What stands against an entry when the pass is over."""
+        """What refuses an entry when the pass is over."""
         nodes, shape = stood.clusters[waiting.cluster], waiting.shape
         if waiting.units > nodes.most(shape):
-            return f"has room for {nodes.most(shape)} when it is empty"
+            return f"{nodes.most(shape)} fit on the cluster when it is empty"
         if waiting.units > (free := nodes.units_beside_anyone(shape)):
             return f", {free} free"
         if waiting.units > (free := sum(nodes.room(shape, nodes.stays))):

@@ -1,4 +1,4 @@
-"""Clusters, applications and what they come to, in numbers that are never rounded: all times and
+"""Clusters, applications and what follows of them, in numbers that are never rounded: all times and
 powers are powers of two or sums of few."""
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,5 +1,5 @@
-"""Watts that are freed for who waits for watts alone, held to the rules: whom they are freed for
-and what is asked of whom is taken as it was decided, that it may be is worked out anew.
+"""Watts that are freed for jobs that wait for watts alone, held to the rules: which job they are
+freed for and what is asked of which is taken as it was decided, that it may be is worked out anew.
 """
 
 import re
@@ -27,7 +27,7 @@ class FreedWatts(NamedTuple):
     asked: tuple[tuple[str, int], ...]
 
     def coming(self, runs: Runs) -> Iterator[tuple[Run, int]]:
-        """Who has not answered yet, with what is to come."""
+        """The runs of which no answer is known yet, with what is to come."""
         for job_id, number in self.asked:
             run = runs.get(job_id)
             found = [a for a in run.pending if a.number == number] if run else []
@@ -56,7 +56,7 @@ class Sharing:
     freed: list[FreedWatts] = field(default_factory=list)
 
     def begin(self, now_s: float, waits: set[int]) -> None:
-        """Who starts, leaves, or had watts freed long ago has none."""
+        """A job that starts, leaves, or had watts freed long ago has none."""
         self.freed = [
             each
             for each in self.freed
@@ -73,7 +73,7 @@ class Sharing:
     def made(
         self, decisions: Iterable[PlacementDecided], acting: Acting, stood: Region
     ) -> Iterator[tuple[str, Action]]:
-        """What is asked of whom at the end of a pass, after which the region stands so."""
+        """What is asked of whom at the end of a pass, after which the region is so."""
         found: dict[str, list[PlacementDecided]] = {}
         for one in decisions:
             named = _FOR.search(one.reason) if one.verdict == VERDICT_ACTION else None

@@ -110,7 +110,7 @@ class Life:
         # The first of the queue was promised a start then, and nothing came in between.
         self._promised: tuple[str, float] | None = None
         self._expected: dict[int, Expected] = {}
-        # Watts that the last pass promised, and those that are reserved for who stands still.
+        # Watts that the last pass promised, and those that are reserved for suspended jobs.
         self._watts: list[tuple[str, int, Kept]] = []
         self._kept: list[tuple[str, int, Kept]] = []
         self._begin()
@@ -323,7 +323,7 @@ class Life:
         return Acting(self.now_s, self.running, self.known.lost, self._modes, measures, shares)
 
     def _asked_before(self, acting: Acting) -> Iterator[tuple[str, Action]]:
-        """What is to be asked before a round's first pass; how the region is to stand then."""
+        """What is to be asked before a round's first pass; how the region is to be then."""
         yield from acting.for_operators()
         yield from acting.under_caps(self._plain_state.budgets())
         waits = {a for a, job_id in self._arrivals() if job_id not in self.running}
@@ -396,13 +396,13 @@ class Life:
         self._check_none_stands()
 
     def _may_act(self) -> bool:
-        """Whether anything may be asked of those who run; a forecast knows nothing of that."""
+        """Whether anything may be asked of running jobs; a forecast knows nothing of that."""
         rules = self.rules
         acts = rules.cap_measures or rules.cap_sharing or rules.cap_slowdown > 1
         stands = any(run.stands or run.pending for run in self.running.values())
         return stands or bool(acts and self.known.caps)
 
-    # What is told ------------------------------------------------------------------------------
+    # What is reported --------------------------------------------------------------------------
 
     def _tell(self, event: Event) -> bool:
         """Whether it was taken in."""
@@ -553,7 +553,7 @@ class Life:
         require(found[0].start_s <= start_s, f"{job_id}: promised {start_s}, expected {found[0]}")
 
     def _check_none_stands(self) -> None:
-        """At the end nobody stands still whom the caps would ever let run on."""
+        """At the end no job is suspended that the caps would ever let run on."""
         stood = self._plain_state.of_runs(self.now_s, self.running, ())
         for job_id, run in self.running.items():
             if run.stands and run.cluster not in self.known.lost:

@@ -1,5 +1,5 @@
 """The resource managers of a script: they do what they are asked to do to jobs that run, at once or
-later, tell of it later still, and refuse some of it."""
+later, report it later still, and refuse some of it."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class _Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is told of an action, from a time on: that it was done, or else refused."""
+    """What is reported of an action, from a time on: that it was done, or else refused."""
 
     due_s: float
     at_s: float
@@ -91,13 +91,13 @@ class Managers:
         self.answers.append(Answer(due_s, now_s, job_id, asked.action, is_done, event))
 
     def told(self, now_s: float) -> list[Answer]:
-        """What is told by now, in the order in which it was done."""
+        """What is reported by now, in the order in which it was done."""
         told = [answer for answer in self.answers if answer.due_s <= now_s]
         self.answers = [answer for answer in self.answers if answer.due_s > now_s]
         return told
 
     def next_s(self, overrun: Collection[str]) -> list[float]:
-        """When a job ends, something is done to one, or is told."""
+        """When a job ends, something is done to one, or is reported."""
         ends_s = [run.ends_s for job_id, run in self.truth.items() if job_id not in overrun]
         acts_s = [each.due_s for asked in self.asked.values() for each in asked]
         return [*ends_s, *acts_s, *(answer.due_s for answer in self.answers), inf]

@@ -31,7 +31,7 @@ MUTANTS: Final = (
         "an explanation knows no refusal for watts, and raises",
         "placement/explain/refusals.py",
         "return WhyNot(constraints or [NOTHING], shortages)",
-        "if shortages and len(found) == 1:\n"
+        "if shortages and len(constraints) == 1:\n"
         '            raise ValueError("was free to start")\n'
         "        return WhyNot(constraints or [NOTHING], shortages)",
     ),
@@ -70,7 +70,7 @@ MUTANTS: Final = (
         "ahead: list[float] = []",
     ),
     Mutant(
-        "who stood behind a reservation that is gone gets no turn",
+        "entries behind a reservation that ended get no turn",
         "scheduling/backfill_scheduler.py",
         "        self._turns = self._acting(order)\n        self.turn()\n",
         "        self.turn()\n",
@@ -91,7 +91,7 @@ MUTANTS: Final = (
         soonest=200,
     ),
     Mutant(
-        "who starts beside others may crowd out what is reserved there",
+        "a start beside others may crowd out what is reserved there",
         "scheduling/node_selection.py",
         "self.classes.units(shadow.kind, self._states.add_units(on.then, kind, units))",
         "self._states.units_beside_anyone(shadow.kind.shape, "
@@ -175,7 +175,7 @@ MUTANTS: Final = (
         soonest=435,
     ),
     Mutant(
-        "a restart forgets what was asked of who runs",
+        "a restart forgets what was asked of running jobs",
         "placement/state/job_record.py",
         "    return restored\n\n\nJOBS",
         "    restored.run.actions = ()\n    return restored\n\n\nJOBS",

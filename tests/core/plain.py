@@ -31,7 +31,7 @@ class Shape(NamedTuple):
 
 
 def any_shape() -> Shape:
-    """That of who has no nodes, or keeps those that it has."""
+    """That of a job that has no nodes, or keeps those that it has."""
     return Shape("", (("cores", 0),), False, 0)
 
 
@@ -197,7 +197,7 @@ class Lack(NamedTuple):
 
 @dataclass
 class Refused:
-    """How a cluster stood when the turn of an entry came last: units free for it, and the promise
+    """How a cluster was when the turn of an entry came last: units free for it, and the promise
     with what it leaves over."""
 
     free: int
@@ -257,7 +257,7 @@ class Region:
         return []
 
     def _drawing(self, budget: Budget, time_s: float, *, overdue: bool = True) -> list[Stay]:
-        """Who draws at a time if limits hold; who is overdue goes on, or is expected to end."""
+        """The jobs that draw at a time if limits hold; an overdue one goes on, or is to end."""
         return [
             stay
             for name in budget.clusters
@@ -299,15 +299,15 @@ class Region:
         stays[at] = stays[at]._replace(release_s=release_s, draw_mw=draw_mw)
 
     def expect(self, cluster: str, arrival: int, release_s: float) -> None:
-        """A job that stands still is there until then, and draws what it may draw by now."""
+        """A suspended job is there until then, and draws what it may draw by now."""
         [stay] = [stay for stay in self.clusters[cluster].stays if stay.arrival == arrival]
         self.replace(cluster, arrival, release_s, stay.draw_mw)
 
     # Nodes ---------------------------------------------------------------------------------------
 
     def leaves_promise(self, entry: Waiting) -> bool:
-        """Whether an entry that starts now is gone when what is promised begins, or can take nodes
-        that leave enough for it."""
+        """Whether an entry that starts now has ended when what is promised begins, or can take
+        nodes that leave enough for it."""
         promise = self.promises.get(entry.cluster)
         if promise is None or promise.arrival == entry.arrival:
             return True
@@ -447,7 +447,7 @@ class Region:
         return tuple((node, 1) for node in free[: entry.units])
 
     def _give_up(self, arrival: int, visited: dict[str, int]) -> None:
-        """What was promised to who starts is nobody's: those behind it get their turn again."""
+        """What was promised to a job that starts is free: those behind it get their turn again."""
         for cluster, promise in list(self.promises.items()):
             if promise.arrival == arrival:
                 del self.promises[cluster]

@@ -1,4 +1,4 @@
-"""How a placement stands, in the words of the plain rules; what it holds and asks for is held to
+"""The state of a placement, in the words of the plain rules; what it holds and asks for is held to
 what was submitted and decided on the way."""
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ class PlainState:
         return Region(now_s, nodes, self.budgets(reserved), waiting)
 
     def budgets(self, reserved: Reserved = ()) -> list[Budget]:
-        """With what is reserved beside that of who waits."""
+        """With what is reserved beside that of waiting jobs."""
         budgets = self.known.budgets(counts_idle=self._counts_idle)
         for cluster, arrival, kept in reserved:
             for budget in budgets:

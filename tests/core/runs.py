@@ -13,7 +13,7 @@ from tests.core.figures import Mode
 from tests.core.plain import Budget, Kept, Region, Stay, any_shape
 
 CLOCK, SUSPEND, RESUME, END = "clock", "suspend", "resume", "end"
-ANSWERED_WITHIN_S: Final = 60.0  # who has not answered by then is not counted on
+ANSWERED_WITHIN_S: Final = 60.0  # an answer later than that is not counted on
 ASKED_AGAIN_AFTER_S: Final = 600.0  # what was refused
 
 
@@ -34,7 +34,7 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """A job on its nodes. It ends `left_s` after `since_s` where it runs; where it stands still
+    """A job on its nodes. It ends `left_s` after `since_s` where it runs; where it is suspended
     so much is left of it."""
 
     arrival: int
@@ -56,7 +56,7 @@ class Run:
 
     @property
     def ends_s(self) -> float:
-        """When its limit is up; infinite while it stands still."""
+        """When its limit is up; infinite while it is suspended."""
         return inf if self.stands else self.since_s + self.left_s
 
     def done(self, action: Action, at_s: float) -> "Run":
@@ -92,7 +92,7 @@ class Run:
 
     @property
     def release_s(self) -> float:
-        """The latest time at which it may give its nodes back. One that stands still is expected
+        """The latest time at which it may give its nodes back. A suspended one is expected
         as if it ran on at once."""
         as_it_is = self.since_s + self.left_s
         moving = [each for each in self.pending if not each.stands]
@@ -100,7 +100,7 @@ class Run:
 
     @property
     def will_stand(self) -> bool:
-        """Whether it stands still once all is done that was asked."""
+        """Whether it is suspended once all is done that was asked."""
         return self.pending[-1].stands if self.pending else self.stands
 
     def may_be_asked(self, kind: str, lost: Iterable[str], now_s: float) -> bool:
@@ -116,7 +116,7 @@ Modes = Callable[[str, Run], Sequence[Mode]]
 
 @dataclass
 class Acting:
-    """What is to be asked of those who run, at the end of a round."""
+    """What is to be asked of running jobs, at the end of a round."""
 
     now_s: float
     runs: Runs
@@ -146,7 +146,7 @@ class Acting:
     # Operators, and caps that fell ----------------------------------------------------------------
 
     def for_operators(self) -> Iterator[tuple[str, Action]]:
-        """Who is to stand still is asked to, in the mode that it has or will have."""
+        """A job that is to be suspended is asked to, in the mode that it has or will have."""
         for job_id, run in sorted(self.runs.items(), key=lambda one: one[1].arrival):
             wanted = run.is_confirmed and run.is_to_stand and not run.will_stand
             if wanted and self._may(job_id, SUSPEND):
@@ -169,8 +169,8 @@ class Acting:
             yield from self._reduce(budget, int(over_mw))
 
     def _reduce(self, budget: Budget, over_mw: int) -> Iterator[tuple[str, Action]]:
-        """Who is last to have watts is asked first. A later measure takes the place of an earlier
-        one; then those who need not be stopped are not, and clocks go up again, as far as what is
+        """The last job to have watts is asked first. A later measure takes the place of an earlier
+        one; then jobs that need not be stopped are not, and clocks go up again, as far as what is
         too much given up allows."""
         last = [j for j in self._first_to_have_watts() if self.runs[j].cluster in budget.clusters]
         last.reverse()
@@ -250,12 +250,12 @@ class Acting:
         fits = [mode for mode in (*lower, of_run) if mode.draw_mw <= most_mw]
         return max(fits, key=lambda mode: mode.draw_mw)
 
-    # Watts that came back -------------------------------------------------------------------------
+    # Watts that were released ---------------------------------------------------------------------
 
     def run_on(self, region: Region) -> Iterator[tuple[str, Action]]:
-        """Those that stand still run on where no cap is exceeded and no reservation is delayed; the
-        others reserve watts, and are expected to run on then: never, where no cap has them. Who
-        stands still for an operator may run on at any moment."""
+        """Suspended jobs run on where no cap is exceeded and no reservation is delayed; the others
+        reserve watts, and are expected to run on then: never, where no cap has them. One that is
+        suspended for an operator may run on at any moment."""
         for job_id in self._first_to_have_watts():
             run = self.runs[job_id]
             if not (run.stands and run.will_stand):
@@ -273,7 +273,7 @@ class Acting:
             if start_s < inf:
                 for budget in region.over(run.cluster):
                     budget.keep(run.arrival, Kept(start_s, start_s + left_s, run.mode.draw_mw))
-            if start_s < inf or not run.draw_mw:  # who draws may run until it answers
+            if start_s < inf or not run.draw_mw:  # a job that draws may run until it answers
                 region.expect(run.cluster, run.arrival, start_s + left_s)
 
     def _draws_on(self, region: Region, job_id: str) -> None:

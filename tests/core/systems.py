@@ -18,8 +18,8 @@ class Step(Protocol):
 @dataclass(frozen=True)
 class Rule:
     """The policy, whether idle power counts, how much longer a job may take at a lower P-state
-    where a cap refuses its own, what is done to those who run where a cap is exceeded, and whether
-    they make room for who waits."""
+    where a cap refuses its own, what is done to running jobs where a cap is exceeded, and whether
+    they free watts for jobs that wait."""
 
     policy: int = 0
     counts_idle: bool = True
@@ -104,7 +104,7 @@ class Stop:
 @dataclass(frozen=True)
 class Manage:
     """From now on the resource manager of a cluster does what it is asked to do to jobs that run so
-    much later and tells of it later still; of P-states, suspending, resuming and ends it refuses
+    much later and reports it later still; of P-states, suspending, resuming and ends it refuses
     those whose bit is set."""
 
     cluster: int
@@ -218,7 +218,7 @@ _RARE: Final[Sequence[tuple[int, Callable[[Random], Step]]]] = (
     (3, lambda rng: Stop(rng.randrange(64), rng.random() < 0.5)),
     (2, _manage),
 )
-# The part of the systems in which jobs make room, drawn apart so that no other draw moves.
+# The part of the systems in which jobs free watts, drawn by itself so that no other draw moves.
 _SHARING: Final = 0.5
 MEASURES: Final = (
     (),

@@ -47,7 +47,7 @@ def test_each_planted_bug_is_found_within_a_minute(mutant: Mutant, tmp_path: Pat
     assert found(mutant, tmp_path)
 
 
-# What random systems found, each as the smallest script that showed it ---------------------------
+# What random systems broke, each as the smallest script that showed it ---------------------------
 
 
 def test_a_job_is_not_told_that_its_own_reservation_stands_against_it() -> None:
@@ -118,7 +118,7 @@ def test_who_is_suspended_runs_on_when_its_watts_are_there_though_nothing_else_h
 
 def test_nodes_that_no_cap_ever_gives_back_are_promised_to_nobody() -> None:
     """Job 1 was expected to give its nodes back from now on, though no cap lets it run on: a job
-    that waited for them had a reservation of watts that never came true, and job 0 stood still."""
+    that waited for them had a reservation of watts that never came true; job 0 was suspended."""
     Life().play(
         (
             *_SUSPENDED_UNDER_CAPS,
@@ -131,7 +131,7 @@ def test_nodes_that_no_cap_ever_gives_back_are_promised_to_nobody() -> None:
 
 def test_a_reservation_stands_where_the_cap_that_it_was_made_under_is_over() -> None:
     """A cap of the site was declared at the instant at which that of the cluster ended: it did not
-    know what was promised, and who stood still took the watts."""
+    know what was promised, and a suspended job took the watts."""
     Life().play(
         (
             Rule(

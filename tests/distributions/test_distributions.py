@@ -136,7 +136,7 @@ def test_what_an_extra_is_for_starts_with_that_extra_alone(
 
 
 def _require_charges_add_up(environment: Environment) -> None:
-    """By an example of those who test against Coplace, who installed nothing else."""
+    """By an example of people that test against Coplace and installed nothing else."""
     example = programs(HOW_TO / "test-against-coplace.md")["test_charges.py"]
     call = f"{example}\ntest_charges_add_up()\n"
     done = environment.run(environment.python, "-c", call)

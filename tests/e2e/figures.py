@@ -66,7 +66,7 @@ def emulated() -> Iterator[tuple[str, Figures]]:
         yield name, np.stack([jobs.submit_s, jobs.run_s, jobs.requested_s])
     yield "noise", [Noise(1).run(f"job-{number}") for number in range(999)]
     sd = np.linspace(0, 0.4, 999)
-    stretch = Stretch.of(sd, sd[::-1], 0.95)
+    stretch = Stretch.from_deviations(sd, sd[::-1], 0.95)
     yield "quantiles", np.stack([stretch.time, stretch.power, stretch.energy])
 
 

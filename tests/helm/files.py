@@ -34,7 +34,7 @@ def texts() -> Mapping[str, str]:
 
 def topics(settings: Settings) -> list[dict[str, Any]]:
     """Every topic, dead-letter queue and changelog that the settings ask for."""
-    wanted = wanted_topics(Deployment.of(settings), every_stage(settings))
+    wanted = wanted_topics(Deployment.from_settings(settings), every_stage(settings))
     return [
         {"name": name, "partitions": options["num_partitions"], "config": options["configs"]}
         for name, options in sorted(wanted.items())

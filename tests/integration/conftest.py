@@ -27,5 +27,5 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with servers:
         security.provision(servers)
         found = Secured(servers, security)
-        create_topics(Deployment.of(found.settings("operator")))
+        create_topics(Deployment.from_settings(found.settings("operator")))
         yield found

@@ -100,7 +100,7 @@ class Attempts:
 
 def every_attempt(access: Access) -> list[tuple[Resource, Operation, str]]:
     """What could be tried: all that any rule is about, and all topics that there are."""
-    deployment = Deployment.of(Settings(kafka_partitions=1))
+    deployment = Deployment.from_settings(Settings(kafka_partitions=1))
     stages = every_stage(deployment.settings)
     topics = [
         *(name for topic in deployment.topics.specs for name in (topic, f"dlq.{topic}")),
@@ -132,7 +132,7 @@ def test_each_service_may_at_kafka_what_the_rules_say_and_nothing_else(secured: 
     rules, attempts = secured.access.rules(), every_attempt(secured.access)
     wrong, tried = [], 0
     for user in secured.access.principals:
-        client = Attempts(Deployment.of(secured.settings(user)))
+        client = Attempts(Deployment.from_settings(secured.settings(user)))
         for resource, operation, name in attempts:
             refused = client.refused(resource, operation, name)
             if refused == allows(rules, user, resource, operation, name):
@@ -185,12 +185,12 @@ def test_what_is_missing_or_too_much_is_named(
     for name, value in secured.environment("operator").items():
         monkeypatch.setenv(name, value)
     settings.cache_clear()
-    admin = KafkaAdminClient(**Deployment.of(settings()).connection)
+    admin = KafkaAdminClient(**Deployment.from_settings(settings()).connection)
     mine = AclRule("pricing", Resource.TOPIC, "prices.charges", Operation.WRITE)
     strange = AclRule("eve", Resource.TOPIC, "prices.", Operation.READ, is_prefix=True)
     delete(admin, mine)
     create(admin, strange)
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     try:
         found = examine_access(deployment)
         assert found[KAFKA] == [

@@ -80,7 +80,7 @@ class Region:
         self.servers = servers
         self.folder = certificate_authority(folder)
         kafka = servers.kafka_bootstrap
-        self.deployment = Deployment.of(
+        self.deployment = Deployment.from_settings(
             Settings(kafka_bootstrap=kafka, namespace=_NAMESPACE, kafka_partitions=4)
         )
         create_topics(self.deployment)

@@ -71,7 +71,7 @@ class Edges:
         settings = Settings(
             kafka_bootstrap=servers.kafka_bootstrap, namespace="edges", kafka_partitions=4
         )
-        self.deployment = Deployment.of(settings)
+        self.deployment = Deployment.from_settings(settings)
         client = admin_client(self.deployment)
         ensure_topics(client, self.deployment, stages(settings))
         client.close()

@@ -41,7 +41,7 @@ class Energy:
         settings = Settings(
             kafka_bootstrap=servers.kafka_bootstrap, namespace="energy", kafka_partitions=4
         )
-        self.deployment = Deployment.of(settings)
+        self.deployment = Deployment.from_settings(settings)
         with admin_client(self.deployment) as client:
             ensure_topics(client, self.deployment)
         self.redis = redis.Redis.from_url(servers.redis_url)

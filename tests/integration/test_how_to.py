@@ -47,7 +47,7 @@ _REJECTED_JOB = "north/alpha/4713/1767225600"
 @pytest.fixture
 def deployment(servers: LocalServers, request: pytest.FixtureRequest) -> Deployment:
     namespace = f"{request.node.name}.{uuid4().hex}"
-    deployment = Deployment.of(
+    deployment = Deployment.from_settings(
         Settings(kafka_bootstrap=servers.kafka_bootstrap, namespace=namespace, kafka_partitions=4)
     )
     client = admin_client(deployment)

@@ -41,7 +41,7 @@ class Region:
         settings = Settings(
             kafka_bootstrap=servers.kafka_bootstrap, namespace=_NAMESPACE, kafka_partitions=2
         )
-        create_topics(Deployment.of(settings))
+        create_topics(Deployment.from_settings(settings))
         self._ports = dict(zip(("ingest", "placement", "energy"), free_ports(3), strict=True))
         programs = zip(self._ports.items(), free_ports(3), strict=True)
         self._programs = [self._program(*named, http) for named, http in programs]

@@ -23,7 +23,7 @@ _JOINED_WITHIN_S = 30.0
 @pytest.fixture
 def deployment(servers: LocalServers) -> Deployment:
     """One of a name of its own."""
-    return Deployment.of(
+    return Deployment.from_settings(
         Settings(
             kafka_bootstrap=servers.kafka_bootstrap,
             redis_url=servers.redis_url,
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_reported_and_what_is_repaired_is_ready(deployment: Dep
 
 def test_a_redis_that_does_not_answer_is_reported(deployment: Deployment) -> None:
     nowhere = deployment.settings.model_copy(update={"redis_url": "redis://127.0.0.1:1/0"})
-    refused = preflight(Deployment.of(nowhere))
+    refused = preflight(Deployment.from_settings(nowhere))
     assert refused.returncode == 1
     assert "COPLACE_REDIS_URL" in refused.stderr
 

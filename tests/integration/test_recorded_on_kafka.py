@@ -26,7 +26,8 @@ INPUTS, DECISIONS = "placement.inputs", "placement.decisions"
 def deployment(servers: LocalServers) -> Iterator[Deployment]:
     """The topics of a region whose record is small, and commands that read them."""
     given = {"KAFKA_BOOTSTRAP": servers.kafka_bootstrap, "NAMESPACE": "recorded"}
-    found = Deployment.of(Settings(**{name.lower(): value for name, value in given.items()}))  # type: ignore[arg-type]
+    settings = Settings(**{name.lower(): value for name, value in given.items()})  # type: ignore[arg-type]
+    found = Deployment.from_settings(settings)
     create_topics(found)
     inputs, decisions = recorded(
         [region.submitted(f"j{n}") for n in range(9)],

@@ -148,7 +148,7 @@ RULES: Final = {
 @pytest.fixture
 def admin(secured: Secured) -> Iterator[KafkaAdminClient]:
     """Who may take rules away, and has them back in the end."""
-    client = KafkaAdminClient(**Deployment.of(secured.settings("operator")).connection)
+    client = KafkaAdminClient(**Deployment.from_settings(secured.settings("operator")).connection)
     yield client
     ensure_acls(client, secured.access)
     client.close()

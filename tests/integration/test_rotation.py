@@ -27,7 +27,7 @@ class Client:
     """A process that was started before, with connections of its own to Kafka and Redis."""
 
     def __init__(self, settings: Settings) -> None:
-        deployment = Deployment.of(settings)
+        deployment = Deployment.from_settings(settings)
         self._topic = deployment.name("slurm.jobcomp")
         self._producer = AIOKafkaProducer(**deployment.connection, acks="all")
         self._redis: Redis = redis_client(settings)

@@ -41,7 +41,7 @@ class SecuredLink:
 
     def send(self, end: Secured, principal: str, topic: str) -> set[bytes]:
         """Messages of a principal; what they say."""
-        deployment = Deployment.of(end.settings(principal))
+        deployment = Deployment.from_settings(end.settings(principal))
         told = {f"{topic}-{number}".encode() for number in range(_MESSAGES)}
         with closing(KafkaProducer(**deployment.connection)) as producer:
             for value in sorted(told):
@@ -50,7 +50,7 @@ class SecuredLink:
 
     def come(self, end: Secured, topic: str) -> list[bytes]:
         """What has come there, once as much came as was sent."""
-        deployment = Deployment.of(end.settings("operator"))
+        deployment = Deployment.from_settings(end.settings("operator"))
         options: dict[str, Any] = {
             "auto_offset_reset": "earliest",
             "consumer_timeout_ms": _WITHIN_MS,
@@ -76,7 +76,7 @@ def secured(folder: Path, clients: dict[str, str], stack: ExitStack) -> Secured:
     stack.enter_context(servers)
     security.provision(servers)
     found = Secured(servers, security)
-    create_topics(Deployment.of(found.settings("operator")))
+    create_topics(Deployment.from_settings(found.settings("operator")))
     return found
 
 

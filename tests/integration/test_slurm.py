@@ -34,7 +34,7 @@ class Region:
 
     def __init__(self, servers: LocalServers, slurm: LocalSlurm) -> None:
         self.slurm = slurm
-        self.deployment = Deployment.of(
+        self.deployment = Deployment.from_settings(
             Settings(kafka_bootstrap=servers.kafka_bootstrap, namespace="slurm", kafka_partitions=2)
         )
         create_topics(self.deployment)

@@ -40,7 +40,7 @@ class Region:
         settings = Settings(
             kafka_bootstrap=servers.kafka_bootstrap, namespace="why", kafka_partitions=4
         )
-        self.deployment = Deployment.of(settings)
+        self.deployment = Deployment.from_settings(settings)
         create_topics(self.deployment)
         ports = free_ports(2 * len(_WORKERS))
         self._asked_at = dict(zip(_WORKERS, ports[::2], strict=True))

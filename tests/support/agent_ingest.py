@@ -30,7 +30,7 @@ class Ingest(IngestServiceServicer):
         self.got.append(request.event)
         code = self.answers.pop(0) if self.answers else grpc.StatusCode.OK
         if code is not grpc.StatusCode.OK:
-            context.abort(code, "told to")
+            context.abort(code, "as set")
         return PublishResponse()
 
     def PublishStream(self, request_iterator: Any, context: Any) -> PublishStreamResponse:  # noqa: N802

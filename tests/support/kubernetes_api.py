@@ -129,12 +129,12 @@ class MemoryApiServer:
 
     async def get(self, key: JobKey) -> Object:
         if key not in self.objects:
-            raise ApiMissingError(f"{key} not found")
+            raise ApiMissingError(f"{key} is missing")
         return deepcopy(self.objects[key])
 
     async def patch(self, key: JobKey, body: Mapping[str, Any]) -> Object:
         if key not in self.objects:
-            raise ApiMissingError(f"{key} not found")
+            raise ApiMissingError(f"{key} is missing")
         metadata = self.objects[key]["metadata"]
         for name in ("uid", "resourceVersion"):
             if body["metadata"].get(name, metadata[name]) != metadata[name]:
@@ -152,7 +152,7 @@ class MemoryApiServer:
 
     async def delete(self, key: JobKey, uid: str) -> None:
         if key not in self.objects:
-            raise ApiMissingError(f"{key} not found")
+            raise ApiMissingError(f"{key} is missing")
         self.remove(key)
 
     async def tell(self, namespace: str, event: Mapping[str, Any]) -> None:

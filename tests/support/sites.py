@@ -41,7 +41,7 @@ class HubServers(LocalServers):
 
 def topics_of(servers: LocalServers) -> KafkaTopics:
     settings = Settings(kafka_bootstrap=servers.kafka_bootstrap, kafka_partitions=SITE_PARTITIONS)
-    deployment = Deployment.of(settings)
+    deployment = Deployment.from_settings(settings)
     create_topics(deployment)
     return KafkaTopics(deployment)
 

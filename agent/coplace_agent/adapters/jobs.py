@@ -14,12 +14,12 @@ from coplace_agent.adapters.processes import (
     JobProcesses,
     NotAJobError,
     ProcessTree,
-    require_apart,
+    require_separate,
 )
 from coplace_agent.adapters.progress import Counters, Heartbeats, ProgressCounter
 from coplace_agent.fields import Checked, Limits
 from coplace_client.errors import RejectedError, UnusableError
-from coplace_client.files import written
+from coplace_client.files import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class JobFolder:
 
     def attach(self, job: JobFile) -> None:
         """Write the job's file, or replace it. Raises OSError."""
-        with written(self._path(job.key)) as fresh:
+        with write_whole(self._path(job.key)) as fresh:
             fresh.write_text(json.dumps(job.as_json()), encoding="utf-8")
 
     def detach(self, key: str) -> bool:
@@ -169,8 +169,8 @@ class AttachedJobs:
         try:
             processes = _processes(file)
             taken = {pid for job in self._jobs.values() for pid in job.processes.pids()}
-            require_apart(processes, self._own_pids, "the agent")
-            require_apart(processes, taken, "another job")
+            require_separate(processes, self._own_pids, "the agent")
+            require_separate(processes, taken, "another job")
         except NotAJobError as error:
             log.warning("job cannot be attached", extra={"job": file.key, "problem": str(error)})
             self._refused.add(file)

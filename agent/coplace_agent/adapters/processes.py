@@ -163,7 +163,7 @@ def stands_still(target: Target) -> bool:
     return True
 
 
-def require_apart(processes: JobProcesses, others: AbstractSet[int], whose: str) -> None:
+def require_separate(processes: JobProcesses, others: AbstractSet[int], whose: str) -> None:
     """Raise NotAJobError where one of the others is in a job: who pauses it would pause them."""
     if others & set(processes.pids()):
         raise NotAJobError(f"a process of {whose} is in it")

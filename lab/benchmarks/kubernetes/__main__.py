@@ -131,7 +131,9 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
     servers = stack.enter_context(LocalServers(folder / "servers"))
     bootstrap = servers.kafka_bootstrap
     create_topics(
-        Deployment.of(Settings(kafka_bootstrap=bootstrap, namespace=_NAMESPACE, kafka_partitions=4))
+        Deployment.from_settings(
+            Settings(kafka_bootstrap=bootstrap, namespace=_NAMESPACE, kafka_partitions=4)
+        )
     )
     for each in clusters:
         await each.wait()

@@ -128,7 +128,7 @@ def benched(run_dir: Path, guard: Guard) -> Iterator[Bench]:
         with serving(operator, processes.services(), servers) as system:
             if guard is Guard.TABLE:
                 _declare_table(speaker, processes.ingest_address)
-            deployment = Deployment.of(speaker)
+            deployment = Deployment.from_settings(speaker)
             yield Bench(system, deployment, processes.ingest_address, environment, folder)
 
 

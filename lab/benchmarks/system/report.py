@@ -7,7 +7,7 @@ from typing import Final
 import orjson
 from rich.table import Table
 
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from lab.benchmarks.system.run import Measured
 from lab.benchmarks.system.step import Seen
 
@@ -26,7 +26,7 @@ def write(measured: Measured, folder: Path) -> None:
     from lab.benchmarks.system import plot  # a second to import, and only needed at the end
 
     text = orjson.dumps(measured, option=orjson.OPT_INDENT_2)
-    with written(folder / "bench.json") as path:
+    with write_whole(folder / "bench.json") as path:
         path.write_bytes(text + b"\n")
     plot.draw(measured, folder / "bench.png")
 

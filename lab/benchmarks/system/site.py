@@ -195,7 +195,7 @@ class CpuTimes:
 
 async def play(step: Step, ingest_address: str) -> Seen:
     """Play a step against the deployment that the environment names."""
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     consumer = AIOKafkaConsumer(**deployment.connection, isolation_level="read_committed")
     async with consumer, EmulatorIngest(deployment, ingest_address) as ingest:
         partitions = [

@@ -54,7 +54,7 @@ async def stream(ingest: EmulatorIngest, cluster: Cluster, until_s: float) -> in
 
 async def samples_per_s(seconds: float, ingest_address: str) -> float:
     """Measure acknowledged samples a second, a stream a cluster."""
-    deployment = Deployment.of(settings())
+    deployment = Deployment.from_settings(settings())
     async with EmulatorIngest(deployment, ingest_address) as ingest:
         began_s = time.monotonic()
         counts = await asyncio.gather(

@@ -66,7 +66,7 @@ def bench(
         "projected from another one": [each for each in found if each.said_sd],
         "all": found,
     }
-    header = ("prediction", "starts", "deviation said", "deviation found")
+    header = ("prediction", "starts", "deviation predicted", "deviation measured")
     typer.echo(table(header, [_row(name, part) for name, part in parts.items() if part]))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from coplace_client.errors import UnusableError
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from lab.papers.capping.plays import Outcome
 
 _COLUMNS: Final = [field.name for field in fields(Outcome)]
@@ -30,7 +30,7 @@ def appended(path: Path, known: Iterable[Outcome], found: Iterable[Outcome]) -> 
     """Yield all outcomes, new ones once they are on disk; what the file had before is replaced by
     the known ones."""
     kept = list(known)
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
+    with write_whole(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *map(astuple, kept)])
     yield from kept
     with path.open("a", newline="", encoding="utf-8") as file:

@@ -21,7 +21,7 @@ import typer
 
 from cli.failures import ReportingGroup
 from cli.main import Out
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from lab.evaluate.power_log import read_log
 from lab.papers.capping.alike import Alike, Judged, alike
 from lab.papers.capping.caps import constant_cap
@@ -342,7 +342,7 @@ def bench(
         *placement_rows("Emmy", of_log, alike_before(told)),
     ]
     tables = {"capping uncertain": table(header, lines)}
-    with written(out / "uncertain.md") as fresh:
+    with write_whole(out / "uncertain.md") as fresh:
         fresh.write_text(tables["capping uncertain"] + "\n", encoding="utf-8")
     put(tables, into)
     typer.echo(tables["capping uncertain"])

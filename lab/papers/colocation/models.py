@@ -120,7 +120,7 @@ def _on_held_out(
     degradation: Floats, predict: Predict, out: Mask
 ) -> tuple[DegradationScore, float]:
     """What is said below 0 counts as 0, as what was measured does."""
-    cells = Cells.known(np.where(out, degradation, np.nan))
+    cells = Cells.with_values(np.where(out, degradation, np.nan))
     said = predict(cells)
     found = score(of_cells(degradation, cells), np.maximum(said, 0.0))
     return found, float((said < 0).mean())

@@ -98,7 +98,7 @@ def _forests(trees: int, rng: np.random.Generator) -> tuple[Any, Forest]:
     degradation = rows[:, 0] * rows[:, _COLUMNS] + rows[:, 1] * rows[:, _COLUMNS + 1] ** 2
     trained = RandomForestRegressor(trees, random_state=0, n_jobs=1).fit(rows, degradation)
     open_trees = [open_tree(each.tree_) for each in trained.estimators_]
-    return trained, Forest.of(open_trees, features=2 * _COLUMNS)
+    return trained, Forest.from_trees(open_trees, features=2 * _COLUMNS)
 
 
 def matching_rows() -> Iterator[list[str]]:

@@ -25,9 +25,9 @@ def cross_validated(learned: Learn, degradation: Floats, rank: Ints, out: Mask) 
     said = np.full(actual.shape, np.nan)
     for fold in range(FOLDS):
         of_fold = np.broadcast_to(rank % FOLDS == fold, actual.shape)
-        cells = Cells.known(np.where(of_fold, actual, np.nan))
+        cells = Cells.with_values(np.where(of_fold, actual, np.nan))
         said[cells] = learned(out | of_fold)(cells)
-    cells = Cells.known(actual)
+    cells = Cells.with_values(actual)
     return score(of_cells(actual, cells), said[cells]).r2
 
 
@@ -43,7 +43,7 @@ class PairLearner:
 
     def learned(self, parameters: Parameters, hidden: Mask) -> Predict:
         """Return what it says after it has seen all pairs but the hidden ones."""
-        cells = Cells.known(np.where(hidden, np.nan, self.degradation))
+        cells = Cells.with_values(np.where(hidden, np.nan, self.degradation))
         rows, value = rows_of_cells(self.columns, cells), of_cells(self.degradation, cells)
         fitted = self.regressor.fitted(parameters, rows, value, self.seed)
         return lambda asked: fitted.predict(rows_of_cells(self.columns, asked))

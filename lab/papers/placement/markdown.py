@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from coplace_client.errors import UnusableError
-from coplace_client.files import written
+from coplace_client.files import write_whole
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -32,7 +32,7 @@ def write_tables(tables: Mapping[str, str], out: Path, into: Path | None) -> str
     """Write tables below their names to `tables.md` in a folder, and each into its place in a
     document if there is one; what was written. Raises UnusableError: see `filled`."""
     text = "\n\n".join(f"## {name}\n\n{shown}" for name, shown in tables.items())
-    with written(out / "tables.md") as path:
+    with write_whole(out / "tables.md") as path:
         path.write_text(text + "\n", encoding="utf-8")
     if into is not None:
         into.write_text(filled(into.read_text(encoding="utf-8"), tables), encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import Final
 
 from cli.progress import progress_of
 from coplace_client.errors import UnusableError
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from lab.papers.placement import figure, markdown, tables
 from lab.papers.placement.demotions import WEIGHINGS
 from lab.papers.placement.logs import (
@@ -132,7 +132,7 @@ def _timed(folder: Path) -> tuple[list[LogRun], list[ScaleRun]]:
 
 def _write(out: Path, found: Mapping[str, str], blocks: Sequence[Block], played: Played) -> None:
     text = "\n\n".join(f"## {name}\n\n{shown}" for name, shown in found.items())
-    with written(out / "tables.md") as path:
+    with write_whole(out / "tables.md") as path:
         path.write_text(text + "\n", encoding="utf-8")
     every = [played.grid, *played.readings.values(), *played.variations.values()]
     _write_rows(out / "cases.csv", list(_case_rows(blocks, every)))
@@ -156,7 +156,7 @@ def _case_rows(blocks: Sequence[Block], every: Sequence[Grid]) -> Iterator[dict[
 
 
 def _write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
+    with write_whole(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -21,7 +21,7 @@ def replayed(
     jobs: Jobs, lag: int, alpha: float, tell: Callable[[int], object], *, grows_trees: bool
 ) -> Iterator[PredictedPower]:
     """Start each job when it comes, and ends when the `lag`-th behind it does: a round each. Queues
-    stand for applications. Without trees, what similar jobs drew is all that predicts."""
+    take the place of applications. Without trees, what similar jobs drew is all that predicts."""
     learner, versions = OnlineLearner(alpha), TreeVersions(State({}))
     running: deque[tuple[EndedJob, bool]] = deque()
     for number, (job, outcome) in enumerate(jobs):

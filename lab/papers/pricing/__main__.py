@@ -13,7 +13,8 @@ from cli.failures import ReportingGroup
 from cli.main import Out
 from lab.papers.options import Into
 from lab.papers.placement.markdown import table, write_tables
-from lab.papers.pricing import ledger, overhead, pairs, quotes, streams
+from lab.papers.pricing import charges as many_charges
+from lab.papers.pricing import overhead, pairs, quotes, streams
 
 Rows = Sequence[Mapping[str, str]]
 
@@ -21,7 +22,7 @@ Rows = Sequence[Mapping[str, str]]
 class Part(StrEnum):
     """What can be compared with the truth alone."""
 
-    LEDGER = "ledger"
+    CHARGES = "charges"
     QUOTES = "quotes"
     STREAMS = "streams"
     PAIRS = "pairs"
@@ -51,12 +52,12 @@ def bench(
     out: Out = Path("out/pricing"),
     into: Into = None,
 ) -> None:
-    """Compare slowdowns by shutters with the true ones, quotes with results, and charges of many
-    charges to itself."""
+    """Compare slowdowns by shutters with the true ones, quotes with results, and deliveries of many
+    charges with each other."""
     out.mkdir(parents=True, exist_ok=True)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     parts: Mapping[Part, Callable[[], Iterable[tuple[str, Rows]]]] = {
-        Part.LEDGER: lambda: [("ledger", ledger.rows(charges))],
+        Part.CHARGES: lambda: [("charges", many_charges.rows(charges))],
         Part.QUOTES: lambda: [("quotes", quotes.rows(jobs))],
         Part.STREAMS: streams.tables,
         Part.PAIRS: lambda: pairs.tables(seconds),

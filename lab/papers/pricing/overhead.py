@@ -103,7 +103,7 @@ def _compared(agent: Agent, kernels: Sequence[Kernel], seconds: float) -> Mappin
     return {
         "shutters": str(tally.shutters),
         "by equation 10": f"{100 * (fmean(tally.by_model_ratio) - 1):.2f} %",
-        "stood still": f"{100 * tally.paused_s / tally.shared_s:.2f} %",
+        "paused": f"{100 * tally.paused_s / tally.shared_s:.2f} %",
         "got on less": f"{100 * (fmean(ratios) - 1):.2f} ± {100 * noise:.2f} %",
         "agent's own time": f"{100 * cpu_s / node_s:.2f} % of the node",
     }

@@ -26,7 +26,7 @@ async def serve(process: Process) -> None:
         redis_client(process.settings) as redis,
     ):
         await wait_for_redis(process.settings, redis, process.readiness, process.stop)
-        appdb = CachedAppDB(redis, Deployment.of(process.settings).name)
+        appdb = CachedAppDB(redis, Deployment.from_settings(process.settings).name)
         meter = EnergyApiMeter(process.telemetry.meter)
         service = EnergyService(appdb, meter, own.most_points, crash, door)
         gate = TokenGate(door, crash)

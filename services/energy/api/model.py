@@ -113,7 +113,10 @@ def _projected(
 ) -> dict[str, _PointColumns]:
     if not tables:
         return {}
-    metrics = [Metrics.of(t, [start.signature for start in starts[t.node_model]]) for t in tables]
+    metrics = [
+        Metrics.from_signatures(t, [start.signature for start in starts[t.node_model]])
+        for t in tables
+    ]
     several = project_onto_models(tables, metrics, via_intermediate=asked.via_intermediate)
     wanted = several.onto(asked.pstates_ghz) if asked.pstates_ghz else several
     return {

@@ -82,7 +82,7 @@ def jobcomp(deployment: Deployment, own: IngestSettings, gate: Gate) -> Jobcomp:
 
 async def serve(process: Process) -> None:
     """Consume until the process shall stop."""
-    deployment = Deployment.of(process.settings, hooks_of(process.telemetry))
+    deployment = Deployment.from_settings(process.settings, hooks_of(process.telemetry))
     topics = {_INPUT, _OUTPUT, DLQ_PREFIX + _INPUT, AUDIT, AUTHORITY, *FOLDED}
     await wait_for_topics(process.settings, topics, process.readiness, process.stop)
     own, meter = IngestSettings(), process.telemetry.meter

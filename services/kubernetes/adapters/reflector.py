@@ -51,8 +51,8 @@ async def reflect(
     """Pass on all objects once and each change then, until cancelled; `listed` is called when all
     were passed on for the first time.
 
-    After a cut the watch goes on from the version that it had. Where that is too old (410 Gone) all
-    objects are listed anew: what was deleted in the gap is missing there.
+    After a cut the watch goes on from the version that it had. Where that is too old (status 410)
+    all objects are listed anew: what was deleted in the gap is missing there.
     """
     version, wait_s = "", _RETRY_S
     while True:

@@ -13,7 +13,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from coplace_client.facts import action_refused, declined
+from coplace_client.facts import action_refused, decline_event
 from services.kubernetes.model import bodies
 from services.kubernetes.model.claims import AfterStop, GrantClaim, StopRequest
 from services.kubernetes.model.jobs import KubernetesJob
@@ -119,7 +119,7 @@ def _decline(
 
 def _declined(decision: PlacementDecided, site: str, why: str, now_us: int) -> JobEffect:
     words = (decision.job_id, decision.attempt, decision.grant)
-    return PublishFact(declined(site, *words, why, now_us))
+    return PublishFact(decline_event(site, *words, why, now_us))
 
 
 def _withdraw(

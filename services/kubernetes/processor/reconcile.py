@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from coplace.v1.jobs_pb2 import JobOutcome
 
 from coplace_client.errors import RejectedError
-from coplace_client.facts import declined
+from coplace_client.facts import decline_event
 from services.kubernetes.model import bodies
 from services.kubernetes.model.claims import AfterStop, StopRequest
 from services.kubernetes.model.facts import (
@@ -143,7 +143,7 @@ def _create(job: KubernetesJob, terms: JobTerms, now_us: int) -> JobEffect:
     kept = claim.declining(claim.grant, claim.attempt)
 
     def otherwise(why: str) -> Sequence[JobEffect]:
-        told = declined(terms.site, job_id, claim.attempt, claim.grant, why, now_us)
+        told = decline_event(terms.site, job_id, claim.attempt, claim.grant, why, now_us)
         return [
             PatchJob(job, bodies.claiming(job, kept), f"declined grant {claim.grant}"),
             PublishFact(told),

@@ -16,7 +16,7 @@ from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason
 
 from services.pricing.attribution import attribute
 from services.pricing.charge import ChargedSurcharge, surcharges_of
-from shared.domain.money import QUANTUM, apportioned
+from shared.domain.money import QUANTUM, apportion
 
 OPERATOR: Final = "operator"
 # Shares are published in millionths.
@@ -97,7 +97,7 @@ class ChargeEntry(NamedTuple):
 
 def _slowed_by(charge: ChargeMade) -> tuple[SlowedBy, ...]:
     parts = attribute(charge)
-    shares = apportioned(_SHARES, [part.share for part in parts]) if parts else ()
+    shares = apportion(_SHARES, [part.share for part in parts]) if parts else ()
     return tuple(
         SlowedBy(
             part.co_runner_job_id,

@@ -231,7 +231,7 @@ class Access:
             yield self._rule(user, Resource.TOPIC, DLQ_PREFIX + spec.name, Operation.WRITE)
 
     def _of_mirror(self, user: str) -> Iterator[AclRule]:
-        """What exactly-once Kafka Connect needs of a group of its own (KIP-618)."""
+        """Yield what exactly-once Kafka Connect needs of a group of its own (KIP-618)."""
         own = f"mirror.{user.removeprefix(self._prefix)}."
         for operation in (
             *(Operation.CREATE, Operation.READ, Operation.WRITE),

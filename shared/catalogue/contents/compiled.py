@@ -56,7 +56,8 @@ def compiled(message: Descriptor) -> Check:
 
 @cache
 def _is_checked(message: Descriptor) -> bool:
-    """Whether something about a message can be wrong. No message of an event holds itself."""
+    """Return whether something about a message can be wrong. No message of an event holds
+    itself."""
     return message.full_name in WHOLE or any(
         field.GetOptions().ByteSize() or (_holds_message(field) and _is_checked(field.message_type))
         for field in message.fields
@@ -223,5 +224,6 @@ def _require_known(name: str, value: int, known: dict[int, str]) -> None:
 
 
 def _inside(name: str, error: RejectedError) -> RejectedError:
-    """The error of a part as one of the whole: paths are made only when something is wrong."""
+    """Return the error of a part as one of the whole: paths are made only when something is
+    wrong."""
     return RejectedError(f"{name}.{error.field}" if error.field else name, error.problem)

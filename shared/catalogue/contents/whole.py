@@ -65,7 +65,7 @@ def _failed_somewhere(message: JobRequeued) -> None:
 
 
 def _cores_of_nodes(message: JobFinished) -> None:
-    """No more than its nodes gave it."""
+    """Require no more cores than its nodes gave it."""
     most = message.nodes * message.cores_per_node
     if message.cores > most:
         problem = f"must be at most {most} (nodes x cores_per_node), got {message.cores}"
@@ -87,13 +87,13 @@ def _whole_run(message: JobFinished) -> None:
 
 
 def _core_time(message: JobFinished) -> None:
-    """What a price multiplies."""
+    """Check what a price multiplies."""
     core_s = cores_of(message) * run_us(message) / 1e6
     CORE_S.require("ended_at_us", core_s)
 
 
 def _cap(message: PowerCapDeclared) -> None:
-    """Whose cap it is, and that its steps are of now or the future."""
+    """Check whose cap it is, and that its steps are of now or the future."""
     if message.scope != POWER_SCOPE_REGION:
         require_text("name", message.name)
     elif message.name:
@@ -109,7 +109,7 @@ def _cap(message: PowerCapDeclared) -> None:
 
 
 def _plan(message: PlanProposed) -> None:
-    """Until when it holds."""
+    """Check until when a plan holds."""
     held_us = message.valid_until_us - message.based_at_us
     if not 0 < held_us <= _MOST_PLAN_US:
         problem = f"must lie up to a day behind based_at_us, got {held_us} us"

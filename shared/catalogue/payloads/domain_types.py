@@ -174,7 +174,7 @@ def _coefficients(
 
 
 def _matrix(message: CoefficientsPublished | CoefficientsDeclared, field: str) -> Matrix:
-    """Of all pairs of P-states."""
+    """Return a matrix of all pairs of P-states."""
     count = len(message.pstates_ghz)
     values = np.array(getattr(message, field), dtype=np.float64)
     if values.size != count * count:

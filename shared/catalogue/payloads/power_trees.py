@@ -12,7 +12,7 @@ from coplace.v1.prediction_pb2 import (
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.digest import require_sha256
-from shared.catalogue.payloads.regression_trees import forest_of, packed
+from shared.catalogue.payloads.regression_trees import forest_of, pack
 from shared.power_prediction.forests import NEW_USER, Forests, User, UserModel
 from shared.power_prediction.trees import FEATURES, SUBMITTED, TREES_ORIGIN, PowerTrees
 
@@ -26,7 +26,7 @@ def with_models_of_users(
     """Add the model of new users, and of the others in this order as many as fit."""
     room_bytes = MOST_OF_USERS_BYTES
     for (where, user), model in sorted(users, key=lambda each: each[0] != NEW_USER):
-        tree, forest = packed(model.tree), packed(model.forest)
+        tree, forest = pack(model.tree), pack(model.forest)
         of_user = UserPowerTrees(where=where, user=user, tree=tree, forest=forest)
         room_bytes -= of_user.ByteSize()
         if room_bytes < 0:

@@ -9,7 +9,7 @@ from coplace_client.errors import RejectedError
 from shared.models.forest import LEAF, Forest, Tree
 
 
-def packed(forest: Forest) -> RegressionTrees:
+def pack(forest: Forest) -> RegressionTrees:
     """Pack the trees of a forest; values and thresholds are rounded to 32 bits, the latter down, so
     that rows, which have as many, go the same ways. Inner nodes have to come before their
     children."""
@@ -52,11 +52,11 @@ def forest_of(message: RegressionTrees, features: int) -> Forest:
                 value=value[here].tolist(),
             )
         )
-    return Forest.of(trees, features=features)
+    return Forest.from_trees(trees, features=features)
 
 
 def _down(threshold: float) -> float:
-    """The greatest number of 32 bits that is not greater."""
+    """Return the greatest number of 32 bits that is not greater."""
     rounded = np.float32(threshold)
     return float(np.nextafter(rounded, np.float32(-np.inf)) if rounded > threshold else rounded)
 

@@ -1,8 +1,8 @@
 """What a job has to choose from: its candidates, ranked among the clusters that are there.
 
 Rank, tier and `part_eff` compare clusters with each other, all else is of each alone. So they
-follow from what was weighed when the job arrived and from which clusters are lost, whenever that
-came to be.
+follow from the evaluation when the job arrived and from which clusters are lost, whenever these
+were lost.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ _BANDS: Final = 2 * MOST_PRIORITY + 2
 _UNPLANNED: Final = -1
 # `part_eff`, rank and tier on a lost cluster.
 _LOST: Final = (inf, EXCLUDED, 0)
-_weighed = attrgetter("planned_j", "planned_s", "nodes", "share", "part_eff")
+_evaluated = attrgetter("planned_j", "planned_s", "nodes", "share", "part_eff")
 
 
 class Choice(NamedTuple):
@@ -43,37 +43,37 @@ class Choice(NamedTuple):
     not_before_s: float = -inf
 
     @classmethod
-    def as_weighed(cls, candidate: Candidate) -> Self:
-        """A candidate as it was ranked on arrival, while all clusters were there."""
+    def as_evaluated(cls, candidate: Candidate) -> Self:
+        """Return a candidate as it was ranked on arrival, while all clusters were there."""
         return cls(candidate, candidate.part_eff, candidate.rank, candidate.tier)
 
     @property
     def cluster(self) -> str:
-        """The candidate's."""
+        """Return the candidate's cluster."""
         return self.candidate.cluster
 
     @property
     def waits(self) -> bool:
-        """True when the policy has an entry for this cluster."""
+        """Return whether the policy has an entry for this cluster."""
         return self.rank != EXCLUDED
 
     @property
     def is_planned(self) -> bool:
-        """True for one that a plan has."""
+        """Return whether a plan has this choice."""
         return self.place != _UNPLANNED
 
     def planned(self, mode: PlannedMode, rank: int) -> "Choice":
-        """The same as a plan has it, which is a choice of this rank there."""
+        """Return the choice as a plan has it, with this rank among those of the plan."""
         at = rank, mode.tier, mode.place, mode.not_before_s
         return Choice(mode.candidate, self.part_eff, *at)
 
     def excluded(self) -> "Choice":
-        """The same without an entry in the queue."""
+        """Return the choice without an entry in the queue."""
         return Choice(self.candidate, self.part_eff, EXCLUDED, self.tier)
 
     def entry(self, job: Job, arrival: int, kind: int, *, in_parts: bool) -> Entry:
-        """The job's place in the queue of this cluster: by (tier, priority, arrival, rank), and
-        what is planned before what is not, by its place in the plan."""
+        """Return the job's entry in the queue of this cluster: by (tier, priority, arrival, rank),
+        and what is planned before what is not, by its place in the plan."""
         on, band = self.candidate, self.tier * _BANDS
         if self.is_planned:
             order = order_of(band, self.place, 0)
@@ -86,12 +86,12 @@ class Choice(NamedTuple):
 
 
 def preference(choice: Choice) -> tuple[bool, int, int]:
-    """Orders a job's choices: where it would go first, first."""
+    """Return the sort key of a job's choices: where it would go first, first."""
     return not choice.waits, choice.tier, choice.rank
 
 
 def favourite(choices: Iterable[Choice]) -> Choice:
-    """The one that a job would go to before all others."""
+    """Return the choice that a job would go to before all others."""
     return min(choices, key=preference)
 
 
@@ -99,8 +99,8 @@ Choices = tuple[Choice, ...]
 
 
 def as_planned(usual: Choices, modes: Mapping[str, PlannedMode]) -> Choices:
-    """Choices as a plan has them: it waits for no cluster but those of the plan. They are the usual
-    ones where the plan has none that is there."""
+    """Return choices as a plan has them: the job waits for no cluster but those of the plan. They
+    are the usual ones where the plan has none that is there."""
     places = sorted(modes[c.cluster].place for c in usual if c.waits and c.cluster in modes)
     if not places:
         return usual
@@ -115,10 +115,10 @@ def as_planned(usual: Choices, modes: Mapping[str, PlannedMode]) -> Choices:
 
 
 def choices(jobs: Sequence[JobRecord], lost: Collection[str], ranking: Ranking) -> list[Choices]:
-    """Those of each job, in the order of its candidates, EXCLUDED where lost.
+    """Return the choices of each job, in the order of its candidates, EXCLUDED where lost.
 
-    They are as weighed where none of them is lost, and where all that it fits on are: it waits for
-    the best of these. Thousands of jobs are ranked at once when a cluster is lost.
+    They are as evaluated where no cluster is lost, and where all are that the job fits on: it waits
+    for the best of these. Thousands of jobs are ranked at once when a cluster is lost.
     """
     found: dict[int, Choices] = {}
     for clusters, rows in _alike(jobs).items() if lost else ():
@@ -126,25 +126,25 @@ def choices(jobs: Sequence[JobRecord], lost: Collection[str], ranking: Ranking) 
         if 0 < len(there) < len(clusters):
             ranked = _ranked([jobs[row] for row in rows], there, ranking)
             found |= zip(rows, ranked, strict=True)
-    return [found.get(row) or as_weighed(job) for row, job in enumerate(jobs)]
+    return [found.get(row) or as_evaluated(job) for row, job in enumerate(jobs)]
 
 
 def _alike(jobs: Sequence[JobRecord]) -> dict[tuple[str, ...], list[int]]:
-    """Jobs that were weighed on the same clusters, by these."""
+    """Return the rows of jobs that were evaluated on the same clusters, by these."""
     found: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, job in enumerate(jobs):
         found[tuple([c.cluster for c in job.evaluated.candidates])].append(row)
     return found
 
 
-def as_weighed(job: JobRecord) -> Choices:
-    """A job's choices while all clusters are there."""
-    return tuple(map(Choice.as_weighed, job.evaluated.candidates))
+def as_evaluated(job: JobRecord) -> Choices:
+    """Return a job's choices while all clusters are there."""
+    return tuple(map(Choice.as_evaluated, job.evaluated.candidates))
 
 
 def _ranked(jobs: Sequence[JobRecord], there: Sequence[int], by: Ranking) -> list[Choices]:
     table = np.array(
-        [[_weighed(job.evaluated.candidates[column]) for column in there] for job in jobs]
+        [[_evaluated(job.evaluated.candidates[column]) for column in there] for job in jobs]
     )
     planned_j, time_s, nodes, share, efficiency = np.moveaxis(table, 2, 0)
     energy_j = planned_j * more_nodes([job.job for job in jobs], nodes, share)
@@ -156,7 +156,8 @@ def _ranked(jobs: Sequence[JobRecord], there: Sequence[int], by: Ranking) -> lis
 
 
 def _preferred(job: JobRecord, there: Sequence[int]) -> int:
-    """The place among `there` of the reference cluster of a job whose application none knows."""
+    """Return the place among `there` of the reference cluster of a job of an unknown
+    application."""
     if any(c.known for c in job.evaluated.candidates):
         return NO_PREFERENCE
     names = [job.evaluated.candidates[column].cluster for column in there]
@@ -172,7 +173,7 @@ def _with(
     tier: Sequence[int],
 ) -> Choices:
     if max(rank) == EXCLUDED:
-        return as_weighed(job)
+        return as_evaluated(job)
     among = dict(zip(there, zip(efficiency, rank, tier, strict=True), strict=True))
     return tuple(
         [Choice(c, *among.get(column, _LOST)) for column, c in enumerate(job.evaluated.candidates)]

@@ -15,7 +15,8 @@ from shared.placement.state.job_record import JobRecord
 
 
 class Dependencies:
-    """Who waits for whom. Jobs that wait for each other, and those behind them, never start."""
+    """Which job waits for which. Jobs that wait for each other, and those behind them, never
+    start."""
 
     def __init__(self, get: Callable[[str], JobRecord | None]) -> None:
         self._get = get
@@ -25,7 +26,7 @@ class Dependencies:
         self._may_be_stuck = False
 
     def dependents(self, job_ids: Iterable[str]) -> set[str]:
-        """Ids of the jobs that wait for one of these."""
+        """Return the ids of the jobs that wait for one of these."""
         empty: set[str] = set()
         return set().union(*(self._dependents.get(job_id, empty) for job_id in job_ids))
 
@@ -37,8 +38,8 @@ class Dependencies:
         return job.life.awaits != before
 
     def find_stuck(self) -> set[str]:
-        """Look for jobs that wait in a circle; ids of those of which this is news, and of those
-        that wait for them."""
+        """Look for jobs that wait in a circle; returns the ids of those that were in none before or
+        are in none now, and of those that wait for them."""
         if not self._may_be_stuck:
             return set()
         self._may_be_stuck = False
@@ -47,7 +48,7 @@ class Dependencies:
         return self.dependents(news) | news
 
     def pending_reason(self, job: JobRecord) -> PendingReason | None:
-        """What keeps the job waiting, the hopeless before the rest; None when all is met."""
+        """Return what keeps the job waiting, the hopeless before the rest; None when all is met."""
         unmet = map(self._unmet, job.life.awaits)
         found: list[PendingReason] = [each for each in unmet if each is not None]
         if job.job.job_id in self._stuck:
@@ -82,7 +83,8 @@ class Dependencies:
         return WaitsForJob(job_id, condition, Unmet.REJECTED if is_rejected else Unmet.FAILED)
 
     def _in_circles(self) -> set[str]:
-        """What is left when all that may still be met is taken away, again and again (Kahn)."""
+        """Return what is left when all that may still be met is taken away, again and again
+        (Kahn)."""
         open_ends = {
             job_id: sum(other in self._awaited for other in awaited)
             for job_id, awaited in self._awaited.items()

@@ -13,7 +13,7 @@ class Kinds:
         self._numbers: dict[tuple[str, Kind], int] = {}
 
     def number(self, cluster: str, kind: Kind) -> int:
-        """The number of a kind, a new one where it was not seen before."""
+        """Return the number of a kind, a new one where it was not seen before."""
         known = self._on.setdefault(cluster, [])
         number = self._numbers.setdefault((cluster, kind), len(known))
         if number == len(known):
@@ -21,18 +21,18 @@ class Kinds:
         return number
 
     def copy(self) -> "Kinds":
-        """The same, to be changed by itself."""
+        """Return a copy that can be changed by itself."""
         other = Kinds()
         other._on = {cluster: known.copy() for cluster, known in self._on.items()}
         other._numbers = self._numbers.copy()
         return other
 
     def on(self, cluster: str) -> Sequence[Kind]:
-        """The kinds of a cluster by number."""
+        """Return the kinds of a cluster by number."""
         return self._on.setdefault(cluster, [])
 
     def forget(self, in_use: int) -> bool:
-        """True when all numbers became void, since there were many more than are in use."""
+        """Drop all numbers where there are many more than are in use; True where that was done."""
         if len(self._numbers) <= 2 * in_use + 1000:
             return False
         self._on.clear()

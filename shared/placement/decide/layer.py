@@ -79,7 +79,7 @@ class DecideLayer:
         }
 
     def begin_round(self) -> None:
-        """Number job kinds anew where there are many more numbers than jobs."""
+        """Give job kinds new numbers where there are many more numbers than jobs."""
         self._all_stale |= self.waiting_jobs.forget_kinds()
 
     def refresh_all(self) -> None:
@@ -128,8 +128,8 @@ class DecideLayer:
         return schedule(now_s, self.schedulers(now_s))
 
     def starting(self, plan: Dispatch) -> Iterator[Starting]:
-        """Return what a pass starts, up to the first start that would be beyond a limit or a
-        margin: each is to be taken before the next is asked for."""
+        """Yield what a pass starts, up to the first start that would be beyond a limit or a margin:
+        each is to be taken before the next is asked for."""
         self._has_sent_back = False
         for number, start in enumerate(plan.starts):
             job = self._jobs.of_arrival(start.entry.arrival)
@@ -159,7 +159,7 @@ class DecideLayer:
         back that were reserved for what started.
 
         A start can bring its user to a limit. A pass counts up to the first start that would be
-        beyond it; then those who reached it leave the queue, with what was reserved for them.
+        beyond it; then the jobs at the limit leave the queue, with what was reserved for them.
         """
         return self._refresh_stale() or plan.is_relieved or self._has_sent_back
 
@@ -178,12 +178,13 @@ class DecideLayer:
         return self.waiting_jobs.refresh(jobs)
 
     def _is_kept_out(self, job: JobRecord, candidate: Candidate) -> bool:
-        """Whether something keeps the job, or its entry for this cluster, since the pass began."""
+        """Return whether something keeps the job, or its entry for this cluster, since the pass
+        began."""
         reasons = self.pending_reasons
         return bool(reasons.of_job(job) or reasons.of_entry(job, candidate))
 
     def _co_runners(self, job: JobRecord, cluster: str) -> CoRunners:
-        """The jobs that have part of the nodes of a job that was just placed."""
+        """Return the jobs that have part of the nodes of a job that was just placed."""
         others = self._jobs.allocations.others(job)
         if not others:
             return CoRunners()

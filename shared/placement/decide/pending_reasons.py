@@ -67,7 +67,7 @@ class PendingReasons:
         return closed.union(drained)
 
     def _is_drained(self, job: JobRecord, candidate: Candidate) -> bool:
-        """True where the job does not fit on what is left of a cluster until somebody acts."""
+        """Return whether the job does not fit on what is left of a cluster until somebody acts."""
         name, allocations = candidate.cluster, self.allocations
         fits = name not in allocations.reduced or allocations.can_hold(
             name, job.job, candidate.nodes
@@ -88,8 +88,8 @@ class PendingReasons:
         return None
 
     def _unfit(self, job: JobRecord) -> PendingReason | None:
-        """That it fits on no declared cluster: what was accepted once waits until one is declared
-        that holds it, what came while one was lost until that is known."""
+        """Return that the job fits on no declared cluster: what was accepted once waits until one
+        is declared that holds it, what came while one was lost until that is known."""
         if not self.models.declared:
             return NoCluster()
         misfits = job.evaluated.misfits
@@ -100,7 +100,8 @@ class PendingReasons:
         return AwaitsLostCluster(misfits, min(self.models.lost, default=""))
 
     def _empty(self, job: JobRecord) -> PendingReason | None:
-        """That its account has nothing left, by what is charged and what runs are reserved for."""
+        """Return that its account has nothing left, by what is charged and what runs are reserved
+        for."""
         account, refused = job.job.account, self.models.refused
         return AccountEmpty(account, refused[account]) if account in refused else None
 

@@ -1,4 +1,4 @@
-"""What a planner is told of a region: how it stands, what waits, and how each job could run."""
+"""What a planner reads of a region: its state, what waits, and how each job could run."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class PlanningProblem:
     candidates: Mapping[_Mode, Candidate]
 
     def items(self, plan: Iterable[PlannedEntry]) -> Iterator[PlanItem]:
-        """A plan as it is proposed, in the order in which it is served."""
+        """Yield a plan as it is proposed, in the order in which it is served."""
         now_s = self.situation.now_s
         for planned in sorted(plan):
             mode = planned.mode
@@ -84,8 +84,8 @@ class Planning:
         self._models, self._clusters, self._margin = models, clusters, margin
 
     def problem(self, now_s: float, share: float, most_jobs: int) -> PlanningProblem:
-        """The first jobs of the queue, by priority and arrival, and what runs: expected to take a
-        `share` of its limits."""
+        """Return the first jobs of the queue, by priority and arrival, and what runs: expected to
+        take a `share` of its limits."""
         queued = dict(islice(self._queued(), most_jobs))
         jobs = [self._job_table.of_arrival(arrival) for arrival in queued]
         clusters = list(self._models.clusters.values())
@@ -102,20 +102,21 @@ class Planning:
         )
 
     def waits(self, job_id: str, attempt: int) -> bool:
-        """Whether this attempt of a job waits."""
+        """Return whether this attempt of a job waits."""
         job = self._job_table.get(job_id)
         return job is not None and job.waits and job.job.attempt == attempt
 
     def share_of(self, message: JobFinished) -> float | None:
-        """The part of its limit that a job ran for, told before its finish is folded; None where it
-        did not run, or nobody says for how long."""
+        """Return the part of its limit that a job ran for, asked before its finish is folded; None
+        where it did not run, or nobody says for how long."""
         job = self._job_table.get(message.job_id)
         if job is None or job.job.attempt != message.attempt:
             return None
         return share_ran(job.run.allocation, message)
 
     def _queued(self) -> Iterator[tuple[int, _Usual]]:
-        """Those that wait for nodes alone, by arrival number, with their entries of no plan."""
+        """Yield the jobs that wait for nodes alone, by arrival number, with their entries of no
+        plan."""
         jobs = self._waiting_jobs.jobs()
         jobs.sort(key=lambda job: (-job.job.priority, job.arrival))
         for job in jobs:
@@ -131,7 +132,7 @@ class Planning:
         return Situation(now_s, rooms, running, self._budgets(now_s))
 
     def _nodes_of(self, cluster: Cluster) -> int:
-        """But those that are drained until somebody resumes them."""
+        """Return the nodes of a cluster but those that are drained until somebody resumes them."""
         return cluster.nodes - len(self._job_table.allocations.occupancy[cluster.name].never)
 
     def _budgets(self, now_s: float) -> Callable[[], Sequence[list[PowerBudget]]]:
@@ -159,12 +160,12 @@ class _OfferedModes:
         self._modes = modes
 
     def modes(self, job: JobRecord, number: int) -> tuple[ExecutionMode, ...]:
-        """Those of a job on a cluster that it fits on."""
+        """Return the modes of a job on a cluster that it fits on."""
         found = self._modes[job.job.job_id, self.clusters[number].name]
         return tuple([self.mode(job, number, candidate) for candidate in found])
 
     def mode(self, job: JobRecord, number: int, candidate: Candidate) -> ExecutionMode:
-        """A candidate as a mode, which from now on means it."""
+        """Return a candidate as a mode, which from now on means it."""
         cluster = self.clusters[number]
         pstate = next(
             (p for p, ghz in enumerate(cluster.pstates_ghz) if same_ghz(ghz, candidate.freq_ghz)),
@@ -177,7 +178,7 @@ class _OfferedModes:
 
 
 def _waiting(job: JobRecord, usual: _Usual, offered: _OfferedModes) -> Waiting:
-    """A job as look-ahead takes it: it may run where it has an entry."""
+    """Return a job as look-ahead takes it: it may run where it has an entry."""
     units, modes, entries = [], [], []
     for number, cluster in enumerate(offered.clusters):
         choice, entry = usual.get(cluster.name, (None, None))
@@ -193,15 +194,15 @@ def _waiting(job: JobRecord, usual: _Usual, offered: _OfferedModes) -> Waiting:
 
 
 def _drained(number: int, occupancy: Occupancy) -> Iterator[tuple[int, Running]]:
-    """Idle nodes that are drained until a time, as if something ran there without drawing."""
+    """Yield idle nodes that are drained until a time, as if something ran there without drawing."""
     for place, (back_s, nodes) in enumerate(occupancy.coming_back()):
         idle = Running(number, occupancy.idle(nodes), 0.0, back_s, back_s)
         yield holder_of(number, place), idle
 
 
 def _released(occupancy: Occupancy) -> Iterator[tuple[int, float, int, int]]:
-    """Arrival, release, draw and nodes of each job that runs: a node counts for who gives it back
-    last."""
+    """Yield arrival, release, draw and nodes of each job that runs: a node counts for the job that
+    releases it last."""
     taken: set[int] = set(occupancy.never)
     for held in sorted(occupancy.held, key=lambda held: (-held.release_s, held.holder)):
         nodes = set(held.allocation.nodes) - taken

@@ -1,4 +1,4 @@
-"""What stood against an entry in a pass over the queue, typed and in figures."""
+"""What kept an entry from starting in a pass over the queue, typed and in figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from shared.scheduling.wait_queue import Entry
 
 
 class TooFew(NamedTuple):
-    """The cluster has fewer nodes, or room for fewer units when it is empty, than are needed."""
+    """The cluster has fewer nodes than are needed, or fewer units fit on it when it is empty."""
 
     needed: int
     total: int
@@ -62,13 +62,13 @@ Refusal = TooFew | Busy | NeighboursRefuse | DelaysReservation | NodesNeverRelea
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Finds what stood against the entries of one pass."""
+    """Returns what kept the entries of one pass from starting."""
 
     plan: Dispatch
 
     def of(self, cluster: str, entry: Entry) -> list[Refusal]:
-        """Return why an entry did not start when its turn came, empty where nothing stands against
-        it. Of watts that is what there is when the pass is over, without what the job itself has on
+        """Return why an entry did not start when its turn came, empty where nothing kept it. Of
+        watts that is what there is when the pass is over, without what the job itself has on
         another cluster: there was more before, but not enough."""
         scheduler = self.plan.schedulers[cluster]
         if isinstance(scheduler, ConsumableScheduler):
@@ -119,7 +119,7 @@ def _no_nodes(scheduler: EasyScheduler, entry: Entry, before: ClusterState) -> R
 
 
 def _no_units(scheduler: ConsumableScheduler, entry: Entry) -> Refusal | None:
-    """What is in its way now that the pass is over: what was then is so still."""
+    """Return what refuses an entry now that the pass is over: what did then does so still."""
     units, now = entry.nodes, scheduler.units_now(entry)
     if units <= now:
         return _reserved(scheduler, entry)
@@ -133,7 +133,7 @@ def _no_units(scheduler: ConsumableScheduler, entry: Entry) -> Refusal | None:
 
 
 def _reserved(scheduler: ConsumableScheduler, entry: Entry) -> Refusal | None:
-    """The reservation that it would delay, though its units are free."""
+    """Return the reservation that the entry would delay, though its units are free."""
     reservation = scheduler.reservation
     is_own = reservation is not None and reservation.arrival == entry.arrival
     if reservation is None or is_own or scheduler.leaves_reservation(entry):

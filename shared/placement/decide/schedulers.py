@@ -16,7 +16,7 @@ from shared.scheduling.wait_queue import Entry, WaitQueue
 
 @dataclass(frozen=True, slots=True)
 class Arriving:
-    """The entries by cluster, of these kinds, of a job that is in no queue and is asked about."""
+    """The entries by cluster, of these kinds, of the job of a question, which is in no queue."""
 
     kinds: Kinds
     entries: Mapping[str, Entry] = field(default_factory=dict)
@@ -30,8 +30,9 @@ def schedulers_of(
     *,
     apart: Arriving | None = None,
 ) -> dict[str, ClusterScheduler]:
-    """Every cluster with what runs and what waits; a pass takes what starts out of the queue, but
-    out of a copy of it, with who is asked about in it, where they are to be `apart`."""
+    """Return every cluster with what runs and what waits; a pass takes what starts out of the
+    queue, but out of a copy of it, with the job of a question in it, where they are to be
+    `apart`."""
     schedulers: dict[str, ClusterScheduler] = {}
     for number, (name, held) in enumerate(occupancy.items()):
         queue = waiting_jobs.queues.queue(name)
@@ -58,7 +59,8 @@ def _scheduler(
     *,
     apart: bool,
 ) -> ClusterScheduler:
-    """Counting nodes is enough, and faster, where nobody runs or waits who has parts of them."""
+    """Return the scheduler of a cluster: counting nodes is enough, and faster, where no job that
+    runs or waits has parts of them."""
     if not (queue.in_parts or held.is_in_parts):
         return EasyScheduler(held.load, queue, number, budgets)
     capacity, holds = held.available(number, apart=apart)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shared.domain.pstates import has_ghz
-from shared.placement.decide.choices import Choice, Choices, as_planned, as_weighed, choices
+from shared.placement.decide.choices import Choice, Choices, as_evaluated, as_planned, choices
 from shared.placement.decide.kinds import Kinds
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.state.candidate import Candidate
@@ -25,7 +25,7 @@ _NONE: Final[Mapping[str, Entry]] = {}
 class _Waiting:
     job: JobRecord
     gone: frozenset[str] | None = None
-    weighed: tuple[Candidate, ...] = ()
+    evaluated: tuple[Candidate, ...] = ()
     usual: Choices = ()
     choices: Choices = ()
     entries: Mapping[str, Entry] = field(default_factory=dict)
@@ -45,57 +45,60 @@ class WaitingJobs:
         self._refreshed: set[str] = set()
 
     def jobs(self) -> list[JobRecord]:
-        """All that wait."""
+        """Return all jobs that wait."""
         return [waiting.job for waiting in self._waiting.values()]
 
     def entry(self, job: JobRecord, cluster: str) -> Entry | None:
-        """The job's entry for a cluster, None when it has none."""
+        """Return the job's entry for a cluster, None when it has none."""
         return self.entries(job).get(cluster)
 
     def entries(self, job: JobRecord) -> Mapping[str, Entry]:
-        """The job's entries by cluster: none of an attempt that came after the last round."""
+        """Return the job's entries by cluster: none of an attempt that came after the last
+        round."""
         waiting = self._waiting.get(job.job.job_id)
         return waiting.entries if waiting and waiting.job is job else _NONE
 
     def choices(self, job: JobRecord) -> Choices:
-        """The job's candidates among the clusters that were there at the end of the last round."""
+        """Return the job's candidates among the clusters that were there at the end of the last
+        round."""
         waiting = self._waiting.get(job.job.job_id)
-        return waiting.choices if waiting and waiting.job is job else as_weighed(job)
+        return waiting.choices if waiting and waiting.job is job else as_evaluated(job)
 
     def choice(self, job: JobRecord, cluster: str) -> Choice:
-        """The one of these for a cluster."""
+        """Return the job's choice for a cluster."""
         return next(choice for choice in self.choices(job) if choice.cluster == cluster)
 
     def usual_entries(self, job: JobRecord) -> Mapping[str, tuple[Choice, Entry]]:
-        """The entries that a waiting job would have without a plan, by cluster."""
+        """Return the entries that a waiting job would have without a plan, by cluster."""
         return self._entries_by(job, self._waiting[job.job.job_id].usual, self.kinds)
 
     def arriving(self, job: JobRecord, kinds: Kinds) -> Mapping[str, tuple[Choice, Entry]]:
-        """The entries, of such `kinds`, of a job that would arrive now, by cluster: it is not put
-        into the queue."""
+        """Return the entries, of such `kinds`, of a job that would arrive now, by cluster: it is
+        not put into the queue."""
         gone = self._pending_reasons.unranked_clusters(job)
         [found] = choices([job], gone, self._rules.ranking_of(job.evaluated.update))
         return self._entries_by(job, found, kinds)
 
     def is_held_back(self, choice: Choice) -> bool:
-        """True where a plan lets an entry come into the queue later."""
+        """Return whether a plan lets an entry come into the queue later."""
         return choice.not_before_s > self._plans.now_s
 
     def limited_by(self, subjects: Container[Subject]) -> list[JobRecord]:
-        """Waiting jobs that count against one of these users and accounts."""
+        """Return the waiting jobs that count against one of these users and accounts."""
         return [job for job in self.jobs() if any(s in subjects for s in subjects_of(job.job))]
 
     def take_refreshed(self) -> set[str]:
-        """Ids of the jobs that were refreshed since the last call."""
+        """Return the ids of the jobs that were refreshed since the last call."""
         refreshed, self._refreshed = self._refreshed, set()
         return refreshed
 
     def forget_kinds(self) -> bool:
-        """True when all entries are to be made anew, since kinds got other numbers."""
+        """Drop the numbers of kinds where they are many; True when all entries are to be made
+        anew."""
         return self.kinds.forget(len(self._waiting))
 
     def leave(self, job_id: str) -> None:
-        """A job waits no more, or begins anew."""
+        """Drop a job that waits no more, or begins anew."""
         waiting = self._waiting.pop(job_id, None)
         if waiting is not None:
             self.queues.remove([waiting.job.arrival])
@@ -113,7 +116,8 @@ class WaitingJobs:
         return lost_some
 
     def refresh_all(self) -> bool:
-        """The same of all jobs, of whatever kinds they are now."""
+        """Bring the entries of all jobs up to date, of whatever kinds they are now; True as
+        `refresh`."""
         lost_some = self.refresh(self.jobs())
         self.queues.forget_kinds()
         return lost_some
@@ -123,12 +127,13 @@ class WaitingJobs:
         self._enqueue([self._waiting[job.job.job_id] for job in jobs])
 
     def _places_of(self, jobs: Iterable[JobRecord]) -> list[_Waiting]:
-        """Those of these jobs that wait, with their choices among the clusters that are there."""
+        """Return the jobs of these that wait, with their choices among the clusters that are
+        there."""
         waiting = [place for job in jobs if (place := self._place_of(job)) is not None]
         stale: dict[tuple[frozenset[str], Ranking], list[_Waiting]] = defaultdict(list)
         for place in waiting:
             gone = self._pending_reasons.unranked_clusters(place.job)
-            if place.gone != gone or place.weighed is not place.job.evaluated.candidates:
+            if place.gone != gone or place.evaluated is not place.job.evaluated.candidates:
                 stale[gone, self._rules.ranking_of(place.job.evaluated.update)].append(place)
         for (gone, ranking), places in stale.items():
             self._rank(places, gone, ranking)
@@ -140,10 +145,10 @@ class WaitingJobs:
         """Rank the clusters of jobs among each other, but those that are out of reach."""
         ranked = choices([place.job for place in places], gone, ranking)
         for place, found in zip(places, ranked, strict=True):
-            place.usual, place.gone, place.weighed = found, gone, place.job.evaluated.candidates
+            place.usual, place.gone, place.evaluated = found, gone, place.job.evaluated.candidates
 
     def _planned(self, job: JobRecord) -> Mapping[str, PlannedMode]:
-        """What the plan has of a job at P-states that its clusters still have."""
+        """Return what the plan has of a job at P-states that its clusters still have."""
         clusters = self._pending_reasons.models.clusters
         return {
             name: mode
@@ -152,7 +157,7 @@ class WaitingJobs:
         }
 
     def _place_of(self, job: JobRecord) -> _Waiting | None:
-        """None for a job that does not wait."""
+        """Return the place of a job in the queue; None for one that does not wait."""
         job_id = job.job.job_id
         self._refreshed.add(job_id)
         waiting = self._waiting.get(job_id)
@@ -179,7 +184,7 @@ class WaitingJobs:
     def _entries_by(
         self, job: JobRecord, found: Choices, kinds: Kinds
     ) -> dict[str, tuple[Choice, Entry]]:
-        """The entries of a job that has these choices, by cluster."""
+        """Return the entries of a job that has these choices, by cluster."""
         if self._pending_reasons.of_job(job):
             return {}
         return {
@@ -192,8 +197,8 @@ class WaitingJobs:
         }
 
     def _entry(self, job: JobRecord, choice: Choice, kinds: Kinds) -> Entry | None:
-        """None where the cluster was declared anew, without what the job needs or the P-state that
-        it was weighed at."""
+        """Return the entry for a choice; None where the cluster was declared anew, without what the
+        job needs or the P-state of its evaluation."""
         cluster = self._pending_reasons.models.clusters[choice.cluster]
         if not has_ghz(cluster.pstates_ghz, choice.candidate.freq_ghz):
             return None

@@ -31,7 +31,7 @@ class Withdrawals:
         return self._models.rules.now.start_timeout_s
 
     def due_s(self) -> Iterator[float]:
-        """When starts are asked back that nobody has confirmed."""
+        """Yield when starts are withdrawn that nobody has confirmed."""
         if self._timeout_s:
             for job, placed in self._job_table.allocations.granted():
                 if not job.grants.withdrawn:
@@ -67,7 +67,7 @@ class Withdrawals:
     def _why(
         self, job: JobRecord, placed: JobAllocation, intruders: Mapping[str, str]
     ) -> WithdrawalReason | None:
-        """Why a start must not take place any more; None while it may."""
+        """Return why a start must not take place any more; None while it may."""
         requests, closed = job.requests, self._models.closed
         if requests.cancelled is not None:
             return WithdrawalReason(WithdrawalKind.CANCELLED)

@@ -40,8 +40,8 @@ def evaluate(
     rules: PolicySettings,
     gone: Collection[str] = (),
 ) -> list[tuple[Candidate, ...]]:
-    """The candidates of each job, one a cluster that is not `gone`, clusters as given. Every
-    reference cluster must be among them, gone or not.
+    """Return the candidates of each job, one for each cluster that is not `gone`, in their order.
+    Every reference cluster must be among the clusters, also where it is `gone`.
 
     A job whose application no cluster knows goes first to its reference cluster.
     """
@@ -90,14 +90,14 @@ def _fits(job: Job, clusters: Sequence[ClusterModels], there: Sequence[bool]) ->
 
 
 def _share(job: Job, cluster: Cluster) -> float:
-    """The part of a node that a unit is, where it is not the same on every cluster."""
+    """Return the part of a node that a unit is, where it is not the same on every cluster."""
     return core_share(job, cluster) if job.cores_per_unit else 1.0
 
 
 def more_nodes(jobs: Sequence[Job], nodes: Floats, share: Floats) -> Floats:
-    """How many times the nodes that it asked for each job takes on each cluster, as `nodes` and the
-    `share` of each, both of the shape (jobs, clusters): its energy grows with them, its time counts
-    as the same."""
+    """Return how many times the nodes that it asked for each job takes on each cluster, as `nodes`
+    and the `share` of each, both of the shape (jobs, clusters): its energy grows with them, its
+    time counts as the same."""
     asked = np.array([job.nodes for job in jobs], dtype=np.float64)
     return np.asarray(nodes * share / asked[:, np.newaxis])
 
@@ -165,13 +165,13 @@ def _draws_mw(
 
 
 def limits(jobs: Sequence[Job], found: Predictions, reference: Ints, max_slowdown: float) -> Floats:
-    """The limit of each job on each cluster, s, shape (jobs, clusters).
+    """Return the limit of each job on each cluster, s, shape (jobs, clusters).
 
-    The walltime asked relates to the reference cluster at the nominal P-state, so it is scaled by
-    T / T(reference, nominal), T being the quantile that is planned with: a job that is slowed on
+    The walltime asked relates to the reference cluster at the nominal P-state, so it is scaled by T
+    / T(reference, nominal), T being the quantile that is planned with: a job that is slowed on
     purpose is not killed because the slowdown was predicted too low. A co-runner may come at any
-    time: the limit of a shareable job allows for the worst slowdown from the start, so that nobody
-    who comes later makes it overdue. None is longer than the longest walltime, so that ends of
+    time: the limit of a shareable job allows for the worst slowdown from the start, so that no
+    later co-runner makes it overdue. None is longer than the longest walltime, so that ends of
     limits stay within calendars, however slow a cluster is.
     """
     reference_s = found.nominal_s[np.arange(len(jobs)), reference]

@@ -25,8 +25,8 @@ class KnownApplications(Generic[Value]):
     def of(
         self, basis: tuple[object, ...], signatures: Mapping[str, Rows], work_out: WorkOut[Value]
     ) -> Mapping[str, Value]:
-        """At least these applications, but those that nothing can be worked out of; `work_out` is
-        asked for those whose row is new.
+        """Return the values of at least these applications, but of those that have none; `work_out`
+        is asked for those whose row is new.
 
         `basis` are the objects that values depend on beside the row.
         """

@@ -144,8 +144,8 @@ class EvaluateLayer:
             policy.forget_earlier(min(updates, default=self._models.updates.number))
 
     def _where_it_runs(self, job: JobRecord) -> Job:
-        """The job of which a resource manager says that it runs: where its reference cluster is not
-        declared, its walltime relates to where it is."""
+        """Return the job that runs, as a resource manager says: where its reference cluster is not
+        declared, its walltime relates to the cluster that it runs on."""
         assert job.run.allocation is not None
         known = job.job.reference_cluster in self._models.clusters
         cluster = job.run.allocation.cluster
@@ -166,5 +166,5 @@ def _may_be_evaluated(job: JobRecord) -> bool:
 
 
 def _is_new(job: JobRecord) -> bool:
-    """True of a job that was never evaluated."""
+    """Return whether a job was never evaluated."""
     return not (job.evaluated.candidates or job.evaluated.misfits)

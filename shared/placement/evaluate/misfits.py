@@ -24,7 +24,7 @@ _MOST_LISTED: Final = 80
 
 
 def misfit(job: Job, cluster: Cluster) -> Misfit | None:
-    """Why a cluster can never run the job; None when it can."""
+    """Return why a cluster can never run the job; None when it can."""
     name = cluster.name
     if not job.runs_on(cluster):
         wanted = " or ".join(job.architectures)[:_MOST_LISTED]
@@ -41,7 +41,7 @@ def misfit(job: Job, cluster: Cluster) -> Misfit | None:
 
 
 def misfits(job: Job, clusters: Iterable[Cluster]) -> tuple[Misfit, ...]:
-    """Why none of these clusters can ever run the job; empty when one of them can."""
+    """Return why none of these clusters can ever run the job; empty when one of them can."""
     found: list[Misfit] = []
     for cluster in clusters:
         problem = misfit(job, cluster)
@@ -52,7 +52,8 @@ def misfits(job: Job, clusters: Iterable[Cluster]) -> tuple[Misfit, ...]:
 
 
 def without_reference(job: Job, declared: Mapping[str, Cluster]) -> tuple[Misfit, ...]:
-    """That the cluster which the job's walltime relates to is not declared; empty when it is."""
+    """Return that the cluster which the job's walltime relates to is not declared; empty when it
+    is."""
     name = job.reference_cluster
     if name in declared:
         return ()
@@ -67,7 +68,7 @@ def _too_few_units(job: Job, cluster: str, units: int, most: int) -> Misfit:
     if job.is_of_nodes:
         reason = f"needs {units} nodes{memory}, the cluster has {most}"
         return Misfit(cluster, MISFIT_KIND_NODES, reason, units, most)
-    reason = f"needs {units} units{memory}, the cluster has room for {most} when it is empty"
+    reason = f"needs {units} units{memory}, {most} fit on the cluster when it is empty"
     return Misfit(cluster, MISFIT_KIND_UNITS, reason, units, most)
 
 

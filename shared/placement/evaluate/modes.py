@@ -23,15 +23,15 @@ def modes_of(
     wanted: Mapping[tuple[str, str], Collection[float]] | None = None,
     worth_choosing_only: bool = False,
 ) -> Modes:
-    """Of jobs that were weighed, on each cluster that they fit on: their candidates at all P-states
+    """Return the candidates of evaluated jobs on each cluster that they fit on: at all P-states
     that have a projection, at the `wanted` ones alone (GHz, by job id and cluster), or at those
     that cost least at some price of time over energy.
 
-    A candidate is as it was weighed at its own P-state. At another one it differs by what the
-    signatures say now of the two. Where no signature is behind it there is no other.
+    A candidate is as evaluated at its own P-state. At another one it differs by what the signatures
+    say now of the two. Where no signature is behind it there is no other.
     """
     found: dict[tuple[str, str], tuple[Candidate, ...]] = {}
-    for job, candidate, on, row in _weighed(jobs, clusters, rules):
+    for job, candidate, on, row in _evaluated(jobs, clusters, rules):
         key = job.job.job_id, candidate.cluster
         ghz = None if wanted is None else wanted.get(key, ())
         if ghz is not None and not ghz:
@@ -51,12 +51,12 @@ def modes_of(
 def with_slower_modes(
     jobs: Sequence[JobRecord], clusters: Iterable[ClusterModels], rules: PolicySettings
 ) -> list[tuple[Candidate, ...]]:
-    """The candidates of jobs that were weighed, each with the lower P-states at which it may start
+    """Return the candidates of evaluated jobs, each with the lower P-states at which it may start
     where a cap refuses its own: those that take at most `cap_slowdown` times as long, in the order
     of what the policy's choice of P-states goes by, each of which draws a tenth less than the one
     before it at least."""
     found: dict[tuple[str, str], tuple[SlowerMode, ...]] = {}
-    for job, candidate, on, row in _weighed(jobs, clusters, rules):
+    for job, candidate, on, row in _evaluated(jobs, clusters, rules):
         if row is not None:
             slower = tuple(_slower(row, job, candidate, on.cluster, rules))
             found[job.job.job_id, candidate.cluster] = slower
@@ -66,10 +66,10 @@ def with_slower_modes(
     ]
 
 
-def _weighed(
+def _evaluated(
     jobs: Sequence[JobRecord], clusters: Iterable[ClusterModels], rules: PolicySettings
 ) -> Iterator[tuple[JobRecord, Candidate, ClusterModels, OverPStates | None]]:
-    """Each job's candidates on clusters that it fits on, with what their signatures say."""
+    """Yield each job's candidates on clusters that it fits on, with what their signatures say."""
     apps = {job.job.app_id for job in jobs}
     known = {on.cluster.name: (on, _over_pstates(apps, on, rules)) for on in clusters if jobs}
     for job in jobs:
@@ -83,7 +83,7 @@ def _weighed(
 def _slower(
     row: OverPStates, job: JobRecord, candidate: Candidate, cluster: Cluster, rules: PolicySettings
 ) -> Iterator[SlowerMode]:
-    """The lower P-states of a candidate: see with_slower_modes."""
+    """Yield the lower P-states of a candidate: see with_slower_modes."""
     own = row.of(candidate.freq_ghz)
     if own is None:
         return
@@ -102,7 +102,7 @@ def _slower(
 def _at(
     pstate: int, own: int, row: OverPStates, job: JobRecord, candidate: Candidate, cluster: Cluster
 ) -> Candidate:
-    """A candidate, whose P-state is its `own`, at another one."""
+    """Return a candidate, whose P-state is its `own`, at another one."""
     if pstate == own:
         return candidate
     longer = row.planned_s[pstate] / row.planned_s[own]
@@ -124,7 +124,7 @@ def _at(
 def _over_pstates(
     apps: set[str], on: ClusterModels, rules: PolicySettings
 ) -> Mapping[str, OverPStates]:
-    """By application, those that the cluster's node model knows."""
+    """Return the applications that the cluster's node model knows, over its P-states."""
 
     def worked_out(changed: Sequence[str]) -> Iterator[tuple[str, OverPStates]]:
         for names, projection in projections(on, sorted(changed)):

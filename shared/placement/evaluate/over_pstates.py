@@ -32,18 +32,18 @@ class OverPStates:
         self._of: dict[float, int | None] = {}
 
     def of(self, ghz: float) -> int | None:
-        """The known P-state of a frequency; None where there is none."""
+        """Return the known P-state of a frequency; None where there is none."""
         if ghz not in self._of:
             same = [pstate for pstate in self.known if same_ghz(self.ghz[pstate], ghz)]
             self._of[ghz] = same[0] if same else None
         return self._of[ghz]
 
     def worth_choosing(self) -> list[int]:
-        """The P-states that cost least at some price of time over energy."""
+        """Return the P-states that cost least at some price of time over energy."""
         return list(worth_choosing(self._projection, self._app))
 
     def by_cost(self, rule: FrequencyRule) -> list[int]:
-        """Those that are known in the order in which a policy would choose them."""
+        """Return the known P-states in the order in which a policy would choose them."""
         if rule in (FrequencyRule.NOMINAL, FrequencyRule.MIN_RUNTIME):
             cost: Sequence[float] = self.planned_s
         elif rule is FrequencyRule.MIN_ENERGY:

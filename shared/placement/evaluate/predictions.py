@@ -53,17 +53,17 @@ class ClusterModels:
 
     @property
     def hardware(self) -> Hardware:
-        """A node: what times are scaled by where no signature tells better."""
+        """Return a node: what times are scaled by where no signature says better."""
         node = self.cluster
         return Hardware(node.cores_per_node, node.nominal_ghz, node.peak_bandwidth_gbps)
 
     def tpi_scale(self, app_id: str) -> str:
-        """The scale of a known application's signatures."""
+        """Return the scale of a known application's signatures."""
         return self.signatures[app_id][0].tpi_scale
 
     def table(self, app_id: str) -> Coefficients:
-        """What a known application projects with: signatures whose TPI is of another scale than
-        the published coefficients have no projection."""
+        """Return what a known application projects with: signatures whose TPI is of another scale
+        than the published coefficients have no projection."""
         scale = self.tpi_scale(app_id)
         if self.coefficients is not None and self.coefficients.tpi_scale == scale:
             return self.coefficients
@@ -99,12 +99,12 @@ def predict(
     weighing: Weighing,
     quantile: float,
 ) -> Predictions:
-    """Predictions of all jobs on all clusters; P-states are chosen by a quantile of them.
+    """Predict all jobs on all clusters; P-states are chosen by a quantile of the predictions.
 
-    An application without signature on a cluster is a first run there (D'Amico and Corbalan
-    2021, section 3.2): the nominal P-state and the power model's figure. Its time is that on a
-    cluster that knows it, or else the walltime on the job's reference cluster, times the time
-    coefficient of the two node models (section 3.3).
+    An application without signature on a cluster is a first run there (D'Amico and Corbalan 2021,
+    section 3.2): the nominal P-state and the power model's figure. Its time is that on a cluster
+    that knows it, or else the walltime on the job's reference cluster, times the time coefficient
+    of the two node models (section 3.3).
     """
     tables = [_from_signatures(jobs, c, rule, weighing, quantile) for c in clusters]
     freq, time, power, time_sd, power_sd, far, nominal = np.moveaxis(np.stack(tables, axis=1), 2, 0)
@@ -121,27 +121,28 @@ def predict(
         power_w=power_w,
         time_sd=time_sd,
         power_sd=power_sd,
-        planned=Quantile.of(time_s, power_w, Stretch.planned(time_sd, power_sd, quantile)),
+        planned=Quantile.stretch(time_s, power_w, Stretch.planned(time_sd, power_sd, quantile)),
         distance=np.where(known, far, _only_distance(power_w * time_s, time_s, weighing)),
         nominal_s=nominal,
     )
 
 
 def reference_columns(jobs: Sequence[Job], clusters: Sequence[ClusterModels]) -> NDArray[np.int64]:
-    """Column of each job's reference cluster, shape (jobs,)."""
+    """Return the column of each job's reference cluster, shape (jobs,)."""
     column = {c.cluster.name: index for index, c in enumerate(clusters)}
     return np.array([column[job.reference_cluster] for job in jobs], dtype=np.int64)
 
 
 def _only_distance(energy_j: Floats, time_s: Floats, weighing: Weighing) -> Floats:
-    """The distance where there is one P-state to choose from."""
+    """Return the distance where there is one P-state to choose from."""
     return distance(energy_j[..., np.newaxis], time_s[..., np.newaxis], weighing)[..., 0]
 
 
 def _first_run_power(
     jobs: Sequence[Job], clusters: Sequence[ClusterModels], model: PowerModel, known: Mask
 ) -> tuple[Floats, Floats]:
-    """The power model's figures and their deviations, NaN where a signature makes them needless."""
+    """Return the power model's figures and their deviations, NaN where a signature makes them
+    needless."""
     power_w, power_sd = np.full(known.shape, nan), np.full(known.shape, nan)
     for column, cluster in enumerate(clusters):
         rows = np.flatnonzero(~known[:, column]).tolist()
@@ -158,12 +159,12 @@ def _from_signatures(
     weighing: Weighing,
     quantile: float,
 ) -> Floats:
-    """Frequency, time, power, the deviations of both, distance and nominal time of each job, NaN
-    where unknown."""
+    """Return frequency, time, power, the deviations of both, distance and nominal time of each job,
+    NaN where unknown."""
 
     def chosen(apps: Sequence[str]) -> Iterator[tuple[str, Row]]:
         for names, projection in projections(known, apps):
-            rows = _rows(ChosenPStates.of(projection, rule, weighing, quantile))
+            rows = _rows(ChosenPStates.choose(projection, rule, weighing, quantile))
             yield from zip(names, rows, strict=True)
 
     apps = sorted({job.app_id for job in jobs} & known.signatures.keys())
@@ -176,7 +177,7 @@ def _from_signatures(
 def projections(
     known: ClusterModels, apps: Sequence[str]
 ) -> Iterator[tuple[list[str], Projection]]:
-    """Applications with their projections over the cluster's P-states, a batch a TPI scale.
+    """Yield applications with their projections over the cluster's P-states, a batch a TPI scale.
 
     Left out is what has no value at the nominal P-state: nothing could be compared with it.
     """
@@ -193,7 +194,7 @@ def projections(
 
 
 def _rows(chosen: ChosenPStates) -> Iterator[Row]:
-    """One of each signature, of all that ChosenPStates has."""
+    """Yield a row of each signature, of all that ChosenPStates has."""
     columns = (getattr(chosen, name) for name in ChosenPStates.__slots__)
     return zip(*(column.tolist() for column in columns), strict=True)
 
@@ -201,7 +202,7 @@ def _rows(chosen: ChosenPStates) -> Iterator[Row]:
 def _scaled_times(
     jobs: Sequence[Job], clusters: Sequence[ClusterModels], nominal_s: Floats
 ) -> Floats:
-    """`nominal_s` without gaps: a gap is scaled from the first cluster that has a value."""
+    """Return `nominal_s` without gaps: a gap is scaled from the first cluster that has a value."""
     known, row = ~np.isnan(nominal_s), np.arange(len(jobs))
     if known.all():
         return nominal_s
@@ -216,7 +217,7 @@ def _scaled_times(
 def _time_coefficients(
     jobs: Sequence[Job], clusters: Sequence[ClusterModels], anchor: Sequence[int], gaps: Mask
 ) -> Floats:
-    """T(cluster) / T(anchor) of each gap, shape (jobs, clusters), 1 elsewhere."""
+    """Return T(cluster) / T(anchor) of each gap, shape (jobs, clusters), 1 elsewhere."""
     times = cache(lambda column: _app_times(clusters[column]))
 
     @cache
@@ -232,7 +233,7 @@ def _time_coefficients(
 
 
 def _app_times(known: ClusterModels) -> Mapping[str, AppTime]:
-    """Every application that a cluster knows, at the nominal P-state."""
+    """Return every application that a cluster knows, at the nominal P-state."""
 
     def times(apps: Sequence[str]) -> Iterator[tuple[str, AppTime]]:
         for names, projection in projections(known, apps):

@@ -1,4 +1,4 @@
-"""For what share of their limits jobs ran: what the run of the next one is expected by."""
+"""The share of their limits that jobs ran for: what the run of the next one is expected by."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
@@ -33,14 +33,14 @@ UNKNOWN: Final = RunShares(0.0, 1.0, 1.0, 0, "")
 
 
 class ExpectedRuns(NamedTuple):
-    """For what share of their limits the jobs of a region are taken to run. At the `least` those
-    that ran for longer end now."""
+    """The share of their limits that the jobs of a region are taken to run for. At the `least`
+    those that ran for longer end now."""
 
     share: float
     is_least: bool = False
 
     def end_s(self, now_s: float, placed: JobAllocation) -> float:
-        """When one ends that runs."""
+        """Return when a job ends that runs."""
         since_s, limit_s = placed.since_s, placed.limit_s
         if self.is_least:
             return max(since_s + self.share * limit_s, now_s)
@@ -51,8 +51,8 @@ TO_THEIR_LIMITS: Final = ExpectedRuns(1.0)
 
 
 def run_shares(job: Job, past: Iterable[JobRecord], max_slowdown: float) -> RunShares:
-    """Of the jobs of the same user and application where there are enough, else of the same user,
-    else of all."""
+    """Return the shares of the jobs of the same user and application where there are enough, else
+    of the same user, else of all."""
     ran = [one for one in past if one.life.ran is not None]
     for alike, is_alike in _LIKENESSES.items():
         shares = sorted(_share(one, max_slowdown) for one in ran if is_alike(one.job, job))
@@ -62,14 +62,14 @@ def run_shares(job: Job, past: Iterable[JobRecord], max_slowdown: float) -> RunS
 
 
 def region_shares(past: Iterable[JobRecord]) -> RunShares:
-    """Of all jobs, of the limits that they had."""
+    """Return the shares of all jobs, of the limits that they had."""
     ran = (one.life.ran for one in past)
     shares = sorted(each for each in ran if each is not None)
     return _of(shares, "region") if len(shares) >= LEAST_JOBS else UNKNOWN
 
 
 def _share(one: JobRecord, max_slowdown: float) -> float:
-    """The limit of a shareable job holds for the worst slowdown."""
+    """Return the share without the worst slowdown, for which the limit of a shareable job holds."""
     assert one.life.ran is not None
     return one.life.ran * max_slowdown if one.job.shareable else one.life.ran
 

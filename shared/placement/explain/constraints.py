@@ -1,5 +1,5 @@
-"""What stands against a start, typed. The words that people read are those of the constraints, so
-that the two cannot part."""
+"""Why a job does not start, typed. The words that people read are those of the constraints, so that
+the two cannot differ."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,7 +21,7 @@ from shared.placement.state.misfit import Misfit
 if TYPE_CHECKING:
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
-# What several constraints are told apart by, in words.
+# What is between several constraints, in words.
 _AND: Final = "; "
 # A decision on many clusters names as many of them; `coplace why` names all.
 MOST_CANDIDATES: Final = 32
@@ -53,7 +53,7 @@ class Constraint(NamedTuple):
 
     @classmethod
     def of_misfit(cls, misfit: Misfit) -> "Constraint":
-        """That a cluster can never run the job."""
+        """Return the constraint that a cluster can never run the job."""
         is_counted = misfit.needed > 0
         return cls(
             CONSTRAINT_KIND_MISFIT,
@@ -65,21 +65,21 @@ class Constraint(NamedTuple):
 
 
 class WaitReason(NamedTuple):
-    """Why a job waits: what keeps it out of all queues, or what stands against it on the cluster
-    that it would go to first."""
+    """Why a job waits: what keeps it out of all queues, or out of the cluster that it would go to
+    first."""
 
     constraints: Sequence[Constraint]
     cluster: str = ""
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Return the reason in words."""
         said = in_words(self.constraints)
         return f"{self.cluster}: {said}" if self.cluster else said
 
 
 def in_words(constraints: Iterable[Constraint]) -> str:
-    """All of them; empty where there are none."""
+    """Return all constraints in words; empty where there are none."""
     return _AND.join([constraint.words for constraint in constraints])
 
 

@@ -1,4 +1,4 @@
-"""Where nodes stand: those that stand alike together, in the words of Slurm's sinfo."""
+"""The nodes of a cluster, grouped by state, in the words of Slurm's sinfo."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from shared.domain.node import NodeNames
 from shared.placement.state.node_states import Drain
 from shared.placement.state.occupancy import Occupancy
 
-# An answer tells of so many groups, and of each so many jobs.
+# An answer has so many groups, and of each so many jobs.
 MOST_GROUPS: Final = 4_096
 _MOST_JOBS: Final = 32
 
@@ -36,7 +36,7 @@ class _Alike(NamedTuple):
 def node_groups(
     cluster: str, names: NodeNames, held: Occupancy, drained: Mapping[int, Sequence[Drain]]
 ) -> list[NodeGroup]:
-    """The groups of a cluster, by their first nodes."""
+    """Return the groups of a cluster, by their first nodes."""
     jobs = held.job_ids_by_node()
     alike: dict[_Alike, list[int]] = defaultdict(list)
     for node in range(held.nodes):

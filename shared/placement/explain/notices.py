@@ -1,4 +1,4 @@
-"""What is news of jobs that no pass started: a verdict, or what its reason is."""
+"""Notices about jobs that no pass started: their verdict or reason is another one."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -19,8 +19,8 @@ from shared.placement.decide.waiting_jobs import WaitingJobs
 from shared.placement.explain.pending_words import PendingReasonWords
 from shared.placement.state.job_record import JobRecord
 
-# A user at a limit leaves it with each end and is there again with the next start. All jobs that
-# wait would be told each time: how long such a reason stands at least, s.
+# A user at a limit leaves it with each end and is there again with the next start. A decision on
+# each job that waits would be published each time: how long such a reason lasts at least, s.
 _SETTLES_S: Final = 600.0
 
 
@@ -34,9 +34,9 @@ class JobSituation(NamedTuple):
 
 
 class Notices:
-    """Compares the situations of jobs with what was told of them last.
+    """Compares the situations of jobs with what was published of them last.
 
-    A function of jobs and round time, so that a restart, which looks at all jobs, finds the same.
+    A function of jobs and round time, so that a restart, which looks at all jobs, decides the same.
     """
 
     def __init__(
@@ -47,18 +47,19 @@ class Notices:
         self._put_off: dict[str, float] = {}
 
     def due_s(self) -> Iterable[float]:
-        """When news that was put off is told."""
+        """Return when notices that were put off are due."""
         return self._put_off.values()
 
     def take_due(self, now_s: float) -> set[str]:
-        """Ids of the jobs whose news was put off until now."""
+        """Return the ids of the jobs whose notices were put off until now, once."""
         due = {job_id for job_id, due_s in self._put_off.items() if due_s <= now_s}
         for job_id in due:
             del self._put_off[job_id]
         return due
 
     def of(self, job: JobRecord, now_s: float) -> JobSituation | None:
-        """What is to be told of a job now; None when it is nothing new, or runs or has ended."""
+        """Return what to publish of a job now; None when that is nothing new, or it runs or has
+        ended."""
         found = self._situation(job)
         if found is None or (found.verdict, found.what) == (job.notice.verdict, job.notice.reason):
             return None

@@ -79,7 +79,8 @@ class PassDecisions:
     refusals: RefusalWords
 
     def reasons(self, job: JobRecord, start: Start | None) -> dict[str, WhyNot]:
-        """Why each of a waiting job's choices does not start; empty for the one that does."""
+        """Return why each of a waiting job's choices does not start; empty for the one that
+        does."""
         choices, entries = self.waiting_jobs.choices(job), self.waiting_jobs.entries(job)
         return {c.cluster: self._why(job, c, entries.get(c.cluster), start) for c in choices}
 
@@ -93,15 +94,15 @@ class PassDecisions:
     def compared(
         self, job: JobRecord, reasons: Mapping[str, WhyNot], start: Start | None = None
     ) -> Compared:
-        """A waiting job's most favoured choices with these reasons; that of its start in the mode
-        in which it starts."""
+        """Return a waiting job's most favoured choices with these reasons; that of its start in the
+        mode in which it starts."""
         choices = most_favoured(self.waiting_jobs.choices(job), reasons)
         found = [(choice, reasons[choice.cluster]) for choice in choices]
         return found if start is None else [(_as_started(c, start), why) for c, why in found]
 
     def instead_of(self, job: JobRecord, own: Candidate, start: Start) -> OwnPState | None:
-        """The P-state that is best for a job on the cluster where it starts at a lower one, and the
-        caps that refuse it there; None where it starts at that one."""
+        """Return the P-state that is best for a job on the cluster where it starts at a lower one,
+        and the caps that refuse it there; None where it starts at that one."""
         entry = self.waiting_jobs.entry(job, start.cluster)
         if entry is None or entry.draw_mw == start.entry.draw_mw:
             return None
@@ -113,7 +114,8 @@ class PassDecisions:
     def candidate_message(
         self, job: JobRecord, choice: Choice, why_not: WhyNot
     ) -> CandidateMessage:
-        """What was compared, and what stood against it, in words and in figures."""
+        """Return one compared choice, and why the job does not start there, in words and in
+        figures."""
         found = candidate_message(job.job, self.clusters[choice.cluster], choice, why_not)
         if why_not.shortages:
             self._write_caps(found.power, why_not.shortages)
@@ -174,7 +176,8 @@ class PassDecisions:
         return self.decisions.publish(job, decided)
 
     def of_waiting(self, job: JobRecord, situation: JobSituation) -> Publish:
-        """A job waits, for nodes or for what keeps it out of the queue, or starts no more."""
+        """Publish that a job waits, for nodes or for what keeps it out of the queue, or starts no
+        more."""
         if situation.verdict == VERDICT_CANCELLED:
             return self.decisions.cancelled(job)
         if situation.verdict == VERDICT_REJECTED:
@@ -194,7 +197,8 @@ class PassDecisions:
         return self.decisions.publish(job, decided)
 
     def reservation(self, job: JobRecord) -> Reservation | None:
-        """The earliest nodes that the pass reserved for a job, None when it has no reservation."""
+        """Return the earliest nodes that the pass reserved for a job, None when it has no
+        reservation."""
         promised = self.refusals.refusals.plan.reservations_of(job.arrival)
         own = [(each.start_s, name, each) for name, each in promised.items()]
         if not own:
@@ -205,7 +209,8 @@ class PassDecisions:
     def _why(
         self, job: JobRecord, choice: Choice, entry: Entry | None, start: Start | None
     ) -> WhyNot:
-        """Whatever goes wrong with an explanation is told in its place: the decision holds."""
+        """Return why a choice does not start; an explanation that fails says so: the decision
+        holds."""
         try:
             return self._why_not(job, choice, entry, start)
         except Exception as error:  # noqa: BLE001 a defect of the words must not stop the deed
@@ -246,7 +251,7 @@ class PassDecisions:
         return Constraint.of_misfit(found) if found else None
 
     def _drained(self, cluster: str) -> Constraint | None:
-        """That nodes of a cluster are drained; None where none is."""
+        """Return the constraint that nodes of a cluster are drained; None where none is."""
         words = self.pending_words.drains(cluster)
         return Constraint(CONSTRAINT_KIND_DRAINED_NODES, words) if words else None
 
@@ -273,21 +278,21 @@ class PassDecisions:
 
 @lru_cache(maxsize=256)  # half of all that is compared is behind what starts
 def _not_tried(started_on: str) -> WhyNot:
-    """Why a job does not start where its entry stands behind that of this cluster."""
-    words = f"not tried: the job started on {started_on}, which stands before it in the queue"
+    """Return why a job does not start where its entry is behind that of this cluster."""
+    words = f"not tried: the job started on {started_on}, which is before it in the queue"
     return WhyNot([Constraint(CONSTRAINT_KIND_NOT_TRIED, words, by=started_on)])
 
 
 def _as_started(choice: Choice, start: Start) -> Choice:
-    """A choice in the mode in which it starts, if it is the one that does."""
+    """Return a choice in the mode in which it starts, if it is the one that does."""
     if choice.cluster != start.cluster:
         return choice
     return choice._replace(candidate=choice.candidate.drawing(start.entry.draw_mw))
 
 
 def most_favoured(choices: Choices, reasons: Mapping[str, WhyNot]) -> Choices:
-    """At most MOST_CANDIDATES as they stand: where a job starts, which nothing speaks against, and
-    those that it would go to first."""
+    """Return at most MOST_CANDIDATES in their order: where a job starts, which nothing keeps from
+    starting, and those that it would go to first."""
     if len(choices) <= MOST_CANDIDATES:
         return choices
     order = sorted(choices, key=lambda c: (bool(reasons[c.cluster].constraints), *preference(c)))
@@ -296,13 +301,14 @@ def most_favoured(choices: Choices, reasons: Mapping[str, WhyNot]) -> Choices:
 
 
 def reason_of(choices: Iterable[Choice], reasons: Mapping[str, WhyNot]) -> WaitReason:
-    """Why a job does not start: that of its most favoured cluster."""
+    """Return why a job does not start: the reason of its most favoured cluster."""
     first = favourite(choices).cluster
     return WaitReason(reasons[first].constraints, first)
 
 
 def candidate_message(job: Job, on: Cluster, choice: Choice, why_not: WhyNot) -> CandidateMessage:
-    """What was compared, and what stood against it; without what more there is to say of caps."""
+    """Return one compared choice, and why the job does not start there, without the figures of
+    caps."""
     found = CandidateMessage(constraint=why_not.text)
     _write_candidate(found, job, on, choice)
     write(found.constraints, why_not.constraints)
@@ -310,7 +316,7 @@ def candidate_message(job: Job, on: Cluster, choice: Choice, why_not: WhyNot) ->
 
 
 def _write_candidate(found: CandidateMessage, job: Job, on: Cluster, choice: Choice) -> None:
-    """Tell what was compared. There are a thousand a round: see `tell`."""
+    """Write a compared choice. There are a thousand a round: see `write`."""
     candidate = choice.candidate
     found.cluster, found.freq_ghz = candidate.cluster, candidate.freq_ghz
     found.basis = PREDICTION_BASIS_SIGNATURE if candidate.known else PREDICTION_BASIS_FIRST_RUN

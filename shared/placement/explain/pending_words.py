@@ -99,7 +99,7 @@ def _dependency(job_id: str, words: str) -> Constraint:
 
 
 def _fit(reason: RunsUndeclared | NoCluster | FitsNoMore | AwaitsLostCluster) -> Constraint:
-    """That no declared cluster is known to hold the job."""
+    """Return the constraint that no declared cluster is known to hold the job."""
     match reason:
         case RunsUndeclared(cluster):
             repair = "declare it, or seize the job if it does not run there"
@@ -140,6 +140,6 @@ def _hold_words(reason: HeldJob | RequeuedTooOften | StartsFailed) -> str:
 def _at_limit(
     words: str, figures: str, counted: tuple[int, int, str], subject: str
 ) -> PendingWords:
-    """What a subject may have at most, and of that what is needed and left, in a unit."""
+    """Return what a subject may have at most, and of that what is needed and left, in a unit."""
     limit = Constraint(CONSTRAINT_KIND_LIMIT, words + figures, *counted, by=subject)
     return PendingWords(limit, figures)

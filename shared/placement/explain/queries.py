@@ -1,4 +1,4 @@
-"""Where a job stands, and why it does not start: read between rounds, never changed."""
+"""The state of a job, and why it does not start: read between rounds, never changed."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -115,22 +115,22 @@ class Queries:
         self._quoting = Quoting(state, evaluation, decide, words)
 
     def begin_round(self) -> None:
-        """A round is being decided: whoever works beside it gives way."""
+        """Note that a round is being decided: threads beside it give way."""
         self.is_deciding = True
 
     def end_round(self, written: PassDecisions | None) -> None:
-        """A round ended; `written` is what wrote its last pass, None where it was decided
+        """Note that a round ended; `written` is what wrote its last pass, None where it was decided
         before."""
         self._last = written or self._last
         self.is_deciding = False
 
     def arrival(self, job_id: str) -> int | None:
-        """The arrival number of a job that has a place in the queue."""
+        """Return the arrival number of a job that has a place in the queue."""
         job = self._job_table.get(job_id)
         return job.arrival if job and job.waits and self._waiting_jobs.entries(job) else None
 
     def answer(self, job_id: str) -> ExplainResponse | None:
-        """All but the forecast; None of a job that is not known."""
+        """Return an explanation without its forecast; None of a job that is not known."""
         job = self._job_table.get(job_id)
         if job is None:
             return None
@@ -152,7 +152,7 @@ class Queries:
         return answer
 
     def owned(self, job_id: str) -> OwnedJob:
-        """Whose a job is, and who has it."""
+        """Return who owns a job, and on which cluster it is."""
         job = self._job_table.get(job_id)
         if job is None:
             return OwnedJob(job_id)
@@ -161,36 +161,36 @@ class Queries:
         return OwnedJob(job_id, job.job.user, job.job.account, granted)
 
     def sited(self, cluster: str) -> SitedCluster:
-        """A cluster with its site."""
+        """Return a cluster with its site."""
         found = self._models.clusters.get(cluster)
         return SitedCluster(cluster, found.site if found else "")
 
     def unanswered(self) -> int:
-        """How many starts were asked back of which nobody has said what became of them."""
+        """Return how many starts were withdrawn and are not answered."""
         return sum(bool(job.grants.withdrawn) for job, _ in self._job_table.allocations.granted())
 
     def waiting(self) -> int:
-        """How many jobs may be started, and are not."""
+        """Return how many jobs may be started, and are not."""
         return len(self._job_table.waiting())
 
     def occupancy(self) -> Mapping[str, Occupancy]:
-        """What is held of each cluster."""
+        """Return what is allocated of each cluster."""
         return self._job_table.allocations.occupancy
 
     def late_starts(self) -> int:
-        """How many starts came, since this process began, that were taken from their holders."""
+        """Return how many starts came, since this process began, that had been seized."""
         return self._job_table.late_starts
 
     def snapshot(self) -> Snapshot:
-        """What a forecast starts from."""
+        """Return what a forecast starts from."""
         return self._snapshot(Arriving(self._waiting_jobs.kinds))
 
     def quoted(self, job: Job, awaits: tuple[Dependency, ...]) -> QuotedJob:
-        """A job that is asked about, weighed as one that would arrive now."""
+        """Return a job of a question, evaluated as one that would arrive now."""
         return self._quoting.quoted(job, awaits)
 
     def snapshot_with(self, quoted: QuotedJob, runs: ExpectedRuns) -> Snapshot:
-        """What a forecast starts from if a job had arrived that is asked about, and all ran for
+        """Return what a forecast starts from if the job of a question had arrived, and all ran for
         such a share of their limits."""
         found = self._snapshot(quoted.arriving)
         if runs == TO_THEIR_LIMITS:
@@ -214,7 +214,7 @@ class Queries:
         return Snapshot(now_s, queues, schedulers)
 
     def jobs(self, request: ListJobsRequest) -> ListJobsResponse:
-        """The jobs that are asked for, each with where it stands and why."""
+        """Return the jobs of a request, each with its state and the reason."""
         wanted = [job for job in self._candidates(request) if self._is_wanted(job, request)]
         most = min(request.most or USUAL_LISTED, MOST_LISTED)
         shown = wanted[request.skip : request.skip + most]
@@ -222,7 +222,7 @@ class Queries:
         return ListJobsResponse(as_of_us=self.as_of_us, jobs=listed, in_all=len(wanted))
 
     def _candidates(self, request: ListJobsRequest) -> list[JobRecord]:
-        """Those of the queue that is asked for, else all, in their order."""
+        """Return the jobs of the requested queue, else all, in their order."""
         if not request.in_queue:
             return self._job_table.all()
         if request.cluster not in self._models.clusters:
@@ -231,7 +231,7 @@ class Queries:
         return [self._job_table.of_arrival(entry.arrival) for entry in queue]
 
     def _is_wanted(self, job: JobRecord, request: ListJobsRequest) -> bool:
-        """What costs most is asked last."""
+        """Return whether a request selects a job; the costliest condition comes last."""
         return (
             request.user in ("", job.job.user)
             and request.account in ("", job.job.account)
@@ -265,7 +265,7 @@ class Queries:
         )
 
     def clusters(self) -> ListClustersResponse:
-        """The clusters, by their names."""
+        """Return the clusters, by their names."""
         closed = self._models.closed
         listed = [
             ListedCluster(
@@ -285,7 +285,7 @@ class Queries:
         return ListClustersResponse(as_of_us=self.as_of_us, clusters=listed)
 
     def limits(self) -> ListLimitsResponse:
-        """The limits, by user and account, with what is held under them."""
+        """Return the limits, by user and account, with what is allocated under them."""
         held = self._job_table.allocations
         listed = [
             ListedLimit(
@@ -299,7 +299,8 @@ class Queries:
         return ListLimitsResponse(as_of_us=self.as_of_us, limits=listed)
 
     def policy(self) -> ShowPolicyResponse:
-        """By what is decided, what the process was started with, and who declared another one."""
+        """Return the settings in force, those that the process was started with, and who declared
+        others."""
         rules, updates = self._models.rules, self._models.updates
         now, started = told(rules.now), told(rules.started)
         settings = [PolicySetting(name=n, value=now[n], started_with=started[n]) for n in now]
@@ -321,17 +322,17 @@ class Queries:
 
     @property
     def as_of_us(self) -> int:
-        """The end of the last round; 0 where there was none."""
+        """Return the end of the last round; 0 where there was none."""
         return self._last.decisions.ended.ended_at_us if self._last else 0
 
     def power(self) -> ShowPowerResponse:
-        """What clusters, sites and the region may draw, and draw as predicted."""
+        """Return what clusters, sites and the region may draw, and draw as predicted."""
         covered = covered_by(self._models.clusters.values())
         standings = [self._power_of(each, self.as_of_us / 1e6) for each in covered]
         return ShowPowerResponse(as_of_us=self.as_of_us, standings=standings)
 
     def nodes(self, cluster: str) -> ShowNodesResponse:
-        """Where the nodes of a cluster stand, or of all where it is empty."""
+        """Return the states of the nodes of a cluster, or of all clusters where it is empty."""
         found = ShowNodesResponse(as_of_us=self.as_of_us)
         for name in [cluster] if cluster else self._models.clusters:
             if name in self._models.clusters:
@@ -384,11 +385,11 @@ class Queries:
         return found
 
     def overshoots(self) -> dict[Covered, UnderCap]:
-        """What meters show of each cap."""
+        """Return what meters show of each cap."""
         return {covered: self._budgets.overshoots.under(covered) for covered in self._models.caps}
 
     def silent_meters(self) -> dict[str, int]:
-        """How many nodes of each cluster have a meter that is silent."""
+        """Return how many nodes of each cluster have a meter that is silent."""
         return {name: len(self._budgets.meters.silent(name)) for name in self._models.clusters}
 
     def _standing(self, job: JobRecord) -> JobStanding.ValueType:
@@ -404,7 +405,7 @@ class Queries:
         return JOB_STANDING_RESERVED if self._reservation(job) else JOB_STANDING_WAITING
 
     def _reservation(self, job: JobRecord) -> Reservation | None:
-        """What the last pass promised a job that waits on."""
+        """Return the reservation of a job that waits on after the last pass."""
         return (
             self._last.reservation(job) if self._last and self._waiting_jobs.entries(job) else None
         )
@@ -481,7 +482,7 @@ class Queries:
 
 
 def _add_metered(standing: PowerStanding, under: UnderCap, as_of_us: int) -> None:
-    """What meters show of a cap."""
+    """Write what meters show of a cap."""
     standing.above_s, standing.above_j = under.above_us / 1e6, under.above_mj / 1000
     if under.last.stands_at(as_of_us):
         standing.measured_w, standing.metered_nodes = (
@@ -504,7 +505,7 @@ def _asked(action: Action) -> AskedAction:
 
 
 def _why_not_waiting(job: JobRecord) -> str:
-    """How it ended, or what was asked of it."""
+    """Return how a job ended, or what was asked of it."""
     if job.requests.cancelled is not None and job.life.state is not JobState.FINISHED:
         return f"cancelled: {job.requests.cancelled}" if job.requests.cancelled else "cancelled"
     if job.life.state is JobState.REJECTED:

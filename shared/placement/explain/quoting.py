@@ -1,4 +1,4 @@
-"""What a job would have to expect: weighed as if it arrived now, played forward, not kept."""
+"""What a job would have to expect: evaluated as if it arrived now, played forward, not kept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from shared.scheduling.problem import core_share, unit_cores
 
 _NINETY_FIVE: Final = quantile(0.95)
 _NO_CLUSTER: Final = "no cluster is declared"
-_NOT_FORESEEN: Final = "no start is foreseen: too many come before, or caps of power refuse it"
+_NOT_EXPECTED: Final = "no start is expected: too many come before, or caps of power refuse it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class QuotedJob:
 
     @property
     def arrival(self) -> int:
-        """Its arrival number."""
+        """Return its arrival number."""
         return self.tracked.arrival
 
     @property
     def runs(self) -> tuple[ExpectedRuns, ExpectedRuns, ExpectedRuns]:
-        """For what the jobs of the region run for an early, an expected and a late start."""
+        """Return what the jobs of the region run for when it starts early, as expected and late."""
         least = ExpectedRuns(self.region.low, is_least=True)
         return least, ExpectedRuns(self.region.middle), TO_THEIR_LIMITS
 
@@ -122,8 +122,8 @@ class Quoting:
 def quoted_placement(
     quoted: QuotedJob, now_s: float, starts: Sequence[StartEstimate | None]
 ) -> QuotedPlacement:
-    """What a job would have to expect, from the early, the expected and the late start: fewer where
-    there was no time to work them out."""
+    """Return what a job would have to expect, from the early, the expected and the late start:
+    fewer where there was no time to work them out."""
     found = QuotedPlacement(
         shareable=quoted.tracked.job.shareable,
         reason=quoted.pending,
@@ -139,10 +139,10 @@ def quoted_placement(
         found.cluster = expected[1].cluster
     elif quoted.choices:
         found.cluster = favourite(quoted.choices.values()).cluster
-        found.reason = _NOT_FORESEEN
+        found.reason = _NOT_EXPECTED
     elif quoted.tracked.evaluated.candidates and not quoted.is_refused:
         found.cluster = favourite(
-            map(Choice.as_weighed, quoted.tracked.evaluated.candidates)
+            map(Choice.as_evaluated, quoted.tracked.evaluated.candidates)
         ).cluster
     if found.cluster:
         _put_run(found, quoted)
@@ -150,7 +150,7 @@ def quoted_placement(
 
 
 def _put_run(found: QuotedPlacement, quoted: QuotedJob) -> None:
-    """Its run on the cluster that it would go to, and what it draws there."""
+    """Write its run on the cluster that it would go to, and what it draws there."""
     job, on = quoted.tracked.job, quoted.clusters[found.cluster]
     candidate = quoted.tracked.evaluated.candidate(found.cluster)
     found.node_model, found.nodes = on.node_model, candidate.nodes

@@ -42,16 +42,16 @@ from shared.scheduling.wait_queue import Entry
 # What is said of an entry that came into the queue after the pass.
 NOTHING: Final = Constraint(
     CONSTRAINT_KIND_NOT_TRIED,
-    "nothing stands against it: it is tried at the end of the next round",
+    "nothing keeps it from starting: it is tried at the end of the next round",
 )
-_CAME_BACK: Final = Constraint(CONSTRAINT_KIND_NOT_TRIED, "watts came back after it had started")
+_RELEASED: Final = Constraint(CONSTRAINT_KIND_NOT_TRIED, "watts were released after it had started")
 _MOST_TEXT: Final = 256
 _MOST_SAID: Final = 1024
 
 
 class WhyNot(NamedTuple):
-    """What stands against an entry, nothing where it starts; and the budgets of power among that,
-    each by itself."""
+    """What keeps an entry from starting, nothing where it starts; and the budgets of power among
+    that, each by itself."""
 
     constraints: Sequence[Constraint] = ()
     shortages: Sequence[Shortage] = ()
@@ -63,7 +63,7 @@ class WhyNot(NamedTuple):
 
 
 def unexplained(error: Exception) -> Constraint:
-    """Return what stands where an explanation failed: which defect to report."""
+    """Return the constraint where an explanation failed: which defect to report."""
     at = extract_tb(error.__traceback__)[-1]
     place = f"{at.name} of {Path(at.filename).name}"
     words = f"no explanation, please report {type(error).__name__} in {place}: {error}"
@@ -97,7 +97,7 @@ class RefusalWords:
         over."""
         shortages = self.refusals.shortages(start.cluster, entry)
         if not shortages:
-            return WhyNot([_CAME_BACK])
+            return WhyNot([_RELEASED])
         return WhyNot([_of_watts(self._no_watts(shortages), shortages)], shortages)
 
     def _constraint(self, on: ClusterScheduler, entry: Entry, refusal: Refusal) -> Constraint:
@@ -129,7 +129,7 @@ class RefusalWords:
         return Constraint(CONSTRAINT_KIND_RESERVATION, words, *by)
 
     def _no_watts(self, shortages: Iterable[Shortage]) -> str:
-        """What a job needs that no budget of these has for it, in words."""
+        """Return in words what a job needs and none of these budgets has."""
         return "; ".join(map(self._told, shortages))
 
     def _told(self, shortage: Shortage) -> str:
@@ -152,7 +152,7 @@ def _too_few(
         case TooFew(count, total):
             has = f"the cluster has {total}"
             if isinstance(on, ConsumableScheduler):
-                has = f"the cluster has room for {total} when it is empty"
+                has = f"{total} fit on the cluster when it is empty"
             return Constraint(CONSTRAINT_KIND_MISFIT, f"{needed}, {has}", count, total, unit)
         case Busy(count, free, until_s):
             words = f"{needed}, {free} free"
@@ -163,7 +163,8 @@ def _too_few(
 
 
 def _of_watts(words: str, shortages: Sequence[Shortage]) -> Constraint:
-    """All budgets that refuse an entry, with the figures of the one that lets it start last."""
+    """Return all budgets that refuse an entry, with the figures of the one that lets it start
+    last."""
     last = shortages[0]
     for shortage in shortages:
         if shortage.until_s > last.until_s:
@@ -180,7 +181,8 @@ def _of_watts(words: str, shortages: Sequence[Shortage]) -> Constraint:
 
 
 def _units_of(on: ClusterScheduler, entry: Entry) -> tuple[str, str]:
-    """What an entry asks for, in words: so many nodes, or units of so much; and which of both."""
+    """Return what an entry asks for, in words: so many nodes, or units of so much; and which of
+    both."""
     if not isinstance(on, ConsumableScheduler):
         return f"{entry.nodes} nodes", NODES
     table, shape = on.table, on.kinds[entry.kind].shape

@@ -24,7 +24,7 @@ class Snapshot:
 
 
 class StartEstimate(NamedTuple):
-    """What lies before a job: how many others, and its start.
+    """What comes before a job: how many others, and its start.
 
     Without a start, it does not come before `not_before_s`; without this either it fits nowhere.
     """
@@ -35,8 +35,8 @@ class StartEstimate(NamedTuple):
 
 
 class StartEstimates:
-    """One forecast, gone through as far as its questions need, and no further than `most_starts`:
-    what a question costs is bounded, and jobs that are asked of together cost one forecast.
+    """One forecast, continued as far as its questions need, and no further than `most_starts`: what
+    a question costs is bounded, and questions about several jobs cost one forecast.
 
     It is used by one thread at a time, which need not be that of the decisions: `give_way` is
     called between steps, and returns when there is time.
@@ -55,7 +55,7 @@ class StartEstimates:
         self._last_s = self.now_s
 
     def of(self, arrival: int) -> StartEstimate | None:
-        """What lies before the job of this arrival number; None when it did not wait."""
+        """Return what comes before the job of this arrival number; None when it did not wait."""
         own = {
             name: entry.order
             for name, queue in self._queues.items()

@@ -1,4 +1,4 @@
-"""How something is asked of a job that runs: whether it may be, and as which action."""
+"""Requests to a job that runs: whether it may be asked, and as which action."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -27,12 +27,12 @@ class Asking:
 
     @property
     def retry_s(self) -> float:
-        """How long nothing is asked again that was refused."""
+        """Return how long nothing is asked again that was refused."""
         return self._models.rules.now.action_retry_s
 
     def may_ask(self, job: JobRecord, placed: JobAllocation, kind: ActionKind) -> bool:
-        """False for a job that is to end, or was asked to be put back, whose cluster is lost, or
-        where it was just refused."""
+        """Return False for a job that is to end, or was asked to be requeued, whose cluster is
+        lost, or where it was just refused."""
         is_to_go = job.requests.cancelled is not None or any(
             action.kind is ActionKind.REQUEUE for action in job.run.actions
         )
@@ -40,7 +40,8 @@ class Asking:
         return is_there and not job.run.is_refused(kind, self.now_s - self.retry_s)
 
     def may_set_pstate(self, job: JobRecord, placed: JobAllocation) -> bool:
-        """The same, and False for one that stands still or that nobody meters."""
+        """Return False where nothing may be asked, and for a job that is suspended or not
+        metered."""
         is_metered_run = not (job.run.is_suspended or placed.silent_units)
         return is_metered_run and self.may_ask(job, placed, ActionKind.SET_PSTATE)
 
@@ -53,7 +54,7 @@ class Asking:
         *,
         stops: bool,
     ) -> Action:
-        """The next action on a job, in the mode that it has or was asked to have."""
+        """Return the next action on a job, in the mode that it has or was asked to have."""
         mode = placed.freq_ghz, placed.draw_mw or 0, placed.walltime_s
         if job.run.actions:
             last = job.run.actions[-1]
@@ -61,11 +62,11 @@ class Asking:
         return Action(job.run.asked_actions + 1, kind, *mode, stops, self.now_s, cause)
 
     def set_pstate(self, job: JobRecord, mode: Candidate, cause: ActionCause) -> Action:
-        """The next action on a job: it is to run in this mode."""
+        """Return the next action on a job: it is to run in this mode."""
         return self.set_pace(job, Pace(mode.freq_ghz, mode.draw_mw, mode.walltime_s), cause)
 
     def set_pace(self, job: JobRecord, pace: Pace, cause: ActionCause) -> Action:
-        """The same, at this pace."""
+        """Return the next action on a job: it is to run at this pace."""
         kind, number = ActionKind.SET_PSTATE, job.run.asked_actions + 1
         return Action(number, kind, *pace, False, self.now_s, cause)
 
@@ -80,13 +81,13 @@ class Asking:
         return ActionAsked(job, placed, action)
 
     def modes(self, job: JobRecord, placed: JobAllocation) -> Sequence[Candidate]:
-        """In which a job that runs could run there."""
+        """Return the modes in which a running job could run where it is."""
         found = self.modes_of([job], placed.cluster)
         return found.get((job.job.job_id, placed.cluster), ())
 
     def modes_of(
         self, jobs: Sequence[JobRecord], cluster: str
     ) -> Mapping[tuple[str, str], tuple[Candidate, ...]]:
-        """The same of several jobs on one cluster, by job id and cluster."""
+        """Return the modes of several jobs on one cluster, by job id and cluster."""
         on = [each for each in self._clusters() if each.cluster.name == cluster]
         return modes_of(jobs, on, self._models.rules.now)

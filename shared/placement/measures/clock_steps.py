@@ -34,16 +34,16 @@ class ClockStep(NamedTuple):
 
 
 def worth(limit_s: float, own_limit_s: float) -> float:
-    """What a second of a run takes off a bounded slowdown, 1/s, at a P-state at which a whole run
-    may take `limit_s`, and `own_limit_s` at its own."""
+    """Return what a second of a run takes off a bounded slowdown, 1/s, at a P-state at which a
+    whole run may take `limit_s`, and `own_limit_s` at its own."""
     return own_limit_s / limit_s / bounded_length_s(own_limit_s)
 
 
 def steps_down(
     arrival: int, now: Pace, lower: Iterable[Pace], own_limit_s: float
 ) -> list[ClockStep]:
-    """Those of a run from the P-state that it has to the lowest one, each of which loses least a
-    watt of all that are left: the lower convex hull of loss over watts."""
+    """Return the steps of a run from the P-state that it has to the lowest one, each of which loses
+    least a watt of all that are left: the lower convex hull of loss over watts."""
     steps: list[ClockStep] = []
     at_mw, at_worth = now.draw_mw, worth(now.limit_s, own_limit_s)
     left = [(pace.draw_mw, worth(pace.limit_s, own_limit_s), pace) for pace in lower]
@@ -59,8 +59,8 @@ def steps_down(
 def fewest_losses(
     steps: Sequence[ClockStep], missing_mw: int, most_loss: float
 ) -> list[ClockStep] | None:
-    """Of steps in their order, those that together give what is missing; None where all of them do
-    not, or lose `most_loss` or more."""
+    """Return, of steps in their order, those that together give what is missing; None where all of
+    them do not, or lose `most_loss` or more."""
     taken: list[ClockStep] = []
     saved_mw, loss = 0, 0.0
     for step in steps:
@@ -74,7 +74,7 @@ def fewest_losses(
 
 
 def _needed(taken: Sequence[ClockStep], beyond_mw: int) -> Iterator[ClockStep]:
-    """Without the last steps of jobs that the others are enough without."""
+    """Yield the steps without the last ones of jobs that the others are enough without."""
     kept: set[int] = set()
     for step in reversed(taken):
         if step.arrival not in kept and step.saved_mw <= beyond_mw:

@@ -1,4 +1,4 @@
-"""Who runs at the end of a round, and what each of them could give up."""
+"""The jobs that run at the end of a round, and what each of them could give up."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -15,8 +15,7 @@ JobOnNodes = tuple[JobRecord, JobAllocation]
 
 
 class Givers:
-    """Jobs that hold nodes, by cluster; what can be said of them is worked out when it is asked
-    for."""
+    """Jobs with nodes, by cluster; what can be said of them is worked out when it is asked for."""
 
     def __init__(self, asking: Asking, holding: Iterable[JobOnNodes]) -> None:
         self._asking = asking
@@ -29,18 +28,19 @@ class Givers:
 
     @cached_property
     def by_arrival(self) -> Mapping[int, JobOnNodes]:
-        """Each by its arrival number."""
+        """Return each job by its arrival number."""
         return {job.arrival: (job, on) for runs in self._on.values() for job, on in runs}
 
     def full_mw(self, clusters: Collection[str]) -> int:
-        """What all on these clusters would draw beyond idle, each at the P-state that it wants."""
+        """Return what all jobs on these clusters would draw beyond idle, each at the P-state that
+        it wants."""
         for name in clusters:
             if name not in self._full:
                 self._full[name] = sum(self._full_mw(*run) for run in self._on.get(name, ()))
         return sum(self._full[name] for name in clusters)
 
     def steps(self, clusters: Collection[str]) -> list[ClockStep]:
-        """All steps down of those on these clusters that may be asked, in their order."""
+        """Return all steps down of the jobs on these clusters that may be asked, in their order."""
         key = frozenset(clusters)
         if key not in self._steps:
             runs = (run for name in sorted(key) for run in self._on.get(name, ()))
@@ -48,8 +48,8 @@ class Givers:
         return self._steps[key]
 
     def worth_per_mw(self, run: JobOnNodes) -> float:
-        """What one more milliwatt takes off the bounded slowdown of a run that is slowed down, in
-        the mean until it runs as it wants to, 1/s."""
+        """Return what one more milliwatt takes off the bounded slowdown of a run that is slowed
+        down, in the mean until it runs as it wants to, 1/s."""
         job, placed = run
         own = self._own(job, placed)
         if own is None:
@@ -62,7 +62,8 @@ class Givers:
         return max(placed.counted_mw, job.run.drawn_mw, own.draw_mw if own else 0)
 
     def _steps_of(self, job: JobRecord, placed: JobAllocation) -> Iterator[ClockStep]:
-        """None of those who are to change already, or that run at a P-state of their own."""
+        """Yield the steps of a job: none where it is to change already, or runs at a P-state of its
+        own."""
         own = self._own(job, placed)
         is_still = (
             job.life.state is JobState.RUNNING
@@ -82,7 +83,8 @@ class Givers:
         yield from steps_down(job.arrival, now, lower, own.walltime_s)
 
     def _own(self, job: JobRecord, placed: JobAllocation) -> Candidate | None:
-        """It in the P-state that it wants; None where nothing is known of that any more."""
+        """Return a job in the P-state that it wants; None where nothing is known of that any
+        more."""
         modes = self._modes_of(job, placed)
         return next((m for m in modes if same_ghz(m.freq_ghz, placed.wanted_ghz)), None)
 

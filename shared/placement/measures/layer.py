@@ -1,10 +1,10 @@
-"""What is asked of jobs that run, and why: a cap that fell below what they draw, watts that came
-back, an operator.
+"""What is asked of jobs that run, and why: a cap that fell below what they draw, watts that were
+released, an operator.
 
 Where more is committed under a cap than it allows, the measures are taken in their order: jobs of
 the lowest priority first, of these the one that started last; each as little as is enough. When
-watts come back it is the other way about: suspended jobs run on before others are clocked up again,
-highest priority and earliest start first, and neither delays a reservation that stands.
+watts are released it is the other way about: suspended jobs run on before others are clocked up
+again, highest priority and earliest start first, and neither delays a reservation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ from shared.placement.state.layer import StateLayer
 from shared.scheduling.power import Budgets
 from shared.streams.state.state import State
 
-# In budgets: who draws more than at the beginning of the round.
+# In budgets: jobs that draw more than at the beginning of the round.
 _CLOCKED_UP: Final = -(1 << 60)
 
 
@@ -67,7 +67,7 @@ class _Excess:
 
 
 class MeasureLayer:
-    """Asks, each thing once, and keeps what it promised to those who wait."""
+    """Asks, each thing once, and keeps what is reserved for jobs that wait."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class MeasureLayer:
         self._sharing = Sharing(kept, state, budgets, self._asking)
 
     def due_s(self) -> Iterator[float]:
-        """When something that was not answered or was refused lets others be asked, or be asked
-        again, and when the watts are there that are kept for who is suspended."""
+        """Yield when something that was not answered or was refused lets others be asked, or be
+        asked again, and when the watts are there that are kept for suspended jobs."""
         for job, _ in self._job_table.allocations.running():
             times_s = [
                 action.asked_s + self._rules.now.action_timeout_s for action in job.run.actions
@@ -95,7 +95,7 @@ class MeasureLayer:
         yield from (k.start_s for k in self._reserved.of_suspended if k.start_s > self._now_s)
 
     def before_pass(self, now_s: float) -> Iterator[ActionAsked]:
-        """What operators ask, what caps ask, and who runs on."""
+        """Ask jobs for what operators and caps want of them, and let suspended jobs run on."""
         self._asking.now_s = now_s
         self._reserved.of_suspended.clear()
         self._sharing.begin()
@@ -112,8 +112,8 @@ class MeasureLayer:
             yield from self._run_on(sorted(to_run_on, key=_last_to_suffer))
 
     def after_pass(self, refusals: Refusals) -> Iterator[ActionAsked]:
-        """Who is to free watts for whom watts alone refuse; else who may be clocked up by what is
-        left. What the pass reserved is noted."""
+        """Free watts for jobs that lack nothing else; else clock jobs up by what is left. What the
+        pass reserved is noted."""
         plan = refusals.plan
         self._reserved.note(plan)
         if freed := list(self._sharing.free_watts(refusals)):
@@ -140,7 +140,8 @@ class MeasureLayer:
     # Caps that fell -------------------------------------------------------------------------------
 
     def _excesses(self) -> Iterator[_Excess]:
-        """Of each cap, one after the other: what is asked for one counts for the next."""
+        """Yield the excess of each cap, one after the other: what is asked for one counts for the
+        next."""
         for covered, declared in self._models.caps.items():
             cap_mw = self._caps.allowed_mw(declared.cap, self._now_s)
             drawn_mw = sum(
@@ -177,8 +178,8 @@ class MeasureLayer:
         over_mw: int,
         cause: ActionCause,
     ) -> Iterator[tuple[JobRecord, JobAllocation, Action]]:
-        """What each of those that run, in this order, is asked to do; a measure that comes to more
-        than one before it takes its place."""
+        """Yield what each of the running jobs, in this order, is asked to do; a measure that saves
+        more than one before it takes its place."""
         chosen: dict[int, Action] = {}
         slowed: dict[int, Action] = {}
         for measure in self._rules.now.cap_measures:
@@ -221,7 +222,8 @@ class MeasureLayer:
     def _coming(
         self, running: Iterable[tuple[JobRecord, JobAllocation]]
     ) -> Iterator[tuple[JobRecord, Action]]:
-        """Those of whom something was asked that may be answered yet, with what that is."""
+        """Return the jobs of which something was asked that may be answered yet, with what that
+        is."""
         since_s = self._now_s - self._rules.now.action_timeout_s
         awaited = ((job, job.run.pending) for job, _ in running)
         return ((job, each) for job, each in awaited if each and each.asked_s >= since_s)
@@ -235,8 +237,8 @@ class MeasureLayer:
         over_mw: int,
         cause: ActionCause,
     ) -> Action | None:
-        """What a measure asks of a job that draws so much by what was chosen before it; None where
-        it has nothing to ask."""
+        """Return what a measure asks of a job that draws so much by what was chosen before it; None
+        where it has nothing to ask."""
         is_falling = job.run.pending and job.run.drawn_after_mw(job.run.pending) < job.run.drawn_mw
         if not drawn_mw or is_falling or over_mw <= 0:
             return None
@@ -265,8 +267,9 @@ class MeasureLayer:
     def _lower(
         self, job: JobRecord, placed: JobAllocation, drawn_mw: int, over_mw: int
     ) -> Candidate | None:
-        """The highest P-state that is enough, else the one that draws least; None where no other
-        one draws a tenth less, its resource manager refused one, or nobody meters what it does."""
+        """Return the highest P-state that is enough, else the one that draws least; None where no
+        other one draws a tenth less, its resource manager refused one, or nobody meters what it
+        does."""
         if not self._asking.may_set_pstate(job, placed):
             return None
         modes = self._asking.modes(job, placed)
@@ -279,9 +282,9 @@ class MeasureLayer:
     # Watts that are free again --------------------------------------------------------------------
 
     def _run_on(self, stopped: Iterable[tuple[JobRecord, JobAllocation]]) -> Iterator[ActionAsked]:
-        """Let suspended jobs run on that fit beside what runs and is promised; the others are kept
-        watts from when these will be there, so that nobody who comes later takes them. Where they
-        never are its nodes are expected back by nobody."""
+        """Let suspended jobs run on that fit beside what runs and is reserved; the others are kept
+        watts from when these will be there, so that no later job takes them. Where they never are
+        its nodes are expected back by nobody."""
         budgets = self._reserved.committed(self._now_s)
         for job, placed in stopped:
             under = Budgets(budgets[placed.cluster])
@@ -303,7 +306,7 @@ class MeasureLayer:
                 under.reserve(job.arrival, start_s, left_s, draw_mw)
                 kept = KeptWatts(placed.cluster, job.arrival, start_s, left_s, draw_mw)
                 self._reserved.of_suspended.append(kept)
-            if start_s < inf or not job.run.drawn_mw:  # who draws may run until it answers
+            if start_s < inf or not job.run.drawn_mw:  # a job that draws may run until it answers
                 self._job_table.allocations.expect(job, start_s + left_s)
 
     def _clock_up(
@@ -365,8 +368,8 @@ def _spare(
     running: Sequence[tuple[JobRecord, JobAllocation]],
     left_mw: int,
 ) -> int:
-    """Stop nobody, least of all for ever, for whom there are watts now that others are stopped: as
-    he is, or slowed as he was to be before. What is left then, mW."""
+    """Stop no job, least of all for ever, for which there are watts now that others are stopped: as
+    it is, or slowed as it was to be before. Return what is left then, mW."""
     stopped = [job for job, _ in reversed(running) if _is_stopping(chosen.get(job.arrival))]
     for job in sorted(stopped, key=lambda job: chosen[job.arrival].kind is not ActionKind.END):
         lower = slowed.get(job.arrival)
@@ -384,12 +387,12 @@ def _is_stopping(action: Action | None) -> bool:
 
 
 def _stands_still(job: JobRecord) -> bool:
-    """True for one that is suspended and was not asked to run on."""
+    """Return whether a job is suspended and was not asked to run on."""
     return job.run.is_suspended and job.run.will_be_suspended
 
 
 def _last_to_suffer(one: tuple[JobRecord, JobAllocation]) -> tuple[int, float, int]:
-    """Orders those who run: who gets watts first, and gives them up last."""
+    """Return the sort key of running jobs: which gets watts first, and gives them up last."""
     job, placed = one
     return -job.job.priority, placed.since_s, job.arrival
 
@@ -405,7 +408,7 @@ def _frequency(mode: Candidate) -> float:
 def _earliest(
     under: Budgets, draw_mw: int, duration_s: float, from_s: float, arrival: int
 ) -> float:
-    """When all budgets have the watts, if limits hold; infinite where one never has."""
+    """Return when all budgets have the watts, if limits hold; infinite where one never has."""
     start_s = from_s
     while (later_s := under.earliest(draw_mw, duration_s, start_s, arrival)) > start_s:
         if later_s == inf:

@@ -1,4 +1,4 @@
-"""Which of those who run are to draw less, so that one who waits for watts alone may start."""
+"""The jobs that are to draw less, so that a job that waits for watts alone may start."""
 
 from collections.abc import Collection, Mapping, Sequence
 from math import inf
@@ -19,7 +19,7 @@ from shared.scheduling.wait_queue import Entry
 
 # How often more is asked for, where caps ahead or reservations want it.
 _MOST_TRIES: Final = 4
-# At which P-state each is to run, by arrival.
+# The P-state at which each job is to run, by arrival.
 Lowered = Mapping[int, Pace]
 
 
@@ -33,17 +33,17 @@ class Wanting(NamedTuple):
     shortages: Sequence[Shortage]
 
     def missing_mw(self, shortages: Sequence[Shortage]) -> int:
-        """What it lacks under the one of these that has least."""
+        """Return what the entry lacks under the shortage that has least."""
         return self.draw_mw - min(shortage.available_mw for shortage in shortages)
 
     def shortages_under(self, budgets: ByCluster, now_s: float) -> Sequence[Shortage]:
-        """What refuses it under these budgets."""
+        """Return what refuses the entry under these budgets."""
         entry, under = self.entry, Budgets(budgets[self.cluster])
         return under.shortages(self.draw_mw, now_s + entry.limit_s, entry.arrival)
 
 
 class Lowering:
-    """As of the end of a pass, and of what was asked since."""
+    """Chooses lower P-states as of the end of a pass, and of what was asked since."""
 
     def __init__(
         self, asking: Asking, models: ModelStore, reserved: Reserved, givers: Givers, plan: Dispatch
@@ -55,8 +55,8 @@ class Lowering:
         self._least_mw = self._least(reserved.committed(self._now_s))
 
     def of(self, wanting: Wanting) -> Lowered | None:
-        """The P-states that lose least a watt and are enough; None where none are, where they lose
-        as much as the start gains, or where somebody would be delayed who was promised a start."""
+        """Return the P-states that lose least a watt and are enough; None where none are, where
+        they lose as much as the start gains, or where a reserved start would be delayed."""
         if not self._is_admitted(wanting):
             return None
         shortages, missing_mw = wanting.shortages, 0
@@ -72,15 +72,16 @@ class Lowering:
         return None
 
     def _lowered(self, wanting: Wanting, missing_mw: int, at_s: float) -> Lowered | None:
-        """Those that give what is missing at a time, and lose less than the start gains."""
+        """Return the paces that give what is missing at a time, and lose less than the start
+        gains."""
         limit_s = wanting.entry.limit_s
         steps = self._there_at(self._steps(wanting), at_s)
         taken = fewest_losses(steps, missing_mw, worth(limit_s, limit_s))
         return None if taken is None else {s.arrival: s.to for s in sorted(taken, key=_by_job)}
 
     def _is_admitted(self, wanting: Wanting) -> bool:
-        """Whether all would draw three times each cap at most, if all ran at the P-state that they
-        want: Borghesi and others (2018), section 5.2.2."""
+        """Return whether all would draw three times each cap at most, if all ran at the P-state
+        that they want: Borghesi and others (2018), section 5.2.2."""
         on = self._models.clusters[wanting.cluster]
         return all(
             self._givers.full_mw(self._clusters(covered)) + wanting.draw_mw
@@ -90,15 +91,15 @@ class Lowering:
         )
 
     def _to_draw_mw(self, covered: Covered, cap: Cap) -> int:
-        """What a cap allows beyond idle."""
+        """Return what a cap allows beyond idle."""
         return self._caps.allowed_mw(cap, self._now_s) - self._models.idle_mw(covered)
 
     def _clusters(self, covered: Covered) -> Collection[str]:
         return [name for name, each in self._models.clusters.items() if covered.covers(each)]
 
     def _steps(self, wanting: Wanting) -> list[ClockStep]:
-        """Those of all under the innermost cap that refuses an entry. Nobody draws less for a job
-        of a lower priority, or stays on nodes that somebody else was promised."""
+        """Return the steps of all jobs under the innermost cap that refuses an entry. No job draws
+        less for one of a lower priority, or stays on nodes that are reserved for another."""
         own, priority = wanting.entry.arrival, wanting.job.job.priority
         promised = any(each.arrival == own for each in self._promised.values())
         covered = _innermost(wanting.shortages)
@@ -119,7 +120,8 @@ class Lowering:
         return not job.run.releases_s <= promised.start_s < later_s
 
     def _there_at(self, steps: Sequence[ClockStep], at_s: float) -> Sequence[ClockStep]:
-        """Without those of who has given back by then what he draws; who is overdue draws on."""
+        """Return the steps without those of jobs that have released by then what they draw; an
+        overdue job draws on."""
         if at_s <= self._now_s:
             return steps
         runs = self._givers.by_arrival
@@ -127,7 +129,7 @@ class Lowering:
         return [s for s in steps if not self._now_s < releases_s[s.arrival] <= at_s]
 
     def _committed(self, lowered: Lowered) -> ByCluster:
-        """What is, if these draw less, for as much longer."""
+        """Return what is committed if these draw less, for as much longer."""
         budgets = self._reserved.committed(self._now_s)
         for arrival, pace in lowered.items():
             under = Budgets(budgets[self._givers.by_arrival[arrival][1].cluster])
@@ -141,7 +143,8 @@ class Lowering:
         return max(job.run.releases_s, placed.ends_s + later_s)
 
     def _delays_nobody(self, wanting: Wanting, budgets: ByCluster) -> bool:
-        """Whether all that is promised to others has its watts as before if the entry starts."""
+        """Return whether all that is reserved for others has its watts as before if the entry
+        starts."""
         under, own = Budgets(budgets[wanting.cluster]), wanting.entry.arrival
         under.give_up(own)
         under.hold(own, self._now_s + wanting.entry.limit_s, wanting.draw_mw)
@@ -153,8 +156,8 @@ class Lowering:
 
 
 def _innermost(shortages: Sequence[Shortage]) -> Covered:
-    """The cap that refuses an entry which all others that do are on too: of its cluster, of its
-    site, or of the region."""
+    """Return the cap that refuses an entry which all others that do are on too: of its cluster, of
+    its site, or of the region."""
     scopes = [*Scope]
     cap = min((each.cap for each in shortages), key=lambda cap: scopes.index(cap.scope))
     return Covered(cap.scope, cap.name)

@@ -121,7 +121,7 @@ def start_jobs(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
         plan = decide.pass_over_queue(now_s)
         written = layers.explain.of_pass(round_.decisions, Refusals(plan))
         for starting in decide.starting(plan):
-            # What stood against the other choices is read before the job has its nodes.
+            # What keeps it from the other choices is read before the job has its nodes.
             compared, instead_of = written.before_start(starting)
             yield written.started(decide.take(starting, now_s), compared, instead_of)
         if not decide.needs_another_pass(plan):

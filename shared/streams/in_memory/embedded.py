@@ -13,8 +13,8 @@ from shared.streams.stages.consistency import (
     InconsistentError,
     UnitPartitions,
     ahead_of_clock,
-    at_work,
-    opened,
+    check_at_work,
+    open_unit,
 )
 from shared.streams.stages.failures import DEFAULT_AFTER
 from shared.streams.stages.guarded_unit import guarded
@@ -49,10 +49,10 @@ class EmbeddedUnit:
         self._group = stage.name
         self._hooks = hooks
         self._transactions = MemoryTransactions(log, stage, number, hooks.step)
-        self._partitions = UnitPartitions.of(stage, number, codec.topics)
+        self._partitions = UnitPartitions.from_stage(stage, number, codec.topics)
         provenance, state = split_state(restore(log, self._partitions.changelog))
         found = facts_in_memory(log, self._partitions, provenance)
-        opens_at = opened(self._partitions, provenance, bool(state), found)
+        opens_at = open_unit(self._partitions, provenance, bool(state), found)
         self._next, self._transactions.provenance = opens_at
         self._check_clock(closed_at_us(state), now_us, limit.round_ahead_us)
         self._guard = guarded(stage, number, state, codec, limit, hooks, quarantine_after)
@@ -112,7 +112,7 @@ class EmbeddedUnit:
         """Raise InconsistentError when data were replaced under the unit."""
         known = self._transactions.provenance
         found = facts_in_memory(self._log, self._partitions, known)
-        if wrong := at_work(self._partitions, known, found):
+        if wrong := check_at_work(self._partitions, known, found):
             raise InconsistentError(self._partitions.name, wrong)
 
     def _check_clock(self, closed_us: int, now_us: int, tolerance_us: int) -> None:

@@ -44,7 +44,7 @@ class MemoryTransactions:
         return [NewRecord(self._changelog, key.encode(), value) for key, value in changelog.items()]
 
     def _ends(self, commit: Commit) -> Mapping[TopicPartition, int]:
-        """Where the log ends behind what was sent to the stage's topics."""
+        """Return where the log ends behind what was sent to the stage's topics."""
         written = {new.partition for new in commit.outputs if self.provenance.has(new.partition)}
         return {partition: self._log.end_offset(partition) for partition in written}
 

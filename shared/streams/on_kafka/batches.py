@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Self
 from aiokafka.record.util import calc_crc32c, decode_varint_py, encode_varint
 
 from shared.catalogue.record import UNREADABLE
-from shared.streams.on_kafka.decompression import DecompressionError, decompressed
+from shared.streams.on_kafka.decompression import DecompressionError, decompress
 
 # A client that collects what it compresses collects a message or two of 1 MiB.
 MOST_BATCH_BYTES: Final = 8_388_608
@@ -41,7 +41,7 @@ class Header(NamedTuple):
     record_count: int
 
     @classmethod
-    def of(cls, batch: bytes) -> Self:
+    def parse(cls, batch: bytes) -> Self:
         """Read the header of a batch of format 2."""
         return cls._make(_HEADER.unpack_from(batch))
 
@@ -80,7 +80,7 @@ def split(data: bytes) -> Iterator[bytes]:
         position = end
 
 
-def expanded(data: bytes) -> bytes:
+def expand_batches(data: bytes) -> bytes:
     """Expand batches, so that none of them is compressed, until they have expanded to
     MOST_BATCH_BYTES: the next read asks for the rest. A batch that cannot be expanded is one record
     that says so."""
@@ -96,9 +96,9 @@ def expanded(data: bytes) -> bytes:
     return b"".join(found)
 
 
-def mended(batch: bytes) -> bytes:
+def escape_headers(batch: bytes) -> bytes:
     """Escape header names that are not UTF-8 in an uncompressed batch."""
-    header = Header.of(batch)
+    header = Header.parse(batch)
     try:
         records = [_encoded(_mended(found)) for found in _records(batch, header.record_count)]
     except (ValueError, IndexError) as error:
@@ -107,24 +107,24 @@ def mended(batch: bytes) -> bytes:
 
 
 def _is_compressed(batch: bytes) -> bool:
-    return len(batch) >= _HEADER.size and batch[_MAGIC_AT] == 2 and Header.of(batch).codec != 0
+    return len(batch) >= _HEADER.size and batch[_MAGIC_AT] == 2 and Header.parse(batch).codec != 0
 
 
 def _expanded(batch: bytes) -> bytes:
     """What was damaged on its way is left as it is: the client notices."""
-    header = Header.of(batch)
+    header = Header.parse(batch)
     if calc_crc32c(batch[_CRC_FROM:]) != header.crc:
         return batch
     try:
-        records = decompressed(header.codec, batch[_HEADER.size :], MOST_BATCH_BYTES)
+        records = decompress(header.codec, batch[_HEADER.size :], MOST_BATCH_BYTES)
     except DecompressionError as error:
         return _unreadable(batch, str(error))
     return header.with_records(records, header.record_count)
 
 
 def _unreadable(batch: bytes, reason: str) -> bytes:
-    """One record at the last offset of a batch, whose value is the batch."""
-    header = Header.of(batch)
+    """Return one record at the last offset of a batch, whose value is the batch."""
+    header = Header.parse(batch)
     before = bytearray(b"\x00\x00")
     encode_varint(header.last_offset_delta, before.append)
     encode_varint(-1, before.append)

@@ -122,7 +122,7 @@ class Reader:
         return KafkaPartition(self._deployment.name(partition.topic), partition.kafka_partition)
 
     def _connected(self) -> KafkaConsumer:
-        """A consumer that goes on where this reader is."""
+        """Return a consumer that goes on where this reader is."""
         consumer = KafkaConsumer(
             **self._deployment.connection,
             isolation_level="read_committed",

@@ -21,7 +21,7 @@ class DecompressionError(ValueError):
     """Data that is not of its codec, or that expands beyond the limit."""
 
 
-def decompressed(codec: int, data: bytes, limit_bytes: int) -> bytes:
+def decompress(codec: int, data: bytes, limit_bytes: int) -> bytes:
     """Decompress data, by the number that a batch has of its codec (1 gzip, 2 snappy, 3 lz4, 4
     zstd). Raises DecompressionError."""
     if codec not in _CODECS:

@@ -26,12 +26,12 @@ class Deployment:
     clock: GuardedClock = field(default_factory=process_clock)
 
     @classmethod
-    def of(cls, settings: Settings, hooks: Hooks | None = None) -> "Deployment":
+    def from_settings(cls, settings: Settings, hooks: Hooks | None = None) -> "Deployment":
         """Return the deployment that the settings describe; its consumers read whatever a topic
         holds."""
         install()
         topics = Topics(kafka_partitions=settings.kafka_partitions or None)
-        limit = EventTimeLimit() if settings.is_emulated else EventTimeLimit.of_wall_clock()
+        limit = EventTimeLimit() if settings.is_emulated else EventTimeLimit.from_wall_clock()
         limit = replace(limit, round_ahead_us=round(settings.clock_tolerance_s * 1e6))
         codec = Codec(
             topics, settings.max_message_bytes, is_guarded=settings.kafka_knows_its_clients

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.facts import KafkaFacts
 from shared.streams.on_kafka.transactions import read_changelog
-from shared.streams.stages.consistency import Inconsistency, UnitPartitions, at_start, missing
+from shared.streams.stages.consistency import Inconsistency, UnitPartitions, check_at_start, missing
 from shared.streams.stages.provenance import split_state
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import unit_count
@@ -26,7 +26,7 @@ def examine_stages(
             partitions.name: examine_unit(deployment, facts, partitions)
             for stage in stages
             for number in range(unit_count(stage, deployment.topics))
-            for partitions in [UnitPartitions.of(stage, number, deployment.topics)]
+            for partitions in [UnitPartitions.from_stage(stage, number, deployment.topics)]
         }
     finally:
         facts.close()
@@ -41,7 +41,7 @@ def examine_unit(
     if changelog is None:
         return [missing(unit.changelog.topic)]
     if changelog.kafka_partitions <= unit.changelog.kafka_partition:
-        return at_start(unit, None, False, facts.of(unit, None))
+        return check_at_start(unit, None, False, facts.of(unit, None))
     restored = asyncio.run(read_changelog(deployment, unit.changelog))
     provenance, state = split_state(restored)
-    return at_start(unit, provenance, bool(state), facts.of(unit, provenance))
+    return check_at_start(unit, provenance, bool(state), facts.of(unit, provenance))

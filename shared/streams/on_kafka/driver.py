@@ -23,7 +23,7 @@ from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.facts import KafkaFacts
 from shared.streams.on_kafka.transactions import RETRY_BACKOFF_MS, topic_partition
 from shared.streams.on_kafka.unit import KafkaUnit
-from shared.streams.stages.consistency import InconsistentError, UnitPartitions, at_work
+from shared.streams.stages.consistency import InconsistentError, UnitPartitions, check_at_work
 from shared.streams.stages.hooks import Backlog, Hooks, Meter
 from shared.streams.stages.provenance import Provenance, TopicIdentity
 from shared.streams.stages.stage import Stage
@@ -56,7 +56,7 @@ async def run_stages(
     A stage whose state does not belong to what Kafka holds is refused: `on_refused` gets the
     reason, the other stages go on, and it is tried again. Anything else that goes wrong ends the
     process: see `shared.process.crash`."""
-    deployment = Deployment.of(settings, hooks)
+    deployment = Deployment.from_settings(settings, hooks)
     told = _Told([stage.name for stage in stages], deployment.hooks.meter, on_ready, on_refused)
     runs = (_run_stage(deployment, stage, stop, told) for stage in stages)
     await asyncio.gather(*runs)
@@ -79,14 +79,14 @@ class _Told:
         self._on_refused = on_refused
 
     def opened(self, stage: str) -> None:
-        """All units of a stage that this process runs are at work."""
+        """Report that all units of a stage that this process runs are at work."""
         self._opening.discard(stage)
         self._refused.pop(stage, None)
         self._meter.refused(stage, 0)
         self._tell()
 
     def refused(self, stage: str, error: InconsistentError) -> None:
-        """A stage must not work."""
+        """Report that a stage must not work."""
         if self._refused.get(stage) != str(error):
             _log.error("refused", stage=stage, found=[str(each) for each in error.found])
         self._refused[stage] = str(error)
@@ -103,7 +103,7 @@ class _Told:
 async def _run_stage(
     deployment: Deployment, stage: Stage, stop: asyncio.Event, told: _Told
 ) -> None:
-    """One member after the other, each until it is refused."""
+    """Run one member after the other, each until it is refused."""
     while not stop.is_set():
         member = StageMember(deployment, stage, told.opened)
         try:
@@ -169,8 +169,8 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
             self._hand_out(fetched)
 
     async def _fetch(self) -> Mapping[KafkaPartition, Sequence[object]]:
-        """What came. A position that Kafka does not have is no place to go on from: never is
-        one taken from anywhere else, as the client would by `auto_offset_reset`."""
+        """Return the records that came. A position that Kafka does not have is no place to go on
+        from: never is one taken from anywhere else, as the client would by `auto_offset_reset`."""
         try:
             found: Mapping[KafkaPartition, Sequence[object]] = await self._consumer.getmany(
                 timeout_ms=_POLL_MS
@@ -195,7 +195,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _check(self) -> None:
         """Ask Kafka once for all units. Also without any: who loses a topic is assigned none of it
         any more."""
-        stage = UnitPartitions.of(self.stage, 0, self._deployment.topics)
+        stage = UnitPartitions.from_stage(self.stage, 0, self._deployment.topics)
         units = [(unit.partitions, unit.provenance) for unit in self._units.values()]
         found = await asyncio.to_thread(
             self._facts.of_partitions,
@@ -209,7 +209,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         )
         self._topics = self._topics or found.topics
         for partitions, known in [(stage, Provenance(topics=self._topics)), *units]:
-            if wrong := at_work(partitions, known, found):
+            if wrong := check_at_work(partitions, known, found):
                 raise InconsistentError(partitions.name, wrong)
 
     async def _leave(self) -> None:
@@ -270,12 +270,12 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def _published(self) -> list[str]:
-        """The types of events that may go out."""
+        """Return the types of events that may go out."""
         topics = (self._deployment.topics.spec(topic) for topic in self.stage.outputs)
         return sorted({message for topic in topics for message in topic.messages})
 
     def _backlog(self) -> Backlog:
-        """What Kafka had at the last fetch beyond what was committed."""
+        """Return what Kafka had at the last fetch beyond what was committed."""
         units = list(self._units.values())
         oldest = [unit.oldest.written_ms for unit in units if unit.oldest is not None]
         now_ms = self._deployment.clock.now_us() / 1e3
@@ -283,8 +283,8 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         return Backlog(sum(map(self._lag_of, units)), age_s)
 
     def _lag_of(self, unit: KafkaUnit) -> int:
-        """The marker that ends a transaction is no record: behind a unit at rest it is alone,
-        since records are fetched at once."""
+        """Return the lag of a unit without markers: the marker that ends a transaction is no
+        record, and behind a unit at rest it is alone, since records are fetched at once."""
         ahead = (
             end - offset
             for partition, offset in unit.committed.items()
@@ -338,7 +338,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def _most_telling(failed: Sequence[BaseException]) -> BaseException:
-    """Of what went wrong with several units: all that does not fit, unless one broke."""
+    """Return, of what went wrong with several units, all that does not fit, unless one broke."""
     inconsistent = [error for error in failed if isinstance(error, InconsistentError)]
     broken = [error for error in failed if not isinstance(error, InconsistentError)]
     if broken:

@@ -82,7 +82,7 @@ class KafkaFacts:
     def _told(
         self, unit: UnitPartitions, topics: Mapping[str, TopicIdentity]
     ) -> TopicPartition | None:
-        """Where a unit that looks new once wrote."""
+        """Return where a unit that looks new once wrote."""
         there = [
             partition
             for partition in unit.outputs
@@ -167,7 +167,7 @@ class KafkaFacts:
         return {wanted[partition]: at.offset for partition, at in found.items()}
 
     def _sha256(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, bytes | None]:
-        """Of the records at these offsets; None where there is none."""
+        """Return the hashes of the records at these offsets; None where there is none."""
         found: dict[TopicPartition, bytes | None] = dict.fromkeys(wanted)
         if not wanted:
             return found

@@ -63,10 +63,10 @@ class _Consumer(driver.Consumer):
         return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        """Where to read on after an assignment.
+        """Seek where to read on after an assignment.
 
-        Faust calls it while the flow of records is paused, and takes the answer as what it has
-        read and acknowledged: so a position outside of Kafka can be older than the group's.
+        Faust calls it while the flow of records is paused, and takes the answer as what it has read
+        and acknowledged: so a position outside of Kafka can be older than the group's.
         """
         app = cast(StatelessApp, self.app)
         if app.positions is None:

@@ -16,7 +16,7 @@ from kafka.consumer import fetcher as kafka_fetcher
 from kafka.errors import CorruptRecordError
 from kafka.record import MemoryRecords as KafkaRecords
 
-from shared.streams.on_kafka.batches import expanded, mended, split
+from shared.streams.on_kafka.batches import escape_headers, expand_batches, split
 
 _UNREADABLE: Final = (ValueError, IndexError, CorruptRecordException, CorruptRecordError)
 
@@ -31,7 +31,7 @@ class ReadableRecords:
     """Batches of one answer, as a library's `MemoryRecords` gives them."""
 
     def __init__(self, library: Callable[[bytes], Any], data: bytes | memoryview) -> None:
-        plain = expanded(bytes(data))
+        plain = expand_batches(bytes(data))
         self._found = library(plain)
         self._batches = split(plain)
 
@@ -72,4 +72,4 @@ class ReadableBatch:
         try:
             return list(self._batch)
         except _UNREADABLE:
-            return list(type(self._batch)(mended(self._raw)))
+            return list(type(self._batch)(escape_headers(self._raw)))

@@ -75,14 +75,14 @@ class Transactions:
         self._step.reached("committed")
 
     async def _send_provenance(self, commit: Commit, outputs: Acknowledgements) -> Provenance:
-        """It says where outputs lie, so that it comes after them."""
+        """Send the provenance last: it says where outputs lie."""
         written_to = self._ends(commit.outputs, await asyncio.gather(*outputs))
         after = self.provenance.after(commit.positions, commit.last_read, written_to)
         await asyncio.gather(*await self._send(self._changes(after.change())))
         return after
 
     async def _send_positions(self, positions: Mapping[TopicPartition, int]) -> None:
-        """The number of the commit goes with them: so even a commit that moves none is
+        """Send the positions with the number of the commit: so even a commit that moves none is
         distinguished."""
         number = str(self.provenance.commits + 1)
         if moved := self.provenance.to_commit(positions):
@@ -94,7 +94,7 @@ class Transactions:
     def _ends(
         self, outputs: Sequence[NewRecord], acknowledged: Sequence[RecordMetadata]
     ) -> Mapping[TopicPartition, int]:
-        """How far the unit has written its stage's topics."""
+        """Return how far the unit has written its stage's topics."""
         ends: dict[TopicPartition, int] = {}
         for new, at in zip(outputs, acknowledged, strict=True):
             if self.provenance.has(new.partition):

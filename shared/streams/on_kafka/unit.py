@@ -16,7 +16,7 @@ from shared.streams.stages.consistency import (
     InconsistentError,
     UnitPartitions,
     ahead_of_clock,
-    opened,
+    open_unit,
 )
 from shared.streams.stages.guarded_unit import GuardedUnit, guarded
 from shared.streams.stages.provenance import Provenance, split_state
@@ -90,9 +90,11 @@ class KafkaUnit:
         try:
             restored = await read_changelog(deployment, TopicPartition(stage.changelog, number))
             provenance, state = split_state(restored)
-            partitions = UnitPartitions.of(stage, number, deployment.topics)
+            partitions = UnitPartitions.from_stage(stage, number, deployment.topics)
             found = await asyncio.to_thread(facts.of, partitions, provenance)
-            committed, transactions.provenance = opened(partitions, provenance, bool(state), found)
+            committed, transactions.provenance = open_unit(
+                partitions, provenance, bool(state), found
+            )
             _check_clock(deployment, partitions, state)
             unit = guarded(
                 stage,
@@ -116,7 +118,7 @@ class KafkaUnit:
     @property
     def partitions(self) -> UnitPartitions:
         """Return what it works with."""
-        return UnitPartitions.of(self.unit.stage, self.unit.number, self._deployment.topics)
+        return UnitPartitions.from_stage(self.unit.stage, self.unit.number, self._deployment.topics)
 
     @property
     def provenance(self) -> Provenance:
@@ -174,7 +176,7 @@ class KafkaUnit:
         await self._transactions.close()
 
     async def _wait(self) -> None:
-        """Until there are records or something else may be due."""
+        """Wait until there are records or something else may be due."""
         self._filled.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(min(_LINGER_S, self._next_round_s - time.monotonic())):
@@ -228,7 +230,7 @@ class KafkaUnit:
 
     @property
     def _is_due(self) -> bool:
-        """Whether the pending commit should wait for nothing more."""
+        """Return whether the pending commit should wait for nothing more."""
         if self._guard.is_in_danger:
             return not self._pending.is_empty
         if self._pending.outputs or self._pending.tally.records_in >= BATCH_RECORDS:

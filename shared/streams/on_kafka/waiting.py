@@ -24,7 +24,7 @@ async def wait_for_topics(
     settings: Settings, topics: Iterable[str], readiness: Readiness, stop: asyncio.Event
 ) -> None:
     """Return when Kafka answers and has all topics, or when `stop` is set."""
-    deployment = Deployment.of(settings)
+    deployment = Deployment.from_settings(settings)
     wanted = {deployment.name(topic) for topic in topics}
     while not stop.is_set():
         missing = await _missing(deployment, wanted)
@@ -35,7 +35,7 @@ async def wait_for_topics(
 
 
 async def _missing(deployment: Deployment, wanted: set[str]) -> str:
-    """What to wait for, in words; empty when everything is there."""
+    """Return what to wait for, in words; empty when everything is there."""
     settings = deployment.settings
     if wrong := files_problem(settings, "kafka"):
         return wrong
@@ -55,7 +55,7 @@ async def _missing(deployment: Deployment, wanted: set[str]) -> str:
 
 
 async def _forbidden(admin: AIOKafkaAdminClient, absent: Sequence[str]) -> list[str]:
-    """Those that are not listed since this process may not know of them."""
+    """Return the topics that are not listed since this process may not know of them."""
     described = await admin.describe_topics(list(absent)) if absent else []
     refused = TopicAuthorizationFailedError.errno
     return [topic["topic"] for topic in described if topic["error_code"] == refused]

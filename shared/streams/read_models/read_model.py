@@ -145,5 +145,5 @@ class ReadModel(Generic[Entry]):
         return self._name(f"failures:{partition.topic}:{partition.kafka_partition}")
 
     def _key_of(self, partition: TopicPartition) -> str:
-        """Of what identifies the record that was applied last."""
+        """Return the key of what identifies the record that was applied last."""
         return self._name(f"applied:{partition.topic}:{partition.kafka_partition}")

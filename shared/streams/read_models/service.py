@@ -30,7 +30,7 @@ from shared.streams.read_models.check import ReadModelCheck
 from shared.streams.read_models.read_model import Applied, LostPositionError, Name, ReadModel
 from shared.streams.stages.consistency import InconsistentError
 from shared.streams.stages.consumption import is_later
-from shared.streams.stages.dead_letters import dead_letter, quarantined
+from shared.streams.stages.dead_letters import dead_letter, quarantine
 from shared.streams.stages.failures import Failures
 from shared.streams.stages.hooks import Meter, Tally
 from shared.streams.stages.provenance import LastRead
@@ -116,7 +116,7 @@ class Applier(Generic[Entry]):
         await self._found(dict(self._applied))
 
     async def _found(self, applied: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Redis's positions, which may only be ahead of those that were `applied` before."""
+        """Return Redis's positions, which may only be ahead of those that were `applied` before."""
         found = {partition: await self._model.position(partition) for partition in applied}
         for partition, position in found.items():
             if position < applied[partition]:
@@ -171,8 +171,8 @@ class Applier(Generic[Entry]):
         """Apply a batch without the records that fail alone: these are dead letters first."""
         for record in batch:
             if failed := await self._failed(partition, [record], tally):
-                fault = Fault.of(failed)
-                letter = quarantined(record, fault, self._name, self._clock.now_us())
+                fault = Fault.from_error(failed)
+                letter = quarantine(record, fault, self._name, self._clock.now_us())
                 await self._dead_letters.send_all([letter])
                 await self._move(partition, record, [])
                 tally.quarantined += 1
@@ -196,7 +196,7 @@ class Applier(Generic[Entry]):
     ) -> None:
         """Apply entries up to a record, and pass it."""
         following = max(self._applied.get(partition, 0), last.offset + 1)
-        applied = Applied(self._topic_id(partition.topic), LastRead.of(last))
+        applied = Applied(self._topic_id(partition.topic), LastRead.from_record(last))
         await self._model.apply(
             partition, self._applied.get(partition, 0), following, entries, applied
         )
@@ -223,7 +223,7 @@ def run_read_model(
     """Keep a read model as this process's work."""
 
     async def main(process: Process) -> None:
-        deployment = Deployment.of(process.settings, hooks_of(process.telemetry))
+        deployment = Deployment.from_settings(process.settings, hooks_of(process.telemetry))
         redis = redis_client(process.settings)
         model = create(redis, deployment.name)
         topics = {*model.topics, *(DLQ_PREFIX + topic for topic in model.topics)}

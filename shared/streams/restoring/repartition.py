@@ -20,7 +20,8 @@ KeyedBy = Callable[[str, bytes], str]
 def moved(
     states: Mapping[int, StateBytes], keyed_by: KeyedBy, kafka_partitions: int
 ) -> dict[int, dict[str, bytes | None]]:
-    """What to write to each unit's changelog: what comes to it, and the end of what leaves it.
+    """Return what to write to each unit's changelog: the rows that it gets, and the end of those
+    that it loses.
 
     Every unit goes on with the latest round of all of them: none may close a round a second time.
     """
@@ -55,7 +56,7 @@ class UnitState:
 
 
 def has_moved(grown: UnitPartitions, provenance: Provenance | None) -> bool:
-    """Whether the state is that of the grown topics already."""
+    """Return whether the state is that of the grown topics already."""
     return provenance is not None and all(
         provenance.topics[name].kafka_partitions == count
         for name, count in grown.kafka_partitions.items()
@@ -64,7 +65,7 @@ def has_moved(grown: UnitPartitions, provenance: Provenance | None) -> bool:
 
 
 def as_before(partitions: UnitPartitions, found: LogFacts) -> LogFacts:
-    """Facts in which topics that have grown have not."""
+    """Return facts in which topics that have grown have not."""
     topics = {
         name: replace(topic, kafka_partitions=partitions.kafka_partitions[name])
         for name, topic in found.topics.items()
@@ -78,8 +79,8 @@ def planned(
     partitions: Mapping[int, UnitPartitions],
     found: Mapping[int, LogFacts],
 ) -> tuple[dict[int, dict[str, bytes | None]], dict[TopicPartition, int]]:
-    """What goes into each unit's changelog, provenance included, and the group's positions: of the
-    `units` as they were, at the `partitions` of as many as there will be."""
+    """Return what to write to each unit's changelog, provenance included, and the group's
+    positions: of the `units` as they were, at the `partitions` of as many as there will be."""
     changes: dict[int, dict[str, bytes | None]] = {number: {} for number in partitions}
     if stage.keyed_by is not None and not stage.single:
         changes = moved(
@@ -102,5 +103,5 @@ def planned(
 
 
 def commits_of(units: Mapping[int, UnitState]) -> int:
-    """The number of the commit that moves them."""
+    """Return the number of the commit that moves some units."""
     return 1 + max(unit.provenance.commits for unit in units.values() if unit.provenance)

@@ -84,7 +84,7 @@ class UnitPartitions:
     outputs: tuple[TopicPartition, ...] = ()
 
     @classmethod
-    def of(cls, stage: Stage, number: int, topics: Topics) -> Self:
+    def from_stage(cls, stage: Stage, number: int, topics: Topics) -> Self:
         """Return unit `number` of a stage as a deployment declares its topics."""
         names = (*stage.inputs, *stage.outputs)
         compacted = (name for name in names if topics.spec(name).cleanup is Cleanup.COMPACT)
@@ -111,14 +111,14 @@ class UnitPartitions:
         return f"{self.stage}/{self.changelog.kafka_partition}"
 
 
-def opened(
+def open_unit(
     unit: UnitPartitions, provenance: Provenance | None, has_state: bool, found: LogFacts
 ) -> tuple[dict[TopicPartition, int], Provenance]:
     """Return where a unit reads on, and the provenance of the state that it goes on with.
 
     Raises InconsistentError when the state must not be worked on.
     """
-    if wrong := at_start(unit, provenance, has_state, found):
+    if wrong := check_at_start(unit, provenance, has_state, found):
         raise InconsistentError(unit.name, wrong)
     known = provenance or Provenance()
     positions = {p: at for p, at in known.positions.items() if p in unit.inputs}
@@ -146,7 +146,7 @@ def start_positions(
     }
 
 
-def at_start(
+def check_at_start(
     unit: UnitPartitions, provenance: Provenance | None, has_state: bool, found: LogFacts
 ) -> list[Inconsistency]:
     """Return what keeps a unit from going on with the state in its changelog."""
@@ -158,11 +158,13 @@ def at_start(
         return [
             Inconsistency(what, "run the version that wrote it, or restore a backup of its own")
         ]
-    further = [*_positions(unit, provenance, found), *at_work(unit, provenance, found)]
+    further = [*_positions(unit, provenance, found), *check_at_work(unit, provenance, found)]
     return list(dict.fromkeys([*counts, *further]))
 
 
-def at_work(unit: UnitPartitions, provenance: Provenance, found: LogFacts) -> list[Inconsistency]:
+def check_at_work(
+    unit: UnitPartitions, provenance: Provenance, found: LogFacts
+) -> list[Inconsistency]:
     """Return what was replaced under a unit: all that a start compares but the group's
     positions."""
     others = {name: at for name, at in provenance.topics.items() if name != unit.changelog.topic}
@@ -237,8 +239,8 @@ def _without_provenance(
 def _positions(
     unit: UnitPartitions, provenance: Provenance, found: LogFacts
 ) -> Iterator[Inconsistency]:
-    """The group's positions against those of the state. None at all have expired with the group,
-    which Kafka does after `offsets.retention.minutes`: the state's own then count."""
+    """Compare the group's positions with those of the state. None at all have expired with the
+    group, which Kafka does after `offsets.retention.minutes`: the state's own then count."""
     committed = _committed(unit, found)
     if not committed:
         return
@@ -274,8 +276,8 @@ def _committed(unit: UnitPartitions, found: LogFacts) -> Mapping[TopicPartition,
 def _own_changelog(
     unit: UnitPartitions, provenance: Provenance, found: LogFacts
 ) -> Iterator[Inconsistency]:
-    """What a unit wrote to a new topic of this name, before it was noticed, is not all of its
-    state."""
+    """Compare the changelog: what a unit wrote to a new topic of this name, before it was noticed,
+    is not all of its state."""
     topic = unit.changelog.topic
     before, there = provenance.topics.get(topic), found.topics.get(topic)
     if there is None:

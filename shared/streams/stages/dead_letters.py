@@ -22,7 +22,7 @@ def dead_letter(record: Record, reason: str, stage: str, time_us: int) -> Publis
     return posted(letter_of(record, reason, stage), time_us)
 
 
-def quarantined(record: Record, fault: Fault, stage: str, time_us: int) -> Publish:
+def quarantine(record: Record, fault: Fault, stage: str, time_us: int) -> Publish:
     """Return the dead letter of a record that nothing is known to be wrong with, and that `stage`
     failed at again after restarts."""
     letter = letter_of(record, fault.reason, stage)

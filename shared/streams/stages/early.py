@@ -60,7 +60,8 @@ class EarlyFacts:
         return sorted(self._of_jobs)
 
     def of(self, job_id: str) -> list[Record]:
-        """Return what waits for news of a job, in the order of partitions and offsets."""
+        """Return the records that wait for facts about a job, in the order of partitions and
+        offsets."""
         return [_record(self._rows[key].letter) for key in sorted(self._of_jobs.get(job_id, ()))]
 
     def drop(self, job_id: str, record: Record) -> None:
@@ -98,11 +99,11 @@ class EarlyFacts:
         return letters
 
     def changes(self) -> dict[str, bytes | None]:
-        """Return rows that changed since the last call; None for those that are gone."""
+        """Return rows that changed since the last call; None for those that were dropped."""
         return self._state.changes()
 
     def _look_ahead(self) -> None:
-        """When the first one is overdue, or expires; 0 when none will."""
+        """Note when the first fact is overdue, or expires; 0 when none will."""
         due_us = (_due_us(fact) for fact in self._rows.values() if fact.arrived_us)
         self._due_us = min(due_us, default=0)
 
@@ -137,7 +138,7 @@ def job_of(value: bytes) -> str:
 
 
 def _due_us(fact: EarlyFact) -> int:
-    """When it is overdue, and when it was that, when it expires."""
+    """Return when a fact is overdue, and when it was that, when it expires."""
     if fact.overdue_us:
         return fact.overdue_us + AWAITED_US
     return fact.arrived_us + KEPT_US

@@ -41,7 +41,7 @@ class _Counts:
 
     @property
     def kept(self) -> bytes | None:
-        """What to keep beside the state they were met in; None: nothing."""
+        """Return what to keep beside the state they were met in; None: nothing."""
         seen = {name: tuple(seen) for name, seen in self._seen.items()}
         return orjson.dumps(seen) if seen else None
 
@@ -55,7 +55,7 @@ class Failures(_Counts):
 
     def count(self, error: Exception, topic: str, kafka_partition: int, number: int) -> None:
         """Count one more; the oldest of too many kinds are forgotten."""
-        digest = Fault.of(error).digest
+        digest = Fault.from_error(error).digest
         before = self._seen.pop(digest, None)
         times = before.times + 1 if before else 1
         newest = [*self._seen.items(), (digest, Seen(times, topic, kafka_partition, number))]

@@ -24,7 +24,7 @@ from shared.catalogue.record import Record, TopicPartition
 from shared.streams.stages.consistency import Inconsistency, InconsistentError
 from shared.streams.stages.failures import DEFAULT_AFTER, Beginnings, Failures, Seen
 from shared.streams.stages.hooks import Hooks
-from shared.streams.stages.quarantine import At, Blame, Fault, at, culprits
+from shared.streams.stages.quarantine import At, Blame, Fault, culprits, identify
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.trial_process import ChildDeath, Tell, death_of
 from shared.streams.stages.unit import Commit, EventTimeLimit, Unit
@@ -60,11 +60,11 @@ class _InHand:
 
     @classmethod
     def of(cls, unit: Unit) -> "_InHand":
-        """What it is at now."""
+        """Return what a unit is at now."""
         record = unit.at_record
         if record is None:
             return cls(None, unit.suspects)
-        return cls([] if is_barrier(record) else [at(record)], ())
+        return cls([] if is_barrier(record) else [identify(record)], ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,15 +221,15 @@ class GuardedUnit:
         return self._tried(blame)
 
     def _killed(self, blame: Blame) -> _Failed | None:
-        """How the trial kills its process, None when it does not each time."""
+        """Return how the trial kills its process, None when it does not each time."""
         death = death_of(lambda tell: self._tried(blame, tell), self._after)
         if death is None:
             return None
         in_hand = death.last_told if isinstance(death.last_told, _InHand) else _InHand([], ())
-        return _Failed(_died(death), Fault.of_death(death.how, death.stack), in_hand)
+        return _Failed(_died(death), Fault.from_death(death.how, death.stack), in_hand)
 
     def _tried(self, blame: Blame, tell: Tell | None = None) -> _Passed | _Failed:
-        """The work on a fresh unit, record by record, so that one that fails is known."""
+        """Do the work on a fresh unit, record by record, so that one that fails is known."""
         unit, total = self._build(self._state, blame), Commit()
         if tell is not None:
             unit.taken_in_hand = lambda: tell(_InHand.of(unit))
@@ -239,7 +239,7 @@ class GuardedUnit:
             if self._work.closes_round:
                 total.add(unit.close_round(self._work.now_us))
         except Exception as error:  # noqa: BLE001 what is unexpected is what this is for
-            return _Failed(error, Fault.of(error), _InHand.of(unit))
+            return _Failed(error, Fault.from_error(error), _InHand.of(unit))
         return _Passed(unit, total)
 
     def _blame(self, blame: Blame, failed: _Failed) -> Blame:
@@ -254,9 +254,9 @@ class GuardedUnit:
         fail; where it takes as many of the one as of the other, a subject that is held is reported
         of where it is asked about."""
         events = [
-            at(record)
+            identify(record)
             for record in self._work.records
-            if not is_barrier(record) and at(record) not in blame.records
+            if not is_barrier(record) and identify(record) not in blame.records
         ]
 
         def fails_without_events(left_out: Sequence[At]) -> bool:
@@ -296,7 +296,7 @@ def guarded(
 
 
 def _first(records: Sequence[Record]) -> dict[TopicPartition, int]:
-    """The first offset of each partition."""
+    """Return the first offset of each partition."""
     return {record.partition: record.offset for record in reversed(records)}
 
 

@@ -30,7 +30,7 @@ class LastRead:
     sha256: bytes
 
     @classmethod
-    def of(cls, record: Record) -> Self:
+    def from_record(cls, record: Record) -> Self:
         """Return what identifies a record."""
         return cls(record.offset, content_sha256(record))
 
@@ -55,7 +55,7 @@ class Provenance:
         written_to: Mapping[TopicPartition, int],
     ) -> Self:
         """Return the provenance of the state after one more commit."""
-        read = {partition: LastRead.of(record) for partition, record in last_read.items()}
+        read = {partition: LastRead.from_record(record) for partition, record in last_read.items()}
         return replace(
             self,
             commits=self.commits + 1,

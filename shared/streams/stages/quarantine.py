@@ -33,7 +33,7 @@ class Fault:
     digest: str
 
     @classmethod
-    def of(cls, error: BaseException) -> Self:
+    def from_error(cls, error: BaseException) -> Self:
         """Return the fault that an exception describes."""
         frames = [
             (str(frame.f_globals.get("__name__", "?")), frame.f_code.co_name, line)
@@ -50,7 +50,7 @@ class Fault:
         return cls(what, stack, hashlib.sha256("\n".join([kind, *functions]).encode()).hexdigest())
 
     @classmethod
-    def of_death(cls, how: str, stack: str) -> Self:
+    def from_death(cls, how: str, stack: str) -> Self:
         """Return the fault of a process that ended without an exception: by which signal, and the
         stack that `faulthandler` wrote, innermost first, if it could."""
         functions = dict.fromkeys(re.findall(r"in (\S+)$", stack, re.MULTILINE))
@@ -96,7 +96,7 @@ class Isolating(Protocol):
         ...
 
 
-def at(record: Record) -> At:
+def identify(record: Record) -> At:
     """Return what identifies a record."""
     return record.partition, record.offset
 
@@ -119,7 +119,7 @@ def culprits(
 
 
 def _fewest_failing(candidates: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> int:
-    """How many of the first candidates it takes to fail while the others are left out."""
+    """Return how many of the first candidates it takes to fail while the others are left out."""
     passing, failing = 0, len(candidates)
     while failing - passing > 1:
         middle = (passing + failing) // 2

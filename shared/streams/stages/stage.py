@@ -67,6 +67,7 @@ class Waking(Protocol):
 
 
 Recall = Callable[[Mapping[str, bytes], Iterable[Event], int], Mapping[str, bytes | None]]
+Repair = Callable[[Mapping[str, bytes], int], Mapping[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Stage:
     other group members are standbys. `create` gets the unit's number and the restored state.
     `puts_barriers` False writes no round's barriers: nobody downstream closes rounds by them.
     `wakes` is the output by which a `Waking` processor has a stage that goes by the clock close a
-    round; empty where none could. `mend` is what to change in a restored state so that nothing in
+    round; empty where none could. `repair` is what to change in a restored state so that nothing in
     it lies in the future, given the time, us. `given_up` gets the number of a unit whose processor
     is not used any more. `keyed_by` is the key of the events that a record of the state (key,
     value) belongs to: with it the state of a keyed stage moves to where its keys go with more Kafka
@@ -96,7 +97,7 @@ class Stage:
     rounds: RoundSource = RoundSource.BARRIERS
     puts_barriers: bool = True
     wakes: str = ""
-    mend: Callable[[Mapping[str, bytes], int], Mapping[str, bytes | None]] = lambda _state, _us: {}
+    repair: Repair = lambda _state, _us: {}
     given_up: Callable[[int], None] = lambda _number: None
     keyed_by: Callable[[str, bytes], str] | None = None
     recall: Recall | None = None

@@ -25,10 +25,10 @@ from shared.catalogue.topics import Topics
 from shared.domain.rounds import RoundSource
 from shared.streams.stages.barriers import check_number, check_time, check_writer
 from shared.streams.stages.consumption import Skipping
-from shared.streams.stages.dead_letters import dead_letter, posted, quarantined
+from shared.streams.stages.dead_letters import dead_letter, posted, quarantine
 from shared.streams.stages.early import EarlyFacts
 from shared.streams.stages.hooks import Hooks, Tally
-from shared.streams.stages.quarantine import Blame, Isolating, at
+from shared.streams.stages.quarantine import Blame, Isolating, identify
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, Round, Stage, Waking
 from shared.streams.stages.unit_state import (
     ROUND_KEY,
@@ -60,7 +60,7 @@ class EventTimeLimit:
     """How far the clocks of two machines may differ: a round that ended later is not believed."""
 
     @classmethod
-    def of_wall_clock(cls, origin_us: int = 0) -> "EventTimeLimit":
+    def from_wall_clock(cls, origin_us: int = 0) -> "EventTimeLimit":
         """Return a limit of a day ahead of the clock: in production no event lies in the future.
         The default's year is for emulated runs, where a round may skip the days in which nothing
         happens."""
@@ -77,14 +77,14 @@ class EventTimeLimit:
 
 
 def _times(event: Event) -> Iterator[tuple[str, int]]:
-    """When the event says that something happened, by field."""
+    """Yield when the event says that something happened, by field."""
     yield "ce_time", event.time_us
     for name in time_fields(event.payload.DESCRIPTOR):
         yield name, getattr(event.payload, name)
 
 
 def _nobody() -> None:
-    """Nobody wants to know."""
+    """Ignore what is reported."""
 
 
 @dataclass(slots=True)
@@ -238,7 +238,7 @@ class Unit:
         return self._take_commit()
 
     def _is_due(self, now_us: int) -> bool:
-        """True when something waits for this round's end although nothing came."""
+        """Return whether something waits for this round's end although nothing came."""
         return 0 < self._wake_us <= now_us or self._early.is_due(now_us)
 
     def _is_round_complete(self) -> bool:
@@ -297,7 +297,7 @@ class Unit:
         self._append(dead_letter(record, reason, self.stage.name, self.closed_us))
 
     def _keep(self, job_id: str, record: Record, reason: str) -> None:
-        """An early fact waits for what it is about."""
+        """Keep an early fact, which waits for what it is about."""
         self._has_news = True
         if self._early.keep(job_id, record, reason, self.stage.name):
             self._commit.tally.early += 1
@@ -321,20 +321,20 @@ class Unit:
             return
 
     def _is_skipped(self, record: Record) -> bool:
-        """Whether a record is of no concern to the stage."""
+        """Return whether a record is of no concern to the stage."""
         is_skipped = self._skipping.has(record)
         self._commit.tally.skipped += is_skipped
         self._has_news |= is_skipped
         return is_skipped
 
     def _is_passed_over(self, record: Record) -> bool:
-        """Whether a record is left out; then it becomes a dead letter."""
-        fault = self._blame.records.get(at(record)) if self._blame else None
+        """Return whether a record is left out; then it becomes a dead letter."""
+        fault = self._blame.records.get(identify(record)) if self._blame else None
         if fault is None:
             return False
         self._commit.tally.dead_letters += 1
         self._commit.tally.quarantined += 1
-        self._append(quarantined(record, fault, self.stage.name, self.closed_us))
+        self._append(quarantine(record, fault, self.stage.name, self.closed_us))
         return True
 
     @property
@@ -427,13 +427,13 @@ class Unit:
         return barrier
 
     def _own_event(self, payload: Message, key: str) -> Event:
-        """What the unit itself says of the last round."""
+        """Return what the unit itself says of the last round."""
         source = f"{self.stage.name}.{self.number}"
         event_id = f"{source}/{payload.DESCRIPTOR.full_name}/round/{self.next_round - 1}"
         return Event(event_id, source, self.closed_us, key, payload)
 
     def _next_due_us(self) -> int:
-        """When the processor or an early fact waits no longer; 0 when nothing waits."""
+        """Return when the processor or an early fact waits no longer; 0 when nothing waits."""
         waits_us = self._processor.wake_us() if isinstance(self._processor, Waking) else None
         return min((us for us in (waits_us, self._early.due_us) if us), default=0)
 

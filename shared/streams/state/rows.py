@@ -153,7 +153,7 @@ def _as_is(row: Any) -> Any:
 
 
 def _plain(value: object) -> object:
-    """What msgspec does not know, in terms that it does."""
+    """Return what msgspec does not know, in terms that it does."""
     if isinstance(value, Message):
         return value.SerializeToString(deterministic=True)
     if isinstance(value, np.ndarray):
@@ -162,7 +162,7 @@ def _plain(value: object) -> object:
 
 
 def _restored(wanted: Any, kept: Any) -> object:
-    """What `_plain` was given."""
+    """Return what `_plain` was given."""
     if isinstance(wanted, type) and issubclass(wanted, Message):
         return wanted.FromString(kept)
     return np.array(kept)

@@ -82,8 +82,8 @@ class Table(Generic[Row]):
             self.drop(key)
 
     def take(self) -> Iterator[tuple[str, bytes | None]]:
-        """Iterate over the keys that changed since the last call: their bytes, None where a key is
-        gone. However often a row changed, it is encoded once."""
+        """Iterate over the keys that changed since the last call: their bytes, None where a key was
+        dropped. However often a row changed, it is encoded once."""
         changed, self._changed, self._new = self._changed, set(), set()
         for key in sorted(changed):
             row = self._rows.get(key)

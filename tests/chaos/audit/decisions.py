@@ -17,9 +17,9 @@ from coplace.v1.placement_pb2 import (
 from tests.chaos.audit.evidence import Evidence, is_hostile
 from tests.support.typed import untyped
 
-# A cluster of somebody hostile that is lost, as he says, returns when he likes, so that who stands
-# still there stays so; its nodes that failed, as he says, nobody resumes; and what his runs hold
-# there they hold for ever.
+# A cluster of somebody hostile that is lost, as he says, returns when he likes, so that jobs that
+# are suspended there stay so; its nodes that failed, as he says, nobody resumes; and what his runs
+# have there they have for ever.
 UNLESS_HOSTILE: Final = "rejected unless hostile-"
 _KEPT_BY_HOSTILE: Final = re.compile(
     r"hostile-\d+: (lost since |(?:all|\d+ of) \d+ nodes are drained"

@@ -19,8 +19,8 @@ Key = tuple[str, int]
 
 def each_finished_run_has_one_final_charge(found: Evidence) -> Iterator[str]:
     """Its revisions count from 1 without gap or copy, and nothing else is charged. What an operator
-    took out of the ledger was there, though who lost pricing's changelog too leaves nobody who
-    knows of it: it may be charged again."""
+    took out of the topic was there, though where pricing's changelog is lost too nobody knows of
+    it: it may be charged again."""
     revisions, finished = _revisions(found), found.world.journal.finishes
     for key in finished:
         if key not in revisions and not is_hostile(key[0]):

@@ -18,7 +18,7 @@ from cli.kafka_topics import StalledRunError
 from cli.notes import TABLE_WIDTH
 from cli.processes import STATEFUL
 from cli.security import Security
-from coplace_client.files import written
+from coplace_client.files import write_whole
 from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
 from lab.demo.accounts import WrongAccountsError
@@ -26,7 +26,7 @@ from lab.demo.options import DemoOptions
 from lab.demo.parity import first_difference
 from lab.demo.run import run_embedded
 from lab.demo.servers import new_namespace
-from shared.process.folders import within
+from shared.process.folders import path_within
 from shared.process.settings import Settings
 from tests.chaos.kills.blows import (
     CREDENTIALS,
@@ -129,7 +129,7 @@ class Struck:
 
     def play(self, venue: Venue) -> str | None:
         """The first difference from the run that nobody disturbed."""
-        out = within(venue.options.out, self.name)
+        out = path_within(venue.options.out, self.name)
         struck = replace(venue.options, out=out, workers=self.workers)
         with venue.servers() as (servers, security):
             run(struck, servers, self.blows, venue.tell, security)
@@ -230,7 +230,7 @@ def play(
 ) -> Iterator[Outcome]:
     """Play all trials on one Kafka and Redis, and compare each with the embedded run; what came of
     each as soon as it is over."""
-    alone = replace(options, out=within(options.out, "embedded"))
+    alone = replace(options, out=path_within(options.out, "embedded"))
     run_embedded(alone, console)
     with ExitStack() as stack:
         servers: Servers = partial(secure_servers, run_dir)
@@ -262,7 +262,7 @@ def write(outcomes: Sequence[Outcome], path: Path) -> None:
     console = Console(width=TABLE_WIDTH)
     with console.capture() as captured:
         console.print(table(outcomes))
-    with written(path) as fresh:
+    with write_whole(path) as fresh:
         fresh.write_text(captured.get(), encoding="utf-8")
 
 

@@ -174,7 +174,7 @@ class MorePartitions:
         region.stop(*names)
         _retried(lambda: list(repartition(region.deployment, self.count, stages)))
         settings = region.deployment.settings.model_copy(update={"kafka_partitions": self.count})
-        region.deployment = Deployment.of(settings)
+        region.deployment = Deployment.from_settings(settings)
         counted = {"COPLACE_KAFKA_PARTITIONS": str(self.count)}
         region.programs = {
             name: replace(program, env={**program.env, **counted})

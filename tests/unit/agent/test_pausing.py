@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from coplace_agent.adapters.pausing import Pauser
-from coplace_agent.adapters.processes import NotAJobError, ProcessTree, require_apart
+from coplace_agent.adapters.processes import NotAJobError, ProcessTree, require_separate
 from coplace_agent.adapters.watchdog import Watchdog, WatchdogLostError
 from coplace_agent.watchdog import PROCESS, release, started_ticks
 from tests.support.agent import job, none_stops, pids_of, states, stop
@@ -105,7 +105,7 @@ def _ends(tree: ProcessTree) -> bool:
 
 def test_who_is_in_a_job_does_not_pause_it() -> None:
     with pytest.raises(NotAJobError, match="the agent"):
-        require_apart(ProcessTree(os.getppid()), {os.getpid()}, "the agent")
+        require_separate(ProcessTree(os.getppid()), {os.getpid()}, "the agent")
     with pytest.raises(NotAJobError, match="does not run"):
         ProcessTree(2**22 + 1)
     with pytest.raises(NotAJobError, match="another by now"):
@@ -198,14 +198,14 @@ def deadly(function):
         return result
     return call
 
-found = Watchdog(Path(file), 60.0)
+watchdog = Watchdog(Path(file), 60.0)
 signal.pidfd_send_signal = deadly(signal.pidfd_send_signal)
 os.pidfd_open = deadly(os.pidfd_open)
 os.write = deadly(os.write)
 Watchdog._send = deadly(Watchdog._send)
 Watchdog._await_answer = deadly(Watchdog._await_answer)
 pausing.stands_still = deadly(pausing.stands_still)
-with Pauser(found, 1.0).paused([ProcessTree(first)]) as stand_still:
+with Pauser(watchdog, 1.0).paused([ProcessTree(first)]) as stand_still:
     assert stand_still()
 print("whole", calls)
 """
@@ -238,7 +238,7 @@ def test_of_an_agent_and_a_watchdog_killed_at_once_the_next_continues_the_jobs(
 ) -> None:
     both = _AGENT.replace(
         "os.kill(os.getpid(), signal.SIGKILL)",
-        "(os.kill(found.pid, signal.SIGKILL), os.kill(os.getpid(), signal.SIGKILL))",
+        "(os.kill(watchdog.pid, signal.SIGKILL), os.kill(os.getpid(), signal.SIGKILL))",
     )
     with job(children=1) as first:
         pids, was_stopped = pids_of(first), 0

@@ -14,7 +14,7 @@ from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
 from tests.unit.cli.command_line import refusal, said
 
-LETTERS = DeadLetters(Deployment.of(Settings()))
+LETTERS = DeadLetters(Deployment.from_settings(Settings()))
 
 
 @pytest.mark.parametrize(

@@ -76,14 +76,16 @@ def test_jobs_are_listed_with_their_state_and_why(address: str) -> None:
 @pytest.mark.parametrize(
     ("options", "jobs"),
     [
-        ("--standing held --standing waiting", [C, D]),
-        ("--user nobody", []),
-        ("--cluster p1", [A, B, C]),
-        ("--cluster p9", []),
+        (["--standing", "held", "--standing", "waiting"], [C, D]),
+        (["--user", "nobody"], []),
+        (["--cluster", "p1"], [A, B, C]),
+        (["--cluster", "p9"], []),
     ],
 )
-def test_only_what_is_asked_for_is_listed(address: str, options: str, jobs: list[str]) -> None:
-    assert [row["job"] for row in rows(address, "jobs", *options.split())] == jobs
+def test_only_what_is_asked_for_is_listed(
+    address: str, options: list[str], jobs: list[str]
+) -> None:
+    assert [row["job"] for row in rows(address, "jobs", *options)] == jobs
 
 
 def test_a_queue_is_listed_in_its_order(address: str) -> None:
@@ -145,14 +147,14 @@ def test_what_is_cut_off_is_reported_and_pages_join(address: str) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("jobs --standing bored", "--standing must be one of waiting, held"),
+        (["jobs", "--standing", "bored"], "`--standing` must be one of waiting, held"),
         # Only a run is suspended or resumed.
-        (f"suspend {B}", f"{B} has no run: it waits"),
-        (f"unsuspend {B}", f"{B} has no run: it waits"),
+        (["suspend", B], f"{B} has no run: it waits"),
+        (["unsuspend", B], f"{B} has no run: it waits"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(address: str, words: str, told: str) -> None:
-    assert refusal(*words.split(), "--placement", address).startswith(f"error: {told}")
+def test_what_cannot_be_is_refused_in_one_line(address: str, words: list[str], told: str) -> None:
+    assert refusal(*words, "--placement", address).startswith(f"error: {told}")
 
 
 def test_a_job_is_requeued_with_who_and_why(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A rotation that dies at any of its steps is gone on with, and until then everybody is believed.
+"""A rotation that dies at any of its steps is continued, and until then everybody is believed.
 
 Kafka and Redis are models of what they do with the files of real certificates; real ones are
 changed the same in `tests/integration/test_rotation.py`."""

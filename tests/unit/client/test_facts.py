@@ -4,7 +4,7 @@ from coplace.v1.control_pb2 import NodesResumed
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import Action, PlacementDecided
 
-from coplace_client.facts import PAYLOADS, action_refused, declined, fact
+from coplace_client.facts import PAYLOADS, action_refused, decline_event, fact
 from services.ingest.model import Intake
 from services.ingest.payloads import KINDS
 from shared.catalogue.topics import Topics
@@ -31,8 +31,10 @@ def test_all_that_ingest_takes_may_be_reported() -> None:
 
 
 def test_a_grant_is_declined_once_whenever_and_for_what_reason_it_is_reported() -> None:
-    first, again = (declined("north", "j", 2, 3, why, NOW_US + i) for i, why in enumerate("ab"))
-    assert first.id == again.id != declined("north", "j", 2, 4, "a", NOW_US).id
+    first, again = (
+        decline_event("north", "j", 2, 3, why, NOW_US + i) for i, why in enumerate("ab")
+    )
+    assert first.id == again.id != decline_event("north", "j", 2, 4, "a", NOW_US).id
     assert (first.job_declined.attempt, first.job_declined.grant) == (2, 3)
     assert accepted(first) == "jobs.events"
 

@@ -1,4 +1,4 @@
-"""What the demo and the simulation with faults stand on."""
+"""What the demo and the simulation with faults use."""
 
 import pytest
 

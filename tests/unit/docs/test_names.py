@@ -17,7 +17,7 @@ ALLOWED: Final = {
     "Bands.place": "the verb",
     "JobTable.place": "the verb",
     "Block.place_of": "an index",
-    "Binding.stands_for": "the verb",
+    "Binding.speaks_for": "the verb",
     "Shown.stands_at": "the verb",
     "stands_still": "the verb",
     "export_lines": "lines of text",

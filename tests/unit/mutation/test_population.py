@@ -13,8 +13,8 @@ from tests.mutation.population import (
 )
 
 SOURCE = """def least(first: int | None, *, rest: list[int]) -> int | None:
-    found: int | None = first
-    return found + 1
+    total: int | None = first
+    return total + 1
 """
 
 
@@ -36,12 +36,12 @@ def test_a_mutant_changes_what_it_says(tmp_path: Path) -> None:
     found = {each.name: each for each in of(tmp_path)}
     named = found["shared/scheduling/one.py:core/ReplaceBinaryOperator_Add_Sub:0"]
     assert named.starts == (3, 17)
-    assert mutated(tmp_path, named) == SOURCE.replace("found + 1", "found - 1")
+    assert mutated(tmp_path, named) == SOURCE.replace("total + 1", "total - 1")
 
 
 def test_what_is_no_program_is_distinguished() -> None:
-    assert compiles("found = {**first}")
-    assert not compiles("found = {//first}")
+    assert compiles("total = {**first}")
+    assert not compiles("total = {//first}")
 
 
 def test_a_seed_draws_the_same_from_the_same_sources_in_any_order(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ DIFF = """--- mutation diff ---
 +++ b/shared/scheduling/one.py
 shared.placement. -1,3 +1,3 shared.placement.
  before
--    return found + 1
-+    return found - 1
+-    return total + 1
++    return total - 1
  after"""
 
 
@@ -37,7 +37,7 @@ def test_a_verdict_distinguishes_time_outs_and_faults(
 
 
 def test_a_change_is_reported_by_its_lines() -> None:
-    assert change(DIFF) == "return found + 1 -> return found - 1"
+    assert change(DIFF) == "return total + 1 -> return total - 1"
 
 
 def test_who_timed_out_counts_as_killed_and_what_was_not_tried_as_nothing() -> None:

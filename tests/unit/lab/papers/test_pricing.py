@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from coplace_agent.model import Timing, dilation_ratio
-from lab.papers.pricing import ledger
+from lab.papers.pricing import charges
+from lab.papers.pricing.charges import play_charges
 from lab.papers.pricing.discounts import discounts, relative_price
-from lab.papers.pricing.ledger import played_ledger
 from lab.papers.pricing.pairs import Measured, summary
 from lab.papers.pricing.streams import Stream, played_overhead, shutters, stream
 from shared.models.shutters import unfiltered_slowdown
@@ -70,7 +70,7 @@ def test_charges_are_the_same_from_a_delivery_in_disorder_with_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # 200 rounds, after each hundredth of which the processor begins anew.
-    monkeypatch.setattr(ledger, "_A_ROUND", 2)
-    in_order, disordered = played_ledger(400), played_ledger(400, is_disturbed=True)
+    monkeypatch.setattr(charges, "_A_ROUND", 2)
+    in_order, disordered = play_charges(400), play_charges(400, is_disturbed=True)
     assert disordered.written == in_order.written
     assert disordered.owed_micro_su == in_order.owed_micro_su > 0

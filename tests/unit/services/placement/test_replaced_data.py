@@ -10,7 +10,7 @@ from services.placement.app import stages
 from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
 from shared.streams.in_memory.embedded import EmbeddedRuntime
-from shared.streams.restoring.mending import Mended, UnitAtRest, accept, replay
+from shared.streams.restoring.unit_repair import RepairedState, UnitAtRest, accept, replay
 from shared.streams.stages.consistency import InconsistentError
 from tests.chaos.restoring import mend, mend_clock
 from tests.support.operated_log import OperatedLog
@@ -52,7 +52,7 @@ def test_who_was_rejected_under_a_clock_that_jumped_stays_so_when_the_state_is_l
     assert decided["b"].round > 0
 
 
-Mending = tuple[bool, bool, Callable[[UnitAtRest], Mended]]
+Mending = tuple[bool, bool, Callable[[UnitAtRest], RepairedState]]
 MENDINGS: dict[str, Mending] = {
     "placement has its state": (False, False, accept),
     "placement has lost its state": (True, False, replay),
@@ -68,7 +68,7 @@ MENDINGS: dict[str, Mending] = {
 def test_inputs_that_were_restored_older_are_refused_and_repaired_without_giving_a_round_twice(
     is_lost: bool,
     is_older: bool,
-    how: Callable[[UnitAtRest], Mended],
+    how: Callable[[UnitAtRest], RepairedState],
     sequencer_is_lost: bool,
 ) -> None:
     """Where the sequencer has lost its state too, only placement, or what it published, knows how
@@ -89,7 +89,7 @@ def test_inputs_that_were_restored_older_are_refused_and_repaired_without_giving
         log.put_back(PLACEMENT.changelog, state)
     if sequencer_is_lost:
         log.recreate(SEQUENCER.changelog)
-        with pytest.raises(InconsistentError, match="mend placement first"):
+        with pytest.raises(InconsistentError, match="repair placement first"):
             mend(log, CODEC, STAGES, SEQUENCER, replay)
     mend(log, CODEC, STAGES, PLACEMENT, how)
     mend(log, CODEC, STAGES, SEQUENCER, replay if sequencer_is_lost else accept)

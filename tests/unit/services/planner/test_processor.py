@@ -9,7 +9,7 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.plans_pb2 import PlanProposed
 
 from coplace_client.errors import WrongSettingsError
-from services.planner.processor import Planner, Search, mended
+from services.planner.processor import Planner, Search, repair_state
 from services.planner.settings import PlannerSettings
 from shared.catalogue.codec import MAX_MESSAGE_BYTES
 from shared.catalogue.event import Event
@@ -226,8 +226,8 @@ def test_what_a_wrong_clock_had_it_propose_is_forgotten() -> None:
     processor = planner()
     plan_of(processor, 0, *queue())
     state = state_of(processor)
-    assert "planner-proposed|" not in mended(state, end_us(0))
-    assert mended(state, end_us(0) - 1)["planner-proposed|"] is None
+    assert "planner-proposed|" not in repair_state(state, end_us(0))
+    assert repair_state(state, end_us(0) - 1)["planner-proposed|"] is None
 
 
 @pytest.mark.parametrize(

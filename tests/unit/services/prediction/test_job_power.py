@@ -10,7 +10,7 @@ from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.prediction.job_power import recalled
+from services.prediction.job_power import recall_outputs
 from services.prediction.processor import Prediction
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.power_history import update_of
@@ -51,9 +51,9 @@ def test_rows_that_are_learned_anew_follow_on_those_that_a_clock_ahead_numbered(
     assert first.number > (0 + 2) * HOUR_US
     events = [Event("row", "prediction", 1, "row", first), Event("lie", "nobody", 1, "row", first)]
     state = dict[str, bytes]()
-    fold(state, recalled({}, events, 0))
-    assert recalled({}, events[1:], 0) == {}
-    assert recalled(state, events, 0) == {}
+    fold(state, recall_outputs({}, events, 0))
+    assert recall_outputs({}, events[1:], 0) == {}
+    assert recall_outputs(state, events, 0) == {}
     [again] = told(Prediction(state), 0, lesson)
     assert again.number == first.number + 1
 

@@ -36,7 +36,7 @@ def test_boosted_trees_fit_what_they_were_grown_on() -> None:
 
 def test_contributions_of_the_columns_and_the_mean_add_up_to_the_prediction() -> None:
     trees = [ExtraTreeRegressor(random_state=n).fit(ROWS, LOG_W) for n in range(4)]
-    forest = Forest.of([open_tree(tree.tree_) for tree in trees], features=ROWS.shape[1])
+    forest = Forest.from_trees([open_tree(tree.tree_) for tree in trees], features=ROWS.shape[1])
     for row in ROWS[:10]:
         moved = forest.contributions(row)
         said = float(forest.predict(row[np.newaxis])[0])

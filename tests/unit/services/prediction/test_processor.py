@@ -46,7 +46,7 @@ def power_w_of(published: list[Publish], app_id: str, freq_ghz: float = 2.7) -> 
     for each in published:
         if isinstance(each.event.payload, PowerHistoryUpdated):
             tables.fold(update_of(each.event.payload))
-    found = tables.predict(KindOfJob.of(job(app_id), P1, freq_ghz))
+    found = tables.predict(KindOfJob.from_job(job(app_id), P1, freq_ghz))
     assert found is not None
     return found.predicted_w
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from services.pricing.attribution import attribute, discount_su, lost_energy_mj
 from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, recompute
 from services.pricing.model import Evidence
-from shared.domain.money import apportioned
+from shared.domain.money import apportion
 from shared.domain.tariff import FAIR, PriceTariff, Rate
 from tests.support.messaging import START_US
 from tests.unit.services.pricing.support import finished
@@ -54,8 +54,8 @@ def test_what_the_operator_bears_is_no_discount_of_neighbours() -> None:
 
 def test_of_equal_remainders_the_first_gets_the_unit() -> None:
     third = Fraction(1, 3)
-    assert apportioned(10, [third, third, third]) == [4, 3, 3]
-    assert apportioned(11, [third, third, third]) == [4, 4, 3]
+    assert apportion(10, [third, third, third]) == [4, 3, 3]
+    assert apportion(11, [third, third, third]) == [4, 4, 3]
 
 
 _ROWS = st.lists(
@@ -92,6 +92,6 @@ def test_shares_discounts_and_energy_sum_to_the_whole(
 )
 def test_no_part_is_a_unit_or_more_off_its_share(whole: int, weights: list[int]) -> None:
     shares = [Fraction(weight, sum(weights)) for weight in weights]
-    parts = apportioned(whole, shares)
+    parts = apportion(whole, shares)
     assert sum(parts) == whole
     assert all(abs(part - whole * share) < 1 for part, share in zip(parts, shares, strict=True))

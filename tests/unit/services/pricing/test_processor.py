@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
 from services.pricing.processor import SOURCE, PriceRule
-from services.pricing.restoring import mended, recalled
+from services.pricing.restoring import recall_outputs, repair_state
 from shared.catalogue.event import Event
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, Round
 from tests.support.messaging import START_US
@@ -205,8 +205,8 @@ def test_what_a_wrong_clock_put_off_is_due_after_it_is_repaired() -> None:
     driver = Driver(CLOCK)
     driver.take(submitted(), finished())
     assert driver.end_round(0, wrong_us) == []
-    fold(driver.state, mended(driver.state, CLOCK, START_US))
-    assert mended(driver.state, CLOCK, START_US) == {}
+    fold(driver.state, repair_state(driver.state, CLOCK, START_US))
+    assert repair_state(driver.state, CLOCK, START_US) == {}
     driver.restart()
     assert driver.end_round(1, START_US + CLOCK.grace_us - 1) == []
     assert len(driver.end_round(2, START_US + CLOCK.grace_us)) == 1
@@ -220,9 +220,9 @@ def test_what_is_charged_again_from_a_lost_state_follows_on_the_revisions_in_the
     assert [charge.revision for charge in first.charges] == [1, 2]
     events = [Event(f"c{c.revision}", SOURCE, START_US, JOB, c) for c in first.charges]
     forged = ChargeMade(job_id=JOB, attempt=1, revision=2**31)
-    fold(again.state, recalled({}, [*events, Event("x", "somebody", START_US, JOB, forged)]))
+    fold(again.state, recall_outputs({}, [*events, Event("x", "somebody", START_US, JOB, forged)]))
     again.restart()
     again.take(*facts)
     [charge] = again.end_round(9, START_US)
     assert (charge.revision, charge.price_su) == (3, first.charges[-1].price_su)
-    assert recalled(again.state, events) == {}
+    assert recall_outputs(again.state, events) == {}

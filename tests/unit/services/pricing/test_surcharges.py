@@ -25,7 +25,7 @@ from services.pricing.accounts.statement import ChargeEntry, postings, statement
 from services.pricing.charge import audit
 from services.pricing.explanation import explain_charge
 from services.pricing.processor import PriceRule
-from services.pricing.restoring import recalled
+from services.pricing.restoring import recall_outputs
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Event, Publish
 from shared.streams.state.state import State
@@ -193,7 +193,7 @@ def test_in_any_order_all_books_result_in_what_a_plain_sum_gives(
         posted_su = sum(Decimal(row.surcharge_su or 0) for row in one.evidence)
         assert 0 <= posted_su <= Decimal(one.state_of_practice_su) - Decimal(one.price_su)
     of_ledger = (Event(str(n), "pricing", START_US, c.job_id, c) for n, c in enumerate(charges))
-    fold(life.state, recalled(life.state, of_ledger))
+    fold(life.state, recall_outputs(life.state, of_ledger))
     assert books(life.state) == owed
 
 

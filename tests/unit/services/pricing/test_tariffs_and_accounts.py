@@ -34,7 +34,7 @@ from google.protobuf.message import Message
 
 from coplace_client.errors import RejectedError
 from services.pricing.processor import SOURCE, PriceRule
-from services.pricing.restoring import recalled
+from services.pricing.restoring import recall_outputs
 from shared.catalogue.event import Event
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.support.messaging import START_US as T0_US
@@ -252,7 +252,7 @@ def test_what_is_forgotten_is_reprocessed_from_the_charges_alone() -> None:
 def test_a_lost_state_that_knows_the_charges_alone_can_be_reprocessed_and_charged_again() -> None:
     before = priced(tariff("b", 2, "7"), shutters(), finished())
     ledger = Ledger()
-    fold(ledger.state, recalled({}, [Event("c1", SOURCE, T0_US, JOB, before)]))
+    fold(ledger.state, recall_outputs({}, [Event("c1", SOURCE, T0_US, JOB, before)]))
     ledger.restart()
     ledger.hear(tariff("a"), reprice(before))
     ledger.hear(submitted(2, nodes=2))
@@ -326,11 +326,11 @@ def test_a_state_older_than_the_charges_learns_from_it_what_accounts_are_charged
     told = [Event(f"c{n}", SOURCE, T0_US, JOB, c) for n, c in enumerate(ledger.charges)]
     told += [Event(f"s{n}", SOURCE, T0_US, "physics", s) for n, s in enumerate(ledger.standings)]
     ledger.state = dict(old)
-    fold(ledger.state, recalled(old, told))
+    fold(ledger.state, recall_outputs(old, told))
     ledger.restart()
     before = len(ledger.standings)
     ledger.hear(submitted(nodes=2), finished(), shutters())
     revisions = [(c.revision, c.price_su) for c in ledger.charges]
     assert revisions == [(1, "12.800000"), (2, "12.800000")]
     assert ledger.standings[before:] == []
-    assert recalled(ledger.state, told[:0]).keys() == {f"attempt|{JOB}\n1", "account|physics"}
+    assert recall_outputs(ledger.state, told[:0]).keys() == {f"attempt|{JOB}\n1", "account|physics"}

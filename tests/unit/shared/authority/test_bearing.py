@@ -68,7 +68,7 @@ class Served:
     def declare(self, *tokens: BearerToken) -> None:
         """Have these tokens and no other."""
         message = message_of(1, [_OLGA, _ADA], "", 0, tokens)
-        self.table.now = AuthorityTable.of(message)
+        self.table.now = AuthorityTable.from_message(message)
 
     def running(self) -> Any:
         door = Door("test", self.table, self.audit, NoOpMeter("test"))
@@ -248,7 +248,7 @@ class Gone(Audit):
     """A broker that is not there."""
 
     async def send(self, publish: Publish) -> Awaitable[object]:
-        raise OSError(f"{publish.topic} is gone")
+        raise OSError(f"{publish.topic} was deleted")
 
 
 async def test_a_record_that_fails_ends_the_process_and_lets_nobody_in(authority: Path) -> None:

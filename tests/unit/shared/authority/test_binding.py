@@ -29,13 +29,13 @@ def test_nothing_is_covered_for_want_of_a_name() -> None:
     binding = Binding("who", Role.OPERATOR, sites=("**",), accounts=("*",), users=("*",))
     assert not binding.covers(SitedCluster("new"))
     assert not binding.charges("")
-    assert not binding.stands_for("")
+    assert not binding.speaks_for("")
 
 
 def test_jobs_are_those_of_its_sites_and_a_user_is_itself_unless_others_are_named() -> None:
-    assert Binding("ada", Role.USER).stands_for("ada")
-    assert not Binding("ada", Role.USER).stands_for("bob")
-    assert not Binding("ada@north", Role.USER, users=("ada",)).stands_for("ada@north")
+    assert Binding("ada", Role.USER).speaks_for("ada")
+    assert not Binding("ada", Role.USER).speaks_for("bob")
+    assert not Binding("ada@north", Role.USER, users=("ada",)).speaks_for("ada@north")
     assert Binding("n", Role.RESOURCE_MANAGER, sites=("north",)).owns("north/alpha/1")
     assert not Binding("n", Role.RESOURCE_MANAGER, sites=("north",)).owns("northern/alpha/1")
     assert not Binding("n", Role.RESOURCE_MANAGER, clusters=("alpha",)).owns("north/alpha/1")

@@ -37,7 +37,7 @@ def in_force(*events: Event) -> TableInForce:
 def test_a_message_says_the_whole_table() -> None:
     binding = Binding("n", Role.OPERATOR, ("a",), ("b",), ("c",), ("d",), ("e*",))
     users = [Binding(role, role, sites=("s",)) for role in (Role.AGENT, Role.RESOURCE_MANAGER)]
-    table = AuthorityTable.of(message_of(3, [binding, *users], "", _NOW_US))
+    table = AuthorityTable.from_message(message_of(3, [binding, *users], "", _NOW_US))
     assert (table.version, table.bindings) == (3, (binding, *users))
     assert not table.may("", "ShowPower", About()).is_allowed
 
@@ -97,5 +97,5 @@ def test_whatever_is_declared_somebody_can_change_it_and_versions_follow(
 )
 def test_what_is_no_table_is_refused_with_the_field(message: AuthorityDeclared, field: str) -> None:
     with pytest.raises(RejectedError) as error:
-        AuthorityTable.of(message)
+        AuthorityTable.from_message(message)
     assert error.value.field == field

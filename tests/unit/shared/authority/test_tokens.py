@@ -48,8 +48,8 @@ def test_one_that_does_not_count_is_refused_with_what_to_do_and_not_repeated() -
         assert "\n" not in str(error)
         assert not token or token not in str(error)
     old = known(expired, until_us=_NOW_US)
-    assert old.is_worth_telling(_NOW_US + 29 * _DAY_US)
-    assert not old.is_worth_telling(_NOW_US + 30 * _DAY_US)
+    assert old.is_worth_keeping(_NOW_US + 29 * _DAY_US)
+    assert not old.is_worth_keeping(_NOW_US + 30 * _DAY_US)
     assert [told[token].who for token in (expired, revoked, unknown)] == ["ada", "ada", ""]
 
 
@@ -77,7 +77,7 @@ def test_no_other_text_opens_anything(text: str) -> None:
 def test_a_table_has_its_tokens_and_no_token_is_in_its_message() -> None:
     token = fresh_token()
     message = message_of(1, [_OLGA, _ADA], "", _NOW_US, [known(token, revoked_at_us=7)])
-    assert AuthorityTable.of(message).tokens.every == (known(token, revoked_at_us=7),)
+    assert AuthorityTable.from_message(message).tokens.every == (known(token, revoked_at_us=7),)
     assert token.encode() not in message.SerializeToString()
 
 
@@ -97,5 +97,5 @@ def test_what_is_no_token_is_refused_by_its_field(wrong: dict[str, object], fiel
     for name, value in wrong.items():
         setattr(message.tokens[0], name, value)
     with pytest.raises(RejectedError) as error:
-        AuthorityTable.of(message)
+        AuthorityTable.from_message(message)
     assert error.value.field == field

@@ -5,7 +5,12 @@ from coplace.v1.control_pb2 import NamedSetting, PolicyDeclared
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.contents.check import check_contents
-from shared.catalogue.policy_declarations import declaration_of, declared, names_in, without
+from shared.catalogue.policy_declarations import (
+    declaration_of,
+    declared,
+    names_in,
+    reset_values,
+)
 from shared.catalogue.policy_settings import DECLARABLE, SETTINGS, PolicySettings
 from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy
@@ -70,7 +75,7 @@ def test_what_cannot_be_or_is_not_known_is_refused(message: PolicyDeclared, prob
 def test_of_a_declaration_the_rest_is_left_without_some_settings() -> None:
     message = PolicyDeclared(policy="base", t_weight=2.0, reset=["threshold"])
     message.settings.extend(by_name(quantile="0.9", cap_margin="0.1").settings)
-    left = without(message, ["policy", "threshold", "quantile"])
+    left = reset_values(message, ["policy", "threshold", "quantile"])
     assert left is not None
     assert left == PolicyDeclared(t_weight=2.0, settings=by_name(cap_margin="0.1").settings)
-    assert without(left, ["t_weight", "cap_margin"]) is None
+    assert reset_values(left, ["t_weight", "cap_margin"]) is None

@@ -9,7 +9,7 @@ from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 from google.protobuf.message import Message
 
 from coplace_client.errors import RejectedError
-from shared.catalogue.texts import MOST_LIST_BYTES, MOST_TEXT_BYTES, cut_words, require_short_texts
+from shared.catalogue.texts import MOST_LIST_BYTES, MOST_TEXT_BYTES, require_short_texts, truncate
 
 LONG = "x" * (MOST_TEXT_BYTES + 1)
 EMOJI = "\N{SNOWMAN}" * (MOST_TEXT_BYTES // 3 + 1)
@@ -41,9 +41,9 @@ def test_texts_at_the_limit_pass() -> None:
 def test_words_are_cut_to_what_readers_take_and_names_are_not() -> None:
     decided = PlacementDecided(job_id="a", reason=EMOJI, misfits=[Misfit(reason=LONG), Misfit()])
     decided.instead_of.constraint = LONG
-    assert cut_words(decided)
+    assert truncate(decided)
     require_short_texts(decided)
     assert decided.reason == "\N{SNOWMAN}" * ((MOST_TEXT_BYTES - 4) // 3) + " ..."
     assert decided.misfits[0].reason == LONG[: MOST_TEXT_BYTES - 4] + " ..."
-    assert not cut_words(decided)
-    assert not cut_words(NodeSamples(node=LONG))
+    assert not truncate(decided)
+    assert not truncate(NodeSamples(node=LONG))

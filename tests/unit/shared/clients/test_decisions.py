@@ -21,7 +21,7 @@ from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
 from tests.support.decisions import PlayedConsumer, barrier, record
 
-DEPLOYMENT = Deployment.of(Settings(namespace="n", kafka_partitions=2))
+DEPLOYMENT = Deployment.from_settings(Settings(namespace="n", kafka_partitions=2))
 MANAGER = ResourceManager("rm", "north", frozenset({"alpha", "beta"}))
 
 
@@ -47,7 +47,7 @@ async def followed(
     async def obey(found: Sequence[PlacementDecided]) -> None:
         calls.append([decision.job_id for decision in found])
         if fails_at in calls[-1]:
-            raise ConnectionError("the resource manager is gone")
+            raise ConnectionError("the resource manager is down")
 
     follower = DecisionFollower(DEPLOYMENT, MANAGER, at_once)
     running = asyncio.create_task(follower.run(obey))

@@ -16,7 +16,9 @@ def test_no_pair_reports_itself(seed: int, target: int, neighbour: int) -> None:
     # On the other machine too: it is the same pair.
     changed[:, target, neighbour] += 5.0
     changed[:, neighbour, target] -= 3.0
-    before, after = (PairHistory.of(each, profiles.curves) for each in (degradation, changed))
+    before, after = (
+        PairHistory.from_degradation(each, profiles.curves) for each in (degradation, changed)
+    )
     # Sums without a pair are sums less it, which rounds.
     for app, other in (target, neighbour), (neighbour, target):
         for name in ("columns", "like_bubble", "like_curves", "like_targets"):
@@ -26,7 +28,9 @@ def test_no_pair_reports_itself(seed: int, target: int, neighbour: int) -> None:
 
 def test_a_neighbour_is_like_the_bubble_that_presses_as_much() -> None:
     profiles, degradation = made(3)
-    place = PairHistory.of(degradation, profiles.curves).columns[0, :, :, -1].diagonal()
+    place = (
+        PairHistory.from_degradation(degradation, profiles.curves).columns[0, :, :, -1].diagonal()
+    )
     pressure = profiles.contentiousness / 1e6 - 1
     for app in range(10):
         # Other machines count too: the place is between those of both.
@@ -37,7 +41,7 @@ def test_a_neighbour_is_like_the_bubble_that_presses_as_much() -> None:
 def test_an_application_without_a_pair_is_not_known() -> None:
     profiles, degradation = made(3)
     degradation[:, 4, :] = degradation[:, :, 4] = np.nan
-    known = PairHistory.of(degradation, profiles.curves).known
+    known = PairHistory.from_degradation(degradation, profiles.curves).known
     assert not known[:, 4].any()
     assert known[:, :4].all()
 
@@ -45,6 +49,6 @@ def test_an_application_without_a_pair_is_not_known() -> None:
 def test_an_application_whose_only_pair_is_the_one_asked_about_is_not_known() -> None:
     profiles, degradation = made(3)
     degradation[:, 4, 1:] = degradation[:, 1:, 4] = np.nan
-    known = PairHistory.of(degradation, profiles.curves).known
+    known = PairHistory.from_degradation(degradation, profiles.curves).known
     assert not known[:, 4, 0].any()
     assert known[:, 4, 1].all()

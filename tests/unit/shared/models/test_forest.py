@@ -54,6 +54,8 @@ def test_each_row_reaches_the_leaves_that_it_reaches_alone(
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(forest, "_ROWS_AT_ONCE", at_once)
-        found = Forest.of(grown, features=COLUMNS).predict(np.array(rows).reshape(-1, COLUMNS))
+        found = Forest.from_trees(grown, features=COLUMNS).predict(
+            np.array(rows).reshape(-1, COLUMNS)
+        )
     expected = [np.mean([walked(tree, row) for tree in grown]) for row in rows]
     assert found.tolist() == expected

@@ -28,7 +28,7 @@ STUMP = Tree([0, -1, -1], [0.5, 0.0, 0.0], [1, 0, 0], [2, 0, 0], [0.0, 100.0, 20
 )
 def test_arrays_that_are_no_tree_are_rejected(broken: Tree, problem: str) -> None:
     with pytest.raises(RejectedError, match=problem):
-        Forest.of([STUMP, broken], features=2)
+        Forest.from_trees([STUMP, broken], features=2)
 
 
 def test_slowdown_is_never_below_1_and_grows_with_what_both_draw() -> None:

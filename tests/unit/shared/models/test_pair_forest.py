@@ -24,7 +24,9 @@ def test_all_pairs_are_what_scikit_learn_says_of_their_rows(
     # Few values, so that rows are often exactly where they were split.
     learned = rng.integers(values, size=(30, sum(columns))) / 3
     trained = ExtraTreesRegressor(n_estimators=3, random_state=seed).fit(learned, rng.random(30))
-    forest = Forest.of([open_tree(e.tree_) for e in trained.estimators_], features=learned.shape[1])
+    forest = Forest.from_trees(
+        [open_tree(e.tree_) for e in trained.estimators_], features=learned.shape[1]
+    )
     first, second = (
         rng.integers(values, size=(n, width)) / 3 for n, width in zip(jobs, columns, strict=True)
     )
@@ -35,6 +37,6 @@ def test_all_pairs_are_what_scikit_learn_says_of_their_rows(
 
 
 def test_a_tree_of_one_leaf_says_it_of_all_pairs_and_nothing_of_none() -> None:
-    forest = Forest.of([Tree([LEAF], [0.0], [0], [0], [0.25])], features=2)
+    forest = Forest.from_trees([Tree([LEAF], [0.0], [0], [0], [0.25])], features=2)
     assert all_pairs(forest, np.zeros((2, 1)), np.zeros((3, 1))).tolist() == [[0.25] * 3] * 2
     assert all_pairs(forest, np.zeros((0, 1)), np.zeros((3, 1))).shape == (0, 3)

@@ -38,7 +38,7 @@ def grown(seed: int, trees: int = 4) -> Forest:
         )
         for each in found
     ]
-    return Forest.of(rounded, features=len(COLUMNS))
+    return Forest.from_trees(rounded, features=len(COLUMNS))
 
 
 def edges(forest: Forest) -> list[Side]:
@@ -116,4 +116,4 @@ def test_what_cannot_be_added_up_exactly_or_is_no_tree_is_refused(
     trees: list[Tree], problem: str
 ) -> None:
     with pytest.raises(RejectedError, match=problem):
-        PairTrees("pair-trees@1", Forest.of(trees, features=len(COLUMNS)))
+        PairTrees("pair-trees@1", Forest.from_trees(trees, features=len(COLUMNS)))

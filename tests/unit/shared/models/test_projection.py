@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coplace_client.signature import Signature
 from shared.domain.coefficients import Coefficients, Uncertainty
-from shared.models.bridge import bridged
+from shared.models.bridge import bridge
 from shared.models.ear import BLOCK, Metrics, project, project_metrics, project_onto_models
 from shared.models.projection import Status
 
@@ -135,13 +135,13 @@ def test_two_steps_give_what_the_equations_give_one_after_the_other() -> None:
 
 def test_the_path_has_the_fewest_hops_then_the_least_variance_then_the_shortest_steps() -> None:
     table = coefficients(missing=((3, 0),))
-    assert bridged(table).paths == {(3, 0): (3, 2, 0)}
+    assert bridge(table).paths == {(3, 0): (3, 2, 0)}
     sd = np.zeros((4, 4))
     sd[3, 2] = 0.1
     doubtful = replace(table, uncertainty=Uncertainty(sd, np.zeros_like(sd)))
-    assert bridged(doubtful).paths == {(3, 0): (3, 1, 0)}
+    assert bridge(doubtful).paths == {(3, 0): (3, 1, 0)}
     longer = coefficients(missing=((3, 0), (2, 0), (3, 1)))
-    assert bridged(longer).paths[3, 0] == (3, 2, 1, 0)
+    assert bridge(longer).paths[3, 0] == (3, 2, 1, 0)
 
 
 def test_a_pstate_that_nothing_leads_to_stays_out() -> None:
@@ -157,8 +157,8 @@ def test_jobs_on_several_node_models_are_one_array() -> None:
     small = Coefficients("small", "v", "scale", (1.0, 2.0), *matrices, one.astype(np.bool_))
     tables = [coefficients(), small]
     metrics = [
-        Metrics.of(tables[0], [signature(), None]),
-        Metrics.of(small, [signature(2.0, node_model="small")] * 2),
+        Metrics.from_signatures(tables[0], [signature(), None]),
+        Metrics.from_signatures(small, [signature(2.0, node_model="small")] * 2),
     ]
     found = project_onto_models(tables, metrics)
     assert found.time_s.shape == (2, 2, 4)

@@ -60,8 +60,8 @@ def test_variances_add_up_through_an_intermediate_pstate() -> None:
 def test_intervals_follow_their_projections_to_other_tables_and_models() -> None:
     known, unknown = doubtful(), replace(coefficients(), node_model="other")
     metrics = [
-        Metrics.of(known, [signature(1.0), signature(2.0)]),
-        Metrics.of(unknown, [signature(node_model="other")] * 2),
+        Metrics.from_signatures(known, [signature(1.0), signature(2.0)]),
+        Metrics.from_signatures(unknown, [signature(node_model="other")] * 2),
     ]
     both = project_onto_models([known, unknown], metrics)
     assert both.time_sd[:, 0].tolist() == [SD[0].tolist(), SD[2].tolist()]
@@ -76,16 +76,18 @@ def test_quantiles_are_positive_symmetric_and_the_projection_in_the_middle(
     quantile: float, sd: float
 ) -> None:
     spread = np.array([sd])
-    low, high = (Stretch.of(spread, spread, each).time for each in (quantile, 1 - quantile))
+    low, high = (
+        Stretch.from_deviations(spread, spread, each).time for each in (quantile, 1 - quantile)
+    )
     assert low[0] > 0
     assert low * high == pytest.approx(1.0)
-    assert Stretch.of(spread, spread, 0.5).time.tolist() == [1.0]
+    assert Stretch.from_deviations(spread, spread, 0.5).time.tolist() == [1.0]
 
 
 @pytest.mark.parametrize("quantile", [0.0, 1.0, float("nan"), -0.5])
 def test_a_quantile_that_is_none_is_refused(quantile: float) -> None:
     with pytest.raises(RejectedError, match="quantile: must be above 0 and below 1"):
-        Stretch.of(np.ones(1), np.ones(1), quantile)
+        Stretch.from_deviations(np.ones(1), np.ones(1), quantile)
 
 
 def test_deviations_that_are_none_are_refused() -> None:

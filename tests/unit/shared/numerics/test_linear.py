@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import nnls
 
-from shared.numerics.linear import Decomposition, Floats, decomposed, non_negative, total
+from shared.numerics.linear import Decomposition, Floats, decompose, non_negative, total
 
 TOLERANCE = 1e-9
 RNG = np.random.default_rng(1)
@@ -22,7 +22,7 @@ def rebuilt(found: Decomposition) -> Floats:
 @pytest.mark.parametrize(("columns", "rows"), [(1, 1), (2, 2), (3, 12), (4, 300), (3, 2)])
 def test_the_parts_make_the_matrix(columns: int, rows: int) -> None:
     matrix = RNG.normal(size=(columns, rows))
-    found = decomposed(matrix)
+    found = decompose(matrix)
     assert rebuilt(found) == pytest.approx(matrix, rel=1e-13, abs=1e-14)
     assert np.sort(found.singular)[::-1][:rows] == pytest.approx(
         np.linalg.svd(matrix, compute_uv=False), rel=1e-13
@@ -37,7 +37,7 @@ def test_least_squares_are_those_of_lapack_where_columns_are_well_separated(matr
     if np.linalg.cond(matrix) > 1e4:
         return
     target = np.array([1.0, -2.0, 3.0, 0.5, 7.0])
-    found = decomposed(matrix)
+    found = decompose(matrix)
     expected = np.linalg.lstsq(matrix.T, target)[0]
     assert found.solved(target, TOLERANCE) == pytest.approx(expected, rel=1e-7, abs=1e-12)
     assert found.fitted(target, TOLERANCE) == pytest.approx(expected @ matrix, rel=1e-7, abs=1e-7)
@@ -45,20 +45,20 @@ def test_least_squares_are_those_of_lapack_where_columns_are_well_separated(matr
 
 def test_alike_columns_lower_the_rank_and_share_what_they_explain() -> None:
     matrix = np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [0.0, 1.0, 0.0]])
-    found = decomposed(matrix)
+    found = decompose(matrix)
     target = np.array([2.0, 5.0, 6.0])
     assert found.rank(TOLERANCE) == 2
     assert found.solved(target, TOLERANCE) == pytest.approx(np.array([1.0, 1.0, 1.0]))
-    zeros = decomposed(np.stack([np.ones(6), np.zeros(6), np.arange(6.0)]))
+    zeros = decompose(np.stack([np.ones(6), np.zeros(6), np.arange(6.0)]))
     assert zeros.solved(3 + 2 * np.arange(6.0), TOLERANCE) == pytest.approx(np.array([3.0, 0, 2]))
     small = RNG.normal(size=(3, 8)) * np.array([1e8, 1.0, 1e-9])[:, np.newaxis]
     true = np.array([3e-8, 2.0, 5e9])  # a small column is as exact as a large one
-    assert decomposed(small).solved(true @ small, 1e-20) == pytest.approx(true, rel=1e-12)
+    assert decompose(small).solved(true @ small, 1e-20) == pytest.approx(true, rel=1e-12)
 
 
 @pytest.mark.parametrize("matrix", [np.zeros((3, 4)), np.zeros((3, 0))])
 def test_a_matrix_of_nothing_says_nothing(matrix: Floats) -> None:
-    found = decomposed(matrix)
+    found = decompose(matrix)
     assert found.rank(TOLERANCE) == 0
     assert not found.solved(np.ones(matrix.shape[1]), TOLERANCE).any()
     assert not found.leverage(TOLERANCE).any()
@@ -67,22 +67,22 @@ def test_a_matrix_of_nothing_says_nothing(matrix: Floats) -> None:
 def test_the_leverage_of_a_row_is_its_place_on_the_diagonal_of_the_hat_matrix() -> None:
     matrix = RNG.normal(size=(3, 9))
     hat = matrix.T @ np.linalg.inv(matrix @ matrix.T) @ matrix
-    assert decomposed(matrix).leverage(TOLERANCE) == pytest.approx(np.diag(hat), rel=1e-12)
+    assert decompose(matrix).leverage(TOLERANCE) == pytest.approx(np.diag(hat), rel=1e-12)
 
 
 def test_many_matrices_at_once_are_each_what_they_are_alone() -> None:
     many, target = RNG.normal(size=(3, 7, 5, 4)), RNG.normal(size=(7, 5, 4))
     many[:, :, 2, 2] = 0.0
-    together = decomposed(many).solved(target, TOLERANCE)
+    together = decompose(many).solved(target, TOLERANCE)
     for at in np.ndindex(5, 4):
-        alone = decomposed(many[(..., *at)]).solved(target[(..., *at)], TOLERANCE)
+        alone = decompose(many[(..., *at)]).solved(target[(..., *at)], TOLERANCE)
         assert together[(..., *at)] == pytest.approx(alone, rel=1e-12, abs=1e-15)
 
 
 def test_what_is_no_number_stays_none_and_spoils_no_other_matrix() -> None:
     many = RNG.normal(size=(3, 7, 2))
     many[0, 0, 0] = np.nan
-    found = decomposed(many)
+    found = decompose(many)
     assert found.rank(TOLERANCE).tolist() == [0, 3]
     assert rebuilt(Decomposition(*(part[..., 1] for part in found))) == pytest.approx(many[..., 1])
 

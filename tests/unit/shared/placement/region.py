@@ -455,14 +455,14 @@ def verdicts(decided: Iterable[PlacementDecided]) -> list[tuple[str, Word]]:
 
 
 def answered(processor: Placement, job_id: str) -> ExplainResponse:
-    """What is told of a job that is known."""
+    """What is reported of a job that is known."""
     answer = processor.queries.answer(job_id)
     assert answer is not None
     return answer
 
 
 def on(told: PlacementDecided | ExplainResponse, cluster: str) -> Candidate:
-    """How a job stands on a cluster."""
+    """The choice of a job on a cluster."""
     weighed = told.candidates if isinstance(told, PlacementDecided) else told.clusters
     found = (each if isinstance(each, Candidate) else each.candidate for each in weighed)
     return next(each for each in found if each.cluster == cluster)

@@ -39,13 +39,13 @@ from tests.unit.shared.placement.region import T0_US, answered, round_of, verdic
 
 NODES = 4
 # Reasons that do not come and go with what runs.
-STANDING_REASONS = (
+LASTING_REASONS = (
     "held",
     "after_",
     "waits for",
     "lost since",
     "declined or not confirmed",
-    "put back",
+    "was requeued",
 )
 ENDED = (JOB_STANDING_CANCELLED, JOB_STANDING_FINISHED)
 GIVEN = (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING)
@@ -62,7 +62,7 @@ def grant_of(decided: PlacementDecided) -> Grant:
 class Managers:
     """Resource managers of all clusters: they keep journals, answer late, decline, and hold reports
     back. `journal` says of each grant if it was claimed or declined: the first wins. What they were
-    told waits in `inbox` until they act, what they say in `outbox` until it is delivered."""
+    asked waits in `inbox` until they act, what they say in `outbox` until it is delivered."""
 
     nodes: int
     inbox: list[PlacementDecided] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Managers:
         self.outbox.append(region.finished(run.job_id, now_us, run.attempt, outcome, grant[1]))
 
     def requeue(self, grant: Grant, now_us: int) -> None:
-        """A run is put back."""
+        """A run is requeued."""
         run = self.runs.pop(grant)
         self.outbox.append(region.requeued(run.job_id, now_us, run.attempt + 1))
 
@@ -146,7 +146,7 @@ class AnySequence(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        # So few jobs are weighed again in a round that some are left over.
+        # So few jobs are evaluated again in a round that some are left over.
         self.weighed_again = patch.object(layer, "_MOST_EVALUATED_ANEW", 2)
         self.weighed_again.start()
 
@@ -350,7 +350,7 @@ class AnySequence(RuleBasedStateMachine):
     def check_reasons(self) -> None:
         for job_id in self.jobs:
             answer = answered(self.steady, job_id)
-            told = any(words in answer.reason for words in STANDING_REASONS)
+            told = any(words in answer.reason for words in LASTING_REASONS)
             assert answer.standing in ENDED or not told or self.told[job_id] == answer.reason
 
     @invariant()

@@ -133,7 +133,7 @@ def test_a_limit_on_a_very_slow_cluster_is_at_most_the_longest_walltime() -> Non
 
 @pytest.mark.parametrize("node_w", [1e30, inf])
 def test_a_prediction_beyond_what_any_node_draws_counts_as_that(node_w: float) -> None:
-    """As coefficients that are pushed for another machine come to: it stopped placement."""
+    """As of coefficients that are pushed for another machine: it stopped placement."""
     job = job_of(cast("JobSubmitted", region.submitted("one").payload))
     cluster = cluster_of(cast("ClusterDeclared", region.declared("p1").payload))
     assert draw_mw(job, cluster, node_w, 2) == draw_mw(job, cluster, NODE_POWER_W.most, 2) > 0

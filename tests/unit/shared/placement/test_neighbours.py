@@ -1,4 +1,4 @@
-"""What neighbours cost: by trees of pairs that were chosen, and until something is told anew."""
+"""What neighbours cost: by trees of pairs that were chosen, and until there is an update."""
 
 from collections.abc import Mapping
 from importlib.metadata import version as version_of
@@ -15,7 +15,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
-from shared.catalogue.payloads.regression_trees import packed
+from shared.catalogue.payloads.regression_trees import pack
 from shared.catalogue.policy_settings import PolicySettings
 from shared.models.forest import Forest, Tree
 from shared.models.pair_trees import COLUMNS, PAIRS_ORIGIN
@@ -32,11 +32,11 @@ def published(number: int, excess: float, *, origin: bytes = PAIRS_ORIGIN) -> Pa
     """A tree that says the same of every pair whose slowed down job draws above 100 W, alone."""
     power = COLUMNS.index("own power_w")
     tree = Tree([power, -1, -1], [100.0, 0.0, 0.0], [1, 0, 0], [2, 0, 0], [0.0, 0.0, excess])
-    leaf = Forest.of([tree], features=len(COLUMNS))
+    leaf = Forest.from_trees([tree], features=len(COLUMNS))
     message = PairTreesPublished(
         version=f"pair-trees@{number}",
         origin=origin,
-        trees=packed(leaf),
+        trees=pack(leaf),
         code_version=version_of("coplace"),
     )
     message.sha256 = model_sha256(message)
@@ -112,7 +112,7 @@ def test_a_restart_has_the_same_trees_and_forgets_those_of_another_version(
 APPS = region.APPS[5:]
 PAIRS = [frozenset({pair}) for pair in combinations(sorted(APPS), 2)]
 
-# What may be told, each with values of which the first is known from the beginning, or not at all.
+# What may be published, each with values of which the first is known from the beginning, or never.
 TELL = {
     "bandwidth": lambda at, n: region.signature(7, "p1", at, mem_gbps=(140.0, 90.0, 10.0)[n]),
     "power": lambda at, n: region.signature(6, "p1", at, power_w=(350.0, 300.0, 50.0)[n]),

@@ -1,4 +1,4 @@
-"""In whichever order and however late the facts about a job arrive, they come to the same."""
+"""In whichever order and however late the facts about a job arrive, they yield the same."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -302,7 +302,7 @@ def test_who_was_killed_in_between_starts_it_in_the_same_mode(policy: Policy) ->
     cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, 200.0), (100, LOW_W))
     assert verdicts(twins.round_of(0, cap, of_p1("a"))) == [("a", "queued")]
     twins.kill()
-    # What signatures say later changes nothing of what was weighed.
+    # What signatures say later changes nothing of what was evaluated.
     assert twins.round_of(4, signature(0, "p1", T0_US + 50, power_w=300.0)) != []
 
 

@@ -44,7 +44,7 @@ def test_a_job_starts_on_the_lowest_free_nodes_of_the_cluster_that_suits_its_app
 def test_a_start_explains_what_it_did_not_take() -> None:
     [decided] = round_of(placement(), 0, submitted("a"))
     assert on(decided, "p1").constraint == ""
-    assert "started on p1, which stands before it" in on(decided, "p2").constraint
+    assert "started on p1, which is before it" in on(decided, "p2").constraint
     assert on(decided, "p1").coefficients_version == "coefficients-platinum-8168@0"
     assert on(decided, "p1").basis == PREDICTION_BASIS_SIGNATURE
 

@@ -88,7 +88,7 @@ def test_a_cancellation_holds_for_later_attempts_whatever_came_first() -> None:
 def test_a_cancelled_job_that_runs_is_to_end_where_it_runs_and_ends_by_its_finish(
     crossed: bool,
 ) -> None:
-    """Where its start comes after the request, it is told once more."""
+    """Where its start comes after the request, it is published once more."""
     processor = placement(policy=Policy.BASE)
     [decided] = round_of(processor, 0, submitted("a", nodes=4))
     events = [started(decided), cancelled("a", end_us(1))]

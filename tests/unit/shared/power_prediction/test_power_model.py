@@ -29,7 +29,7 @@ JOB = Job("a", 1, "lu.C", "ada", "physics", 8, 3600.0, "p1", True, 0.0)
 
 def taught(*powers_w: float, job: Job = JOB, cluster: Cluster = CLUSTER) -> PowerModel:
     """Of runs that drew so much, at the nominal P-state."""
-    learner, kind = OnlineLearner(0.1), KindOfJob.of(job, cluster, 2.7)
+    learner, kind = OnlineLearner(0.1), KindOfJob.from_job(job, cluster, 2.7)
     for number, power_w in enumerate(powers_w):
         ended = EndedJob(f"j{number}", kind, power_w, learner.tables.predict(kind))
         learner.learn([ended], number + 1)
@@ -56,7 +56,7 @@ def test_the_quantile_that_is_planned_with_is_the_calibrated_bound() -> None:
     model = taught(*SOMETIMES_MORE)
     power_w, deviation = model.predict([JOB], CLUSTER)
     planned = power_w * Stretch.planned(deviation, deviation, 0.9).power
-    bound = model.tables.predict(KindOfJob.of(JOB, CLUSTER, 2.7))
+    bound = model.tables.predict(KindOfJob.from_job(JOB, CLUSTER, 2.7))
     assert bound is not None
     assert planned == pytest.approx([bound.upper_w])
 
@@ -102,7 +102,7 @@ def test_accelerators_of_a_type_are_counted_once_and_undeclared_ones_not_at_all(
 
 def test_what_jobs_with_accelerators_really_drew_takes_the_place_of_the_declared_power() -> None:
     model = taught(*[300.0] * 50, job=whole(), cluster=WITH_GPUS)
-    kind = KindOfJob.of(whole(resources_per_unit=(("gpu", 4),)), WITH_GPUS, 2.7)
+    kind = KindOfJob.from_job(whole(resources_per_unit=(("gpu", 4),)), WITH_GPUS, 2.7)
     learner = OnlineLearner(0.1)
     learner.tables = model.tables
     said = []

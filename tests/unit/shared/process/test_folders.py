@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from coplace_client.errors import UnusableError
-from coplace_client.files import written
-from shared.process.folders import within, write_csv
+from coplace_client.files import write_whole
+from shared.process.folders import path_within, write_csv
 
 
 def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
     victim.write_text("precious")
     path.parent.mkdir()
     path.symlink_to(victim)
-    with written(path) as fresh:
+    with write_whole(path) as fresh:
         fresh.write_text("new")
     assert (victim.read_text(), path.read_text()) == ("precious", "new")
     assert not path.is_symlink()
@@ -25,7 +25,7 @@ def test_a_second_name_of_a_file_elsewhere_is_not_written_through(tmp_path: Path
     victim, path = tmp_path / "victim", tmp_path / "summary.json"
     victim.write_text("precious")
     os.link(victim, path)
-    with written(path) as fresh:
+    with write_whole(path) as fresh:
         fresh.write_text("new")
     assert (victim.read_text(), path.read_text()) == ("precious", "new")
 
@@ -35,7 +35,7 @@ def test_what_was_there_stays_until_the_new_file_is_whole(tmp_path: Path) -> Non
     path.write_text("old")
 
     def fail() -> None:
-        with written(path) as fresh:
+        with write_whole(path) as fresh:
             fresh.write_text("ne")
             raise KeyboardInterrupt
 
@@ -47,7 +47,7 @@ def test_what_was_there_stays_until_the_new_file_is_whole(tmp_path: Path) -> Non
 
 def test_new_files_have_the_rights_of_any_other(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
-    with written(tmp_path / "new") as fresh:
+    with write_whole(tmp_path / "new") as fresh:
         fresh.touch()
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
@@ -82,11 +82,11 @@ def test_a_table_is_written_to_a_pipe_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "../up", "/etc/passwd", "a/b"])
 def test_a_name_that_leads_out_of_the_folder_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UnusableError, match="leads out of it"):
-        within(tmp_path, name)
+        path_within(tmp_path, name)
 
 
 def test_a_folder_of_ours_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "kafka").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UnusableError, match="is a link to another folder"):
-        within(tmp_path, "kafka")
+        path_within(tmp_path, "kafka")

@@ -10,7 +10,7 @@ import pytest
 
 from coplace_client.errors import CannotStartError
 from deploy.local.ports import free_ports
-from shared.process.grpc_server import RefusedCallError, ends_process, grpc_server, received
+from shared.process.grpc_server import RefusedCallError, ends_process, grpc_server, receive
 from shared.process.life import Process
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
@@ -42,7 +42,7 @@ async def test_a_stream_that_breaks_does_not_end_the_process() -> None:
         raise RuntimeError("the connection is lost")
 
     async def read(requests: AsyncIterator[bytes], _context: object) -> list[bytes]:
-        return [message async for message in received(requests, 1.0)]
+        return [message async for message in receive(requests, 1.0)]
 
     crashes: list[Exception] = []
     with pytest.raises(asyncio.CancelledError):

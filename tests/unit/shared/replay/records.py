@@ -94,7 +94,7 @@ def what_if(
     """What would have come of a record of the default rules."""
     setting = Setting()
     decisions, _ = replay(inputs, setting, lambda _done: None)
-    truth = Truth.of(inputs, decisions, setting)
+    truth = Truth.from_record(inputs, decisions, setting)
     other = setting if policy is None else Setting(PolicySettings(policy))
     course = WhatIf(inputs, truth, other, Sequencer({}), caps, fixed=fixed, planner=planner)
     return course.play(lambda _done: None)

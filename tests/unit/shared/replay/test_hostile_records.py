@@ -99,7 +99,7 @@ def test_a_record_of_any_lines_is_played_or_refused(
     try:
         inputs = read_inputs(path)
         decisions, _ = replay(inputs, setting, lambda _done: None)
-        truth = Truth.of(inputs, decisions, setting)
+        truth = Truth.from_record(inputs, decisions, setting)
         Fidelity.to_reports(truth, decisions)
         played, _ids = played_of(truth, as_recorded(inputs, decisions).finished, decisions, {})
         summarise(played)
@@ -119,4 +119,4 @@ def test_a_record_that_begins_in_its_middle_is_played_as_far_as_it_shows(tmp_pat
     assert {decided.verdict for decided in decisions} <= {VERDICT_QUEUED, VERDICT_HELD}
     assert at_the_end.tally.early + at_the_end.tally.dead_letters
     with pytest.raises(UnusableError, match="no job ran to its end"):
-        played_of(Truth.of(inputs, decisions, Setting()), [], decisions, {})
+        played_of(Truth.from_record(inputs, decisions, Setting()), [], decisions, {})

@@ -36,7 +36,7 @@ def test_a_record_returns_also_compressed(file: Path, inputs: RecordedInputs) ->
     file.write_bytes(gzip.compress(file.read_bytes()))
     assert read_inputs(file) == inputs
     late = region.submitted("late", end_us(500))
-    assert RecordedInputs.of([*events_of(inputs), late]) == inputs, "it was not decided on"
+    assert RecordedInputs.from_events([*events_of(inputs), late]) == inputs, "it was not decided on"
 
 
 def test_events_of_kinds_of_a_newer_version_are_passed_over_and_counted(
@@ -97,9 +97,9 @@ def test_two_records_and_rounds_of_two_writers_are_refused(
 ) -> None:
     other = barrier(900, end_us(900), "placement.sequencer.1")
     with pytest.raises(UnusableError, match="the record of one region"):
-        RecordedInputs.of([*events_of(inputs), other])
+        RecordedInputs.from_events([*events_of(inputs), other])
     with pytest.raises(UnusableError, match="comes after round"):
-        RecordedInputs.of([*events_of(inputs), *events_of(inputs)])
+        RecordedInputs.from_events([*events_of(inputs), *events_of(inputs)])
 
 
 def test_decisions_are_read_as_tail_prints_them_and_as_the_demo_keeps_them(

@@ -35,7 +35,7 @@ def test_the_figures_of_a_record_are_those_of_its_ends() -> None:
         region.submitted("endless"),
     ]
     inputs, decisions = recorded(jobs, {"whole": 100.0, "part": 50.0})
-    truth = Truth.of(inputs, decisions, Setting())
+    truth = Truth.from_record(inputs, decisions, Setting())
     course = as_recorded(inputs, decisions)
     played, job_id = played_of(truth, course.finished, decisions, {})
     assert job_id.tolist() == ["whole", "part"]
@@ -55,7 +55,7 @@ def test_the_figures_of_a_record_are_those_of_its_ends() -> None:
 
 def test_energy_costs_what_the_tariffs_say_and_tariffs_of_others_are_refused() -> None:
     inputs, decisions, end = one_job()
-    truth, finished = Truth.of(inputs, decisions, Setting()), [end]
+    truth, finished = Truth.from_record(inputs, decisions, Setting()), [end]
     tariffs = {"p1": Tariff((0.5,)), "p2": Tariff((0.5,))}
     played, _ = played_of(truth, finished, decisions, tariffs)
     assert summarise(played).energy_cost == pytest.approx(0.5 * NODE_W * 100 / 3.6e6)
@@ -65,9 +65,11 @@ def test_energy_costs_what_the_tariffs_say_and_tariffs_of_others_are_refused() -
 
 def test_without_meters_energy_is_as_predicted() -> None:
     inputs, decisions, finished = one_job()
-    truth = Truth.of(inputs, decisions, Setting())
+    truth = Truth.from_record(inputs, decisions, Setting())
     finished.energy_j = 0.0
-    played, _ = played_of(Truth.of(inputs, decisions, Setting()), [finished], decisions, {})
+    played, _ = played_of(
+        Truth.from_record(inputs, decisions, Setting()), [finished], decisions, {}
+    )
     run = truth.runs["j"]
     node_w = truth.hindsight.node_w(run.job, run.allotment.cluster, run.allotment.freq_ghz)
     assert played.power_w.tolist() == [pytest.approx(node_w)]
@@ -84,6 +86,6 @@ def test_fidelity_counts_what_is_equal_whatever_its_order() -> None:
     assert Fidelity.to_decisions(decisions, other) == replace(
         whole, equal_starts=4, equal_decisions=len(decisions) - 1
     )
-    truth = Truth.of(inputs, decisions, Setting())
+    truth = Truth.from_record(inputs, decisions, Setting())
     assert Fidelity.to_reports(truth, decisions) == Fidelity(5, 5)
     assert Fidelity.to_reports(truth, other) == Fidelity(5, 4)

@@ -112,7 +112,7 @@ def test_another_clock_takes_the_predicted_ratio_longer_and_draws_the_predicted_
 ):
     inputs, decisions = recorded([region.submitted("j", app_id=APPS[2])], {"j": 100.0})
     course = what_if(inputs, Policy.MIN_ENERGY)
-    truth = Truth.of(inputs, decisions, Setting())
+    truth = Truth.from_record(inputs, decisions, Setting())
     before, after = starts(decisions)["j"], starts(course.decisions)["j"]
     assert after.freq_ghz < before.freq_ghz
     job, seen = truth.jobs["j"], truth.hindsight
@@ -142,7 +142,7 @@ def test_a_job_without_an_end_keeps_its_limit_and_is_counted() -> None:
     limit_s = starts(decisions)["endless"].walltime_s
     ran_us = found["endless"].ended_at_us - found["endless"].started_at_us
     assert ran_us == pytest.approx(limit_s * 1e6, abs=1)
-    truth = Truth.of(inputs, decisions, Setting())
+    truth = Truth.from_record(inputs, decisions, Setting())
     assert truth.complete == {"short"}
 
 
@@ -197,7 +197,7 @@ def test_a_cap_that_falls_away_ends_a_round_while_a_job_waits() -> None:
 def test_resource_managers_that_killed_once_kill_at_the_limits_of_the_what_if() -> None:
     jobs = [region.submitted(f"j{n}", walltime_s=100.0) for n in range(2)]
     inputs, decisions = recorded(jobs, {"j0": 100.0, "j1": 99.0})
-    truth = Truth.of(inputs, decisions, Setting())
+    truth = Truth.from_record(inputs, decisions, Setting())
     assert not truth.kills
     ends(inputs)["j0"].outcome = JOB_OUTCOME_TIMED_OUT
     course = what_if(inputs, Policy.MIN_ENERGY)

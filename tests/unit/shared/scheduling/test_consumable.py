@@ -307,7 +307,7 @@ def test_a_scheduler_that_lives_on_starts_what_one_made_anew_starts(seed: int) -
 
 
 def test_small_units_on_large_nodes_ask_few_questions_about_neighbours() -> None:
-    """Of 1,000 units that fit beside a job its policy accepts 300: found by halving."""
+    """Of 1,000 units that fit beside a job its policy accepts 300: searched by halving."""
 
     class Few(Pairs):
         asked = 0

@@ -55,7 +55,7 @@ def test_a_cost_is_the_sum_of_all_slowdowns_whatever_is_kept(
             found = _plainly(weights, group, newcomer)
             refused = any(isnan(each) or each > most for each in found)
             refused |= any(pair_of_apps(newcomer[0], app) in pairs for app, _ in group)
-            # Of four summands Python 3.12 tells another last digit than adding them one by one.
+            # Of four summands Python 3.12 has another last digit than adding them one by one.
             wanted = inf if refused else pytest.approx(sum(found), rel=1e-15)
             assert rule.cost(newcomer, group) == wanted
             assert rule.slowdown(newcomer, group) == pytest.approx(found[-1], nan_ok=True)

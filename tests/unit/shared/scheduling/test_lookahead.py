@@ -1,4 +1,4 @@
-"""Look-ahead on small random systems: its own forecasts, its bounds, and who starts when."""
+"""Look-ahead on small random systems: its own forecasts, its bounds, and what starts when."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

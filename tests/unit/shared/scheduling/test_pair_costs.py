@@ -38,7 +38,7 @@ def plainly(one: Member, others: Group) -> float:
     for app, cores in (one, *others):
         if app not in SIGNATURES:
             return nan
-        sides.append(Side.of(SIGNATURES[app], cores / CORES, PEAK_GBPS))
+        sides.append(Side.from_signature(SIGNATURES[app], cores / CORES, PEAK_GBPS))
     return 1.0 + sum(TREES.excess(sides[0], other) for other in sides[1:])
 
 

@@ -278,7 +278,7 @@ class Life:
 
 
 def told(schedulers: list[ClusterScheduler], served: list[Served]) -> Iterator[object]:
-    """What a pass came to."""
+    """The result of a pass."""
     yield [(number, entry, allocation) for number, entry, allocation, _ in served]
     yield [scheduler.reservation for scheduler in schedulers]
 

@@ -1,4 +1,4 @@
-"""What a queue knows of its entries: the bounds of kinds, and who stands where."""
+"""What a queue knows of its entries: the bounds of kinds, and where each is."""
 
 import pytest
 

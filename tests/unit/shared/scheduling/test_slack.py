@@ -63,7 +63,7 @@ def test_until_its_completion_each_task_does_all_its_work(
 
 
 class Playing:
-    """What a run came to: who started when, and ended when."""
+    """The result of a run: which job started and ended when."""
 
     def __init__(
         self, nodes: int, arrive_s: Sequence[float], tasks: Sequence[Task], *of: UnitInterference
@@ -207,7 +207,7 @@ def test_who_knows_of_no_neighbours_fills_a_node_and_what_is_late_is_removed_at_
     tasks = [Task(0, 15.0), Task(0, 16.0), Task(0, 17.0)]
     found = Playing(2, [0.0, 0.0, 0.0], tasks, unaware([10.0], CORES), actual)
     assert {node for _, node in found.starts.values()} == {0}
-    # Three at a third of the pace have done 5 at 15 s; two at half of it come to 5.5 at 16 s.
+    # Three at a third of the pace have done 5 at 15 s; two at half of it have done 5.5 at 16 s.
     assert found.scheduler.missed == {0, 1, 2}
     assert found.ends == {0: 15.0, 1: 16.0, 2: 17.0}
 

@@ -39,7 +39,7 @@ def test_each_model_learns_the_same_of_the_same_pairs_and_constant_columns_do_no
     columns = np.concatenate([files.profiles.columns(), np.ones((1, 13, 2))], axis=2)
     learner = PairLearner(REGRESSORS[model], columns, files.degradation, seed=1)
     hidden = np.zeros(files.degradation.shape, dtype=np.bool_)
-    cells = Cells.known(files.degradation)
+    cells = Cells.with_values(files.degradation)
     first, second = (learner.learned(_middle(model), hidden)(cells) for _ in range(2))
     assert (first == second).all()
     assert np.corrcoef(first, files.degradation[cells])[0, 1] > 0.5

@@ -225,7 +225,7 @@ async def test_what_is_no_protobuf_is_refused(appdb: AppDB) -> None:
 
 
 async def test_a_failure_that_is_no_fault_of_the_caller_ends_the_process(appdb: AppDB) -> None:
-    appdb.fails_with = ConnectionError("the cache is gone")
+    appdb.fails_with = ConnectionError("the cache is down")
     crashes: list[Exception] = []
     await calls.refusal(ask(appdb, ProjectRequest(subjects=of("lu")), crashes))
     assert crashes == [appdb.fails_with]

@@ -24,6 +24,7 @@ from shared.streams.stages.stage import Stage
 
 # The command line reads as the operator.
 _OF_THE_OPERATOR = {"console"}
+STANDINGS = "accounts.standings"
 _OF_CONNECT = ("Create", "DescribeConfigs", "Read", "Write")
 
 
@@ -83,7 +84,7 @@ def test_nobody_outside_writes_what_services_write() -> None:
         "north may Read topic energy.advice",
         "finance may Read group billing.*",
         "finance may Read topic prices.charges",
-        "finance may Read topic accounts.standings",
+        f"finance may Read topic {STANDINGS}",
         "slurm-a may Write topic slurm.jobcomp",
     }
 

@@ -23,7 +23,7 @@ from shared.catalogue.payloads.power_trees import (
     trees_of,
     with_models_of_users,
 )
-from shared.catalogue.payloads.regression_trees import packed
+from shared.catalogue.payloads.regression_trees import pack
 from shared.power_prediction.forests import NEW_USER
 from shared.power_prediction.online import JudgedPrediction
 from shared.power_prediction.trees import FEATURES, SUBMITTED, TREES_ORIGIN
@@ -37,8 +37,8 @@ def published(seed: int) -> PowerTreesPublished:
     rows, log_w = rng.standard_normal((80, len(FEATURES))), rng.standard_normal(80)
     forests = train_forests(USERS, rows, log_w, SMALL, len(SUBMITTED))
     message = PowerTreesPublished(version="power-trees@80", origin=TREES_ORIGIN)
-    message.extra.CopyFrom(packed(forests.extra))
-    message.boosted.CopyFrom(packed(forests.boosted))
+    message.extra.CopyFrom(pack(forests.extra))
+    message.boosted.CopyFrom(pack(forests.boosted))
     with_models_of_users(message, list(forests.users.items()))
     return sealed(message)
 

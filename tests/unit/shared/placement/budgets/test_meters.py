@@ -215,8 +215,8 @@ def meters_are_read(random: Any, plain: Plain, at_s: float) -> tuple[list[Event]
 def test_any_telemetry_rounds_and_restarts_keep_to_the_plain_rule(
     nodes: int, random: Any, spare: int
 ) -> None:
-    """No start takes place that the cap has no nameplate watts for, and what is told and shown is
-    what follows from what was read."""
+    """No start takes place that the cap has no nameplate watts for, and what is published and shown
+    is what follows from what was read."""
     cap_w = nodes * IDLE_W + spare * (NAMEPLATE_W - IDLE_W) + 250
     region = MeteredRegion(nodes, cap_w, rules={"cap_measures": (), "meter_silence_s": SHORT_S})
     plain, at_s, told = Plain(nodes), 0.0, 0

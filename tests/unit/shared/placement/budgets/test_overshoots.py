@@ -29,7 +29,7 @@ def metered(at_s: float, powers_w: Mapping[int, float]) -> Event:
 
 
 def told_again(region: MeteredRegion, at_s: float, **powers_w: float) -> list[PowerCapExceeded]:
-    """What is told of a round in which meters showed this, by node as n0, n1, ..."""
+    """What is published of a round in which meters showed this, by node as n0, n1, ..."""
     of_nodes = {int(name[1:]): power_w for name, power_w in powers_w.items()}
     return exceeded(region.round_at(at_s, metered(at_s - 1, of_nodes)))
 
@@ -122,7 +122,7 @@ def test_what_a_clock_that_was_ahead_metered_is_forgotten() -> None:
 
 @dataclass
 class PlainCap:
-    """The same rule: all that was ever metered is kept, and gone through from its begin."""
+    """The same rule: all that was ever metered is kept, and read from its begin."""
 
     nodes: int
     cap_w: float

@@ -1,4 +1,4 @@
-"""A state that was put back, or begun anew, plays the rounds that were told as they were told."""
+"""A state that was restored, or begun anew, plays published rounds as they were published."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -42,7 +42,7 @@ NODES, ROUNDS = 4, 9
 
 @dataclass(slots=True)
 class Story:
-    """What placement read, by round, what it told, and its state at the end of each round."""
+    """What placement read, by round, what it published, and its state at the end of each round."""
 
     rules: PolicySettings = field(default_factory=PolicySettings)
     read: list[list[Event]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Story:
         return decisions(published)
 
     def put_back(self, number: int) -> Placement:
-        """A placement with the state of after a round, -1: with none, and what was told since."""
+        """A placement of the state after a round, -1: of none, and of what it published since."""
         return Placement(self.restored(number), self.rules, 7.0)
 
     def restored(self, number: int) -> dict[str, bytes]:

@@ -129,7 +129,7 @@ def test_an_operator_seizes_what_nobody_answers_for_and_the_next_attempt_starts_
     assert (verdict(again), again.attempt, again.grant) == ("start", 2, 2)
     with pytest.raises(AlreadyAppliedError):
         processor.handle(seized("a", end_us(0)))
-    # Who was given the attempt before is told once more if it starts the job all the same.
+    # The holder of the attempt before is notified once more if it starts the job all the same.
     [late] = round_of(processor, 2, started(granted))
     assert (late.attempt, late.grant, late.cluster) == (1, 1, "p1")
     assert round_of(processor, 3, finished("a", end_us(2), attempt=1)) == []

@@ -1,4 +1,4 @@
-"""In which modes a job can run: at its own P-state as it was weighed, at others as projected."""
+"""In which modes a job can run: at its own P-state as it was evaluated, at others as projected."""
 
 from itertools import pairwise
 from math import nextafter
@@ -53,7 +53,7 @@ def test_its_own_p_state_is_as_weighed_and_all_others_are_there_too() -> None:
 
 
 def test_a_mode_is_what_would_have_been_weighed_at_its_p_state() -> None:
-    """Base weighs at the nominal P-state, MinEnergy at a lower one."""
+    """Base evaluates at the nominal P-state, MinEnergy at a lower one."""
     job = weighed(processor := placement(policy=Policy.MIN_ENERGY))
     nominal = weighed(placement(policy=Policy.BASE)).evaluated.candidate("p1")
     assert job.evaluated.candidate("p1").freq_ghz < nominal.freq_ghz

@@ -1,4 +1,4 @@
-"""What stands against a start says of what kind it is, what is needed, what there is, until when
+"""What refuses a start says of what kind it is, what is needed, what there is, until when
 and by whom, in decisions as in answers."""
 
 from typing import Any
@@ -54,7 +54,7 @@ def constraint(kind: str, **fields: Any) -> Constraint:
 
 
 def against(told: PlacementDecided | ExplainResponse, cluster: str) -> list[Constraint]:
-    """What stands against a job on a cluster."""
+    """What refuses a job on a cluster."""
     return list(on(told, cluster).constraints)
 
 

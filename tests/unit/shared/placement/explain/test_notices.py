@@ -1,4 +1,4 @@
-"""Of a job that waits it is told when its reason becomes another, and not when a number does."""
+"""Of a job that waits it is published when its reason changes, and not when a number does."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Where a job stands and why, in every state that it can be in."""
+"""The state of a job and why, in every state that it can be in."""
 
 from typing import Any
 

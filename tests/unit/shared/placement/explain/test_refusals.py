@@ -1,4 +1,4 @@
-"""Explanations say what stood against an entry when its turn came, and stop no decision."""
+"""Explanations say what refused an entry when its turn came, and stop no decision."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""What is asked of jobs that run: where a cap falls below what they draw, when watts come back, and
-by operators.
+"""What is asked of jobs that run: where a cap falls below what they draw, when watts are released,
+and by operators.
 
 App 0 draws 280 W beyond idle on a node of p1 at 2.7 GHz and 253 W at 2.5 GHz; two of its four nodes
 idle at 100 W each.

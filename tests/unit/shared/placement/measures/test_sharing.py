@@ -149,7 +149,7 @@ def test_the_job_starts_when_the_answers_have_come_and_never_before() -> None:
 
 
 def test_nobody_is_slowed_down_where_that_costs_more_than_the_start_gains() -> None:
-    """A minute of waiting weighs as much as that of whoever runs as long."""
+    """A minute of waiting counts as much as that of whoever runs as long."""
     region = Region()
     feed(region.placement, [region.cap(500.0)])
     region.run(region.job("a", SHORT_S))

@@ -1,4 +1,4 @@
-"""A job comes back from its row as it was, and no row of before versions is taken for one."""
+"""A job is read from its row as it was, and no row of before versions is taken for one."""
 
 from math import inf
 

@@ -1,4 +1,4 @@
-"""What a job was weighed at is kept apart from its life, and found again."""
+"""What a job was evaluated at is kept in a row of its own, and restored."""
 
 from collections.abc import Mapping
 from math import inf
@@ -66,7 +66,7 @@ def test_an_infinite_efficiency_comes_back() -> None:
 
 
 def test_a_new_attempt_does_not_take_what_the_one_before_was_weighed_at() -> None:
-    """Its cluster is gone meanwhile, so that nothing weighs it."""
+    """Its cluster was removed meanwhile, so that nothing evaluates it."""
     processor = placement(policy=Policy.BASE)
     [start] = round_of(processor, 0, submitted("a"))
     kept = kept_of(processor)

@@ -1,4 +1,4 @@
-"""Jobs that wait are weighed again where there is news for them; clusters can be undeclared."""
+"""Jobs that wait are evaluated again where updates are for them; clusters can be undeclared."""
 
 from typing import Any
 
@@ -227,7 +227,7 @@ def test_what_was_said_of_a_cluster_before_it_was_undeclared_comes_late() -> Non
 
 
 class Told:
-    """What is told round by round, and what must follow from it."""
+    """What is published round by round, and what must follow from it."""
 
     def __init__(self) -> None:
         self.there: set[str] = set()
@@ -235,7 +235,7 @@ class Told:
         self.running: list[str] = []
 
     def events(self, step: str, at_us: int) -> list[Event]:
-        """What a step tells; nothing where there is nothing of the kind."""
+        """What a step publishes; nothing where there is nothing of the kind."""
         name = step.removeprefix("-")
         if step in ("job", "large"):
             return [self._submitted(5 if step == "large" else 2, at_us)] if self.there else []
@@ -263,7 +263,7 @@ class Told:
         self.running += starts(decided)
 
     def check(self, processor: Placement) -> None:
-        """Who waits was weighed for each cluster that is there, and for no other."""
+        """A waiting job was evaluated for each cluster that is there, and for no other."""
         for job_id in self.waiting if self.there else ():
             assert set(weighed(processor, job_id)) == self.there
 

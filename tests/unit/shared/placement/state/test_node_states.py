@@ -150,7 +150,7 @@ def test_a_cluster_that_gets_more_nodes_while_it_is_drained_gives_none_of_them()
 
 
 def test_a_node_that_is_told_of_by_itself_stays_as_it_was_told() -> None:
-    """Whatever becomes of its cluster: one comes back before the others, another stays drained."""
+    """Whatever becomes of its cluster: one is resumed before the others, another stays drained."""
     processor = only_p1()
     whole = drained("p1", T0_US + 2, until_us=end_us(2))
     feed(
@@ -330,7 +330,7 @@ def test_no_start_is_on_a_node_that_is_drained_and_a_restart_decides_the_same(
     twins, drains = Twins(placement), dict[tuple[str, int], int]()
     for number, (words, jobs) in enumerate(rounds, 1):
         for place, (word, cluster, nodes) in enumerate(words):
-            # A whole cluster is told of as all of its nodes here.
+            # A whole cluster is named as all of its nodes here.
             for node in nodes or range(4):
                 drains.pop((cluster, node), None)
                 if word != "resume":

@@ -154,7 +154,7 @@ def test_an_item_that_cannot_be_followed_is_left_out(wrong: PlanItem | None) -> 
         [],
         [declared("p1", nodes=4, time_us=end_us(1) + 1, pstates_ghz=PSTATES["p1"][1:])],
     ],
-    ids=["it has ended", "its P-state is gone"],
+    ids=["it has ended", "its P-state was removed"],
 )
 def test_a_plan_that_holds_no_more_leaves_its_jobs_to_the_policy(news: list[Event]) -> None:
     processor, _ = full()

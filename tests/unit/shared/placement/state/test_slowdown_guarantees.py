@@ -1,4 +1,4 @@
-"""Jobs that share nodes are promised a slowdown; who breaks a promise is kept apart."""
+"""Jobs that share nodes are promised a slowdown; pairs that break one are isolated."""
 
 from collections.abc import Sequence
 from random import Random
@@ -67,7 +67,7 @@ def allowed(**which: str) -> Event:
 
 
 def told(processor: Placement, number: int, *events: Event) -> list[SlowdownPromiseBroken]:
-    """What a round tells of broken promises."""
+    """What a round publishes of broken promises."""
     region.feed(processor, events)
     ended = Round(number, T0_US + (number + 1) * PERIOD_US)
     found = [each.event.payload for each in processor.end_round(ended)]

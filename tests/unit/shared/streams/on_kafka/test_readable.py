@@ -15,7 +15,13 @@ from kafka.record import MemoryRecords as KafkaRecords
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.record import UNREADABLE, Record, TopicPartition
-from shared.streams.on_kafka.batches import MOST_BATCH_BYTES, Header, expanded, mended, split
+from shared.streams.on_kafka.batches import (
+    MOST_BATCH_BYTES,
+    Header,
+    escape_headers,
+    expand_batches,
+    split,
+)
 from shared.streams.on_kafka.readable import ReadableRecords
 from tests.support.messaging import CODEC
 
@@ -39,7 +45,7 @@ def batch(*values: bytes, codec: str = "none", base: int = 0, header: str = "nam
 def renamed(built: bytes, old: bytes, new: bytes) -> bytes:
     """The batch with other bytes in a header's name, of as many, and the right checksum."""
     assert len(old) == len(new)
-    header = Header.of(built)
+    header = Header.parse(built)
     return header.with_records(built[61:].replace(old, new), header.record_count)
 
 
@@ -92,7 +98,7 @@ def said_to_be(codec: str, built: bytes) -> bytes:
 
 def compressed(plain: bytes, codec: str) -> bytes:
     """An uncompressed batch with its records compressed."""
-    header = Header.of(plain)
+    header = Header.parse(plain)
     return said_to_be(codec, header.with_records(packed(codec, plain[61:]), header.record_count))
 
 
@@ -120,27 +126,27 @@ def test_a_batch_that_expands_beyond_the_limit_is_one_record_that_says_so(
 
 def test_what_expands_to_the_limit_ends_an_answer_and_the_rest_is_asked_for_again() -> None:
     large = [batch(bytes(3 << 20), codec="zstd", base=base) for base in range(50)]
-    found = list(split(expanded(b"".join(large))))
-    assert [Header.of(one).base_offset for one in found] == [0, 1, 2]
+    found = list(split(expand_batches(b"".join(large))))
+    assert [Header.parse(one).base_offset for one in found] == [0, 1, 2]
 
 
 def test_what_is_whole_damaged_or_cut_off_is_left_as_it_is() -> None:
     plain = batch(b"a", b"b", b"")
-    assert mended(plain) == plain
+    assert escape_headers(plain) == plain
     whole, cut = batch(b"a", codec="gzip"), batch(b"b", codec="gzip", base=1)[:-3]
     assert [record.value for record in read(AioKafkaRecords, whole + cut)] == [b"a"]
     damaged = bytearray(batch(b"a" * 1_000, codec="gzip"))
     damaged[-1] ^= 1
-    assert expanded(bytes(damaged)) == bytes(damaged)
+    assert expand_batches(bytes(damaged)) == bytes(damaged)
 
 
 @given(st.binary(max_size=200), st.integers(1, 5))
 def test_any_bytes_in_the_partition_of_records_are_repaired_into_what_can_be_read(
     records: bytes, count: int
 ) -> None:
-    forged = Header.of(batch(*[b"x"] * count)).with_records(records, count)
+    forged = Header.parse(batch(*[b"x"] * count)).with_records(records, count)
     for library in LIBRARIES:
-        assert read(library, mended(forged))[-1].offset <= count - 1
+        assert read(library, escape_headers(forged))[-1].offset <= count - 1
 
 
 def test_a_key_that_is_said_to_end_far_outside_of_the_batch_is_not_followed() -> None:
@@ -148,8 +154,8 @@ def test_a_key_that_is_said_to_end_far_outside_of_the_batch_is_not_followed() ->
     encode_varint(2**45, fields.append)
     record = bytearray()
     encode_varint(len(fields), record.append)
-    forged = Header.of(batch(b"x")).with_records(bytes(record + fields), 1)
-    [(name, reason)] = read(AioKafkaRecords, mended(forged))[0].headers
+    forged = Header.parse(batch(b"x")).with_records(bytes(record + fields), 1)
+    [(name, reason)] = read(AioKafkaRecords, escape_headers(forged))[0].headers
     assert name == UNREADABLE
     assert b"1 records: is no batch of records" in reason
 
@@ -158,7 +164,7 @@ def test_a_key_that_is_said_to_end_far_outside_of_the_batch_is_not_followed() ->
 def test_any_bytes_in_the_partition_of_compressed_records_are_one_record_that_says_so(
     records: bytes, codec: str
 ) -> None:
-    forged = said_to_be(codec, Header.of(batch(b"x")).with_records(records, 1))
-    plain = expanded(forged)
-    assert Header.of(plain).codec == 0
+    forged = said_to_be(codec, Header.parse(batch(b"x")).with_records(records, 1))
+    plain = expand_batches(forged)
+    assert Header.parse(plain).codec == 0
     assert UNREADABLE.encode() in plain or len(plain) < 61 + MOST_BATCH_BYTES

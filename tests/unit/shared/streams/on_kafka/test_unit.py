@@ -64,7 +64,7 @@ def a_unit(
 ) -> KafkaUnit:
     """Unit 0 of a stage, whose rounds last a hundredth of a second."""
     settings = Settings(kafka_partitions=4, rounds=stage.rounds, round_period_s=0.01)
-    deployment = Deployment.of(settings)
+    deployment = Deployment.from_settings(settings)
     return KafkaUnit(deployment, a_guard(stage, deployment, restored), committed)
 
 
@@ -149,7 +149,7 @@ async def test_a_saturated_unit_still_closes_its_rounds() -> None:
 async def test_after_idle_days_a_stage_that_goes_by_barriers_still_takes_events_of_today() -> None:
     committed = Committed()
     stage = counting()
-    started_days_ago = EventTimeLimit.of_wall_clock(START_US)
+    started_days_ago = EventTimeLimit.from_wall_clock(START_US)
     deployment = Deployment(Settings(kafka_partitions=4), CODEC, started_days_ago)
     unit = KafkaUnit(deployment, a_guard(stage, deployment), committed)
     [today] = submissions(PARTITIONS[0], 1, now_us())
@@ -214,7 +214,7 @@ async def test_what_kafka_did_not_take_is_no_fault_of_the_input() -> None:
         async def commit(self, commit: Commit) -> None:
             await super().commit(commit)
             if self.commits:
-                raise KafkaError("the broker is gone")
+                raise KafkaError("the broker is down")
 
     committed = Refused()
     unit = a_unit(counting(), committed)
@@ -240,7 +240,7 @@ async def test_a_clock_that_jumps_drags_no_round_along() -> None:
     stage = counting(rounds=RoundSource.CLOCK)
     settings = Settings(kafka_partitions=4, round_period_s=0.01)
     clock = GuardedClock(lambda: (now_us() + jump_us[0], now_us()))
-    deployment = Deployment(settings, CODEC, EventTimeLimit.of_wall_clock(), clock=clock)
+    deployment = Deployment(settings, CODEC, EventTimeLimit.from_wall_clock(), clock=clock)
     unit = KafkaUnit(deployment, a_guard(stage, deployment), committed)
     fresh = endless_submissions(PARTITIONS[0])
     async with running(unit), asyncio.timeout(30):

@@ -74,7 +74,7 @@ class Rig:
         self.redis = redis
         self.model = Model(self.redis)
         self.letters = Letters()
-        deployment = Deployment.of(Settings(kafka_partitions=kafka_partitions))
+        deployment = Deployment.from_settings(Settings(kafka_partitions=kafka_partitions))
         letters = cast(KafkaPublisher, self.letters)
         self.inconsistent = False
         self.applier = Applier(
@@ -166,7 +166,7 @@ async def test_redis_says_which_record_of_which_topic_it_applied_last(rig: Rig) 
     await rig.applier.apply(records("old"))
     found = await rig.model.provenance([PARTITION, TopicPartition("jobs.events", 99)])
     assert found.positions == {PARTITION: 2}
-    assert found.last_read == {PARTITION: LastRead.of(applied[1])}
+    assert found.last_read == {PARTITION: LastRead.from_record(applied[1])}
     assert found.topics == {"jobs.events": TopicIdentity(b"jobs.events", 0)}
 
 

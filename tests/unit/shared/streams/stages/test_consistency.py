@@ -3,7 +3,12 @@ from dataclasses import replace
 import pytest
 
 from shared.catalogue.record import TopicPartition
-from shared.streams.stages.consistency import LogFacts, UnitPartitions, at_start, start_positions
+from shared.streams.stages.consistency import (
+    LogFacts,
+    UnitPartitions,
+    check_at_start,
+    start_positions,
+)
 from shared.streams.stages.provenance import LastRead, Provenance, TopicIdentity
 
 IN, OUT, LOG = (
@@ -52,13 +57,13 @@ NEW = replace(FOUND, committed={}, commits=None)
 def test_what_belongs_together_fits(
     found: LogFacts, state: Provenance | None, begins_at: int
 ) -> None:
-    assert at_start(UNIT, state, state is not None, found) == []
+    assert check_at_start(UNIT, state, state is not None, found) == []
     assert start_positions(UNIT, state, found) == {IN: begins_at}
 
 
 def test_a_compacted_topic_may_have_dropped_the_record_that_was_read_last() -> None:
     unit = replace(UNIT, compacted=frozenset({"jobs.events"}))
-    assert at_start(unit, STATE, True, replace(FOUND, sha256={IN: None})) == []
+    assert check_at_start(unit, STATE, True, replace(FOUND, sha256={IN: None})) == []
 
 
 def _without(topic: str) -> dict[str, TopicIdentity]:
@@ -104,7 +109,7 @@ def _with(topic: str, identity: TopicIdentity) -> dict[str, TopicIdentity]:
 def test_what_was_replaced_is_named_with_what_to_do(
     found: LogFacts, says: str, advises: str
 ) -> None:
-    wrong = at_start(UNIT, STATE, True, found)
+    wrong = check_at_start(UNIT, STATE, True, found)
     assert any(says in one.what and advises in one.advice for one in wrong), wrong
 
 
@@ -133,7 +138,7 @@ def test_what_was_replaced_is_named_with_what_to_do(
 def test_a_state_that_cannot_be_continued_is_named_alone(
     found: LogFacts, state: Provenance | None, has_state: bool, says: str, advises: str
 ) -> None:
-    [wrong] = at_start(UNIT, state, has_state, found)
+    [wrong] = check_at_start(UNIT, state, has_state, found)
     assert says in wrong.what
     assert advises in wrong.advice
 
@@ -141,13 +146,13 @@ def test_a_state_that_cannot_be_continued_is_named_alone(
 def test_a_partition_that_the_group_has_read_and_the_state_has_not_is_named() -> None:
     more = TopicPartition("jobs.events", 2)
     unit = replace(UNIT, inputs=(IN, more))
-    [behind] = at_start(unit, STATE, True, replace(FOUND, committed={IN: 20, more: 1}))
+    [behind] = check_at_start(unit, STATE, True, replace(FOUND, committed={IN: 20, more: 1}))
     assert "made up to its beginning of jobs.events/2, but the group is at 1" in behind.what
 
 
 def test_counts_that_were_changed_in_the_settings_too_are_still_not_those_of_the_state() -> None:
     unit = replace(UNIT, kafka_partitions=dict.fromkeys(UNIT.kafka_partitions, 6))
     six = {name: replace(identity, kafka_partitions=6) for name, identity in TOPICS.items()}
-    wrong = at_start(unit, STATE, True, replace(FOUND, topics=six))
+    wrong = check_at_start(unit, STATE, True, replace(FOUND, topics=six))
     assert all("the state was made with 4" in one.what for one in wrong)
     assert len(wrong) == 2

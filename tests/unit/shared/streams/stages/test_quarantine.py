@@ -12,7 +12,7 @@ def raised(fail: Callable[[], object]) -> Fault:
     try:
         fail()
     except Exception as error:  # noqa: BLE001 any
-        return Fault.of(error)
+        return Fault.from_error(error)
     raise AssertionError("nothing was raised")
 
 

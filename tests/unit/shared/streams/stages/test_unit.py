@@ -379,7 +379,7 @@ def test_rounds_that_skip_idle_months_carry_the_limit_along() -> None:
 
 
 def test_by_the_wall_clock_the_future_begins_tomorrow() -> None:
-    limit = EventTimeLimit.of_wall_clock(START_US)
+    limit = EventTimeLimit.from_wall_clock(START_US)
     clocked = Unit(counting(rounds=RoundSource.CLOCK), 0, {}, CODEC, limit)
     tomorrow = submitted_at(START_US + 2 * DAY_US)
     assert clocked.process(tomorrow, START_US).tally.dead_letters == 1

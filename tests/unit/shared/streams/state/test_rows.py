@@ -1,4 +1,4 @@
-"""Rows come back as they were, and none of another version is taken for one of this."""
+"""Rows are read as they were, and none of another version is taken for one of this."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum

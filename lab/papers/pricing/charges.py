@@ -155,7 +155,7 @@ def statements(entries: list[ChargeEntry]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedLedger:
+class PlayedCharges:
     """What came of a delivery: the statements by their SHA-256, what is owed in all, CPU seconds,
     and the most memory that it took."""
 
@@ -166,30 +166,32 @@ class PlayedLedger:
     most_gib: float
 
 
-def played_ledger(jobs: int, *, is_disturbed: bool = False) -> PlayedLedger:
+def play_charges(jobs: int, *, is_disturbed: bool = False) -> PlayedCharges:
     """Play a delivery; of the disturbed one a tenth is read twice too, and all in another order."""
     gc.set_threshold(*GC_THRESHOLDS)
     begun_s = time.process_time()
-    ledger = [ChargeEntry.from_charge(charge) for charge in played(jobs, is_disturbed=is_disturbed)]
+    entries = [
+        ChargeEntry.from_charge(charge) for charge in played(jobs, is_disturbed=is_disturbed)
+    ]
     rated_s = time.process_time() - begun_s
-    assert len(ledger) == jobs
+    assert len(entries) == jobs
     if is_disturbed:
-        ledger += ledger[: jobs // 10]
-        Random(3).shuffle(ledger)
+        entries += entries[: jobs // 10]
+        Random(3).shuffle(entries)
     begun_s = time.process_time()
-    written = statements(ledger)
+    written = statements(entries)
     stated_s = time.process_time() - begun_s
-    owed_micro_su = sum(_balances(ledger).values())
+    owed_micro_su = sum(_balances(entries).values())
     most_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return PlayedLedger(written, owed_micro_su, rated_s, stated_s, most_gib)
+    return PlayedCharges(written, owed_micro_su, rated_s, stated_s, most_gib)
 
 
 def rows(jobs: int) -> list[Mapping[str, str]]:
     """Return the results of both deliveries, each in a process of its own. Raises AssertionError
     where they differ."""
     with ProcessPoolExecutor(2) as pool:
-        one = pool.submit(played_ledger, jobs)
-        other = pool.submit(played_ledger, jobs, is_disturbed=True)
+        one = pool.submit(play_charges, jobs)
+        other = pool.submit(play_charges, jobs, is_disturbed=True)
         found, again = one.result(), other.result()
     assert again.written == found.written
     assert again.owed_micro_su == found.owed_micro_su
@@ -198,19 +200,19 @@ def rows(jobs: int) -> list[Mapping[str, str]]:
             "charges": f"{jobs:,}",
             "rated a second of CPU": f"{jobs / found.rated_s:,.0f}",
             "postings stated a second of CPU": f"{jobs / found.stated_s:,.0f}",
-            "most memory, a ledger held": f"{found.most_gib:.2f} GiB",
+            "most memory, all charges held": f"{found.most_gib:.2f} GiB",
             "owed in all": f"{Decimal(found.owed_micro_su).scaleb(-6):,.6f} SU",
             "duplicated, reordered, restarted": "the same bytes",
         }
     ]
 
 
-def _balances(ledger: list[ChargeEntry]) -> Counter[str]:
+def _balances(entries: list[ChargeEntry]) -> Counter[str]:
     """Add up in integers, and compare with what statements say."""
     balances: Counter[str] = Counter()
-    for entry in set(ledger):
+    for entry in set(entries):
         balances[entry.account] += int(entry.price_su.scaleb(6))
-    said = trial_balance(postings(ledger))
+    said = trial_balance(postings(entries))
     for account, micro_su in balances.items():
         assert said[f"account {account}"] == Decimal(micro_su).scaleb(-6)
     return balances

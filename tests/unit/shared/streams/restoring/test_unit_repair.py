@@ -8,16 +8,16 @@ from shared.catalogue.codec import Codec
 from shared.catalogue.event import Event
 from shared.catalogue.topics import Topics
 from shared.domain.rounds import RoundSource
-from shared.streams.restoring.mending import (
-    Mended,
+from shared.streams.restoring.unit_repair import (
+    RepairedState,
     UnitAtRest,
     accept,
     accepted,
-    misplaced,
+    misplaced_records,
     replay,
     replayed,
 )
-from shared.streams.stages.consistency import InconsistentError, LogFacts, at_start
+from shared.streams.stages.consistency import InconsistentError, LogFacts, check_at_start
 from shared.streams.stages.provenance import PROVENANCE_KEY, Provenance, TopicIdentity
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit_state import HEARD_KEY, PUBLISHED_THROUGH, ROUND_KEY, heard_of
@@ -34,7 +34,7 @@ def test_an_accepted_state_goes_on_where_it_was_made_up_to_whatever_the_group_sa
     positions, provenance = accepted(UNIT, STATE, True, found)
     assert positions == {IN: 20}
     after = provenance.after(positions, {}, {})
-    assert at_start(UNIT, after, True, replace(FOUND, commits=after.commits)) == []
+    assert check_at_start(UNIT, after, True, replace(FOUND, commits=after.commits)) == []
 
 
 NEW = replace(FOUND, committed={}, commits=None)
@@ -48,7 +48,7 @@ SHORTER = replace(FOUND, topics=AGAIN, ends={IN: 12}, committed={})
         (STATE, True, SHORTER, 12, Provenance(commits=7, topics=AGAIN)),
         (None, False, NEW, None, Provenance(commits=0, topics=TOPICS)),
     ],
-    ids=["a state that does not tell", "within what replaced topics hold", "never worked"],
+    ids=["a state that does not say", "within what replaced topics hold", "never worked"],
 )
 def test_where_an_accepted_state_goes_on(
     state: Provenance | None,
@@ -70,8 +70,8 @@ def test_what_was_deleted_meanwhile_is_passed_over_and_a_replay_begins_where_inp
     assert (provenance.commits, provenance.positions) == (7, {})
 
 
-def closed_by(mended: Mended) -> int | None:
-    """The last round of a state that was mended, None where it goes on with its own."""
+def closed_by(mended: RepairedState) -> int | None:
+    """The last round of a state that was repaired, None where it goes on with its own."""
     changed = mended.commit.changelog.get(ROUND_KEY)
     return RoundEnded.FromString(changed).round if changed else None
 
@@ -85,13 +85,13 @@ def test_nothing_is_accepted_without_a_state_or_with_other_counts() -> None:
 
 
 def barrier(number: int, source: str = "counting.1") -> Event:
-    """The end of a round, as an output tells of it."""
+    """The end of a round, as an output has it."""
     ended = RoundEnded(round=number, ended_at_us=number % 1_000 * 1_000_000)
     return Event(f"m{number}", source, ended.ended_at_us, "", ended)
 
 
 def at_rest(stage: Stage, closed: int, *told: Event) -> UnitAtRest:
-    """A unit that closed a round and counted ada's jobs, and whose outputs tell something."""
+    """A unit that closed a round and counted ada's jobs, and whose outputs say something."""
     restored = {
         ROUND_KEY: RoundEnded(round=closed, ended_at_us=closed * 1_000_000).SerializeToString(),
         PROVENANCE_KEY: STATE.to_bytes(),
@@ -146,8 +146,8 @@ def test_what_was_heard_of_is_the_most_that_state_outputs_and_an_earlier_repair_
         assert heard_in(how(at_rest(clocked, 5))) == -1
 
 
-def heard_in(mended: Mended) -> int:
-    """Of which round a mended state had heard."""
+def heard_in(mended: RepairedState) -> int:
+    """Of which round a repaired state had heard."""
     changelog = mended.commit.changelog
     return heard_of({key: value for key, value in changelog.items() if value is not None})
 
@@ -163,5 +163,5 @@ def test_what_lies_where_another_count_put_it_is_distinguished_from_what_nobody_
     pairs = zip(records, jobs, strict=True)
     moved = [record for record, job in pairs if six.encode(job).partition != record.partition]
     assert 0 < len(moved) < len(jobs)
-    assert list(misplaced(six, [*records, unreadable, ends])) == moved
-    assert list(misplaced(CODEC, [*records, unreadable, ends])) == []
+    assert list(misplaced_records(six, [*records, unreadable, ends])) == moved
+    assert list(misplaced_records(CODEC, [*records, unreadable, ends])) == []

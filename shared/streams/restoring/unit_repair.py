@@ -19,7 +19,7 @@ from shared.streams.stages.consistency import (
     InconsistentError,
     LogFacts,
     UnitPartitions,
-    at_start,
+    check_at_start,
     wrong_counts,
 )
 from shared.streams.stages.provenance import Provenance, split_state
@@ -51,15 +51,17 @@ class UnitAtRest:
 
 
 def followers_of(stage: Stage, stages: Iterable[Stage]) -> Iterator[Stage]:
-    """Of several stages, those that close their rounds by the barriers of one that goes by the
+    """Yield the stages that close their rounds by the barriers of a stage that goes by the
     clock."""
     if stage.rounds is RoundSource.CLOCK and stage.puts_barriers:
         yield from (each for each in stages if set(each.inputs) & set(stage.outputs))
 
 
-def told_by(stage: Stage, number: int, codec: Codec, records: Iterable[Record]) -> Iterator[Event]:
-    """The events that a unit of a stage has written, of all `records` of its outputs: a key may
-    have moved to it with more Kafka partitions."""
+def outputs_of(
+    stage: Stage, number: int, codec: Codec, records: Iterable[Record]
+) -> Iterator[Event]:
+    """Yield the events that a unit of a stage has written, of all `records` of its outputs: a key
+    may have moved to it with more Kafka partitions."""
     for record in records:
         with suppress(RejectedError):
             event = codec.decode(record, of_any_count=True)
@@ -72,9 +74,9 @@ def told_by(stage: Stage, number: int, codec: Codec, records: Iterable[Record]) 
                 yield event
 
 
-def misplaced(codec: Codec, records: Iterable[Record]) -> Iterator[Record]:
-    """Records that lie where another count of Kafka partitions put their key: who reads a unit's
-    partitions refuses them."""
+def misplaced_records(codec: Codec, records: Iterable[Record]) -> Iterator[Record]:
+    """Yield the records that lie where another count of Kafka partitions put their key: readers of
+    a unit's partitions refuse them."""
     for record in records:
         try:
             codec.decode(record)
@@ -83,15 +85,15 @@ def misplaced(codec: Codec, records: Iterable[Record]) -> Iterator[Record]:
                 yield record
 
 
-class Mended(NamedTuple):
+class RepairedState(NamedTuple):
     """The next commit of a unit, and the provenance on which it follows."""
 
     commit: Commit
     provenance: Provenance
 
 
-def accept(unit: UnitAtRest) -> Mended:
-    """Go on with the state as it is, and with what its outputs tell beyond it. Raises
+def accept(unit: UnitAtRest) -> RepairedState:
+    """Go on with the state as it is, and with what its outputs say beyond it. Raises
     InconsistentError."""
     _require_followers(unit)
     before, state = split_state(unit.restored)
@@ -99,14 +101,15 @@ def accept(unit: UnitAtRest) -> Mended:
     is_clocked = unit.stage.rounds is RoundSource.CLOCK
     recalled = _recalled(unit, state, last_round(state) + 1, goes_on=is_clocked)
     changelog = {**recalled, **_heard(unit, state, recalled)}
-    return Mended(Commit(changelog=changelog, positions=positions), provenance)
+    return RepairedState(Commit(changelog=changelog, positions=positions), provenance)
 
 
-def replay(unit: UnitAtRest) -> Mended:
+def replay(unit: UnitAtRest) -> RepairedState:
     """Forget the state and read all inputs again. Raises InconsistentError.
 
-    What its outputs tell is kept, and the number of the last round; but where barriers close the
-    rounds and nobody hears of it, each is decided again as it was: together they would not be.
+    What its outputs say is kept, and the number of the last round; but where barriers close the
+    rounds and no unit follows them, each round is decided again as it was: together they would not
+    be.
     """
     _require_followers(unit)
     before, state = split_state(unit.restored)
@@ -117,27 +120,28 @@ def replay(unit: UnitAtRest) -> Mended:
     goes_on = is_clocked or not kept
     recalled = _recalled(unit, kept, 0, goes_on=goes_on)
     changelog = {**dict.fromkeys(state), **kept, **recalled, **_heard(unit, kept, recalled)}
-    return Mended(Commit(changelog=changelog, positions=positions), provenance)
+    return RepairedState(Commit(changelog=changelog, positions=positions), provenance)
 
 
 def _require_followers(unit: UnitAtRest) -> None:
-    """Who follows a unit's barriers is mended before it: what they heard of may be all that is left
-    of its numbers. Raises InconsistentError."""
+    """Require the units that follow a unit's barriers to be repaired before it: what they heard of
+    may be all that is left of its numbers. Raises InconsistentError."""
     for follower in unit.followers:
         name, stage = follower.partitions.name, follower.stage.name
         provenance, state = split_state(follower.restored)
-        if found := at_start(follower.partitions, provenance, bool(state), follower.found):
+        if found := check_at_start(follower.partitions, provenance, bool(state), follower.found):
             what = f"{name} goes by its rounds, and is refused itself ({found[0].what})"
-            advice = f"mend {stage} first: it knows what rounds there were"
+            advice = f"repair {stage} first: it knows what rounds there were"
             raise InconsistentError(unit.partitions.name, [Inconsistency(what, advice)])
 
 
 def _recalled(
     unit: UnitAtRest, state: Mapping[str, bytes], next_round: int, *, goes_on: bool
 ) -> dict[str, bytes | None]:
-    """What the outputs of a unit tell beyond its state, which knows the rounds before `next_round`.
-    Where it `goes_on` with their last round, none begins a second time, which would not be heard by
-    who follows its barriers; where barriers close its rounds it ends them again as it did."""
+    """Return what the outputs of a unit say beyond its state, which knows the rounds before
+    `next_round`. Where it `goes_on` with their last round, none begins a second time, of which the
+    units that follow its barriers would not hear; where barriers close its rounds it ends them
+    again as it did."""
     goes_on = goes_on and unit.stage.puts_barriers
     if not goes_on and unit.stage.recall is None:
         return {}
@@ -151,9 +155,9 @@ def _recalled(
 def _heard(
     unit: UnitAtRest, kept: Mapping[str, bytes], recalled: Mapping[str, bytes | None]
 ) -> dict[str, bytes | None]:
-    """Up to which round the numbers of barriers may have gaps, where that is beyond the one that
-    the state which is kept goes on behind: their topic may have been put back older than the state
-    of before or its outputs."""
+    """Return up to which round the numbers of barriers may have gaps, where that is beyond the one
+    behind which the kept state goes on: their topic may have been restored older than the state of
+    before or its outputs."""
     if unit.stage.rounds is RoundSource.CLOCK:
         return {}
     told = published_through(recalled)
@@ -164,8 +168,8 @@ def _heard(
 def _last_round(
     unit: UnitAtRest, state: Mapping[str, bytes], told: Iterable[Event]
 ) -> dict[str, bytes | None]:
-    """The last one of which the outputs hold a barrier that a reader would have believed, or of
-    which a follower has heard: the outputs may have been put back older."""
+    """Return the last round of which the outputs hold a barrier that a reader would have believed,
+    or of which a follower has heard: the outputs may have been restored older."""
     source = f"{unit.stage.name}.{unit.partitions.changelog.kafka_partition}"
     own = (event.payload for event in told if event.source == source)
     before = last = closed_round(state)
@@ -183,7 +187,7 @@ def _last_round(
 
 
 def _later(last: Round | None, heard: Mapping[str, bytes]) -> Round | None:
-    """A round, or the one that a state has heard of last where that has a higher number."""
+    """Return a round, or the last one that a state has heard of where that has a higher number."""
     number, closed = max(last_round(heard), heard_of(heard)), closed_round(heard)
     if number <= (last.number if last else -1):
         return last
@@ -193,10 +197,10 @@ def _later(last: Round | None, heard: Mapping[str, bytes]) -> Round | None:
 def accepted(
     unit: UnitPartitions, provenance: Provenance | None, has_state: bool, found: LogFacts
 ) -> tuple[dict[TopicPartition, int], Provenance]:
-    """The state as it is, with the topics as they are: where it then reads on, and its provenance.
+    """Return where a unit reads on with its state and topics as they are, and its provenance.
 
-    It reads on where the state was made up to, or where the group stands when the state does not
-    tell, and within what the topics hold; a unit that never worked begins. Raises InconsistentError
+    It reads on where the state was made up to, or at the group's position when the state does not
+    say, and within what the topics hold; a unit that never worked begins. Raises InconsistentError
     when there is no state to go on with, or the topics are not those that are declared.
     """
     if not has_state and provenance is None and found.committed:
@@ -216,17 +220,17 @@ def accepted(
 def replayed(
     unit: UnitPartitions, provenance: Provenance | None, found: LogFacts
 ) -> tuple[dict[TopicPartition, int], Provenance]:
-    """No state, and every input from where it begins. Raises InconsistentError when the topics are
-    not those that are declared."""
+    """Return where a unit without a state reads on: where every input begins. Raises
+    InconsistentError when the topics are not those that are declared."""
     positions = {partition: found.begins.get(partition, 0) for partition in unit.inputs}
     return positions, _anew(unit, provenance, found)
 
 
-def clock_mended(stage: Stage, state: Mapping[str, bytes], now_us: int) -> Commit:
-    """The last round of a state has ended now, and nothing is put off beyond what follows from
-    it."""
+def repaired_clock_state(stage: Stage, state: Mapping[str, bytes], now_us: int) -> Commit:
+    """Return the commit by which the last round of a state has ended now, and nothing is put off
+    beyond what follows from it."""
     ended = {ROUND_KEY: with_round_ended(state, now_us)}
-    return Commit(changelog={**stage.mend(processor_state(state), now_us), **ended})
+    return Commit(changelog={**stage.repair(processor_state(state), now_us), **ended})
 
 
 def _within(position: int, partition: TopicPartition, found: LogFacts) -> int:
@@ -234,7 +238,7 @@ def _within(position: int, partition: TopicPartition, found: LogFacts) -> int:
 
 
 def _anew(unit: UnitPartitions, provenance: Provenance | None, found: LogFacts) -> Provenance:
-    """A provenance without a past: only the count of commits goes on."""
+    """Return a provenance without a past: only the count of commits goes on."""
     if wrong := list(wrong_counts(unit, found.topics)):
         raise InconsistentError(unit.name, wrong)
     topics = {name: found.topics[name] for name in unit.kafka_partitions}
