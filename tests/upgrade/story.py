@@ -50,8 +50,8 @@ def upgrade(options: DemoOptions, earlier: Environment, run_dir: Path, console: 
         environment = options.environment(shared.namespace)
         processes = Processes(servers.run_dir, environment, traced=False)
         services = processes.services()
-        before = [_of(earlier, program) for program in (*services, processes.emulator())]
-        with serving(shared, before, servers) as system:
+        old = [_of(earlier, program) for program in (*services, processes.emulator())]
+        with serving(shared, old, servers) as system:
             upgraded = _Upgrade(system, services, options.jobs // _SHARE, console)
             system.topics.follow(upgraded, PATIENCE_S)
             after, before = History.read(system.topics.topic), upgraded.before
