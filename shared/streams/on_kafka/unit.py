@@ -22,7 +22,7 @@ from shared.streams.stages.guarded_unit import GuardedUnit, guarded
 from shared.streams.stages.provenance import Provenance, split_state
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import Commit, Unit
-from shared.streams.stages.unit_state import closed_at_us
+from shared.streams.stages.unit_state import BEGINNINGS_KEY, closed_at_us
 
 BATCH_RECORDS = 500
 INBOX_RECORDS = 2_000
@@ -230,9 +230,10 @@ class KafkaUnit:
 
     @property
     def _is_due(self) -> bool:
-        """Return whether the pending commit should wait for nothing more."""
-        if self._guard.is_in_danger:
-            return not self._pending.is_empty
+        """Return whether the pending commit should wait for nothing more. One that passes where
+        this life began does not: a process killed soon behind it would begin there for ever."""
+        if BEGINNINGS_KEY in self._pending.changelog:
+            return True
         if self._pending.outputs or self._pending.tally.records_in >= BATCH_RECORDS:
             return True
         lingered = time.monotonic() - self._began_s >= _LINGER_S

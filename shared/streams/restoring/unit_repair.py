@@ -98,8 +98,7 @@ def accept(unit: UnitAtRest) -> RepairedState:
     _require_followers(unit)
     before, state = split_state(unit.restored)
     positions, provenance = accepted(unit.partitions, before, bool(state), unit.found)
-    is_clocked = unit.stage.rounds is RoundSource.CLOCK
-    recalled = _recalled(unit, state, last_round(state) + 1, goes_on=is_clocked)
+    recalled = _recalled(unit, state, last_round(state) + 1)
     changelog = {**recalled, **_heard(unit, state, recalled)}
     return RepairedState(Commit(changelog=changelog, positions=positions), provenance)
 
@@ -107,18 +106,15 @@ def accept(unit: UnitAtRest) -> RepairedState:
 def replay(unit: UnitAtRest) -> RepairedState:
     """Forget the state and read all inputs again. Raises InconsistentError.
 
-    What its outputs say is kept, and the number of the last round; but where barriers close the
-    rounds and no unit follows them, each round is decided again as it was: together they would not
-    be.
+    What its outputs say is kept, and the number of the last round of the clock. Where barriers
+    close the rounds each is decided again as it was: together they would not be.
     """
     _require_followers(unit)
     before, state = split_state(unit.restored)
     positions, provenance = replayed(unit.partitions, before, unit.found)
     is_clocked = unit.stage.rounds is RoundSource.CLOCK
-    keeps_round = ROUND_KEY in state and (is_clocked or unit.stage.puts_barriers)
-    kept = {ROUND_KEY: state[ROUND_KEY]} if keeps_round else {}
-    goes_on = is_clocked or not kept
-    recalled = _recalled(unit, kept, 0, goes_on=goes_on)
+    kept = {ROUND_KEY: state[ROUND_KEY]} if is_clocked and ROUND_KEY in state else {}
+    recalled = _recalled(unit, kept, 0)
     changelog = {**dict.fromkeys(state), **kept, **recalled, **_heard(unit, kept, recalled)}
     return RepairedState(Commit(changelog=changelog, positions=positions), provenance)
 
@@ -136,13 +132,12 @@ def _require_followers(unit: UnitAtRest) -> None:
 
 
 def _recalled(
-    unit: UnitAtRest, state: Mapping[str, bytes], next_round: int, *, goes_on: bool
+    unit: UnitAtRest, state: Mapping[str, bytes], next_round: int
 ) -> dict[str, bytes | None]:
     """Return what the outputs of a unit say beyond its state, which knows the rounds before
-    `next_round`. Where it `goes_on` with their last round, none begins a second time, of which the
-    units that follow its barriers would not hear; where barriers close its rounds it ends them
-    again as it did."""
-    goes_on = goes_on and unit.stage.puts_barriers
+    `next_round`. No round of the clock begins a second time: units that follow its barriers would
+    not hear of it."""
+    goes_on = unit.stage.rounds is RoundSource.CLOCK and unit.stage.puts_barriers
     if not goes_on and unit.stage.recall is None:
         return {}
     told = list(unit.outputs())

@@ -161,12 +161,6 @@ class GuardedUnit:
             raise _died(death)
         return self._settled(work())
 
-    @property
-    def is_in_danger(self) -> bool:
-        """Return whether this life has not passed yet where others may have ended: what it does
-        there is to be committed at once, so that the next one begins behind it."""
-        return self._beginnings.are_fatal
-
     def _alarm(self, error: Exception, blame: Blame) -> None:
         log = _log.bind(stage=self.unit.stage.name, unit=self.unit.number)
         if not blame:

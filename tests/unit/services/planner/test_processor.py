@@ -222,12 +222,15 @@ def test_a_plan_of_the_longest_names_still_fits_into_a_record() -> None:
     assert plan.ByteSize() < MAX_MESSAGE_BYTES
 
 
-def test_what_a_wrong_clock_had_it_propose_is_forgotten() -> None:
+def test_what_a_wrong_clock_had_it_propose_is_forgotten_and_it_proposes_again() -> None:
+    ahead = 1_000
     processor = planner()
-    plan_of(processor, 0, *queue())
+    assert plan_of(processor, ahead, *queue())
     state = state_of(processor)
-    assert "planner-proposed|" not in repair_state(state, end_us(0))
-    assert repair_state(state, end_us(0) - 1)["planner-proposed|"] is None
+    assert "planner-proposed|" not in repair_state(state, end_us(ahead))
+    assert plan_of(planner(restored=dict(state)), 1) is None
+    fold(state, repair_state(state, end_us(0)))
+    assert plan_of(planner(restored=state), 1)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.catalogue.event import Event
-from shared.placement.processor.placement import repaired
+from shared.catalogue.policy_settings import PolicySettings
+from shared.placement.processor.placement import Placement, repaired
 from tests.unit.shared.placement.metered_region import IDLE_W, PREDICTED_W, MeteredRegion, read
-from tests.unit.shared.placement.region import T0_US, feed, finished, submitted
+from tests.unit.shared.placement.region import T0_US, feed, finished, saved, submitted
 
 CAP_W = 800.0
 
@@ -109,15 +110,20 @@ def test_a_word_without_a_power_for_each_node_says_nothing_of_power(powers_mw: A
     )
 
 
-def test_what_a_clock_that_was_ahead_metered_is_forgotten() -> None:
+def test_what_a_clock_that_was_ahead_metered_hides_no_overshoot_of_now() -> None:
     region = with_two_jobs()
-    told_again(region, 86_400, n0=400, n1=550)
+    [ahead] = told_again(region, 86_400, n0=400, n1=550)
+    assert ahead.began_at_us == T0_US + 86_400_000_000
     region.restart()
     changes = repaired(region.state, T0_US + 200_000_000)
     assert sorted(key for key, value in changes.items() if value is None) == [
         "metered|p1",
         "overshoot|cluster/p1",
     ]
+    region.processor = Placement(saved(region.state, changes), PolicySettings(), 7.0)
+    assert told_again(region, 260, n0=333, n1=333) == []
+    [began] = told_again(region, 320, n0=400, n1=550)
+    assert (began.began_at_us, began.ended_at_us) == (T0_US + 320_000_000, 0)
 
 
 @dataclass

@@ -21,9 +21,7 @@ from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy
-from shared.placement.measures.sharing import FreedWatts
 from shared.placement.processor.placement import Placement, repaired
-from shared.streams.state.state import State
 from tests.unit.shared.placement.region import (
     T0_US,
     cancelled,
@@ -288,13 +286,19 @@ def test_the_margin_of_errors_is_made_room_for_too() -> None:
     assert verdicts(region.close(*region.obey(found))) == [("b", "start")]
 
 
-def test_room_that_a_wrong_clock_made_in_the_future_is_forgotten() -> None:
+def test_watts_that_a_wrong_clock_freed_in_the_future_are_freed_again_now() -> None:
+    """The job would be served until that future otherwise, whoever refuses."""
     region = with_long_jobs("a", watts=500.0)
-    region.close(region.job("b"))
+    region.number = 1_000_000
+    found = region.close(region.job("b"))
+    assert asked(found) == [("a", 2.3)]
     region.restart()
-    assert "freed-watts|" not in repaired(region.state, end_us(2))
-    repairs = State(saved(region.state, repaired(region.state, end_us(1))))
-    assert repairs.value("freed-watts", tuple[FreedWatts, ...]).get() == ()
+    region.number = 5
+    assert "freed-watts|" not in repaired(region.state, end_us(1_000_000))
+    region.state = saved(region.state, repaired(region.state, end_us(4)))
+    region.placement = Placement(region.state, region.settings, 7.0)
+    assert asked(region.close(refused(of(found, "a"), region.now_us))) == []
+    assert [asked(region.close()) for _ in range(20)].count([("a", 2.3)]) == 1
 
 
 @pytest.mark.parametrize("seed", range(9))

@@ -1,8 +1,9 @@
 """A unit on Kafka without Kafka: what it holds back, when it commits, how it closes rounds."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import count, islice
 
@@ -22,6 +23,7 @@ from shared.streams.stages.provenance import Provenance
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import Commit, EventTimeLimit
 from shared.streams.stages.unit_state import BEGINNINGS_KEY, FAILURES_KEY
+from tests.support.deaths import SIMULATED, KilledError
 from tests.support.fragile import fragile
 from tests.support.messaging import (
     CODEC,
@@ -33,6 +35,7 @@ from tests.support.messaging import (
     encoded,
     submission,
 )
+from tests.unit.services.changelog import fold
 
 PARTITIONS = TOPICS.partitions("jobs.events")
 
@@ -207,6 +210,32 @@ async def test_a_life_where_others_ended_isolates_what_kills_and_commits_at_once
     assert commit.positions == {PARTITIONS[0]: 2}
     assert (commit.tally.quarantined, commit.tally.dead_letters) == (1, 1)
     assert commit.changelog[BEGINNINGS_KEY] is None
+
+
+async def test_what_kills_soon_behind_something_without_outputs_is_isolated_too() -> None:
+    """A record a batch, as where records are large: each life begins at the good one until it is
+    committed."""
+    SIMULATED.add(os.getpid())
+    [good] = submissions(PARTITIONS[0], 1)
+    named = encoded(*[submission(f"deadly-{number}") for number in range(40)])
+    deadly = next(new for new in named if new.partition == PARTITIONS[0])
+    records, kept, position = [good, at_offset(deadly, 1)], dict[str, bytes](), 0
+    lives = 0
+    while position < len(records):
+        lives += 1
+        assert lives < 3 * DEFAULT_AFTER, "it is killed for ever"
+        committed = Committed()
+        unit = a_unit(fragile(), committed, kept)
+        task = asyncio.create_task(unit.run())
+        for record in records[position:]:
+            unit.receive([record])
+            await asyncio.wait([task], timeout=0.02)
+        with suppress(KilledError):
+            await unit.close(task)
+        for commit in [*committed.notes, *committed.commits]:
+            fold(kept, commit.changelog)
+            position = max([position, *commit.positions.values()])
+    assert commit.tally.quarantined == 1
 
 
 async def test_what_kafka_did_not_take_is_no_fault_of_the_input() -> None:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
+from pathlib import Path
 
 import pytest
 from coplace.v1.control_pb2 import DeadLetter
@@ -21,7 +22,7 @@ from shared.streams.in_memory.log import InMemoryLog
 from shared.streams.in_memory.transactions import restore
 from shared.streams.stages.guarded_unit import DiedError
 from shared.streams.stages.hooks import CommitObserver, Hooks
-from shared.streams.stages.stage import Stage
+from shared.streams.stages.stage import Processor, Stage
 from shared.streams.stages.unit_state import BEGINNINGS_KEY, FAILURES_KEY
 from tests.support.deaths import SIMULATED, KilledError, die
 from tests.support.fragile import fragile
@@ -320,6 +321,38 @@ def test_what_kills_its_process_is_isolated_and_nothing_else() -> None:
     assert len(killed) == 2
     assert len({letter.stack_digest for letter in killed}) == 1
     assert lives.failures == []
+
+
+def killed_so_often(times: int, folder: Path) -> Stage:
+    """A stage whose process is killed at `good-9` so many times, children too: the kernel ends
+    these first where somebody else takes the memory."""
+    stage, deaths = fragile(single=True), folder / "deaths"
+    deaths.touch()
+
+    def create(number: int, restored: Mapping[str, bytes]) -> Processor:
+        processor = stage.create(number, restored)
+        right = processor.handle
+
+        def handle(event: Event) -> Iterable[Publish]:
+            submitted = event.payload
+            is_there = isinstance(submitted, JobSubmitted) and submitted.job_id == "good-9"
+            if is_there and deaths.stat().st_size < times:
+                deaths.write_bytes(deaths.read_bytes() + b"x")
+                die()
+            return right(event)
+
+        processor.handle = handle  # type: ignore[method-assign]
+        return processor
+
+    return replace(stage, create=create)
+
+
+def test_a_child_that_passes_clears_who_was_in_hand_when_others_died(tmp_path: Path) -> None:
+    one_less_than_blamed = AFTER + 1 + AFTER - 1
+    lives = Lives(killed_so_often(one_less_than_blamed, tmp_path))
+    lives.log.append(a_round(0, *GOOD))
+    lives.work()
+    assert (lives.deaths, lives.charged, lives.letters) == (AFTER, sorted(GOOD), [])
 
 
 class Killer:
