@@ -40,7 +40,7 @@ class CapBudgets:
 
 
 def lowered(cap: Cap, share: float) -> Cap:
-    """A cap of which a share is kept free, to the milliwatt below."""
+    """Return a cap of which a share is kept free, to the milliwatt below."""
     if not share:
         return cap
     steps = [
@@ -56,8 +56,8 @@ def budgets(
     now_s: float,
     base_mw: Callable[[Covered], int],
 ) -> dict[str, list[PowerBudget]]:
-    """Those that each cluster is under from a time on, that of the cluster first. `base_mw` says
-    what is drawn or kept free there whatever runs."""
+    """Return the budgets that each cluster is under from a time on, that of the cluster first.
+    `base_mw` says what is drawn or kept free there whatever runs."""
     found: dict[str, list[PowerBudget]] = {name: [] for name in clusters}
     for cap in sorted(caps, key=lambda cap: [*Scope].index(cap.scope)):
         if not holds(cap, now_s):
@@ -71,11 +71,11 @@ def budgets(
 
 
 def holds(cap: Cap, now_s: float) -> bool:
-    """False where there is no cap now or later."""
+    """Return whether there is a cap now or later."""
     later = (cap_mw for from_s, cap_mw in cap.steps if from_s > now_s)
     return any(cap_mw < NO_CAP_MW for cap_mw in [cap.limit_mw(now_s), *later])
 
 
 def next_step_s(caps: Iterable[Cap], now_s: float) -> float:
-    """When a cap changes next; infinite where none will."""
+    """Return when a cap changes next; infinite where none will."""
     return min((s for cap in caps for s, _ in cap.steps if s > now_s), default=inf)

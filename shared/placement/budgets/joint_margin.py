@@ -35,8 +35,8 @@ _SURELY_MORE: Final = 1.000001
 
 
 class Error(NamedTuple):
-    """By how much more a job draws than is predicted: the mean, mW, and the variance, mW^2. Whose
-    job it is; empty for nobody's, who is like nobody."""
+    """By how much more a job draws than is predicted: the mean, mW, and the variance, mW^2. `user`
+    is whose job it is; empty for nobody's, which is like no other."""
 
     mean_mw: float
     variance: float
@@ -55,15 +55,15 @@ class JobDraw(NamedTuple):
 
 
 def margin_mw(risk: float, errors: Sequence[Error], correlation: float = 0.0) -> int:
-    """By how much jobs together exceed the sum of their predictions with the probability `risk` at
-    most; `correlation` is that of errors of one user's jobs."""
+    """Return by how much jobs together exceed the sum of their predictions with the probability
+    `risk` at most; `correlation` is that of errors of one user's jobs."""
     mean_mw = sum([each.mean_mw for each in errors])
     return ceil(mean_mw + quantile(1 - risk) * sqrt(variance_of(errors, correlation)))
 
 
 def variance_of(errors: Sequence[Error], correlation: float) -> float:
-    """Of their sum, mW^2: each user's jobs have (1 - c) V + c S^2, of the sum V of their variances
-    and the sum S of their deviations."""
+    """Return the variance of the sum of errors, mW^2: each user's jobs have (1 - c) V + c S^2, of
+    the sum V of their variances and the sum S of their deviations."""
     alone = sum([each.variance for each in errors])
     if not correlation:
         return alone
@@ -75,23 +75,26 @@ def variance_of(errors: Sequence[Error], correlation: float) -> float:
 
 
 def _more_if_alike(variances: Sequence[float]) -> float:
-    """What they add together where they are wrong wholly alike; not below 0 for a single one."""
+    """Return what errors add together where they are wholly alike; not below 0 for a single one."""
     deviation = fsum(map(sqrt, variances))
     return max(0.0, deviation * deviation - fsum(variances))
 
 
 def variance_beside(held: Sequence[Error], error: Error, correlation: float) -> float:
-    """By how much the variance of those held grows with one more: by more than its own where there
-    are some of its user."""
+    """Return by how much the variance of those held grows with one more: by more than its own where
+    there are some of its user."""
     if not correlation:
         return error.variance
     return variance_of([*held, error], correlation) - variance_of(held, correlation)
 
 
 def kept_for_sent_back(before: Error, needed: Error, *, is_first: bool) -> Error:
-    """What the next pass keeps for a job that was sent back and needs so much more of the margin,
-    of which `before` was kept in this pass. Twice as much where that was enough and the job was
-    the first that would have started, so that passes come to an end."""
+    """Return what the next pass keeps for a job that was sent back for want of a margin.
+
+    It needs so much more of the margin, of which `before` was kept in this pass. Twice as much is
+    kept where that was enough and the job was the first that would have started, so that passes
+    end.
+    """
     more = Error(
         max(before.mean_mw, _SURELY_MORE * needed.mean_mw + 1),
         max(before.variance, _SURELY_MORE * needed.variance),
@@ -115,13 +118,13 @@ class JointMargin:
         self._is_untouched = True
 
     def begin_round(self) -> None:
-        """Nobody was sent back yet for want of a margin."""
+        """Begin a round: nobody was sent back yet for want of a margin."""
         self._more = {}
 
     @property
     def is_wanted(self) -> bool:
-        """Whether more may count than is predicted, and under any cap: since deviations do, or
-        nodes that nobody meters."""
+        """Return whether more may count than is predicted, and under any cap: since deviations do,
+        or nodes that nobody meters."""
         return bool(self._models.caps) and (self._counts_errors or self._meters.any_silent)
 
     @property
@@ -129,20 +132,20 @@ class JointMargin:
         return self._models.rules.now.cap_risk < AS_PREDICTED
 
     def budgets(self, now_s: float) -> dict[str, list[PowerBudget]]:
-        """Those of power that each cluster is under: nothing is committed yet but the margins."""
+        """Return the budgets that each cluster is under, with nothing committed but margins."""
         self._is_untouched = True
         if self.is_wanted:
             self._drawn = {covered: self._held(covered) for covered in self._models.caps}
         return self._caps.budgets(now_s, self._kept_mw)
 
     def of_what_runs(self, covered: Covered) -> int:
-        """Milliwatts beside what jobs that have nodes are predicted to draw there."""
+        """Return the margin of jobs that have nodes there, mW beside their predicted draw."""
         if not self.is_wanted:
             return 0
         return self._margin_mw([each.error for each in self._held(covered).values()])
 
     def more_mw(self, job: JobRecord, cluster: str, entry: Entry) -> int:
-        """By how much the most of the margins there grows with a job that may start."""
+        """Return by how much the most of the margins there grows with a job that may start."""
         if not self.is_wanted:
             return 0
         on = self._models.clusters[cluster]
@@ -158,7 +161,7 @@ class JointMargin:
         return max(grown, default=0)
 
     def _kept_mw(self, covered: Covered) -> int:
-        """The same when a pass begins, and for those that were sent back."""
+        """Return the margin of what runs when a pass begins, and of jobs that were sent back."""
         if not self.is_wanted:
             return 0
         errors = [each.error for each in self._drawn[covered].values()]
@@ -166,8 +169,8 @@ class JointMargin:
         return self._margin_mw([*errors, more])
 
     def allows_start(self, job: JobRecord, start: Start, mode: Candidate, now_s: float) -> bool:
-        """Whether all caps hold with their margins beside what runs. Where one does not, the next
-        pass keeps as much more there as the job needs."""
+        """Return whether all caps hold with their margins beside what runs. Where one does not, the
+        next pass keeps as much more there as the job needs."""
         if not self.is_wanted:
             return True
         entry, on = start.entry, self._job_table.allocated(start)
@@ -194,14 +197,14 @@ class JointMargin:
     def allows(
         self, job: JobRecord, placed: JobAllocation, draw_mw: int, until_s: float, now_s: float
     ) -> bool:
-        """Whether they hold if a job that runs draws so much from now until then."""
+        """Return whether all caps hold if a job that runs draws so much from now until then."""
         if not self.is_wanted:
             return True
         error = self._error_of(job, placed, draw_mw)
         return not self._takes(job, placed.cluster, JobDraw(until_s, draw_mw, error), now_s)
 
     def _takes(self, job: JobRecord, cluster: str, drawn: JobDraw, now_s: float) -> list[Covered]:
-        """The caps that do not hold if a job draws so much; where all do, it draws it."""
+        """Return the caps that do not hold if a job draws so much; where all do, it draws it."""
         on = self._models.clusters[cluster]
         caps = [(each, of.cap) for each, of in self._models.caps.items() if each.covers(on)]
         short = [each for each, cap in caps if not self._has(each, cap, job, drawn, now_s)]
@@ -212,7 +215,8 @@ class JointMargin:
     def _has(
         self, covered: Covered, cap: Cap, job: JobRecord, drawn: JobDraw, now_s: float
     ) -> bool:
-        """At each step until its end, beside those who may draw by then."""
+        """Return whether a cap holds until a job's end, at each step, beside jobs that may draw
+        then."""
         others = [d for arrival, d in self._drawn[covered].items() if arrival != job.arrival]
         within = [step_s for step_s, _ in cap.steps if now_s < step_s < drawn.release_s]
         for at_s in [now_s, *within]:
@@ -225,12 +229,12 @@ class JointMargin:
         return True
 
     def _margin_mw(self, errors: Sequence[Error]) -> int:
-        """Of jobs together, by the rules of now."""
+        """Return the margin of jobs together, by the rules of now."""
         rules = self._models.rules.now
         return margin_mw(rules.cap_risk, errors, rules.cap_user_correlation)
 
     def _held(self, covered: Covered) -> dict[int, JobDraw]:
-        """Of all jobs that have nodes there, by arrival."""
+        """Return what all jobs that have nodes there draw, by arrival."""
         found: dict[int, JobDraw] = {}
         for name, occupancy in self._job_table.allocations.occupancy.items():
             for held in occupancy.held if covered.covers(self._models.clusters[name]) else ():
@@ -241,8 +245,8 @@ class JointMargin:
         return found
 
     def _error_of(self, job: JobRecord, placed: JobAllocation, draw_mw: int) -> Error:
-        """Of the nodes whose meters are read. Deviations are of what nodes draw with what they draw
-        idle; who draws nothing does not err."""
+        """Return the error on the nodes whose meters are read. Deviations are of what nodes draw
+        with what they draw idle; a job that draws nothing does not err."""
         units = sum(placed.units) or len(placed.nodes)
         metered = units - placed.silent_units
         sd = self._deviation(placed)
@@ -256,7 +260,7 @@ class JointMargin:
         return Error((mean - 1) * whole_mw, variance * whole_mw * whole_mw, job.job.user)
 
     def _deviation(self, placed: JobAllocation) -> float:
-        """That of its prediction, and of runs of one application from each other, of which
-        predictions by a signature say nothing; they count as independent."""
+        """Return the deviation of a prediction, and of runs of one application from each other, of
+        which predictions by a signature say nothing; they count as independent."""
         predicted, of_runs = placed.power_sd or 0.0, self._models.rules.now.cap_power_sd
         return sqrt(predicted * predicted + of_runs * of_runs)

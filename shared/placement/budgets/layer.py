@@ -33,7 +33,7 @@ class BudgetLayer:
         self.prefer_nodes()
 
     def begin_round(self, now_s: float) -> None:
-        """Nobody was sent back yet for want of a margin."""
+        """Begin a round: nobody was sent back yet for want of a margin."""
         self._now_s = now_s
         self.margin.begin_round()
 

@@ -1,8 +1,8 @@
 """What a cluster draws as its meters show it, and whose predictions that proves wrong.
 
-A reading is a mean of some time. It counts where what was expected of its node was the same when
-meters were told of before: else a job came, went or changed meanwhile, and nobody knows of what it
-is the mean. What is expected counts of all other nodes.
+A reading is a mean of some time. It counts where what was expected of its node was the same at the
+readings before: else a job came, went or changed meanwhile, and nobody knows of what it is the
+mean. What is expected counts of all other nodes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from shared.scheduling.power import milliwatts
 Milliwatts = NDArray[np.int64]
 # What is said of a node whose meter was not read.
 UNREAD: Final = -1
-# As many jobs are named as are told; all are counted.
+# At most so many jobs are named; all are counted.
 MOST_TOLD: Final = 32
 
 
@@ -34,13 +34,13 @@ class Misjudged(NamedTuple):
 
     @property
     def order(self) -> tuple[int, str]:
-        """Who is furthest off comes first."""
+        """Return what sorts the jobs that are furthest off first."""
         return self.predicted_mw - self.measured_mw, self.job_id
 
 
 class MeteredPower(NamedTuple):
-    """What a cluster draws beyond idle, as told at a time; on how many nodes that was metered, the
-    jobs that were furthest above their predictions, and how many were above them in all."""
+    """What a cluster draws beyond idle, as published at a time; on how many nodes that was metered,
+    the jobs that were furthest above their predictions, and how many were above them in all."""
 
     at_us: int
     beyond_mw: int
@@ -50,7 +50,7 @@ class MeteredPower(NamedTuple):
 
 
 def expected_mw(nodes: int, jobs: Iterable[tuple[JobRecord, JobAllocation]]) -> Milliwatts:
-    """What jobs that run are to draw on each of a cluster's nodes beyond idle."""
+    """Return what jobs that run are to draw on each of a cluster's nodes beyond idle."""
     found = np.zeros(nodes, dtype=np.int64)
     for job, placed in jobs:
         on, share_mw = _shares(job, placed, nodes)
@@ -66,8 +66,12 @@ def metered_power(
     read: Milliwatts,
     at_us: int,
 ) -> MeteredPower:
-    """What `read` shows, `UNREAD` where it shows nothing, of a cluster whose nodes were expected to
-    draw so much now and `before`. A node that several jobs share is split as was expected."""
+    """Return what meters show of a cluster, and which jobs draw more than was predicted.
+
+    `read` is what they show, `UNREAD` where it shows nothing; `expected` and `before` are what its
+    nodes were expected to draw now and before. A node that several jobs share is split as was
+    expected.
+    """
     counts = (read != UNREAD) & (expected == before)
     beyond = np.where(counts, read - milliwatts(cluster.idle_power_w), expected)
     found = []
@@ -87,14 +91,14 @@ def metered_power(
 
 
 def furthest(jobs: Iterable[Misjudged]) -> tuple[Misjudged, ...]:
-    """As many as are told."""
+    """Return as many of the jobs as are published, furthest off first."""
     return tuple(sorted(jobs, key=lambda job: job.order)[:MOST_TOLD])
 
 
 def _shares(
     job: JobRecord, placed: JobAllocation, nodes: int
 ) -> tuple[NDArray[np.intp], Milliwatts]:
-    """The nodes that a job has which the cluster still has, and what it is to draw on each."""
+    """Return the nodes of a job that the cluster still has, and what the job is to draw on each."""
     on = np.array(placed.nodes, dtype=np.intp)
     units = np.array(placed.units or (1,) * len(on), dtype=np.int64)
     drawn_mw = 0 if job.run.is_suspended else placed.draw_mw or 0

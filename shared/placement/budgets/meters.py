@@ -2,11 +2,11 @@
 
 A cap leans on what is predicted and metered. Where the meter of a node that a job holds has been
 silent for `meter_silence_s`, nobody knows what the node draws, and what its cluster declares as the
-most that it can, its nameplate power, counts until it is read again. Silence is what is *not* told,
-so that everything that fails between a meter and here makes a cap safe.
+most that it can, its nameplate power, counts until it is read again. Silence is what is *not*
+published, so that everything that fails between a meter and here makes a cap safe.
 
-It is measured in the time of rounds, of which each counts for a minute at most: a region that stood
-still, or a clock that jumped, is no silence.
+It is measured in the time of rounds, of which each counts for a minute at most: a region that made
+no rounds, or a clock that jumped, is no silence.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,12 +51,12 @@ class _Meters:
 
     @classmethod
     def of(cls, nodes: int) -> Self:
-        """Readings of so many nodes of which nothing was told yet."""
+        """Return the readings of so many nodes of which nothing was published yet."""
         silent, read = np.zeros((2, nodes), dtype=np.bool_)
         return cls(0, np.full(nodes, _NOBODY), silent, read)
 
     def resize(self, nodes: int) -> None:
-        """The cluster was declared with so many nodes."""
+        """Set the number of nodes, as the cluster was declared anew."""
         new, kept = self.of(nodes), min(nodes, len(self.since_s))
         for name in ("since_s", "silent", "read"):
             getattr(new, name)[:kept] = getattr(self, name)[:kept]
@@ -93,7 +93,7 @@ def _of_kept(kept: _KeptMeters) -> _Meters:
 
 
 def _runs(where: NDArray[np.bool_]) -> tuple[int, ...]:
-    """First and count of each run of nodes, one after the other."""
+    """Return first and count of each run of nodes, one after the other."""
     changes = np.flatnonzero(np.diff(where, prepend=False, append=False))
     changes[1::2] -= changes[::2]
     return tuple(changes.tolist())
@@ -115,8 +115,8 @@ class CountedTime(NamedTuple):
 
 
 class Meters:
-    """Folds what is read, and tells at the end of a round what is not. A cluster of which nothing
-    was ever read, or that declares no nameplate power, counts as predicted."""
+    """Folds what is read, and publishes at the end of a round what is not. A cluster of which
+    nothing was ever read, or that declares no nameplate power, counts as predicted."""
 
     def __init__(self, state: State, job_table: JobTable, models: ModelStore) -> None:
         self._job_table, self._models, self._rules = job_table, models, models.rules
@@ -125,8 +125,8 @@ class Meters:
         self._time_s, self._now_s = self._clock.get() or CountedTime()
 
     def read(self, event: Event, message: NodeMetersRead) -> None:
-        """Meters were read: from here on their nodes' silence counts anew. Raises
-        AlreadyAppliedError for what is not newer than the last, and of a cluster that is gone."""
+        """Record that meters were read: from here on their nodes' silence counts anew. Raises
+        AlreadyAppliedError for what is not newer than the last, and of an unknown cluster."""
         cluster = self._models.clusters.get(message.cluster)
         if cluster is None:
             raise AlreadyAppliedError(event.id)
@@ -139,7 +139,7 @@ class Meters:
         self._known.put(message.cluster, meters)
 
     def of_round(self, ended: Round) -> list[Publish]:
-        """Let time pass; tells of clusters where other nodes are silent than before."""
+        """Let time pass; publish the silent nodes of clusters where they are others than before."""
         if not self._known:
             return []
         before_s, self._now_s = self._now_s, ended.now_s
@@ -157,7 +157,7 @@ class Meters:
         return published
 
     def due_s(self) -> Iterator[float]:
-        """When a node may fall silent, or a part of the time until then has passed."""
+        """Yield when a node may fall silent, or a part of the time until then has passed."""
         silence_s = self._rules.now.meter_silence_s
         for name, meters in self._known.items():
             waiting_s = meters.since_s[~np.isnan(meters.since_s) & ~meters.silent]
@@ -166,17 +166,17 @@ class Meters:
                 yield self._now_s + min(max(left_s, 0.0), _MOST_STEP_S)
 
     def silent(self, cluster: str) -> NDArray[np.intp]:
-        """The nodes of a cluster whose meters are silent, ascending."""
+        """Return the nodes of a cluster whose meters are silent, ascending."""
         meters = self._known.get(cluster)
         return np.flatnonzero(meters.silent) if meters else np.array([], dtype=np.intp)
 
     @property
     def any_silent(self) -> bool:
-        """Whether any node's is."""
+        """Return whether the meter of any node is silent."""
         return any(meters.silent.any() for meters in self._known.values())
 
     def under(self, covered: Covered) -> tuple[int, int]:
-        """How many nodes are silent under a cap, and what of its draw their jobs have by nameplate,
+        """Return how many nodes are silent under a cap, and what their jobs draw by nameplate,
         mW."""
         clusters = [c for c in self._models.clusters.values() if covered.covers(c)]
         silent = {c.name: len(self.silent(c.name)) for c in clusters}
@@ -187,9 +187,12 @@ class Meters:
         return sum(silent.values()), sum(nameplate_mw)
 
     def counted(self, job: JobRecord, placed: JobAllocation) -> tuple[int, int]:
-        """How many units of a job are on nodes whose meters are silent, and what it counts for: the
-        nameplate power of their share of these nodes, and what is predicted of the others, mW.
-        (0, 0) where all are read."""
+        """Return how many units of a job are on nodes whose meters are silent, and what it counts
+        for, mW.
+
+        It counts for the nameplate power of their share of these nodes, and what is predicted of
+        the others. Both are 0 where all are read.
+        """
         meters = self._known.get(placed.cluster)
         if meters is None:
             return 0, 0
@@ -208,7 +211,7 @@ class Meters:
         return cluster.nameplate_power_w if cluster else 0.0
 
     def _pass_time(self, name: str, meters: _Meters) -> bool:
-        """Whether other nodes are silent now."""
+        """Return whether other nodes are silent now."""
         occupancy = self._job_table.allocations.occupancy[name]
         if len(meters.since_s) != occupancy.nodes:
             meters.resize(occupancy.nodes)
@@ -247,7 +250,7 @@ class Meters:
 
 
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """What was told by a wrong clock is told as of now."""
+    """Return the changes that set times in the future, which a wrong clock gave, to now."""
     state = State(restored)
     meters = state.table(_TABLE, _METERS)
     for name, each in meters.items():
@@ -258,12 +261,12 @@ def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes |
 
 
 def _indices(names: NodeNames, message: NodeMetersRead, nodes: int) -> Iterator[int]:
-    """Those of the nodes that are told which the cluster still has."""
+    """Yield those of the nodes that a message names which the cluster still has."""
     return (index for index in told_nodes(names, message) if index is not None and index < nodes)
 
 
 def told_nodes(names: NodeNames, message: NodeMetersRead) -> Iterator[int | None]:
-    """The nodes that are told, in their order; None for one that nobody declared."""
+    """Yield the nodes that a message names, in their order; None for one that nobody declared."""
     for text in message.nodes:
         alone = names.find(text)
         yield from [alone] if alone is not None else map(names.find, expand(text))

@@ -1,8 +1,8 @@
 """Where meters show more than a cap of power allows: since when, by how much, and why.
 
-Predictions keep to a cap; meters need not. About once a minute prediction tells what the meters of
-the nodes under a cap showed. What they show together stands until the next time, for two minutes at
-most. Within five minutes one time above a cap is the same as the one before.
+Predictions keep to a cap; meters need not. About once a minute prediction publishes what the meters
+of the nodes under a cap showed. What they show together counts until the next time, for two minutes
+at most. Within five minutes one time above a cap is the same as the one before.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ from shared.streams.state.state import State
 
 _METERED: Final = "metered"
 _ABOVE: Final = "overshoot"
-# What was told counts for so long at most, and what is above again sooner than this is not over.
+# Readings count for so long at most, and what is above again sooner than this is not over.
 STANDS_US: Final = 120_000_000
 OVER_US: Final = 300_000_000
 # Of arrays in the changelog: milliwatts as an unsigned number would not have UNREAD.
@@ -63,11 +63,11 @@ class Shown(NamedTuple):
 
     @property
     def above_mw(self) -> int:
-        """What is drawn beyond the cap, mW; 0 below it."""
+        """Return what is drawn beyond the cap, mW; 0 below it."""
         return max(self.measured_mw - self.cap_mw, 0)
 
     def stands_at(self, now_us: int) -> bool:
-        """Whether meters showed it that recently."""
+        """Return whether meters showed it that recently."""
         return bool(self.metered) and now_us - self.at_us < STANDS_US
 
 
@@ -99,12 +99,12 @@ class UnderCap:
 
     @property
     def until_us(self) -> int:
-        """Until when it was above the cap, if the last figures stand for as long as they can."""
+        """Return until when the draw was above the cap, if the last figures count to their end."""
         assert self.lasts is not None
         return self.last.at_us + STANDS_US if self.last.above_mw else self.lasts.until_us
 
     def pass_time(self, now_us: int) -> None:
-        """The last figures stood until now, or for as long as they can."""
+        """Count the last figures until now, or for as long as they can."""
         for_us = min(max(now_us - self.last.at_us, 0), STANDS_US)
         above_mw = self.last.above_mw
         if self.lasts and above_mw:
@@ -116,7 +116,7 @@ class UnderCap:
             self.above_mj += above_mj
 
     def show(self, now: Shown, misjudged: tuple[Misjudged, ...], in_all: int) -> bool:
-        """Take new figures; whether it is above the cap since now."""
+        """Take new figures; return whether the draw is above the cap since now."""
         self.last = now
         began = bool(now.above_mw) and self.lasts is None
         if began:
@@ -133,14 +133,14 @@ class Overshoots:
     def __init__(self, state: State, allocations: Allocations, models: ModelStore) -> None:
         self._allocations, self._models = allocations, models
         self._metered = state.table(_METERED, MeteredPower)
-        # What nodes were expected to draw when meters were told of, and what they showed since.
+        # What nodes were expected to draw at the last readings, and what meters showed since.
         self._expected = state.table("metered-expected", _ARRAYS)
         self._read = state.table("metered-read", _ARRAYS)
         self._rows = state.table(_ABOVE, UnderCap)
         self._caps = {_covered(key): under for key, under in self._rows.items()}
 
     def read(self, message: NodeMetersRead) -> None:
-        """Meters of a cluster that is known showed this; of the open round the last word counts."""
+        """Record what meters of a known cluster showed: of the open round the last counts."""
         told_mw = message.node_power_mw
         nodes = self._models.clusters[message.cluster].nodes
         found: Milliwatts = np.full(nodes, UNREAD, dtype=np.int64)
@@ -153,7 +153,8 @@ class Overshoots:
         self._read.put(message.cluster, found)
 
     def of_round(self, ended: Round) -> list[Publish]:
-        """Compare what was told in the round; tells of what began above a cap or is over."""
+        """Compare what was published in the round with caps; publish what began above or is
+        over."""
         told = [name for name in self._models.clusters if name in self._read]
         for name in told:
             self._meter(name, ended.ended_at_us)
@@ -175,13 +176,13 @@ class Overshoots:
         return published
 
     def due_s(self) -> Iterator[float]:
-        """When a time above a cap will have been over for long enough."""
+        """Yield when a time above a cap will have been over for long enough."""
         for found in self._caps.values():
             if found.lasts:
                 yield (found.until_us + OVER_US) / 1e6
 
     def under(self, covered: Covered) -> UnderCap:
-        """What meters show of a cap."""
+        """Return what meters show of a cap."""
         return self._caps.get(covered) or UnderCap()
 
     def _meter(self, name: str, at_us: int) -> None:
@@ -195,15 +196,15 @@ class Overshoots:
         self._expected.put(name, expected)
 
     def _is_over(self, found: UnderCap, now_us: int, *, is_told: bool) -> bool:
-        """Whether what lasted has been over for long enough; the time until now is counted."""
+        """Return whether what lasted has been over for long enough; count the time until now."""
         is_over = now_us - found.until_us >= OVER_US
         if is_told or is_over:
             found.pass_time(now_us)
         return is_over
 
     def _show(self, covered: Covered, found: UnderCap, there: list[str], ended: Round) -> bool:
-        """Take new figures; whether it is above the cap since now. Where no reading counts nobody
-        knows of any cap that is exceeded."""
+        """Take new figures; return whether the draw is above the cap since now. Where no reading
+        counts nobody knows of any cap that is exceeded."""
         self._rows.put(_key(covered), found)
         at_us = ended.ended_at_us
         of_there = [self._metered.get(name) for name in there]
@@ -216,7 +217,7 @@ class Overshoots:
         return found.show(now, misjudged, sum(each.above for each in metered))
 
     def _beyond_mw(self, name: str, now_us: int) -> int:
-        """As metered, or else as expected."""
+        """Return what a cluster draws beyond idle: as metered, or else as expected."""
         metered = self._metered.get(name)
         if metered and now_us - metered.at_us < STANDS_US:
             return metered.beyond_mw
@@ -250,7 +251,7 @@ class Overshoots:
 
 
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """What was metered by a wrong clock in the future is forgotten."""
+    """Return the changes that drop what a wrong clock metered in the future."""
     state = State(restored)
     metered, above = state.table(_METERED, MeteredPower), state.table(_ABOVE, UnderCap)
     for name, power in metered.items():
@@ -273,7 +274,7 @@ def _under_predicted(job: Misjudged) -> UnderPredicted:
 
 
 def _fitted(array: Milliwatts | None, nodes: int) -> Milliwatts:
-    """Of as many nodes as a cluster has now."""
+    """Return the array for as many nodes as a cluster has now."""
     found: Milliwatts = np.full(nodes, UNREAD, dtype=np.int64)
     if array is not None:
         kept = min(nodes, len(array))

@@ -1,5 +1,5 @@
-"""Watts that are kept between passes: reserved for those who wait, for who stands still, and for
-whom they are being freed."""
+"""Watts that are kept between passes: reserved for jobs that wait, for suspended ones, and for
+those for which watts are being freed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ def holder_id(arrival: int, job_ids: Mapping[int, str]) -> str:
     empty for nobody's."""
     if arrival == NOBODY:
         return ""
-    return job_ids.get(max(arrival, freed_holder(arrival)), "a job that is gone since")
+    return job_ids.get(max(arrival, freed_holder(arrival)), "a requeued or removed job")
 
 
 class KeptWatts(NamedTuple):
@@ -61,14 +61,15 @@ class ReservedWatts(NamedTuple):
     draw_mw: int
 
     def from_now(self, now_s: float) -> KeptWatts:
-        """What is kept of it where it was to begin before."""
+        """Return what is kept of the reservation where it was to begin before."""
         start_s, duration_s = max(self.start_s, now_s), self.end_s - self.start_s
         return KeptWatts(self.cluster, self.arrival, start_s, duration_s, self.draw_mw)
 
 
 class Reserved:
-    """What the last pass reserved is state, since no rebuild comes to it; what suspended jobs are
-    to have beside what waits, and what is being freed, is worked out in every round."""
+    """Watts that are reserved for jobs. What the last pass reserved is state, since no rebuild
+    finds it out; what suspended jobs are to have beside what waits, and what is being freed, is
+    worked out in every round."""
 
     def __init__(self, state: State, job_table: JobTable, margin: JointMargin) -> None:
         self._job_table, self._margin = job_table, margin
@@ -78,7 +79,7 @@ class Reserved:
         self.of_sharing: list[KeptWatts] = []
 
     def note(self, plan: Dispatch) -> None:
-        """What a pass reserved is reserved from now on."""
+        """Store what a pass reserved: it is reserved from now on."""
         reservations = tuple(_reservations(plan))
         if reservations != self.reservations:
             self.reservations = reservations
@@ -90,8 +91,8 @@ class Reserved:
             kept.put_into(budgets)
 
     def committed(self, now_s: float) -> ByCluster:
-        """Budgets with all that is held, and what the last pass reserved for those who wait on;
-        and what is kept beside."""
+        """Return budgets with all that is held, with what the last pass reserved for jobs that
+        still wait, and with what is kept beside."""
         budgets = self._margin.budgets(now_s)
         for budget in distinct(budgets):
             budget.advance(now_s)
@@ -111,13 +112,13 @@ class Reserved:
 
 
 def distinct(budgets: ByCluster) -> list[PowerBudget]:
-    """The budgets of all clusters; one that clusters share comes once."""
+    """Return the budgets of all clusters; one that clusters share comes once."""
     return list({id(each): each for under in budgets.values() for each in under}.values())
 
 
 def _reservations(plan: Dispatch) -> Iterator[ReservedWatts]:
-    """What a pass reserved, once a job: also where no cap is in force, since one may be declared
-    before what is reserved begins."""
+    """Yield what a pass reserved, once a job: also where no cap is in force, since one may be
+    declared before what is reserved begins."""
     for cluster, reservation in sorted(plan.reservations().items()):
         scheduler = plan.schedulers[cluster]
         found = [budget.reservation_of(reservation.arrival) for budget in scheduler.budgets]
@@ -130,7 +131,7 @@ def _reservations(plan: Dispatch) -> Iterator[ReservedWatts]:
 
 
 def _reservation(queue: WaitQueue, reservation: Reservation) -> PowerReservation | None:
-    """What an entry will draw that has a reservation."""
+    """Return what an entry will draw that has a reservation."""
     order = queue.order_of(reservation.arrival)
     entry = None if order is None else queue.first(reservation.nodes, order)
     if entry is None or entry.arrival != reservation.arrival:

@@ -1,8 +1,8 @@
-"""What placement told before its state was put back: played as it was told, not decided again.
+"""Decisions that were published before the state was restored: replayed, not decided again.
 
 A state that is older than the decisions reads rounds again that it has decided. It might decide
 them otherwise: what a clock refused then is believed now, and the other way about. Resource
-managers have acted on what they were told, so that holds: in these rounds nothing starts, is
+managers have acted on what was published, so that holds: in these rounds nothing starts, is
 rejected or is asked but what was.
 """
 
@@ -43,7 +43,7 @@ from shared.streams.stages.unit_state import PUBLISHED_THROUGH
 from shared.streams.state.state import SingleRow, State, Table
 
 _TABLE: Final = "published"
-# What somebody may have acted on; that a job waits, and why, is told anew.
+# What somebody may have acted on; that a job waits, and why, is published anew.
 _BINDING: Final = frozenset(
     {VERDICT_START, VERDICT_WITHDRAWN, VERDICT_CANCELLED, VERDICT_REJECTED, VERDICT_ACTION}
 )
@@ -54,9 +54,11 @@ _What = tuple[str, int, int, int, str, int]
 def recalled(
     restored: Mapping[str, bytes], told: Iterable[Event], next_round: int
 ) -> Mapping[str, bytes | None]:
-    """What to keep in a state whose first round that is not closed is `next_round`: all that was
-    told since. Of two decisions on one start the first counts: the other came of a state that was
-    put back when nothing was recalled yet."""
+    """Return the changes that keep in a state what was published after it.
+
+    `next_round` is its first round that is not closed. Of two decisions on one start the first
+    counts: the other was decided by a state that was restored when nothing was recalled yet.
+    """
     found: dict[_What, tuple[str, PlacementDecided]] = {}
     state = State(restored)
     rows, kept_last = _kept_in(state)
@@ -77,15 +79,15 @@ def recalled(
 
 
 def _kept_in(state: State) -> tuple[Table[PlacementDecided], SingleRow[int]]:
-    """The decisions that are not played yet, and the round of which any was published last."""
+    """Return the decisions that are not replayed yet, and the last round of a published one."""
     return state.table(_TABLE, PlacementDecided), state.value(PUBLISHED_THROUGH, int)
 
 
 class PublishedDecisions:
-    """What was told and is not played yet, of a state that was put back; else empty.
+    """Decisions that were published and are not replayed yet, of a restored state; else empty.
 
-    What was told of a job is played at the end of its round, or before an answer to it is taken in.
-    What concerns a job or a cluster that is not known stays until it is.
+    What was published on a job is replayed at the end of its round, or before an answer to it is
+    taken in. What concerns a job or a cluster that is not known stays until it is.
     """
 
     def __init__(self, kept: State, job_table: JobTable, models: ModelStore) -> None:
@@ -100,20 +102,20 @@ class PublishedDecisions:
             self._what.add(_what(decided))
 
     def covers(self, ended: Round) -> bool:
-        """Whether a round was decided before: nothing else comes of it."""
+        """Return whether a round was decided before: nothing else follows from it."""
         return ended.number <= self._last
 
     @property
     def is_played(self) -> bool:
-        """True at the end of the last round that was told: the next one decides what is left."""
+        """Return whether the last published round has ended: the next one decides what is left."""
         return 0 <= self._last <= self._round
 
     def has(self, decided: PlacementDecided) -> bool:
-        """Whether this is yet to be played: then it need not be told."""
+        """Return whether a decision is yet to be replayed: then it need not be published."""
         return _what(decided) in self._what
 
     def play(self, ended: Round) -> None:
-        """What was told up to a round comes true."""
+        """Apply what was published up to a round."""
         if self._last < ended.number and self._last >= 0:
             self._last = -1
             self._kept_last.drop()
@@ -124,8 +126,8 @@ class PublishedDecisions:
             self._play(key, decided)
 
     def play_before(self, answer: Message) -> None:
-        """What a resource manager answers to was told, though the round that told it is still to
-        end."""
+        """Apply what a resource manager answers to: it was published, but its round is still
+        open."""
         if isinstance(answer, _OF_GRANTS) and answer.job_id in self._left:
             for key, decided in list(self._left[answer.job_id].items()):
                 if _is_answered(decided, answer):
@@ -144,7 +146,7 @@ class PublishedDecisions:
             del self._left[decided.job_id]
 
     def _came_true(self, job: JobRecord, decided: PlacementDecided) -> bool:
-        """False where it cannot yet: its cluster is not declared as it was."""
+        """Apply a decision; return False while its cluster is not declared as it was."""
         match decided.verdict:
             case _ if decided.verdict == VERDICT_START:
                 return self._start(job, decided)
@@ -238,7 +240,7 @@ def _round_of(kept_last: SingleRow[int]) -> int:
 
 
 def _what(decided: PlacementDecided) -> _What:
-    """What must be told once: a void start may be told again."""
+    """Return what identifies a decision; only a void start may be published again."""
     of = decided.job_id, decided.attempt, decided.verdict, decided.grant
     cluster = decided.cluster if decided.verdict == VERDICT_WITHDRAWN else ""
     return *of, cluster, decided.action.number
@@ -249,7 +251,7 @@ def _order(decided: PlacementDecided) -> tuple[int, int, int]:
 
 
 def _shortened(decided: PlacementDecided) -> PlacementDecided:
-    """Of what was weighed, what it starts on."""
+    """Return a decision with the candidate that it starts on alone."""
     kept = PlacementDecided()
     kept.CopyFrom(decided)
     kept.ClearField("candidates")
@@ -259,7 +261,7 @@ def _shortened(decided: PlacementDecided) -> PlacementDecided:
 
 
 def _is_answered(decided: PlacementDecided, answer: Message) -> bool:
-    """Whether an answer names this start or action, or one after it."""
+    """Return whether an answer names this start or action, or one after it."""
     assert isinstance(answer, _OF_GRANTS)
     if decided.attempt != answer.attempt or decided.verdict not in (VERDICT_START, VERDICT_ACTION):
         return False

@@ -1,10 +1,10 @@
 """Watts that what runs gives up, so that a job starts which waits for them alone.
 
 Dynamic power sharing (Ellsworth and others, "Dynamic power sharing for higher job throughput",
-2015) by P-states: after a pass the first jobs are looked at that lack nothing but watts. Of those
-who run under the caps that refuse one of them the P-states are lowered that lose least a watt, if
-they lose less than its start gains (docs/adr/0079). What it lacks is asked for and kept for it; it
-starts in the pass that finds the watts there.
+2015) by P-states: after a pass the first jobs are looked at that lack nothing but watts. Of the
+jobs that run under the caps that refuse one of them the P-states are lowered that lose least a
+watt, if they lose less than its start gains (docs/adr/0079). What it lacks is asked for and kept
+for it; it starts in the pass that finds the watts there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ _MOST_LOOKED_AT: Final = 100
 
 
 class FreedWatts(NamedTuple):
-    """Watts that are freed for one who waits, for so long, and what was asked for that:
-    arrival and number of each action."""
+    """Watts that are freed for a job that waits, for so long, and what was asked for that: arrival
+    and number of each action."""
 
     cluster: str
     arrival: int
@@ -43,7 +43,7 @@ class FreedWatts(NamedTuple):
 
 class Sharing:
     """Frees watts for one job on a cluster at a time, and for the same one again only after a
-    while: who does not start although the watts came lets them go."""
+    while: a job that does not start although the watts came lets them go."""
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class Sharing:
         self._freed = self._row.get() or ()
 
     def due_s(self) -> Iterator[float]:
-        """When watts are kept no longer, and when they may be freed again for the same job."""
+        """Yield when watts are kept no longer, and when the same job may get some again."""
         for each in self._freed:
             times_s = each.asked_s + self._timeout_s, each.asked_s + self._asking.retry_s
             yield from (at_s for at_s in times_s if at_s > self._asking.now_s)
 
     def begin(self) -> None:
-        """A round ends: watts are kept for those for whom answers are out."""
+        """Begin the end of a round: keep watts for the jobs for which answers are out."""
         self._set([each for each in self._freed if self._stands(each)])
 
     def free_watts(self, refusals: Refusals) -> Iterator[ActionAsked]:
-        """Ask for what those lack whom watts alone refuse, in the order of the queue."""
+        """Ask for the watts of jobs that lack nothing else, in the order of the queue."""
         if not (self._models.rules.now.cap_sharing and self._models.caps):
             return
         plan, lowering = refusals.plan, None
@@ -87,14 +87,14 @@ class Sharing:
                 lowering = None
 
     def in_order(self, slowed: Sequence[JobOnNodes]) -> list[JobOnNodes]:
-        """Those who may be clocked up, by what a watt takes off their bounded slowdowns."""
+        """Sort the jobs that may be clocked up by what a watt takes off their bounded slowdowns."""
         givers = Givers(self._asking, slowed)
         return sorted(slowed, key=givers.worth_per_mw, reverse=True)
 
     # For whom -------------------------------------------------------------------------------------
 
     def _waiting(self, refusals: Refusals) -> list[tuple[Entry, str]]:
-        """The first entries of each queue that lack watts alone."""
+        """Return the first entries of each queue that lack watts alone."""
         return sorted(
             (entry, name)
             for name, scheduler in refusals.plan.schedulers.items()
@@ -104,7 +104,7 @@ class Sharing:
         )
 
     def _is_served(self, entry: Entry, cluster: str) -> bool:
-        """Whether watts were freed for a job of late, or are being freed on a cluster."""
+        """Return whether watts were freed for a job of late, or are being freed on a cluster."""
         return any(
             each.arrival == entry.arrival or (each.cluster == cluster and self._is_awaited(each))
             for each in self._freed
@@ -119,7 +119,7 @@ class Sharing:
     # What is asked --------------------------------------------------------------------------------
 
     def _ask(self, wanting: Wanting, lowered: Lowered) -> Iterator[ActionAsked]:
-        """Ask each to run at its P-state, and keep what comes of it."""
+        """Ask each job to run at its P-state, and keep what is freed by that."""
         entry, cluster = wanting.entry, wanting.cluster
         caps = tuple(CapShortage.of(s, self._holder(s)) for s in wanting.shortages)
         cause = ActionCause(CauseKind.WATTS_FOR_JOB, wanting.job.job.job_id, caps)
@@ -137,7 +137,7 @@ class Sharing:
         self._set([*self._freed, freed])
 
     def _holder(self, shortage: Shortage) -> str:
-        """Whose reservation a budget keeps watts for, by job id; empty for nobody's."""
+        """Return the id of the job that a budget reserves watts for; empty for nobody's."""
         return holder_id(shortage.reserved_for, self._job_table.by_arrival)
 
     # What is kept ---------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Sharing:
         return KeptWatts(freed.cluster, holder, freed.asked_s, freed.limit_s, freed.draw_mw, coming)
 
     def _coming(self, freed: FreedWatts) -> Iterator[tuple[str, int]]:
-        """What is to be given up yet, by cluster."""
+        """Yield what is to be given up yet, by cluster."""
         for job, action in self._unanswered(freed):
             assert job.run.allocation is not None
             yield job.run.allocation.cluster, job.run.drawn_mw - job.run.drawn_after_mw(action)
@@ -171,12 +171,12 @@ class Sharing:
                 yield from ((job, action) for action in job.run.actions if action.number == number)
 
     def _is_awaited(self, freed: FreedWatts) -> bool:
-        """Whether an answer is out, and may come in time."""
+        """Return whether an answer is out, and may come in time."""
         is_in_time = self._asking.now_s < freed.asked_s + self._timeout_s
         return is_in_time and any(True for _ in self._unanswered(freed))
 
     def _stands(self, freed: FreedWatts) -> bool:
-        """False for one of long ago, or for whom nothing is to be kept any more."""
+        """Return False for watts freed long ago, or for which nothing is to be kept any more."""
         job = self._job_table.at_arrival(freed.arrival)
         return (
             self._models.rules.now.cap_sharing
@@ -188,7 +188,10 @@ class Sharing:
 
 
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """Watts that a wrong clock freed in the future are forgotten: they would be kept for long."""
+    """Return the changes that drop watts which a wrong clock freed in the future.
+
+    They would be kept for long.
+    """
     state = State(restored)
     row = _row_in(state)
     freed = row.get() or ()

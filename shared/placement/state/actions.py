@@ -122,25 +122,24 @@ class Action:
 
     @property
     def stops(self) -> bool:
-        """Whether the job runs no more once the action is done; an end takes effect by its
-        finish."""
+        """Return whether the action stops the job once done; an end takes effect by its finish."""
         return self.is_suspended or self.kind in ENDS
 
     @property
     def drawn_mw(self) -> int:
-        """What it is predicted to draw beyond idle once the action is done."""
+        """Return what the job is predicted to draw beyond idle once the action is done."""
         return 0 if self.stops else self.draw_mw
 
     @property
     def words(self) -> str:
-        """What is asked."""
+        """Return what is asked, in words."""
         at = f" to {self.freq_ghz:g} GHz" if self.kind is ActionKind.SET_PSTATE else ""
         return f"{self.kind}{at}"
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A kind of action that a resource manager refused, and when that was told."""
+    """A kind of action that a resource manager refused, and when it did."""
 
     kind: ActionKind
     since_s: float

@@ -1,4 +1,4 @@
-"""Which jobs hold which nodes, and what users and accounts hold together."""
+"""Allocations of jobs by cluster, and what users and accounts have together."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -29,7 +29,7 @@ class Allocations:
         self._changed: set[Subject] = set()
 
     def declare(self, cluster: Cluster) -> None:
-        """A cluster was declared, or declared anew."""
+        """Take a cluster as it is declared now."""
         known = self._occupancy.get(cluster.name)
         if known is None:
             known = self._occupancy[cluster.name] = Occupancy(cluster)
@@ -38,26 +38,27 @@ class Allocations:
         known.prefer(self._factors.get(cluster.name, {}))
 
     def forget(self, cluster: str) -> None:
-        """A cluster on which nothing runs is gone."""
+        """Remove a cluster on which nothing runs."""
         del self._occupancy[cluster]
         self._reduced = {name for name, held in self._occupancy.items() if held.never}
 
     def close(self, cluster: str, unavailable: Mapping[int, float]) -> None:
-        """Nodes of a cluster take no jobs until these times, by index."""
+        """Close nodes of a cluster until these times, by index."""
         self._occupancy[cluster].close(unavailable)
         self._reduced = {name for name, held in self._occupancy.items() if held.never}
 
     @property
     def reduced(self) -> Collection[str]:
-        """Clusters of which nodes are drained until somebody resumes them."""
+        """Return the clusters of which nodes are drained until somebody resumes them."""
         return self._reduced
 
     def can_hold(self, cluster: str, job: Job, units: int) -> bool:
-        """Whether so many units of a job fit on a cluster that is empty, but for such nodes."""
+        """Return whether so many units of a job fit on a cluster that is empty, but for nodes that
+        are drained until somebody resumes them."""
         return units <= self._occupancy[cluster].most_units(job)
 
     def forget_groups(self) -> None:
-        """Number anew who runs together, where that was not done for long."""
+        """Renumber groups of jobs on one node, where that was not done for long."""
         for occupancy in self._occupancy.values():
             occupancy.forget_groups()
 
@@ -68,7 +69,7 @@ class Allocations:
             occupancy.prefer(factors.get(cluster, {}))
 
     def hold(self, job: JobRecord, placed: JobAllocation) -> None:
-        """A job that holds nothing gets nodes."""
+        """Allocate nodes to a job that holds none."""
         job.run.allocation = placed
         self._jobs[job.job.job_id] = job
         self._occupancy[placed.cluster].hold(job)
@@ -76,24 +77,24 @@ class Allocations:
         self._account(job, 1, self._counted[job.job.job_id])
 
     def refresh(self, job: JobRecord) -> None:
-        """What a job draws, or until when it has its nodes, is known better."""
+        """Update what a job draws, and until when it has its nodes."""
         self._occupancy[_placed(job).cluster].refresh(job)
 
     def expect(self, job: JobRecord, release_s: float) -> None:
-        """A job that is suspended is expected to give its nodes back then; infinite: never."""
+        """Set when a suspended job is expected to give its nodes back; infinite: never."""
         self._occupancy[_placed(job).cluster].expect(job, release_s)
 
     def running(self) -> list[tuple[JobRecord, JobAllocation]]:
-        """Jobs that run, suspended ones too, by arrival."""
+        """Return the jobs that run, suspended ones too, by arrival."""
         jobs = (job for job in self._jobs.values() if job.life.state is JobState.RUNNING)
         return [(job, _placed(job)) for job in sorted(jobs, key=lambda job: job.arrival)]
 
     def all(self) -> list[tuple[JobRecord, JobAllocation]]:
-        """Jobs that hold nodes, by arrival."""
+        """Return the jobs that hold nodes, by arrival."""
         return [(job, _placed(job)) for job in sorted(self._jobs.values(), key=_arrival)]
 
     def hold_instead(self, job: JobRecord, placed: JobAllocation) -> None:
-        """A job has these nodes and no others, or the same until another time."""
+        """Allocate these nodes and no others to a job, or the same until another time."""
         before = job.run.allocation
         if before is None or _but_end(before) != _but_end(placed):
             self.release(job)
@@ -106,7 +107,7 @@ class Allocations:
         self._counted[job.job.job_id] = counted
 
     def release(self, job: JobRecord) -> None:
-        """A job gives up what it holds, if anything."""
+        """Release what a job holds, if anything."""
         if job.run.allocation is None:
             return
         self._occupancy[job.run.allocation.cluster].release(job)
@@ -115,41 +116,41 @@ class Allocations:
         job.run.allocation = None
 
     def best_free(self, cluster: str, count: int) -> tuple[int, ...]:
-        """The free nodes that draw least."""
+        """Return the free nodes of a cluster that draw least."""
         return self._occupancy[cluster].best_free(count)
 
     def others(self, job: JobRecord) -> list[JobRecord]:
-        """The jobs that have part of a job's nodes too, by arrival."""
+        """Return the other jobs that have part of a job's nodes, by arrival."""
         return self._occupancy[_placed(job).cluster].others(job)
 
     def slowdown(self, job: JobRecord, neighbours: Neighbours) -> float:
-        """Predicted T_co / T_solo of a job among those that have part of its nodes too."""
+        """Predict T_co / T_solo of a job among those that have part of its nodes too."""
         return self._occupancy[_placed(job).cluster].slowdown(job, neighbours)
 
     def usage(self, subject: Subject) -> Usage:
-        """What a user or an account holds."""
+        """Return what a user or an account holds."""
         return self._usage.get(subject, _NOTHING)
 
     def take_changed(self) -> set[Subject]:
-        """Who holds more or less than at the last call."""
+        """Return the users and accounts that hold more or less than at the last call."""
         changed, self._changed = self._changed, set()
         return changed
 
     def granted(self) -> list[tuple[JobRecord, JobAllocation]]:
-        """Jobs whose resource manager has not answered whether it starts them, by arrival."""
+        """Return the jobs whose start no resource manager has answered yet, by arrival."""
         jobs = (job for job in self._jobs.values() if job.life.state is JobState.GRANTED)
         return [(job, _placed(job)) for job in sorted(jobs, key=lambda job: job.arrival)]
 
     def without_draw(self) -> list[JobRecord]:
-        """Jobs of which nobody has estimated what they draw, by arrival."""
+        """Return the jobs of which nobody has estimated what they draw, by arrival."""
         jobs = (job for job in self._jobs.values() if _placed(job).draw_mw is None)
         return sorted(jobs, key=lambda job: job.arrival)
 
     def intruders(
         self, jobs: Iterable[tuple[JobRecord, JobAllocation]]
     ) -> Iterator[tuple[str, str]]:
-        """The ids of those of `jobs` on whose nodes others run, as their resource manager says, so
-        that there is not enough for all; each with the id of one of them."""
+        """Yield the ids of those of `jobs` on whose nodes others run, as their resource manager
+        says, so that there is not enough for all; each with the id of one of the others."""
         for job, placed in jobs:
             occupancy = self._occupancy[placed.cluster]
             others = occupancy.others(job) if occupancy.has_too_much(job) else ()
@@ -159,7 +160,7 @@ class Allocations:
 
     @property
     def occupancy(self) -> Mapping[str, Occupancy]:
-        """What is held of each cluster, in the order in which they were declared."""
+        """Return what is held of each cluster, in the order in which they were declared."""
         return self._occupancy
 
     def _account(self, job: JobRecord, jobs: int, nodes: int) -> None:

@@ -12,6 +12,6 @@ SOURCE: Final = "placement"
 
 
 def announce(message: Message, subject: str, key: str, ended: Round) -> Publish:
-    """Return a fact of a round as an event: its `subject` tells it from others of its type."""
+    """Return a fact of a round as an event, distinguished by `subject` from others of its type."""
     event_id = f"{SOURCE}/{message.DESCRIPTOR.full_name}/{subject}"
     return Publish(OUTPUT, Event(event_id, SOURCE, ended.ended_at_us, key, message))

@@ -26,7 +26,7 @@ class SlowerMode(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """One cluster that a decision weighs, as it was when the attempt arrived.
+    """One cluster that a decision compares, as it was when the attempt arrived.
 
     `part_eff`, `rank` and `tier` are among all clusters: Choice has those that are there.
     `part_eff` is infinite on a cluster that the job does not fit on. `time_sd` and `power_sd` are
@@ -62,11 +62,11 @@ class Candidate(NamedTuple):
 
     @property
     def energy_j(self) -> float:
-        """One node over `time_s`."""
+        """Return the energy of one node over `time_s`."""
         return self.power_w * self.time_s
 
     def drawing(self, draw_mw: int) -> "Candidate":
-        """The candidate in the mode that draws so much: no two draw the same."""
+        """Return the candidate in the mode that draws so much: no two draw the same."""
         slower = next((mode for mode in self.slower or () if mode.draw_mw == draw_mw), None)
         if slower is None:
             return self
@@ -78,10 +78,12 @@ Modes = Mapping[tuple[str, str], tuple[Candidate, ...]]
 
 
 def draw_mw(job: Job, cluster: Cluster, node_w: float, units: int) -> int:
-    """What so many units of a job draw beyond the idle power of their nodes, of which one used
-    whole draws `node_w`: their share of the cores. What is predicted of a unit beyond what any node
-    draws, as by coefficients of another machine, counts as that: no cap has it, and it can be
-    counted."""
+    """Return what so many units of a job draw beyond the idle power of their nodes, mW.
+
+    A node that is used whole draws `node_w`, a unit its share of the cores. What is predicted of a
+    unit beyond what any node draws, as by coefficients of another machine, counts as that: no cap
+    has it, and it can be counted.
+    """
     cores = unit_cores(job, cluster)
     most_w = NODE_POWER_W.most * cluster.cores_per_node / cores
     beyond_idle_mw = milliwatts((min(node_w, most_w) - cluster.idle_power_w) * units)

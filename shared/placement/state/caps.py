@@ -32,7 +32,7 @@ class Covered(NamedTuple):
     name: str = ""
 
     def covers(self, cluster: Cluster) -> bool:
-        """Whether a cluster is part of it."""
+        """Return whether a cluster is part of it."""
         match self.scope:
             case Scope.CLUSTER:
                 return cluster.name == self.name
@@ -50,7 +50,7 @@ class Declared(NamedTuple):
 
 
 def declared_cap(event: Event, message: PowerCapDeclared) -> Declared:
-    """A cap as its operator declared it."""
+    """Return a cap as its operator declared it."""
     steps = tuple(map(_step, message.steps))
     scope = SCOPES[message.scope]
     cap = Cap(scope, message.name, steps, event.source, message.reason)
@@ -58,14 +58,14 @@ def declared_cap(event: Event, message: PowerCapDeclared) -> Declared:
 
 
 def in_order(caps: Mapping[Covered, Declared]) -> dict[Covered, Declared]:
-    """Those of clusters first, then of sites, then of the region, by name: whoever was restored has
-    the order in which they were declared no more."""
+    """Sort caps: of clusters first, then of sites, then of the region, by name. The order in which
+    they were declared is unknown after a restart."""
     scopes = [*Scope]
     return dict(sorted(caps.items(), key=lambda one: (scopes.index(one[0].scope), one[0].name)))
 
 
 def covered_by(clusters: Iterable[Cluster]) -> Iterator[Covered]:
-    """The clusters, their sites, and the region."""
+    """Yield what caps can be declared for: the clusters, their sites, and the region."""
     known = list(clusters)
     yield from (Covered(Scope.CLUSTER, cluster.name) for cluster in known)
     yield from (Covered(Scope.SITE, name) for name in sorted({c.site for c in known}))
@@ -73,7 +73,7 @@ def covered_by(clusters: Iterable[Cluster]) -> Iterator[Covered]:
 
 
 def idle_mw(covered: Covered, clusters: Iterable[Cluster]) -> int:
-    """What all nodes draw that nobody uses, of lost clusters too."""
+    """Return what all nodes draw that nobody uses, of lost clusters too."""
     return sum(c.nodes * milliwatts(c.idle_power_w) for c in clusters if covered.covers(c))
 
 
@@ -93,12 +93,12 @@ def require_possible(
 
 
 def step_messages(cap: Cap, now_s: float) -> list[PowerCapStep]:
-    """How a cap changes after a time."""
+    """Return the steps of a cap after a time."""
     return [_step_message(step) for step in cap.steps if step[0] > now_s]
 
 
 def watts_or_none(cap_mw: int) -> float | None:
-    """A cap in watts; None for no cap."""
+    """Return a cap in watts; None for no cap."""
     return cap_mw / 1000 if cap_mw < NO_CAP_MW else None
 
 

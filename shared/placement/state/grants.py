@@ -1,6 +1,6 @@
-"""Starts that must not take place: what their holders are told, and what is remembered of it.
+"""Starts that must not take place: why, and what is remembered of them.
 
-A start is a grant, which ends by the word of the resource manager that holds it (started, declined,
+A start is a grant. It ends when the resource manager that holds it says so (started, declined,
 finished, requeued) or by an operator's seizure, never by silence.
 """
 
@@ -13,7 +13,7 @@ from coplace.v1.jobs_pb2 import JobDeclined, JobFinished, JobStarted
 from coplace_client.errors import RejectedError
 from shared.placement.state.closure import Closure
 
-# Starts of a job that were taken from their holders and not answered; the oldest make room.
+# Starts of a job that were taken from their holders and not answered; the oldest are dropped.
 MOST_SEIZED: Final = 15
 
 
@@ -59,16 +59,16 @@ class VoidStart:
 
     @property
     def start(self) -> tuple[int, int, str]:
-        """Which start it is."""
+        """Return the attempt, the grant and the cluster of the start."""
         return self.attempt, self.grant, self.cluster
 
     def is_of(self, message: JobStarted | JobFinished | JobDeclined) -> bool:
-        """True when the message speaks for this start; one that tells no grant does by attempt."""
+        """Return whether the message is on this start; by attempt alone where it names no grant."""
         return message.attempt == self.attempt and message.grant in (0, self.grant)
 
 
 def lower_grant(message: JobStarted, newest: int) -> VoidStart | None:
-    """The start that a message claims under a grant that was given back and replaced since."""
+    """Return the start that a message claims under a grant that was replaced since, or None."""
     if not 0 < message.grant < newest:
         return None
     reason = WithdrawalReason(WithdrawalKind.REPLACED, number=message.grant, newest=newest)
@@ -76,7 +76,7 @@ def lower_grant(message: JobStarted, newest: int) -> VoidStart | None:
 
 
 def require_given(grant: int, newest: int) -> None:
-    """Raises RejectedError for a grant that a job never had: the newest of its own is this."""
+    """Raise RejectedError for a grant higher than `newest`, which the job never had."""
     if grant > newest:
         problem = f"{grant} was never given, the newest of the job is {newest}"
         raise RejectedError("grant", problem)

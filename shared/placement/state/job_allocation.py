@@ -35,34 +35,34 @@ class JobAllocation:
 
     @property
     def walltime_s(self) -> float:
-        """The limit of a whole run at the present P-state."""
+        """Return the limit of a whole run at the present P-state."""
         return self.mode_limit_s or self.limit_s
 
     @property
     def counted_mw(self) -> int:
-        """What it draws beyond idle when it runs: by nameplate where meters are silent."""
+        """Return what the job draws beyond idle when it runs: by nameplate for silent meters."""
         return max(self.draw_mw or 0, self.nameplate_mw)
 
     @property
     def left_s(self) -> float:
-        """What is left of the limit of one that is suspended, a second at least."""
+        """Return what is left of the limit of a suspended job, a second at least."""
         assert self.suspended_s is not None
         return max(self.ends_s - self.suspended_s, 1.0)
 
     def run_on(self, now_s: float) -> None:
-        """It runs again: the time in which it was suspended counts for no limit."""
+        """Resume the run: the time in which it was suspended counts for no limit."""
         if self.suspended_s is not None:
             self._prolong(max(now_s - self.suspended_s, 0.0))
             self.suspended_s = None
 
     def change(self, freq_ghz: float, draw_mw: int, walltime_s: float, now_s: float) -> None:
-        """It runs at another P-state: what is left of its limit stretches as a whole run's does."""
+        """Set another P-state: what is left of the limit stretches as a whole run's does."""
         self._prolong(self.stretched_s(walltime_s, now_s))
         self.freq_ghz, self.draw_mw, self.mode_limit_s = freq_ghz, draw_mw, walltime_s
         self.predicted_mw = draw_mw
 
     def stretched_s(self, walltime_s: float, now_s: float) -> float:
-        """By how much its end moves where a whole run may take so long from now on."""
+        """Return by how much the end moves where a whole run may take so long from now on."""
         from_s = now_s if self.suspended_s is None else self.suspended_s
         return max(self.ends_s - from_s, 0.0) * (walltime_s / self.walltime_s - 1)
 
@@ -72,12 +72,13 @@ class JobAllocation:
 
     @property
     def since_s(self) -> float:
-        """When its resource manager started it; until it has said so, when that was decided."""
+        """Return when the resource manager started the job, or until it says so, when that was
+        decided."""
         return self.ends_s - self.limit_s
 
 
 def share_ran(placed: JobAllocation | None, message: JobFinished) -> float | None:
-    """The part of its limit that a job ran for, at most 1, told before it gives back its nodes;
+    """Return the part of its limit that a job ran for, at most 1, while it still has its nodes;
     None where it did not run, or nobody says for how long."""
     if placed is None or not message.started_at_us or not placed.limit_s:
         return None
@@ -86,8 +87,8 @@ def share_ran(placed: JobAllocation | None, message: JobFinished) -> float | Non
 
 
 def runs_of(nodes: Sequence[int]) -> list[int]:
-    """First and count of each run of indices that follow one another, one after the other: a job on
-    all nodes of the largest cluster takes no more than one on a few."""
+    """Return first and count of each run of indices that follow one another, one after the other: a
+    job on all nodes of the largest cluster takes no more than one on a few."""
     runs: list[int] = []
     for node in nodes:
         if runs and node == runs[-2] + runs[-1]:
@@ -98,6 +99,6 @@ def runs_of(nodes: Sequence[int]) -> list[int]:
 
 
 def nodes_of(runs: Sequence[int]) -> Iterator[int]:
-    """The indices that `runs_of` wrote."""
+    """Yield the indices that `runs_of` wrote."""
     for first, count in zip(runs[::2], runs[1::2], strict=True):
         yield from range(first, first + count)

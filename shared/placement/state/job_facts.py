@@ -1,4 +1,4 @@
-"""What is told of jobs: submissions, and what resource managers say of their runs."""
+"""Facts on jobs: submissions, and what resource managers say of their runs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,7 +38,7 @@ from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 
 
 class JobFacts:
-    """Folds what is told of jobs into their table, by the transition table.
+    """Folds facts on jobs into their table, by the transition table.
 
     Folds raise RejectedError for what cannot be used, of which EarlyError is for what may be used
     later, and AlreadyAppliedError for copies and late facts.
@@ -48,7 +48,7 @@ class JobFacts:
         self._table = table
 
     def submit(self, event: Event, message: JobSubmitted) -> None:
-        """A job, or a new attempt of one, arrived."""
+        """Add a job, or a new attempt of one, that was submitted."""
         job, awaits = job_of(message), dependencies_of(message)
         known = self._table.get(job.job_id)
         if known is not None and job.attempt <= known.job.attempt:
@@ -56,7 +56,7 @@ class JobFacts:
         self._table.track(job, event.traceparent, awaits)
 
     def requeue(self, event: Event, message: JobRequeued) -> None:
-        """The resource manager put a job back: its new attempt queues up at the end."""
+        """Queue the next attempt of a job at the end, since its resource manager requeued it."""
         known = self._table.known(message.job_id)
         if message.attempt <= known.job.attempt:
             raise AlreadyAppliedError(event.id)
@@ -64,8 +64,11 @@ class JobFacts:
         job.life.requeued_because = message.reason[:MOST_TEXT]
 
     def start(self, event: Event, message: JobStarted, names: Mapping[str, NodeNames]) -> None:
-        """The resource manager says where an attempt runs, and since when: it is right, whatever
-        was decided, unless the grant was taken from it. Of two that run an attempt the first is."""
+        """Record where an attempt runs and since when, as its resource manager says.
+
+        That is right, whatever was decided, unless the grant was taken from it. Of two resource
+        managers that run an attempt the first is right.
+        """
         known = self._table.known(message.job_id)
         void = self._void_claim(known, message)
         if void is not None:
@@ -96,8 +99,8 @@ class JobFacts:
         self._table.revisit(job)
 
     def decline(self, event: Event, message: JobDeclined) -> None:
-        """The resource manager gives a start back: the job waits again at its old place, or ends
-        if that was asked."""
+        """Release the nodes of a start that its resource manager declined: the job waits again at
+        its old place, or ends if that was asked."""
         if self._is_answered(message):
             return
         job = self._table.newest(event, message.job_id, message.attempt)
@@ -115,7 +118,7 @@ class JobFacts:
             self._table.move_to_the_end(job)
 
     def finish(self, event: Event, message: JobFinished) -> None:
-        """An attempt ended, whatever we knew of its start: its nodes are free."""
+        """End an attempt, whatever is known of its start: its nodes are free."""
         if self._is_answered(message):
             return
         job = self._table.newest(event, message.job_id, message.attempt)
@@ -130,8 +133,8 @@ class JobFacts:
     def correct_draw(
         self, event: Event, message: RunningPowerMeasured, clusters: Mapping[str, Cluster]
     ) -> None:
-        """What meters show of a run counts from now on. Raises AlreadyAppliedError for a job that
-        does not run there at that P-state any more, or is about to change."""
+        """Replace the draw of a run by what meters show of it. Raises AlreadyAppliedError for a job
+        that does not run there at that P-state any more, or is about to change."""
         job = self._table.get(message.job_id)
         if (
             job is None
@@ -144,7 +147,7 @@ class JobFacts:
         self._table.estimate(job, draw_mw(job.job, cluster, message.node_power_w, units))
 
     def action_done(self, event: Event, message: JobActionDone) -> None:
-        """A resource manager did what was asked: this action speaks for those before it."""
+        """Record an action that a resource manager did: this answers those before it too."""
         job = self._acted_on(event, message)
         done = next((each for each in job.run.actions if each.number == message.number), None)
         if done is None or job.run.allocation is None or done.kind is ActionKind.REQUEUE:
@@ -161,7 +164,7 @@ class JobFacts:
         self._table.revisit(job)
 
     def action_refused(self, event: Event, message: JobActionRefused) -> None:
-        """A resource manager will not do what was asked."""
+        """Record an action that a resource manager refused."""
         job = self._acted_on(event, message)
         refused = next((each for each in job.run.actions if each.number == message.number), None)
         if refused is None or job.run.allocation is None:
@@ -173,7 +176,7 @@ class JobFacts:
         self._table.revisit(job)
 
     def _acted_on(self, event: Event, message: JobActionDone | JobActionRefused) -> JobRecord:
-        """The job whose run an action was on, if it is of this grant."""
+        """Return the job whose run an action was on, if it is of this grant."""
         job = self._table.newest(event, message.job_id, message.attempt)
         require_given(message.grant, job.grants.newest)
         if job.run.allocation is None or message.grant not in (0, job.run.allocation.grant):
@@ -184,14 +187,14 @@ class JobFacts:
         return job
 
     def _void_claim(self, job: JobRecord, message: JobStarted) -> VoidStart | None:
-        """What a start claims that must not take place; None where it is right."""
+        """Return what a start claims that must not take place; None where it is right."""
         if message.attempt == job.job.attempt:
             return lower_grant(message, job.grants.newest)
         claimed = (void for void in job.grants.seized if void.is_of(message))
         return next((replace(void, cluster=message.cluster) for void in claimed), None)
 
     def _is_answered(self, message: JobDeclined | JobFinished) -> bool:
-        """True when the message is the last word on a start that was seized."""
+        """Return whether the message is the last on a start that was seized."""
         job = self._table.known(message.job_id)
         answered = [void for void in job.grants.seized if void.is_of(message)]
         if answered:
@@ -201,23 +204,21 @@ class JobFacts:
 
 
 def _require_few_void(job: JobRecord) -> None:
-    """Those who are to be told are kept with the job until the round ends."""
+    """Raise RejectedError for too many void starts: a job keeps them until the round ends."""
     if len(job.grants.void) > MOST_SEIZED:
-        problem = (
-            f"was told of {len(job.grants.void)} void starts in this round: tell the rest again"
-        )
+        problem = f"has {len(job.grants.void)} void starts in this round: report the rest again"
         raise RejectedError("job_id", problem)
 
 
 def _runs_on(placed: JobAllocation | None, attempt: int, grant: int, cluster: str) -> VoidStart:
-    """The start on this cluster is void, since the job runs where it was placed."""
+    """Return the void start on this cluster: the job runs where it was placed."""
     where = placed.cluster if placed else ""
     reason = WithdrawalReason(WithdrawalKind.RUNS_ELSEWHERE, where)
     return VoidStart(attempt, grant, cluster, reason)
 
 
 def _started(job: JobRecord, message: JobStarted, names: NodeNames) -> JobAllocation:
-    """Where a start says that the job runs; as decided when it names no nodes."""
+    """Return where a start says that the job runs; as decided when it names no nodes."""
     placed, since_s = job.run.allocation, message.started_at_us / 1e6
     limit_s = placed.limit_s if placed else job.job.walltime_s
     here = placed if placed and placed.cluster == message.cluster else None
@@ -234,7 +235,8 @@ def _started(job: JobRecord, message: JobStarted, names: NodeNames) -> JobAlloca
 
 
 def _told_nodes(message: JobStarted, names: NodeNames) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The nodes that a start names, ascending, and the units on each, none where there is one."""
+    """Return the nodes that a start names, ascending, and the units on each, none where there is
+    one."""
     units = tuple(message.node_units)
     if not units:
         return names.indices(message.nodes), ()
@@ -247,8 +249,8 @@ def _told_nodes(message: JobStarted, names: NodeNames) -> tuple[tuple[int, ...],
 
 
 def _still_draws(job: JobRecord, placed: JobAllocation, message: RunningPowerMeasured) -> bool:
-    """Whether an attempt runs as it did when it was measured; where a resource manager started it
-    by itself, nobody knows its P-state."""
+    """Return whether an attempt runs as it did when it was measured; where a resource manager
+    started it by itself, nobody knows its P-state."""
     if job.life.state is not JobState.RUNNING or job.run.actions or placed.suspended_s is not None:
         return False
     at_pstate = placed.freq_ghz in (0.0, message.freq_ghz)

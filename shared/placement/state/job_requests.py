@@ -33,8 +33,8 @@ class JobRequests:
         self._table = table
 
     def cancel(self, event: Event, message: JobCancelled) -> None:
-        """Somebody asked for the job's end, whatever its attempt: what waits ends at once, what
-        runs by its finish, and what is granted when its resource manager has declined."""
+        """Cancel a job, whatever its attempt: one that waits ends at once, one that runs by its
+        finish, and one that is granted when its resource manager has declined."""
         job = self._table.known(message.job_id)
         if job.requests.cancelled is not None:
             raise AlreadyAppliedError(event.id)
@@ -45,11 +45,11 @@ class JobRequests:
             self._table.end(job, state)
 
     def hold(self, event: Event, message: JobHeld) -> None:
-        """Somebody asked that the job not start; what runs is held when it is requeued."""
+        """Hold a job, so that it does not start; one that runs is held when it is requeued."""
         self._asked(event, message.job_id).requests.held = message.reason[:MOST_TEXT]
 
     def release(self, event: Event, message: JobReleased) -> None:
-        """The job may start, also when it was held since its starts were declined."""
+        """Release a job, also when it was held since its starts were declined: it may start."""
         job = self._asked(event, message.job_id)
         job.requests.held, job.grants.missed_starts, job.life.requeues, job.requests.isolated = (
             None,
@@ -68,8 +68,8 @@ class JobRequests:
         self._table.revisit(job)
 
     def seize(self, event: Event, message: JobSeized) -> None:
-        """An operator vouches that an attempt does not run where it was started or was to be: the
-        next one queues up at the end."""
+        """Seize an attempt, since an operator vouches that it does not run where it was started or
+        was to be: the next one queues up at the end."""
         job = self._table.newest(event, message.job_id, message.attempt)
         on = job.run.allocation
         if on is None and not job.run.runs_on:
@@ -82,9 +82,9 @@ class JobRequests:
         self._table.begin_next(job, message.attempt + 1, reason)
 
     def requeue(self, event: Event, message: JobRequeueAsked) -> None:
-        """Ask that an attempt be requeued. One that runs is when its resource manager
-        has ended it; one that waits goes to the end of the queue, one that is granted when that
-        has declined. Raises RejectedError for one that has ended or is to end."""
+        """Ask that an attempt be requeued. One that runs is when its resource manager has ended it;
+        one that waits goes to the end of the queue, one that is granted when that has declined.
+        Raises RejectedError for one that has ended or is to end."""
         job = self._table.newest(event, message.job_id, message.attempt)
         asked = event.time_us, event.id
         if asked <= job.requests.requeue_asked or job.requests.requeue is not None:
@@ -101,7 +101,7 @@ class JobRequests:
             self._table.move_to_the_end(job)
 
     def suspend(self, event: Event, message: JobSuspended) -> None:
-        """Somebody asked that a run be suspended; raises RejectedError where there is none."""
+        """Ask that a run be suspended. Raises RejectedError where there is none."""
         job = self._table.known(message.job_id)
         if job.run.allocation is None:
             raise RejectedError("job_id", f"has no run to suspend, it is {job.life.state}: hold it")
@@ -109,12 +109,12 @@ class JobRequests:
         self._asked_to_suspend(event, job).requests.suspend = f"suspended by {by}"
 
     def resume(self, event: Event, message: JobResumed) -> None:
-        """A run that was suspended may go on."""
+        """Ask that a run that was suspended go on."""
         self._asked_to_suspend(event, self._table.known(message.job_id)).requests.suspend = None
 
     def _asked(self, event: Event, job_id: str) -> JobRecord:
-        """The job of which something is asked, unless something newer was. Of one that has ended
-        it is asked for its next attempt."""
+        """Return the job of which something is asked, unless something newer was. Of one that has
+        ended it is asked for its next attempt."""
         job, asked = self._table.known(job_id), (event.time_us, event.id)
         if asked <= job.requests.asked:
             raise AlreadyAppliedError(event.id)
@@ -123,7 +123,7 @@ class JobRequests:
         return job
 
     def _asked_to_suspend(self, event: Event, job: JobRecord) -> JobRecord:
-        """The job, unless something newer was asked of its run."""
+        """Return the job, unless something newer was asked of its run."""
         asked = event.time_us, event.id
         if asked <= job.requests.suspend_asked:
             raise AlreadyAppliedError(event.id)

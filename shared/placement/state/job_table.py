@@ -49,24 +49,26 @@ class JobTable:
             self._adopt(job)
 
     def take_touched(self) -> set[str]:
-        """Ids of the jobs that something happened to since the last call; after a restart all."""
+        """Return the ids of the jobs that changed since the last call; after a restart all."""
         touched, self._touched = self._touched, set()
         return touched
 
     def get(self, job_id: str) -> JobRecord | None:
-        """A job that is tracked, in its newest attempt."""
+        """Return a job in its newest attempt, None where it is unknown."""
         return self._jobs.get(job_id)
 
     def known(self, job_id: str) -> JobRecord:
-        """A job that is tracked, in its newest attempt. Raises EarlyError for another one."""
+        """Return a job in its newest attempt. Raises EarlyError for an unknown one."""
         if job_id not in self._jobs:
             raise EarlyError("job_id", f"{job_id[:80]!r} was never submitted: submit it first")
         return self._jobs[job_id]
 
     def newest(self, event: Event, job_id: str, attempt: int) -> JobRecord:
-        """The job if this is its newest attempt: what happened to others is of no consequence.
+        """Return a job if this is its newest attempt.
 
-        Raises EarlyError for one that is not known yet, AlreadyAppliedError for an older one."""
+        Raises EarlyError for an attempt that is not known yet, AlreadyAppliedError for an older
+        one: what happens to it is of no consequence.
+        """
         job = self.known(job_id)
         if attempt > job.job.attempt:
             problem = f"{attempt} is not known, the newest is {job.job.attempt}: requeue first"
@@ -76,50 +78,50 @@ class JobTable:
         return job
 
     def with_void_starts(self) -> list[JobRecord]:
-        """Jobs of which somebody is to be told that a start must not take place, by arrival."""
+        """Return the jobs with void starts to notify resource managers of, by arrival."""
         return [job for job in self.found(self._touched) if job.grants.void]
 
     def found(self, job_ids: Iterable[str]) -> list[JobRecord]:
-        """Those of these jobs that are tracked, by arrival."""
+        """Return those of these jobs that are known, by arrival."""
         jobs = (self._jobs[job_id] for job_id in job_ids if job_id in self._jobs)
         return sorted(jobs, key=lambda job: job.arrival)
 
     def of_arrival(self, arrival: int) -> JobRecord:
-        """The job that has this arrival number."""
+        """Return the job that has this arrival number."""
         return self._jobs[self.by_arrival[arrival]]
 
     def at_arrival(self, arrival: int) -> JobRecord | None:
-        """The same, None where it is known no more."""
+        """Return the job that has this arrival number, None where it is known no more."""
         job_id = self.by_arrival.get(arrival)
         return self._jobs.get(job_id) if job_id is not None else None
 
     @property
     def next_arrival(self) -> int:
-        """The number of the next attempt that arrives."""
+        """Return the number of the next attempt that arrives."""
         return self._next_arrival
 
     def ended_last(self, most: int) -> list[JobRecord]:
-        """At most so many of the jobs that ended and are remembered, the newest."""
+        """Return at most so many of the ended jobs that are remembered, the newest first."""
         found = (self._jobs.get(job_id) for _, job_id in nlargest(most, self._ended))
         return [job for job in found if job is not None and job.ended]
 
     def apps(self) -> set[str]:
-        """Applications of the jobs that have not ended."""
+        """Return the applications of the jobs that have not ended."""
         return {job.job.app_id for job in self._jobs.values() if not job.ended}
 
     def save(self, job: JobRecord) -> None:
-        """The job was changed from outside."""
+        """Store a job that was changed from outside."""
         self._rows.changed(job.job.job_id)
 
     def revisit(self, job: JobRecord) -> None:
-        """The same, and its situation may be another one now."""
+        """Store a job that was changed from outside, and note that its situation changed."""
         self._touched.add(job.job.job_id)
         self._rows.changed(job.job.job_id)
 
     def track(
         self, job: Job, traceparent: str, awaits: tuple[Dependency, ...], seized: str = ""
     ) -> JobRecord:
-        """Put a new attempt in the place of the one before; what was asked of the job holds."""
+        """Replace the newest attempt of a job; what was asked of the job stays in force."""
         tracked = JobRecord(job, self._next_arrival, traceparent, Life(awaits=awaits))
         before = self._jobs.get(job.job_id)
         if before is not None:
@@ -135,12 +137,12 @@ class JobTable:
         return tracked
 
     def begin_next(self, before: JobRecord, attempt: int, seized: str = "") -> JobRecord:
-        """Another attempt follows one that was put back or, for this reason, was seized."""
+        """Begin another attempt after one that was requeued or, for this reason, seized."""
         job = replace(before.job, attempt=attempt)
         return self.track(job, before.traceparent, before.life.awaits, seized)
 
     def move_to_the_end(self, job: JobRecord) -> None:
-        """The same attempt, as if it had arrived now; what was accepted stays so."""
+        """Queue the same attempt as if it arrived now; if it was admitted, it stays so."""
         after = self.begin_next(job, job.job.attempt)
         after.evaluated.admitted, after.evaluated.misfits = (
             job.evaluated.admitted,
@@ -148,7 +150,7 @@ class JobTable:
         )
 
     def end(self, job: JobRecord, state: JobState) -> None:
-        """The newest attempt came to its end, in this state."""
+        """End the newest attempt of a job in this state."""
         job.life.state, job.life.ended_s, job.run.actions, job.requests.suspend = (
             state,
             None,
@@ -159,19 +161,19 @@ class JobTable:
         self.revisit(job)
 
     def tell(self, job: JobRecord, void: VoidStart) -> None:
-        """Somebody is to be told once in this round that a start must not take place."""
+        """Note a void start of which its resource manager is to be notified, once in a round."""
         others = (one for one in job.grants.void if one.start != void.start)
         job.grants.void = (*others, void)
         self.revisit(job)
 
     def keep_for(self, job: JobRecord, cluster: str) -> None:
-        """The job was started on a cluster of which too little is known: it starts nowhere else."""
+        """Bind a job to the cluster on which it was started, of which too little is known yet."""
         if job.run.runs_on != cluster[:MOST_TEXT]:
             job.run.runs_on = cluster[:MOST_TEXT]
             self.revisit(job)
 
     def evaluate(self, job: JobRecord, candidates: tuple[Candidate, ...]) -> None:
-        """Keep the candidates of a job."""
+        """Store the candidates of a job."""
         job.evaluated.candidates = candidates
         if candidates:
             self._candidates.put(job.job.job_id, candidates)
@@ -180,11 +182,11 @@ class JobTable:
         self.save(job)
 
     def needs(self, cluster: str) -> bool:
-        """Whether a job that has not ended has anything to do with a cluster."""
+        """Return whether a job that has not ended refers to a cluster."""
         return any(not job.ended and _knows(job, cluster) for job in self._jobs.values())
 
     def estimate(self, job: JobRecord, draw_mw: int) -> None:
-        """Keep what a job draws where it runs."""
+        """Store what a job draws where it runs."""
         if job.run.allocation is not None:
             placed = job.run.allocation
             if placed.predicted_mw is None:
@@ -194,7 +196,7 @@ class JobTable:
             self.save(job)
 
     def count_nameplate(self, job: JobRecord, silent_units: int, nameplate_mw: int) -> None:
-        """What a job counts for at least since meters of so many of its units are silent."""
+        """Set what a job counts for at least since meters of so many of its units are silent."""
         placed = job.run.allocation
         assert placed is not None
         if (placed.silent_units, placed.nameplate_mw) != (silent_units, nameplate_mw):
@@ -203,7 +205,7 @@ class JobTable:
             self.save(job)
 
     def unadmitted(self) -> list[JobRecord]:
-        """Jobs of which it is to be found out whether they fit anywhere, by arrival."""
+        """Return the jobs that wait and are not known to fit anywhere, by arrival."""
         found = [
             job for job in self.found(self._unadmitted) if job.waits and not job.evaluated.admitted
         ]
@@ -211,24 +213,24 @@ class JobTable:
         return [job for job in found if not job.requests.isolated]
 
     def admit(self, job: JobRecord) -> None:
-        """The job fits on a declared cluster: from now on it is never rejected."""
+        """Note that a job fits on a declared cluster: from now on it is never rejected."""
         job.evaluated.admitted, job.evaluated.misfits = True, ()
         self._unadmitted.discard(job.job.job_id)
         self.revisit(job)
 
     def put_off(self, job: JobRecord, misfits: tuple[Misfit, ...]) -> None:
-        """The job fits on no declared cluster, and one may yet come."""
+        """Note why a job fits on no declared cluster, where a fitting one may yet be declared."""
         if misfits != job.evaluated.misfits:
             job.evaluated.misfits = misfits
             self.revisit(job)
 
     def reject(self, job: JobRecord, misfits: tuple[Misfit, ...]) -> None:
-        """The job fits on no declared cluster: it ends."""
+        """End a job that fits on no declared cluster."""
         job.evaluated.misfits = misfits
         self.end(job, next_state(job.life.state, JobFact.REJECTED))
 
     def ask(self, job: JobRecord, action: Action) -> None:
-        """Something is asked of the resource manager that runs a job."""
+        """Record an action that is asked of the resource manager of a job."""
         job.run.actions, job.run.asked_actions = (*job.run.actions, action), action.number
         self.allocations.refresh(job)
         self.save(job)
@@ -239,11 +241,11 @@ class JobTable:
         self.revisit(job)
 
     def all(self) -> list[JobRecord]:
-        """The newest attempt of every job that is known, by arrival."""
+        """Return the newest attempt of every job that is known, by arrival."""
         return self.found(self._jobs)
 
     def waiting(self) -> list[JobRecord]:
-        """Jobs that may be started, by arrival."""
+        """Return the jobs that may be started, by arrival."""
         return [job for job in self.found(self._jobs) if job.waits and job.requests.held is None]
 
     def place(
@@ -272,8 +274,8 @@ class JobTable:
         return placed
 
     def allocated(self, start: Start) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Nodes and units, none where there is one on each; where the pass only counted nodes, the
-        free ones that draw least."""
+        """Return the nodes of a start and the units on each, none where there is one on each. Where
+        the pass only counted nodes, these are the free ones that draw least."""
         found = start.allocation
         if found is None:
             return self.allocations.best_free(start.cluster, start.entry.nodes), ()
@@ -310,7 +312,7 @@ class JobTable:
         self._touched.add(job_id)
 
     def _supersede(self, before: JobRecord, after: JobRecord, seized: str) -> None:
-        """An attempt takes over from another. What was granted of that one, or seized, is void."""
+        """Let an attempt replace another. What was granted of that one, or seized, is void."""
         after.requests.held, after.requests.asked, after.requests.isolated = (
             before.requests.held,
             before.requests.asked,
@@ -346,7 +348,7 @@ class JobTable:
 
 
 def _knows(job: JobRecord, cluster: str) -> bool:
-    """Whether a job runs on a cluster, was weighed for it, or has its walltime relate to it."""
+    """Return whether a job runs on a cluster, was evaluated for it, or refers to it by walltime."""
     if cluster == job.job.reference_cluster or (
         job.run.allocation and job.run.allocation.cluster == cluster
     ):

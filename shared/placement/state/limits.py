@@ -51,16 +51,16 @@ class Limit(NamedTuple):
     nodes: int = 0
 
     def allows_job(self, held: Usage) -> bool:
-        """True when one more job may run."""
+        """Return whether one more job may run."""
         return not self.jobs or held.jobs < self.jobs
 
     def allows_nodes(self, held: Usage, nodes: int) -> bool:
-        """True when a job may have so many nodes."""
+        """Return whether a job may have so many nodes."""
         return not self.nodes or held.nodes + nodes <= self.nodes
 
 
 def subjects_of(job: Job) -> tuple[Subject, Subject]:
-    """Whose limits a job counts against."""
+    """Return the user and the account whose limits a job counts against."""
     return _subjects(job.user, job.account)
 
 
@@ -70,7 +70,7 @@ def _subjects(user: str, account: str) -> tuple[Subject, Subject]:
 
 
 def declared(subject: Subject, limit: Limit) -> LimitsDeclared:
-    """A limit as it is declared."""
+    """Return a limit as the message that declares it."""
     [kind] = [message for message, kind in _KINDS.items() if kind is subject.kind]
     return LimitsDeclared(
         subject=kind, name=subject.name, most_running_jobs=limit.jobs, most_nodes=limit.nodes
@@ -78,7 +78,7 @@ def declared(subject: Subject, limit: Limit) -> LimitsDeclared:
 
 
 def limit_of(message: LimitsDeclared) -> tuple[Subject, Limit]:
-    """A limit as declared. Raises RejectedError."""
+    """Return the limit that a message declares, and whom it holds for. Raises RejectedError."""
     if message.subject not in _KINDS:
         raise RejectedError("subject", "must be a user or an account")
     require_text("name", message.name)

@@ -19,7 +19,7 @@ class Misfit:
     resource: str = ""
 
     def message(self) -> MisfitMessage:
-        """As decisions and answers carry it."""
+        """Return the misfit as decisions and answers carry it."""
         return MisfitMessage(
             cluster=self.cluster,
             kind=self.kind,

@@ -1,4 +1,4 @@
-"""What placement knows beside jobs: clusters, limits, signatures and models, each as last told."""
+"""What placement knows beside jobs: clusters, limits, signatures and models, as last published."""
 
 from collections.abc import Callable, Mapping, Set
 
@@ -66,7 +66,7 @@ class ModelStore:
         self._clusters: dict[str, Cluster] = {}
         self._coefficients: dict[str, Coefficients] = {}
         self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
-        # Counts what was folded that rules for neighbours may follow from, and what made room.
+        # Counts of what was folded that rules for neighbours may follow from, and of evictions.
         self.revision = 0
         self.evictions = 0
         self._names: dict[str, NodeNames] = {}
@@ -134,7 +134,7 @@ class ModelStore:
                 raise AlreadyAppliedError(event.id)
 
     def _known_of(self, message: Message) -> object:
-        """What is known now of the subject of a message by which jobs are weighed."""
+        """Return what is known now of a message's subject, if jobs are evaluated by it."""
         match message:
             case ClusterDeclared():
                 there = message.cluster not in self._undeclared
@@ -146,7 +146,7 @@ class ModelStore:
         return None
 
     def _note_update(self, message: Message, before: object) -> None:
-        """Number what was folded where jobs that wait were weighed by what it replaces."""
+        """Number what was folded where jobs that wait were evaluated by what it replaces."""
         match message:
             case ClusterDeclared() if self._known_of(message) == before:
                 return
@@ -170,17 +170,18 @@ class ModelStore:
 
     @property
     def clusters(self) -> Mapping[str, Cluster]:
-        """The declared clusters by name, in the order of their names."""
+        """Return the known clusters by name, in the order of their names: those that are declared,
+        and the undeclared ones that jobs still refer to."""
         return self._clusters
 
     @property
     def node_names(self) -> Mapping[str, NodeNames]:
-        """The nodes of each declared cluster."""
+        """Return the names of the nodes of each known cluster."""
         return self._names
 
     @property
     def declared(self) -> Mapping[str, Cluster]:
-        """Those of them that were not undeclared since."""
+        """Return the clusters that are declared: the known ones but those undeclared since."""
         if not self._undeclared:
             return self._clusters
         return {name: c for name, c in self._clusters.items() if name not in self._undeclared}
@@ -201,8 +202,8 @@ class ModelStore:
         return {**self._lost, **self._undeclared} if self._undeclared else self._lost
 
     def forget_cluster(self, name: str) -> None:
-        """A cluster that was undeclared is gone; that it was is remembered, for copies of what was
-        said of it before."""
+        """Remove a cluster that was undeclared. Its undeclaration is remembered, so that copies of
+        earlier messages on it change nothing."""
         del self._clusters[name], self._names[name], self._undeclared[name]
         self.revision += 1
         self.node_factors = self._node_factors()
@@ -213,7 +214,7 @@ class ModelStore:
 
     @property
     def limits(self) -> Mapping[Subject, Limit]:
-        """What was declared for users and accounts."""
+        """Return the declared limits of users and accounts."""
         return self._limits
 
     @property
@@ -223,11 +224,11 @@ class ModelStore:
 
     @property
     def caps(self) -> Mapping[power_caps.Covered, power_caps.Declared]:
-        """What clusters, sites and the region may draw."""
+        """Return the declared caps of power of clusters, sites and the region."""
         return self._caps
 
     def idle_mw(self, covered: power_caps.Covered) -> int:
-        """What idles there and counts against its cap."""
+        """Return the idle power that counts against a cap, mW: 0 where the policy counts none."""
         return (
             power_caps.idle_mw(covered, self._clusters.values())
             if self.rules.now.cap_counts_idle
@@ -236,11 +237,11 @@ class ModelStore:
 
     @property
     def coefficients(self) -> Mapping[str, Coefficients]:
-        """The published coefficients by node model."""
+        """Return the published coefficients by node model."""
         return self._coefficients
 
     def signatures(self, node_model: str) -> Mapping[str, tuple[Signature, ...]]:
-        """The signatures on a node model by application."""
+        """Return the signatures on a node model by application."""
         return self._signatures.get(node_model, {})
 
     @property
@@ -276,7 +277,7 @@ class ModelStore:
                 self._take_model(message)
 
     def _restrict(self, message: LimitsDeclared | AccountStanding) -> None:
-        """What users and accounts may have at once, and whether an account may have anything."""
+        """Set what users and accounts may have at once, or whether an account may have anything."""
         if isinstance(message, LimitsDeclared):
             subject, limit = limit_of(message)
             self._limits[subject] = limit
@@ -307,12 +308,13 @@ class ModelStore:
         self.power_model.fallback_power_w = dict(message.fallback_power_w)
 
     def _take_power(self, message: PowerHistoryUpdated) -> None:
-        """With kinds of jobs that made room go their publications."""
+        """Fold the history of a kind of job; drop the publications of kinds that were evicted for
+        it."""
         for kind in self.power_model.tables.fold(update_of(message)):
             self._newest.drop(_power(kind))
 
     def _node_factors(self) -> Mapping[str, Mapping[int, float]]:
-        """Those told last, of the nodes as they are called now."""
+        """Return the factors that were published last, of the nodes by their present names."""
         newest = self._newest.get(f"{NodePowerPublished.DESCRIPTOR.full_name}/")
         if newest is None or not isinstance(newest.payload, NodePowerPublished):
             return {}
@@ -321,7 +323,7 @@ class ModelStore:
     def _forget_oldest(
         self, node_model: str, rows: dict[str, tuple[Signature, ...]], in_use: Set[str]
     ) -> None:
-        """A tenth more than must go, so that this is rare."""
+        """Drop a tenth more signatures than must go, so that this is rare."""
         keys = {app: _signature(app, node_model) for app in rows.keys() - in_use}
         oldest = sorted(keys, key=lambda app: (self._newest[keys[app]].time_us, app))
         for app in oldest[: len(rows) - self._most_applications * 9 // 10]:
@@ -331,7 +333,7 @@ class ModelStore:
         self.revision += 1
 
     def _undeclare(self, event: Event, message: ClusterUndeclared) -> None:
-        """Unless it was declared since: where this is restored, both are known."""
+        """Undeclare a cluster unless it was declared since: both are known after a restart."""
         name = message.cluster
         declared = self._newest.get(f"{ClusterDeclared.DESCRIPTOR.full_name}/{name}")
         if declared and (declared.time_us, declared.id) < (event.time_us, event.id):
@@ -352,7 +354,7 @@ class ModelStore:
 
 
 def _subject(message: Message) -> str:
-    """What a message tells of: the newest that does replaces the one before."""
+    """Return the subject of a message: of several messages on one subject the newest counts."""
     kind = message.DESCRIPTOR.full_name
     match message:
         case ClusterDeclared() | ClusterUndeclared():
@@ -372,8 +374,8 @@ def _subject(message: Message) -> str:
 
 
 def _order(event: Event) -> tuple[int, str]:
-    """What tells the newest word on a subject: its number where pricing or prediction gave it one,
-    which grows whatever clocks show, else its time."""
+    """Return what orders messages on one subject: the number that pricing or prediction gave, which
+    grows whatever clocks show, else the time."""
     if isinstance(event.payload, AccountStanding | PowerHistoryUpdated):
         return event.payload.number, event.id
     return event.time_us, event.id

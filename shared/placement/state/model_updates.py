@@ -1,4 +1,4 @@
-"""What jobs are weighed by was updated since: which of them are to be weighed again."""
+"""Updates of what jobs are evaluated by, and which jobs are to be evaluated again after them."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,8 +19,8 @@ class UpdateNumbers:
 
 
 class ModelUpdates:
-    """Numbers updates of what jobs are weighed by: of clusters and coefficients for all jobs, of
-    signatures for those of their application. A job notes the number at which it was weighed."""
+    """Numbers updates of what jobs are evaluated by: of clusters and coefficients for all jobs, of
+    signatures for those of their application. A job notes the number at which it was evaluated."""
 
     def __init__(self, state: State) -> None:
         self._kept = state.value("model-updates", UpdateNumbers)
@@ -32,18 +32,18 @@ class ModelUpdates:
         return self._numbers.newest
 
     def of_all(self) -> None:
-        """There is an update for every job."""
+        """Record an update for every job."""
         self._numbers.of_all = self._next()
 
     def of_app(self, app_id: str) -> None:
-        """There is an update for the jobs of an application."""
+        """Record an update for the jobs of an application."""
         numbers = self._numbers
         numbers.of_app[app_id] = self._next()
         if len(numbers.of_app) > _MOST_APPS:
             numbers.of_app, numbers.of_all = {}, numbers.newest
 
     def are_for(self, app_id: str, weighed: int) -> bool:
-        """Whether there is an update for a job of an application that was weighed at a number."""
+        """Return whether there is an update for an application's job since this number."""
         return weighed < max(self._numbers.of_all, self._numbers.of_app.get(app_id, 0))
 
     def _next(self) -> int:

@@ -1,8 +1,8 @@
-"""Which nodes take no jobs, and which failed of late: a fold over what is told of them.
+"""Which nodes take no jobs, and which failed of late: a fold over what is published of them.
 
-A word on a cluster as a whole and words on its nodes stand beside each other: a node is drained
-while either says so, and a resumption frees what was drained before it. Words are compared by
-(event time, id), so that copies and late ones change nothing.
+Messages on a cluster as a whole and on its nodes count beside each other: a node is drained while
+either says so, and a resumption frees what was drained before it. Messages are compared by (event
+time, id), so that copies and late ones change nothing.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class Drain:
 
     @classmethod
     def of(cls, event: Event, message: NodesDrained) -> Self:
-        """The one that an event tells of."""
+        """Return the drain that an event declares."""
         return cls(
             stamp=(event.time_us, event.id),
             by=event.source[:_MOST_TEXT],
@@ -74,17 +74,17 @@ class _NodeRecord:
 
     @property
     def recent(self) -> tuple[Failure, ...]:
-        """The failures that count, oldest first."""
+        """Return the failures that count, oldest first."""
         return self.failures[self.aged :]
 
     @property
     def in_force(self) -> Drain | None:
-        """The drain whose time is not over."""
+        """Return the drain whose time is not over."""
         return None if self.is_over else self.drain
 
     @property
     def newest(self) -> Stamp:
-        """Of the words on it."""
+        """Return the stamp of the newest message on the node."""
         return max(self.resumed, self.drain.stamp if self.drain else _NEVER)
 
 
@@ -102,7 +102,7 @@ class _Cluster:
         return self.records.get(_ALL) or _NodeRecord()
 
     def drains(self, record: _NodeRecord) -> list[Drain]:
-        """What drains the node of a record."""
+        """Return what drains the node of a record."""
         whole = self.whole.in_force
         is_free = whole is None or record.resumed > whole.stamp
         return [d for d in (record.in_force, None if is_free else whole) if d is not None]
@@ -130,13 +130,13 @@ class NodeStates:
             self.touch(cluster)
 
     def touch(self, cluster: str) -> None:
-        """The cluster has other nodes than before, or something was told of them."""
+        """Note that a cluster has other nodes than before, or that their states changed."""
         self._touched.add(cluster)
         self._revisions[cluster] += 1
         self._due_s = -inf
 
     def touch_all(self) -> None:
-        """What counts as a failure too many is another number than before."""
+        """Note that the policy counts failures of nodes otherwise than before."""
         for cluster in self._known:
             self.touch(cluster)
 
@@ -145,12 +145,12 @@ class NodeStates:
         return self._rules.now.node_failure_window_s
 
     def take_touched(self) -> set[str]:
-        """Clusters of which something became another since the last call; after a restart all."""
+        """Return the clusters whose nodes changed since the last call; after a restart all."""
         touched, self._touched = self._touched, set()
         return touched
 
     def drain(self, event: Event, message: NodesDrained) -> None:
-        """Nodes take no jobs. Raises RejectedError for nodes that nobody declared, and
+        """Drain nodes: they take no jobs. Raises RejectedError for nodes that nobody declared, and
         AlreadyAppliedError where something newer is known of all of them."""
         drain = Drain.of(event, message)
         resumed = self._of(message.cluster).whole.resumed
@@ -162,7 +162,7 @@ class NodeStates:
             self._save(message.cluster, node, record)
 
     def resume(self, event: Event, message: NodesResumed) -> None:
-        """Nodes take jobs again; raises as `drain` does."""
+        """Resume nodes: they take jobs again. Raises as `drain` does."""
         stamp = event.time_us, event.id
         records = self._records(message.cluster, message.nodes)
         found = [(n, r) for n, r in records if stamp > r.resumed]
@@ -174,8 +174,8 @@ class NodeStates:
             self._save(message.cluster, node, record)
 
     def fail(self, cluster: str, nodes: Iterable[str], failure: Failure) -> None:
-        """Nodes failed under a job. Whoever names none that is known is not told so: what happened
-        to the job counts."""
+        """Record nodes that failed under a job. Unknown ones raise nothing: the fact on the job
+        counts."""
         if cluster not in self._clusters():
             return
         try:
@@ -194,7 +194,7 @@ class NodeStates:
                 self._save(cluster, node, record)
 
     def forget(self, cluster: str) -> None:
-        """A cluster was undeclared."""
+        """Remove the records of a cluster that was undeclared."""
         for node in self._known.pop(cluster, _Cluster()).records:
             self._rows.drop(_key(cluster, node))
         self._revisions[cluster] += 1
@@ -215,7 +215,7 @@ class NodeStates:
         return published
 
     def drained(self, cluster: str) -> dict[int, list[Drain]]:
-        """What drains which nodes of a cluster, by their indices."""
+        """Return what drains which nodes of a cluster, by their indices."""
         known = self._known.get(cluster)
         if known is None:
             return {}
@@ -230,12 +230,12 @@ class NodeStates:
         return {index: drains for index, drains in sorted(found.items()) if drains}
 
     def unavailable(self, cluster: str) -> dict[int, float]:
-        """When each node that is drained is there again: infinite until somebody resumes it."""
+        """Return when each drained node is available again: infinite until it is resumed."""
         found = self.drained(cluster).items()
         return {index: max(drain.until_s for drain in drains) for index, drains in found}
 
     def failing(self, cluster: str) -> set[int]:
-        """The indices of nodes that failed of late."""
+        """Return the indices of nodes that failed of late."""
         known = self._known.get(cluster)
         if known is None:
             return set()
@@ -248,12 +248,12 @@ class NodeStates:
         return self._revisions[cluster]
 
     def due_s(self) -> Iterable[float]:
-        """When the next drain ends."""
+        """Return when drains end."""
         drains = (record.in_force for known in self._known.values() for record in known)
         return (drain.until_s for drain in drains if drain is not None)
 
     def _ends_s(self) -> Iterator[float]:
-        """When what is known becomes another thing by itself."""
+        """Yield when states change by the passing of time alone."""
         yield from self.due_s()
         for known in self._known.values():
             firsts = (record.recent[0] for record in known if record.recent)
@@ -292,14 +292,14 @@ class NodeStates:
         return self._known.setdefault(cluster, _Cluster())
 
     def _is_declared(self, cluster: str, node: str) -> bool:
-        """Whether the name of a record means something."""
+        """Return whether the name of a record is that of a declared node, or of its cluster."""
         if cluster not in self._clusters():
             return False
         index = self._names()[cluster].find(node) if node else 0
         return index is not None and index < self._clusters()[cluster].nodes
 
     def _named(self, cluster: str, nodes: Iterable[str]) -> list[str]:
-        """The names of nodes. Raises RejectedError for those that nobody declared."""
+        """Return the names of nodes. Raises RejectedError for those that nobody declared."""
         names, declared = self._names()[cluster], self._clusters()[cluster]
         found = names.indices(nodes)
         beyond = [index for index in found if index >= declared.nodes]
@@ -319,7 +319,7 @@ class NodeStates:
             raise AlreadyAppliedError(event.id)
 
     def _expire(self, record: _NodeRecord, now_s: float) -> bool:
-        """Whether time changed what holds. It goes back where a clock was mended."""
+        """Return whether time changed a record. It goes back where a clock was repaired."""
         before = record.is_over, record.aged
         record.is_over = record.drain is not None and record.drain.until_s <= now_s
         since_us = (now_s - self._window_s) * 1e6
@@ -337,7 +337,7 @@ def _key(cluster: str, node: str) -> str:
 
 
 def _free(record: _NodeRecord, stamp: Stamp) -> None:
-    """Nothing holds that was said before."""
+    """Drop what was said of a node before."""
     record.resumed = max(record.resumed, stamp)
     if record.drain is not None and record.drain.stamp < stamp:
         record.drain, record.is_over = None, False

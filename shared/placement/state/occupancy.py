@@ -31,8 +31,8 @@ _MOST_GROUPS: Final = 10_000
 
 
 class Occupancy:
-    """Who holds what. A resource manager may give out what we gave away: a node is free again when
-    all its holders have left."""
+    """Allocations of one cluster. A resource manager may give out what we gave away: a node is free
+    again when all its holders have left."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._stays: dict[int, JobRecord] = {}
@@ -43,7 +43,7 @@ class Occupancy:
         self.declare(cluster)
 
     def declare(self, cluster: Cluster) -> None:
-        """The cluster was declared, or declared anew: its jobs hold what is left of their nodes."""
+        """Take a cluster as it is declared now: its jobs hold what is left of their nodes."""
         self._cluster = cluster
         there = {n: back_s for n, back_s in self.unavailable.items() if n < cluster.nodes}
         self.close(there)
@@ -56,12 +56,12 @@ class Occupancy:
         self.prefer(self._told_factors)
 
     def forget_groups(self) -> None:
-        """Number anew who runs together, where there are many more numbers than can be in use."""
+        """Renumber groups of jobs on one node, where many more numbers exist than can be in use."""
         if len(self.capacity.groups) > _MOST_GROUPS + 2 * self.nodes:
             self.declare(self._cluster)
 
     def prefer(self, factors: Mapping[int, float]) -> None:
-        """What nodes draw against the mean node: those that draw less are given away first."""
+        """Set what nodes draw against the mean node: those that draw less are given away first."""
         self._told_factors = factors
         self.factors: NDArray[np.float64] = np.ones(self.nodes)
         known = [node for node in factors if node < self.nodes]
@@ -69,15 +69,15 @@ class Occupancy:
         self._is_even = not len(self.factors) or bool((self.factors == self.factors[0]).all())
 
     def close(self, unavailable: Mapping[int, float]) -> None:
-        """Nodes take no jobs until these times, by index; infinite: until somebody resumes them.
-        What runs there goes on."""
+        """Close nodes until these times, by index; infinite: until a resumption. What runs there
+        goes on."""
         self.unavailable = unavailable
         self._most: dict[Kind, int] = {}
         self._is_open = [node not in unavailable for node in range(self.nodes)]
         self.never = sorted(node for node, back_s in unavailable.items() if back_s == inf)
 
     def most_units(self, job: Job) -> int:
-        """How many units of a job fit when nothing runs, but on nodes that are never back."""
+        """Return how many units of a job fit when nothing runs, but on nodes that never return."""
         kind = kind_on(job, self._cluster, self.names)
         if kind is None:
             return 0
@@ -88,8 +88,8 @@ class Occupancy:
         return self._most[kind]
 
     def available(self, number: int, *, apart: bool) -> tuple[Capacity, list[AllocatedUnits]]:
-        """What is free for a pass, and what is held of it: by jobs, and by drains that end. The
-        cluster is the pass's `number`; see Capacity for who is `apart`."""
+        """Return what is free for a pass, and what is held of it: by jobs, and by drains that end.
+        The cluster is the pass's `number`; `apart` makes the copy separate, see Capacity."""
         capacity, held = self.capacity.copy(is_separate=apart), self.held
         if not self.unavailable:
             return capacity, held
@@ -102,15 +102,15 @@ class Occupancy:
         return capacity, held
 
     def states(self, neighbours: Neighbours) -> KnownStates:
-        """What fits on nodes in which states: kept from pass to pass while the same may be beside
-        each other."""
+        """Return what fits on nodes in which states, kept from pass to pass for the same rule of
+        neighbours."""
         known = self._states
         if known is None or known.neighbours is not neighbours or known.is_full:
             known = self._states = KnownStates(neighbours, self.capacity.groups)
         return known
 
     def coming_back(self) -> list[tuple[float, list[int]]]:
-        """When drains end, with their nodes, ascending."""
+        """Return when drains end, with their nodes, ascending."""
         found: dict[float, list[int]] = defaultdict(list)
         for node, back_s in sorted(self.unavailable.items()):
             if back_s < inf:
@@ -118,7 +118,7 @@ class Occupancy:
         return sorted(found.items())
 
     def hold(self, job: JobRecord) -> None:
-        """A job has the nodes that it was placed on."""
+        """Allocate to a job the nodes that it was placed on."""
         assert job.run.allocation is not None
         placed = job.run.allocation
         held = AllocatedUnits(
@@ -134,22 +134,22 @@ class Occupancy:
             self._in_parts.add(job.arrival)
 
     def prolong(self, job: JobRecord) -> None:
-        """A job has its nodes until another time: it counts as the last that got any."""
+        """Let a job hold its nodes until another time: it counts as the last that got any."""
         self._held[job.arrival] = self._held.pop(job.arrival)
         self.refresh(job)
 
     def refresh(self, job: JobRecord) -> None:
-        """What a job draws, or until when it has its nodes, is known better."""
+        """Update what a job draws, and until when it has its nodes."""
         held = self._held[job.arrival]
         held = held._replace(draw_mw=job.run.drawn_mw, release_s=job.run.releases_s)
         self._held[job.arrival] = held
 
     def expect(self, job: JobRecord, release_s: float) -> None:
-        """A job that is suspended is expected to give its nodes back then; infinite: never."""
+        """Set when a suspended job is expected to give its nodes back; infinite: never."""
         self._held[job.arrival] = self._held[job.arrival]._replace(release_s=release_s)
 
     def release(self, job: JobRecord) -> None:
-        """A job has left."""
+        """Release the nodes of a job."""
         held = self._held.pop(job.arrival)
         del self._stays[job.arrival]
         self.capacity.give(held.kind, held.allocation)
@@ -157,17 +157,17 @@ class Occupancy:
 
     @property
     def nodes(self) -> int:
-        """How many nodes the cluster has."""
+        """Return how many nodes the cluster has."""
         return self._cluster.nodes
 
     @property
     def names(self) -> Sequence[str]:
-        """The resources of a node."""
+        """Return the names of a node's resources."""
         return self.capacity.table.names
 
     @property
     def free(self) -> int:
-        """How many nodes take jobs and nobody holds anything of."""
+        """Return how many nodes take jobs and nobody holds anything of."""
         return len(self._free_nodes())
 
     def _free_nodes(self) -> list[int]:
@@ -176,17 +176,18 @@ class Occupancy:
 
     @property
     def is_in_parts(self) -> bool:
-        """True while a job runs to which nodes are not all alike, or that has only part of them."""
+        """Return whether a job runs that has only part of its nodes, or does not take all alike."""
         return bool(self._in_parts)
 
     @property
     def held(self) -> list[AllocatedUnits]:
-        """What each job holds."""
+        """Return what each job holds."""
         return list(self._held.values())
 
     @property
     def load(self) -> Load:
-        """The same in whole nodes; drains that end hold nodes too, and the others are not there."""
+        """Return what each job holds in whole nodes; drains that end hold nodes too, other drained
+        nodes are not there."""
         held = self._held.values()
         if not self.unavailable:
             sets = [NodeSet(len(h.allocation.nodes), h.release_s, draw_mw=h.draw_mw) for h in held]
@@ -197,15 +198,15 @@ class Occupancy:
         return Load(self.nodes - len(self.never), self.free, sets)
 
     def holders(self, number: int) -> Iterator[tuple[int, int]]:
-        """What the scheduler of this number calls the nodes of each job in `load`, and the arrival
-        number of that job."""
+        """Yield what the scheduler of this number calls the nodes of each job in `load`, and the
+        arrival number of that job."""
         place = 0
         for each in self._held.values():
             yield holder_of(number, place), each.holder
             place += len(list(self._sets_of(each))) if self.unavailable else 1
 
     def _sets_of(self, held: AllocatedUnits) -> Iterator[NodeSet]:
-        """The nodes of a job by when others may have them."""
+        """Yield the nodes of a job by when others may have them."""
         backs_s = [self.unavailable.get(node, -inf) for node in held.allocation.nodes]
         counts = Counter(max(back_s, held.release_s) for back_s in backs_s if back_s < inf)
         yield NodeSet(counts.pop(held.release_s, 0), held.release_s, draw_mw=held.draw_mw)
@@ -213,28 +214,28 @@ class Occupancy:
 
     @property
     def drawn_mw(self) -> int:
-        """What the jobs draw beyond idle, as predicted."""
+        """Return what the jobs draw beyond idle, as predicted."""
         return sum(held.draw_mw for held in self._held.values())
 
     def best_free(self, count: int) -> tuple[int, ...]:
-        """The `count` free nodes that draw least, ties by index, ascending by index; fewer when
-        there are not as many."""
+        """Return the `count` free nodes that draw least, ties by index, ascending by index; fewer
+        when there are not as many."""
         free = self._free_nodes()
         if not self._is_even:
             free = np.array(free)[self.factors[free].argsort(kind="stable")].tolist()
         return tuple(sorted(free[:count]))
 
     def idle(self, nodes: Iterable[int]) -> int:
-        """How many of these nodes nobody holds anything of."""
+        """Return how many of these nodes nobody holds anything of."""
         return sum([not self.capacity.holders[node] for node in nodes])
 
     def worth(self, job: JobRecord) -> int:
-        """How many nodes a job's are worth by its cores, rounded up: what limits count."""
+        """Return how many nodes a job's are worth by its cores, rounded up: what limits count."""
         assert job.run.allocation is not None
         return nodes_worth(job.job, self._cluster, sum(self._units(job.run.allocation)))
 
     def job_ids_by_node(self) -> dict[int, tuple[str, ...]]:
-        """The jobs that have something of each node, by arrival; of nodes that are idle nothing."""
+        """Return the jobs that have something of each node, by arrival, without idle nodes."""
         found: dict[int, list[str]] = defaultdict(list)
         for arrival, held in sorted(self._held.items()):
             for node in held.allocation.nodes:
@@ -242,7 +243,7 @@ class Occupancy:
         return {node: tuple(job_ids) for node, job_ids in found.items()}
 
     def others(self, job: JobRecord) -> list[JobRecord]:
-        """The jobs that have part of its nodes too, by arrival."""
+        """Return the other jobs that have part of a job's nodes, by arrival."""
         nodes = self._held[job.arrival].allocation.nodes
         if not self.capacity.is_shared(nodes):
             return []
@@ -256,7 +257,7 @@ class Occupancy:
         return [self._stays[arrival] for arrival in sorted(found) if arrival != job.arrival]
 
     def slowdown(self, job: JobRecord, neighbours: Neighbours) -> float:
-        """Predicted T_co / T_solo of a job: the largest of its nodes."""
+        """Predict T_co / T_solo of a job: the largest of its nodes."""
         held = self._held[job.arrival]
         cores, found = held.kind.shape.needs[0], {1.0}
         groups = [self.capacity.group[node] for node in held.allocation.nodes]
@@ -267,12 +268,12 @@ class Occupancy:
         return max(found)
 
     def has_too_much(self, job: JobRecord) -> bool:
-        """True where more was given out on one of its nodes than there is, or somebody is beside
-        one who is to be alone."""
+        """Return whether more was given out on one of a job's nodes than there is, or another job
+        is beside one that is to be alone."""
         return self.capacity.is_overcommitted(self._held[job.arrival].allocation.nodes)
 
     def _kind(self, job: JobRecord) -> Kind:
-        """Where the cluster has no more what the job needs, it has all of its nodes."""
+        """Return what a job needs: all of its nodes where the cluster has that no more."""
         kind = kind_on(job.job, self._cluster, self.names)
         return kind or whole_node(self._cluster.cores_per_node, len(self.names))
 
@@ -280,7 +281,7 @@ class Occupancy:
         return placed.units or (1,) * len(placed.nodes)
 
     def _allocation(self, placed: JobAllocation) -> Allocation:
-        """Its nodes that the cluster still has."""
+        """Return the nodes of a job that the cluster still has."""
         if not placed.nodes or placed.nodes[-1] < self.nodes:
             return Allocation(placed.nodes, self._units(placed))
         held = zip(placed.nodes, self._units(placed), strict=True)

@@ -27,7 +27,7 @@ class Degradation:
 
 
 def degradation(message: DegradationModelPublished) -> Degradation:
-    """The weights of the pair model."""
+    """Return the weights of a published pair model."""
     require_text("version", message.version, limit=MOST_VERSION)
     _require_features(message.features, pair_model.FEATURES)
     if len(message.weights) != len(message.features) or not np.isfinite(message.weights).all():
@@ -38,8 +38,9 @@ def degradation(message: DegradationModelPublished) -> Degradation:
 def node_factors(
     message: NodePowerPublished, names: Mapping[str, NodeNames]
 ) -> Mapping[str, Mapping[int, float]]:
-    """What nodes draw against the mean node, by cluster and index; `names` of declared clusters.
-    Nodes that no cluster has count for nothing: a cluster may be declared anew at any time."""
+    """Return what nodes draw against the mean node, by cluster and index; `names` of declared
+    clusters. Nodes that no cluster has count for nothing: a cluster may be declared anew at any
+    time."""
     if not len(message.clusters) == len(message.nodes) == len(message.factors):
         raise RejectedError("factors", "must be as many as nodes and clusters")
     found: dict[str, dict[int, float]] = defaultdict(dict)

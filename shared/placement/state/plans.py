@@ -1,6 +1,6 @@
 """The plan that a planner proposed, as long as it holds: a fold, and what it says of each job.
 
-The newest that was proposed waits until the round that brought it ends, when all jobs are weighed.
+The newest proposed plan waits until the round that brought it ends, when all jobs are evaluated.
 Then each of its items is reckoned anew with what is known here: nothing that a plan says of limits
 and draws is believed.
 """
@@ -43,8 +43,8 @@ class Plans:
         self._kept_proposal.put(message)
 
     def take_proposed(self, ended: Round) -> PlanProposed | None:
-        """What was proposed, if it may replace what stands: a plan is made after a round that has
-        ended, and of now."""
+        """Remove and return the proposed plan, if it may replace the one in force: a plan is made
+        after a round that has ended, and of now."""
         proposed = self._kept_proposal.get()
         if proposed is None:
             return None
@@ -55,7 +55,7 @@ class Plans:
     def follow(
         self, proposed: PlanProposed, jobs: Mapping[str, JobRecord], modes: Modes
     ) -> set[str]:
-        """Let a plan stand, by these modes of its jobs; ids of those whose entries may change."""
+        """Put a plan in force, by these modes of its jobs; return jobs whose entries may change."""
         planned = _planned(proposed, jobs, modes)
         changed = self._jobs.keys() | planned.keys()
         self._put_in_force(
@@ -65,8 +65,8 @@ class Plans:
         return changed
 
     def pass_time(self, now_s: float) -> set[str]:
-        """A round ends then; ids of the jobs whose entries this changes: the plan does not hold any
-        more, or a time has come that it names."""
+        """End a round then; return the ids of the jobs whose entries this changes: the plan does
+        not hold any more, or a time has come that it names."""
         before_s, self.now_s = self.now_s, now_s
         if self._jobs and self.in_force.valid_until_s <= now_s:
             changed = set(self._jobs)
@@ -79,12 +79,12 @@ class Plans:
         }
 
     def of(self, job: JobRecord) -> Mapping[str, PlannedMode]:
-        """What the plan says of a job, by cluster; nothing where it has none."""
+        """Return what the plan says of a job, by cluster; nothing where it has none."""
         planned = self._jobs.get(job.job.job_id)
         return planned.modes if planned and planned.attempt == job.job.attempt else {}
 
     def due_s(self) -> Iterator[float]:
-        """When the plan lets something start that it holds back, and when it ends."""
+        """Yield when the plan lets something start that it holds back, and when it ends."""
         for planned in self._jobs.values():
             for mode in planned.modes.values():
                 if mode.not_before_s > self.now_s:
@@ -116,7 +116,8 @@ class Plans:
 
 
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """A plan that a wrong clock made in the future is forgotten: none of now would replace it."""
+    """Return the changes that drop a plan which a wrong clock dated to the future, since none of
+    now would replace it."""
     state = State(restored)
     plans = Plans(state)
     if plans.newest_us > now_us:
@@ -125,12 +126,12 @@ def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes |
 
 
 def jobs_of(proposed: PlanProposed) -> Sequence[str]:
-    """The ids of the jobs that a plan names, each once."""
+    """Return the ids of the jobs that a plan names, each once."""
     return list(dict.fromkeys(item.job_id for item in proposed.items))
 
 
 def wanted_ghz(proposed: PlanProposed) -> dict[tuple[str, str], list[float]]:
-    """The P-states that a plan names, by job id and cluster."""
+    """Return the P-states that a plan names, by job id and cluster."""
     wanted: dict[tuple[str, str], list[float]] = {}
     for item in proposed.items:
         wanted.setdefault((item.job_id, item.cluster), []).append(item.freq_ghz)
@@ -140,7 +141,7 @@ def wanted_ghz(proposed: PlanProposed) -> dict[tuple[str, str], list[float]]:
 def _planned(
     proposed: PlanProposed, jobs: Mapping[str, JobRecord], modes: Modes
 ) -> dict[str, PlannedJob]:
-    """The items that can be followed, by job; of two for one cluster the first."""
+    """Return the items that can be followed, by job; of two for one cluster the first."""
     found: dict[str, dict[str, PlannedMode]] = {}
     for place, item in enumerate(proposed.items):
         job_id, cluster = item.job_id, item.cluster
@@ -155,7 +156,7 @@ def _planned(
 
 
 def _mode(item: PlanItem, modes: Iterable[Candidate]) -> Candidate | None:
-    """The mode that an item means, unless it takes more now than the plan was reckoned with."""
+    """Return the mode that an item means, unless it takes more than the plan reckoned with."""
     for mode in modes:
         if same_ghz(mode.freq_ghz, item.freq_ghz):
             fits = mode.walltime_s <= item.walltime_s * _STILL_FITS

@@ -1,4 +1,5 @@
-"""By what placement decides: as its process was started, but for what was declared since."""
+"""The policy that placement decides by: as its process was started, plus what was declared
+since."""
 
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -15,7 +16,7 @@ from shared.streams.stages.stage import AlreadyAppliedError
 from shared.streams.state.events import EVENTS
 from shared.streams.state.state import State
 
-# What the candidates of jobs follow from: others than these weigh no job anew.
+# What the candidates of jobs follow from: only changes of these evaluate jobs anew.
 _WEIGHED_BY: Final = (
     "policy",
     "t_weight",
@@ -36,31 +37,32 @@ class Ranking(NamedTuple):
 
 
 class EarlierRanking(NamedTuple):
-    """By what those jobs were ranked that were weighed before a number of the updates."""
+    """How those jobs were ranked that were evaluated before a number of the updates."""
 
     number: int
     ranking: Ranking
 
 
 def weighing_by(rules: PolicySettings) -> Weighing:
-    """How time and energy are weighed."""
+    """Return how time and energy are weighted."""
     return Weighing(rules.t_weight, rules.reading)
 
 
 def ranking_by(rules: PolicySettings) -> Ranking:
-    """What clusters are compared by."""
+    """Return what clusters are compared by."""
     return Ranking(rules.policy, weighing_by(rules), rules.threshold)
 
 
 class PolicyInForce:
-    """Folds declarations: of each setting the newest word counts, by (event time, id).
+    """Folds declarations: of each setting the newest counts, by (event time, id).
 
-    Jobs that wait are weighed anew some in each round. Until its turn comes a job stands in the
-    queue as it was weighed, so rules that no job was weighed by any more are forgotten only then.
+    Jobs that wait are evaluated anew some in each round. Until its turn comes a job stays in the
+    queue as it was evaluated, so rules that no job was evaluated by any more are forgotten only
+    then.
     """
 
     def __init__(self, state: State, started: PolicySettings) -> None:
-        """Raises UnusableError where a later release declared what this one does not know."""
+        """Raise UnusableError where a later release declared what this one does not know."""
         self.started = started
         self._words = state.table("policy", EVENTS)
         for name, event in self._words.items():
@@ -70,8 +72,8 @@ class PolicyInForce:
         self._follow(self._in_force())
 
     def declare(self, event: Event, message: PolicyDeclared) -> bool:
-        """Whether jobs are to be weighed anew. Raises AlreadyAppliedError where something newer is
-        known of all settings that the event names."""
+        """Fold a declaration; return whether jobs are to be evaluated anew. Raises
+        AlreadyAppliedError where something newer is known of all settings that the event names."""
         newer = [name for name in names_in(message) if _stamp(event) > _stamp(self.word(name))]
         if not newer:
             raise AlreadyAppliedError(event.id)
@@ -82,7 +84,7 @@ class PolicyInForce:
         return any(getattr(before, name) != getattr(self.now, name) for name in _WEIGHED_BY)
 
     def rank_earlier(self, number: int, ranking: Ranking) -> None:
-        """Jobs that were weighed before this number of the updates stay ranked so."""
+        """Keep the ranking of jobs that were evaluated before this number of the updates."""
         self._rank_earlier((*self._earlier, EarlierRanking(number, ranking)))
 
     def _rank_earlier(self, earlier: tuple[EarlierRanking, ...]) -> None:
@@ -96,7 +98,7 @@ class PolicyInForce:
         self.now, self._ranking = rules, ranking_by(rules)
 
     def ranking_of(self, weighed: int) -> Ranking:
-        """By what a job is ranked that was weighed at this number of the updates."""
+        """Return what ranks a job that was evaluated at this number of the updates."""
         if not self._earlier:
             return self._ranking
         earlier = (ranking for number, ranking in self._earlier if weighed < number)
@@ -104,17 +106,17 @@ class PolicyInForce:
 
     @property
     def has_earlier(self) -> bool:
-        """Whether jobs may be ranked by other rules than those of now."""
+        """Return whether jobs may be ranked by other rules than those of now."""
         return bool(self._earlier)
 
     def forget_earlier(self, weighed: int) -> None:
-        """No job that waits was weighed before this number of the updates."""
+        """Drop rankings that no job has any more: all were evaluated at this number or later."""
         kept = tuple([each for each in self._earlier if weighed < each.number])
         if kept != self._earlier:
             self._rank_earlier(kept)
 
     def word(self, name: str) -> Event | None:
-        """What was said last of a setting; None where nobody said anything."""
+        """Return the newest declaration of a setting; None where there is none."""
         return self._words.get(name)
 
     def _in_force(self) -> PolicySettings:
@@ -128,7 +130,7 @@ class PolicyInForce:
 
 
 def told(rules: PolicySettings) -> dict[str, str]:
-    """The settings that can be declared, as they are written."""
+    """Return the settings that can be declared, as they are written."""
     return {name: each.write(getattr(rules, name)) for name, each in DECLARABLE.items()}
 
 

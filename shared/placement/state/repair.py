@@ -1,4 +1,4 @@
-"""Jobs whose times a wrong clock told."""
+"""Repair of jobs whose times a wrong clock gave."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ from shared.streams.state.state import State
 
 
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """The jobs that a wrong clock placed, ended or told of in the future, as of now."""
+    """Return the changes that set times of jobs which a wrong clock dated to the future to now."""
     state = State(restored)
     jobs = state.table(TABLE, JOBS)
     for job_id, job in jobs.items():
@@ -19,7 +19,7 @@ def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes |
 
 
 def _bring_back(job: JobRecord, now_s: float) -> bool:
-    """Whether anything of the job lay in the future."""
+    """Set the times of a job that lie in the future to now; return whether any did."""
     before = (
         job.run.allocation,
         job.life.ended_s,

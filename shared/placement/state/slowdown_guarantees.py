@@ -1,6 +1,6 @@
-"""What was promised to jobs that share nodes, and what shutters say came of it.
+"""The slowdown that jobs on shared nodes are guaranteed, and what shutters show of it.
 
-A job that accepts neighbours is promised, when it starts, that none slow it down by more than
+A job that accepts neighbours is guaranteed, when it starts, that none slow it down by more than
 `max_slowdown` of that moment. Where shutters show more, the two applications do not start beside
 each other on that node model any more, until an operator allows it.
 """
@@ -27,7 +27,7 @@ from shared.streams.state.state import State
 
 # Fewer shutters say nothing of how far they may be off.
 LEAST_SHUTTERS: Final = 4
-# Pairs that are kept apart; the oldest make room.
+# Pairs that stay isolated; the oldest is dropped for a new one.
 MOST_APART: Final = 10_000
 MOST_LISTED: Final = 200
 
@@ -40,18 +40,18 @@ class ApartKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As state names it."""
+        """Return the key of the row in the state."""
         return orjson.dumps([self.node_model, *self.pair]).decode()
 
     @classmethod
     def of(cls, text: str) -> "ApartKey":
-        """The key that `text` named."""
+        """Return the key that `text` encodes."""
         node_model, one, other = orjson.loads(text)
         return cls(node_model, (one, other))
 
 
 class BrokenGuarantee(NamedTuple):
-    """The newest measurement that keeps a pair apart: T_co / T_solo."""
+    """The newest measurement that keeps a pair isolated: T_co / T_solo."""
 
     since_us: int
     job_id: str
@@ -67,7 +67,7 @@ class GuaranteeCounts(NamedTuple):
 
 
 class SlowdownGuarantees:
-    """Holds what is measured to what was promised. The fold of a copy changes nothing."""
+    """Compares what is measured with what was guaranteed. The fold of a copy changes nothing."""
 
     def __init__(self, state: State, job_table: JobTable) -> None:
         self._job_table = job_table
@@ -89,7 +89,7 @@ class SlowdownGuarantees:
         return found
 
     def make(self, job: JobRecord, rule: Contention) -> None:
-        """A job starts: one that accepts neighbours is promised that they keep to the limit."""
+        """Guarantee the limit of slowdown to a job that starts, if it accepts neighbours."""
         job.guarantee.slowdown_ratio = rule.max_slowdown if job.job.shareable else 0.0
         if job.job.shareable:
             self.told_by[rule.predictor(job.job.app_id)] += 1
@@ -97,10 +97,10 @@ class SlowdownGuarantees:
         self._job_table.save(job)
 
     def measure(self, event: Event, message: ShuttersMeasured) -> None:
-        """Hold what shutters of an interval show to what was guaranteed.
+        """Compare what shutters of an interval show with what was guaranteed.
 
         Raises RejectedError for what no shutter can have seen, AlreadyAppliedError for a job or an
-        attempt that is not known or to which nothing was promised.
+        attempt that is not known or to which nothing was guaranteed.
         """
         shutters = [Shutter(s.ipc_before, s.ipc_during, s.ipc_after) for s in message.shutters]
         job = self._job_table.get(message.job_id)
@@ -117,17 +117,17 @@ class SlowdownGuarantees:
             self._break(event, message, job, measured, least)
 
     def allow(self, _event: Event, message: PairsAllowed) -> None:
-        """An operator lets applications start beside each other again. Raises RejectedError where
-        no pair is kept apart that the order is about."""
+        """Let applications start beside each other again, as an operator says. Raises RejectedError
+        where no isolated pair is meant."""
         found = [key for key in self._apart if _is_about(message, key)]
         if not found:
-            raise RejectedError("app_id", "no such pair is kept apart: `coplace policy show`")
+            raise RejectedError("app_id", "no such pair is isolated: `coplace policy show`")
         for key in found:
             self._drop(key)
         self.revision += 1
 
     def of_round(self, ended: Round) -> Iterator[Publish]:
-        """Tell of the promises that were found broken in the round."""
+        """Publish the guarantees that were broken in the round."""
         for event, message in self._to_tell:
             message.round, message.told_at_us = ended.number, ended.ended_at_us
             subject = f"{message.job_id}/{message.attempt}/{event.id}"
@@ -135,7 +135,7 @@ class SlowdownGuarantees:
         self._to_tell = []
 
     def listed(self) -> list[PairApart]:
-        """The newest pairs that are kept apart."""
+        """Return the newest isolated pairs."""
         newest = sorted(self._apart.items(), key=lambda item: (-item[1].since_us, item[0]))
         return [
             PairApart(
@@ -152,7 +152,7 @@ class SlowdownGuarantees:
 
     @property
     def pairs_apart(self) -> int:
-        """How many pairs are kept apart."""
+        """Return how many pairs are isolated."""
         return len(self._apart)
 
     def _break(
@@ -173,7 +173,7 @@ class SlowdownGuarantees:
         self.revision += is_new
 
     def _count(self, job: JobRecord, found: GuaranteeState) -> None:
-        """A promise that was broken once stays so."""
+        """Count the state of a guarantee: one that was broken once stays so."""
         if job.guarantee.state in (found, GuaranteeState.BROKEN):
             return
         self.kept += (found is GuaranteeState.KEPT) - (job.guarantee.state is GuaranteeState.KEPT)

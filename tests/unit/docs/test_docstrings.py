@@ -25,36 +25,36 @@ _BLOCK: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _INLINE: Final = re.compile(r"`[^`\n]*`")
 # Docstrings that begin without a verb. They may only become fewer: lower the number with them.
 LEFT_WITHOUT_VERB: Final = {
-    "shared/placement/budgets/": 47,
-    "shared/placement/decide/published_decisions.py": 7,
-    "shared/placement/measures/sharing.py": 5,
-    "shared/placement/state/": 189,
+    "shared/placement/budgets/": 0,
+    "shared/placement/decide/published_decisions.py": 0,
+    "shared/placement/measures/sharing.py": 0,
+    "shared/placement/state/": 0,
 }
 # Words that are left, of PRIVATE. They may only become fewer: lower the number with them.
 LEFT_PRIVATE: Final = {
-    r"told|tells?|telling": 54,
-    r"weigh(?:s|ed|ing)?": 21,
+    r"told|tells?|telling": 0,
+    r"weigh(?:s|ed|ing)?": 0,
     r"holdings?": 0,
     r"standings?": 0,
-    r"stands?|stood": 9,
-    r"apart": 7,
+    r"stands?|stood": 0,
+    r"apart": 0,
     r"ask(?:s|ed|ing)? back": 0,
-    r"put(?:s|ting)? back": 4,
+    r"put(?:s|ting)? back": 0,
     r"(?:came|comes?|coming) back": 0,
-    r"mend(?:s|ed|ing)?": 1,
+    r"mend(?:s|ed|ing)?": 0,
     r"news": 0,
     r"(?:that|which) (?:is|are) none": 0,
     r"gives? (?:its|back) (?:its )?word": 0,
-    r"(?:came|comes?|coming) to": 3,
-    r"(?:those|somebody|jobs|nodes|a job|one) who": 7,
-    r"who (?:has|have|holds?|waits?|runs?|draws?|starts?)": 9,
+    r"(?:came|comes?|coming) to": 0,
+    r"(?:those|somebody|jobs|nodes|a job|one) who": 0,
+    r"who (?:has|have|holds?|waits?|runs?|draws?|starts?)": 0,
     r"likewise": 0,
-    r"gone": 7,
-    r"found": 2,
+    r"gone": 0,
+    r"found": 0,
     r"foresight|foresees?|foreseen|foreseeing": 0,
     r"inquir(?:y|ies)|obstacles?|outlooks?|lanes?": 0,
     r"ledger": 0,
-    r"makes? room|room for": 2,
+    r"makes? room|room for": 0,
 }
 
 

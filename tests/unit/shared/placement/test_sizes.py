@@ -165,7 +165,7 @@ def test_a_job_whose_void_starts_are_claimed_everywhere_fits() -> None:
     carried_round(processor, 1, seized("a", end_us(0)))
     claims = [started(granted, cluster=wide(number), nodes=[]) for number in range(17)]
     feed(processor, claims[:16])
-    with pytest.raises(RejectedError, match="tell the rest again"):
+    with pytest.raises(RejectedError, match="report the rest again"):
         processor.handle(claims[16])
     assert len(carried_round(processor, 2)) >= 16
     feed(processor, claims[16:])

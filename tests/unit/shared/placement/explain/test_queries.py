@@ -134,7 +134,7 @@ def test_a_new_attempt_of_the_reserved_job_leaves_the_others_explained() -> None
     round_of(processor, 2, submitted("b", nodes=4), submitted("c", T0_US + 1, walltime_s=9e3))
     assert "the reservation of b at" in answered(processor, "c").reason
     feed(processor, [requeued("b", end_us(2))])
-    assert "the reservation of a job that is gone since" in answered(processor, "c").reason
+    assert "the reservation of a requeued or removed job" in answered(processor, "c").reason
 
 
 def test_after_a_restart_a_waiting_job_is_told_to_wait_for_the_next_round() -> None:
