@@ -1,7 +1,8 @@
 """Processes of an earlier release end in the middle of a run, and this release's begin.
 
 Stages whose state it cannot read say so and wait. Then the operator follows the advice: he lets
-them make their state anew from what they have read.
+them make their state anew from what they have read. Stages that are replayed publish what they
+measured once more, so that a later start may find another P-state than without an upgrade.
 """
 
 import re
@@ -62,12 +63,16 @@ def upgrade(options: DemoOptions, earlier: Environment, run_dir: Path, console: 
             require_equal(
                 in_redis(system.deployment, ends, PATIENCE_S), fold_charges(after.charges)
             )
-    differ = sum(_starts(after)[each] != start for each, start in _starts(alone).items())
     console.print(
         f"{len(before.starts())} starts and {len(before.charges)} charges of before are kept, all "
-        f"{len(_finished(after))} jobs finished and are charged; {differ} start otherwise than "
-        "without an upgrade: what was measured is published again by stages that are replayed"
+        f"{len(_finished(after))} jobs finished and are charged; "
+        f"{_differing(_starts(after), _starts(alone))} start otherwise than without an upgrade, "
+        f"{_differing(_prices(after), _prices(alone))} cost otherwise"
     )
+
+
+def _differing(here: Mapping[JobAttempt, object], there: Mapping[JobAttempt, object]) -> int:
+    return sum(here.get(attempt) != was for attempt, was in there.items())
 
 
 def _of(earlier: Environment, program: Program) -> Program:
