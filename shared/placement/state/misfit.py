@@ -18,6 +18,11 @@ class Misfit:
     available: float = 0.0
     resource: str = ""
 
+    def __post_init__(self) -> None:
+        # A count would be written as a whole number, and restored as another one.
+        object.__setattr__(self, "needed", float(self.needed))
+        object.__setattr__(self, "available", float(self.available))
+
     def message(self) -> MisfitMessage:
         """Return the misfit as decisions and answers carry it."""
         return MisfitMessage(
