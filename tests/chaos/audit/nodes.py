@@ -14,6 +14,7 @@ from coplace.v1.control_pb2 import (
 from shared.catalogue.event import Event
 from shared.domain.hostlist import expand
 from shared.domain.node import node_name
+from shared.placement.state.announcements import SOURCE
 from tests.chaos.audit.evidence import Evidence, events_of
 from tests.chaos.audit.rejections import Declared, Stamp
 
@@ -57,6 +58,7 @@ class _Word:
     node: str
     is_drain: bool
     until_us: int
+    is_own: bool
 
 
 @dataclass(slots=True)
@@ -64,19 +66,31 @@ class Words:
     """What was said of the nodes of each cluster; of all of them where the name is empty."""
 
     _said: dict[str, list[_Word]] = field(default_factory=dict)
+    _declared: dict[str, Stamp] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
         """One more."""
         told = event.payload
-        if isinstance(told, ClusterUndeclared):  # a copy that comes late unsays nothing newer
-            stamp, said = (event.time_us, event.id), self._said.get(told.cluster, [])
-            self._said[told.cluster] = [word for word in said if word.stamp > stamp]
+        if isinstance(told, ClusterDeclared | ClusterUndeclared):
+            self._declare(told, (event.time_us, event.id))
         if not isinstance(told, NodesDrained | NodesResumed):
             return
         until_us = told.until_us if isinstance(told, NodesDrained) else 0
         for node in expand(",".join(told.nodes)) if told.nodes else [""]:
-            word = _Word((event.time_us, event.id), node, isinstance(told, NodesDrained), until_us)
+            stamp, is_own = (event.time_us, event.id), event.source == SOURCE
+            word = _Word(stamp, node, isinstance(told, NodesDrained), until_us, is_own)
             self._said.setdefault(told.cluster, []).append(word)
+
+    def _declare(self, told: ClusterDeclared | ClusterUndeclared, stamp: Stamp) -> None:
+        """What is undeclared is forgotten, but a copy that comes late unsays nothing newer. What
+        placement said before it is older whatever clock it was said by."""
+        is_newest = stamp > self._declared.get(told.cluster, (0, ""))
+        self._declared[told.cluster] = max(stamp, self._declared.get(told.cluster, stamp))
+        if isinstance(told, ClusterUndeclared):
+            said = self._said.get(told.cluster, [])
+            self._said[told.cluster] = [
+                word for word in said if word.stamp > stamp and not (word.is_own and is_newest)
+            ]
 
     def forget(self, cluster: str, names: list[str]) -> None:
         """Nodes that the cluster is declared without are forgotten."""
