@@ -48,7 +48,7 @@ _SOONEST: Final = {
     "empty_accounts_get_nodes": 9,
     "degradation_counts_once": 8,
     "no_share_of_a_cap_is_kept_free": 29,
-    "surcharges_go_by_time_beside": 30,
+    "surcharges_go_by_time_beside": 109,
     "requests_that_were_overtaken_are_waited_for": 7_100_395,
     "what_was_under_way_when_all_stood_still_is_not_awaited": 27,
 }
