@@ -256,14 +256,16 @@ class Acting:
         """Suspended jobs run on where no cap is exceeded and no reservation is delayed; the others
         reserve watts, and are expected to run on then: never, where no cap has them. One that is
         suspended for an operator may run on at any moment."""
-        for job_id in self._first_to_have_watts():
+        waiting = [j for j in self._first_to_have_watts() if self._is_to_wait(j)]
+        for job_id in waiting:
             run = self.runs[job_id]
-            if not (run.stands and run.will_stand):
-                continue
-            left_s = max(run.left_s, 1.0)
-            region.expect(run.cluster, run.arrival, self.now_s + left_s)
+            region.expect(run.cluster, run.arrival, self.now_s + max(run.left_s, 1.0))
+        later: dict[str, float] = {}
+        for job_id in waiting:
+            run = self.runs[job_id]
             if run.is_to_stand:
                 continue
+            left_s = max(run.left_s, 1.0)
             own = Wants(run.arrival, run.cluster, left_s, run.mode.draw_mw)
             if self._may(job_id, RESUME) and region.has(*own):
                 yield self.ask(job_id, RESUME, run.mode, stands=False)
@@ -274,7 +276,14 @@ class Acting:
                 for budget in region.over(run.cluster):
                     budget.keep(run.arrival, Kept(start_s, start_s + left_s, run.mode.draw_mw))
             if start_s < inf or not run.draw_mw:  # a job that draws may run until it answers
-                region.expect(run.cluster, run.arrival, start_s + left_s)
+                later[job_id] = start_s + left_s
+        # Not before all are served: from then on its own watts are kept for one that may still
+        # draw, and would count twice for the next one.
+        for job_id, release_s in later.items():
+            region.expect(self.runs[job_id].cluster, self.runs[job_id].arrival, release_s)
+
+    def _is_to_wait(self, job_id: str) -> bool:
+        return self.runs[job_id].stands and self.runs[job_id].will_stand
 
     def _draws_on(self, region: Region, job_id: str) -> None:
         """What was reserved for it is drawn by it."""
