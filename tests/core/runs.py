@@ -272,15 +272,18 @@ class Acting:
                 self._draws_on(region, job_id)
                 continue
             start_s = region.earliest_watts(*own)
-            if start_s < inf:
-                for budget in region.over(run.cluster):
-                    budget.keep(run.arrival, Kept(start_s, start_s + left_s, run.mode.draw_mw))
+            self._keep(region, own, start_s)
             if start_s < inf or not run.draw_mw:  # a job that draws may run until it answers
                 later[job_id] = start_s + left_s
         # Not before all are served: from then on its own watts are kept for one that may still
         # draw, and would count twice for the next one.
         for job_id, release_s in later.items():
             region.expect(self.runs[job_id].cluster, self.runs[job_id].arrival, release_s)
+
+    def _keep(self, region: Region, own: "Wants", start_s: float) -> None:
+        for budget in region.over(own.cluster) if start_s < inf else ():
+            kept = Kept(start_s, start_s + own.duration_s, own.draw_mw)
+            budget.keep(own.arrival, kept)
 
     def _is_to_wait(self, job_id: str) -> bool:
         return self.runs[job_id].stands and self.runs[job_id].will_stand
