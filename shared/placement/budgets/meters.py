@@ -9,7 +9,7 @@ It is measured in the time of rounds, of which each counts for a minute at most:
 no rounds, or a clock that jumped, is no silence.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
@@ -249,15 +249,13 @@ class Meters:
         return announce(message, f"{name}/{ended.number}", name, ended)
 
 
-def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """Return the changes that set times in the future, which a wrong clock gave, to now."""
-    state = State(restored)
+def repair(state: State, now_us: int) -> None:
+    """Set times in the future, which a wrong clock gave, to now."""
     meters = state.table(_TABLE, _METERS)
     for name, each in meters.items():
         if each.told_at_us > now_us:
             each.told_at_us = now_us
             meters.changed(name)
-    return state.changes()
 
 
 def _indices(names: NodeNames, message: NodeMetersRead, nodes: int) -> Iterator[int]:

@@ -5,7 +5,7 @@ of the nodes under a cap showed. What they show together counts until the next t
 at most. Within five minutes one time above a cap is the same as the one before.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -250,9 +250,8 @@ class Overshoots:
         return announce(message, subject, covered.name, ended)
 
 
-def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """Return the changes that drop what a wrong clock metered in the future."""
-    state = State(restored)
+def repair(state: State, now_us: int) -> None:
+    """Drop what a wrong clock metered in the future."""
     metered, above = state.table(_METERED, MeteredPower), state.table(_ABOVE, UnderCap)
     for name, power in metered.items():
         if power.at_us > now_us:
@@ -260,7 +259,6 @@ def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes |
     for key, under in above.items():
         if under.last.at_us > now_us:
             above.drop(key)
-    return state.changes()
 
 
 def _under_predicted(job: Misjudged) -> UnderPredicted:

@@ -7,7 +7,7 @@ watt, if they lose less than its start gains (docs/adr/0079). What it lacks is a
 for it; it starts in the pass that finds the watts there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -187,18 +187,13 @@ class Sharing:
         )
 
 
-def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """Return the changes that drop watts which a wrong clock freed in the future.
-
-    They would be kept for long.
-    """
-    state = State(restored)
+def repair(state: State, now_us: int) -> None:
+    """Drop watts that a wrong clock freed in the future: they would be kept for long."""
     row = _row_in(state)
     freed = row.get() or ()
     past = tuple([each for each in freed if each.asked_s * 1e6 <= now_us])
     if len(past) < len(freed):
         row.put(past)
-    return state.changes()
 
 
 def _row_in(state: State) -> SingleRow[tuple[FreedWatts, ...]]:

@@ -15,6 +15,7 @@ from shared.placement.processor.phases import DECIDE, FOLLOW_UP, RoundInHand
 from shared.placement.state import plans, repair
 from shared.streams.stages.quarantine import Fault
 from shared.streams.stages.stage import Round
+from shared.streams.state.state import State
 
 _SOON_S: Final = 1e-3
 
@@ -96,5 +97,7 @@ class Placement:
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """Return what to change in a state of a wrong clock, so that nothing in it lies ahead of
     now."""
-    parts = repair, plans, meters, overshoots, sharing
-    return {k: v for part in parts for k, v in part.repaired(restored, now_us).items()}
+    state = State(restored)
+    for part in (repair, plans, meters, overshoots, sharing):
+        part.repair(state, now_us)
+    return state.changes()

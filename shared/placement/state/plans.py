@@ -115,14 +115,11 @@ class Plans:
                 self._rows.put(job_id, planned)
 
 
-def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """Return the changes that drop a plan which a wrong clock dated to the future, since none of
-    now would replace it."""
-    state = State(restored)
+def repair(state: State, now_us: int) -> None:
+    """Drop a plan that a wrong clock dated to the future, since none of now would replace it."""
     plans = Plans(state)
     if plans.newest_us > now_us:
         plans.forget()
-    return state.changes()
 
 
 def jobs_of(proposed: PlanProposed) -> Sequence[str]:

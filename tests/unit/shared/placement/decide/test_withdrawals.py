@@ -11,8 +11,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.processor.placement import Placement
-from shared.placement.state.repair import repaired
+from shared.placement.processor.placement import Placement, repaired
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement.region import (
     declined,
