@@ -15,6 +15,7 @@ POLICY ?= priority-inc-v
 OUT ?= out
 SWF ?=
 COEFFICIENTS ?=
+REPORTS ?=
 WORKLOAD = --seed $(SEED) --jobs $(JOBS) --policy $(POLICY) --out '$(OUT)' \
     $(if $(SWF),--swf '$(SWF)') $(if $(COEFFICIENTS),--coefficients '$(COEFFICIENTS)')
 
@@ -151,8 +152,13 @@ test: system-python system-compiler ## for each change: style, types, schemas, u
 run-tests: setup
 	$(PYTEST) -m 'not rest and not thorough' --durations=10
 
+# In an environment of its own: it needs another Python than the rest.
+$(VENV)/.focus: $(VENV)/.locked tests/focus/validator.lock tests/focus/install.sh
+	PATH="$(CURDIR)/$(BIN):$$PATH" tests/focus/install.sh $(VENV)/focus
+	touch $@
+
 .PHONY: test-rest
-test-rest: setup system-tests ## what make test leaves out: small forms of tests of whole systems, random tests at length: WORKERS= EXAMPLES=
+test-rest: setup system-tests $(VENV)/.focus ## what make test leaves out: small forms of tests of whole systems, random tests at length: WORKERS= EXAMPLES=
 	$(PYTEST) -m 'rest and not thorough' --durations=10
 	COPLACE_EXAMPLES=$(EXAMPLES) $(PYTEST) -m 'hypothesis and not thorough' --durations=10 tests/unit tests/contract
 
@@ -187,12 +193,12 @@ test-helm: setup ## lint the chart, validate what it renders: HELM= tries anothe
 ## Runs --------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: setup ## replay a workload with no server: SEED= JOBS= POLICY= OUT= SWF= COEFFICIENTS=, with and without neighbours: SHARING=1
-	$(BIN)/coplace demo $(WORKLOAD) $(if $(SHARING),--compare-sharing)
+demo: setup ## replay a workload with no server: SEED= JOBS= POLICY= OUT= SWF= COEFFICIENTS= REPORTS=, with and without neighbours: SHARING=1
+	$(BIN)/coplace demo $(WORKLOAD) $(if $(REPORTS),--reports '$(REPORTS)') $(if $(SHARING),--compare-sharing)
 
 .PHONY: demo-kafka
 demo-kafka: setup system-servers ## the same on real Kafka and Redis
-	$(BIN)/coplace demo --kafka $(WORKLOAD)
+	$(BIN)/coplace demo --kafka $(WORKLOAD) $(if $(REPORTS),--reports '$(REPORTS)')
 
 .PHONY: demo-parity
 demo-parity: setup system-servers ## run both and compare what they decided and charged
@@ -203,8 +209,18 @@ bench: setup system-servers ## measure throughput, latency and memory: GUARD=non
 	$(BIN)/python -m lab.benchmarks.system --out '$(OUT)' $(if $(GUARD),--guard $(GUARD))
 
 .PHONY: bench-placement
-bench-placement: setup ## compare EAMC with its paper, play real logs: OUT= INTO=document
+bench-placement: setup ## compare EAMC with its paper, play real logs: OUT= INTO=document, ONLY=claims RESUME=1 a part of it
 	$(BIN)/python -m lab.papers.placement --out '$(OUT)/placement' \
+	    $(if $(INTO),--into '$(INTO)') $(if $(ONLY),--only '$(ONLY)') $(if $(RESUME),--resume)
+
+.PHONY: bench-waits
+bench-waits: setup ## waits of logs by requests and by predicted run times: OUT= INTO=document
+	$(BIN)/python -m lab.papers.waits --out '$(OUT)/waits' \
+	    $(if $(INTO),--into '$(INTO)')
+
+.PHONY: bench-look-ahead
+bench-look-ahead: setup ## look-ahead and its parts against PriorityInc-V; goes on where it was stopped: OUT= INTO=document
+	$(BIN)/python -m lab.papers.lookahead --out '$(OUT)/look-ahead' \
 	    $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-prediction
@@ -238,17 +254,31 @@ bench-colocation: setup ## hold predictions of neighbours and pairing to pairs: 
 	OMP_NUM_THREADS=1 $(BIN)/python -m lab.papers.colocation --out '$(OUT)/colocation' \
 	    $(if $(ONLY),--only-$(ONLY)) $(if $(INTO),--into '$(INTO)')
 
+.PHONY: bench-truth
+bench-truth: JOBS = 300
+bench-truth: setup ## what each effect of the emulated truth costs predictions and savings: SEED= JOBS=
+	$(BIN)/python -m lab.emulator.physics
+	$(BIN)/python -m lab.demo.effects errors --seed $(SEED) --jobs $(JOBS)
+	$(BIN)/python -m lab.demo.effects savings --seed $(SEED) --jobs $(JOBS)
+
 .PHONY: bench-chaos
 bench-chaos: JOBS = 200
 bench-chaos: setup system-servers ## kill processes, turn clocks, lose data, and compare: SECURE=1
 	$(BIN)/python -m tests.chaos.kills $(WORKLOAD) $(if $(SECURE),--secure)
 
-# Each thousand of messages is a run of its own: one that fails prints the seed that shows it.
-MESSAGES ?= 200000
+# messages: of every type, to ingest and all stages; or one of the adapters, where SERVERS=1 asks for
+# real servers: messages have `make attack` there.
+ADAPTER ?= messages
+RECORDS ?=
 
 .PHONY: fuzz
-fuzz: setup ## send hostile messages to ingest and all stages, no server: SEED= MESSAGES=
-	$(BIN)/python -m tests.support.hostile_run $(MESSAGES) $(SEED)
+fuzz: setup $(if $(SERVERS),system-servers) ## mutated records between honest ones, in process: ADAPTER=slurm|kubernetes|agents RECORDS= SEED=, on real servers: SERVERS=1
+	$(BIN)/python -m tests.attacks.$(ADAPTER)$(if $(SERVERS),_servers) --seed $(SEED) \
+	    $(if $(RECORDS),--records $(RECORDS))
+
+.PHONY: starts
+starts: setup system-servers ## every entry point in its empty state with every value of every setting: ONLY=services.planner
+	$(BIN)/python -m tests.starts $(if $(ONLY),--only '$(ONLY)')
 
 .PHONY: simulate-faults
 simulate-faults: MINUTES = 2

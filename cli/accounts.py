@@ -1,22 +1,23 @@
 """`coplace accounts` and `coplace statement`: what accounts spent, and for which jobs."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import Decimal
+from typing import Final
 
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from cli.kafka_topics import CHARGES, KafkaTopics
 from cli.output import Row
-from coplace_client.errors import UnusableError
 from services.pricing.accounts.adapters import RedisAccounts
+from services.pricing.accounts.focus import core_hours
+from services.pricing.accounts.statement import Posting, Statement
 from shared.domain.money import QUANTUM
+from shared.domain.natural_order import natural
 from shared.process.redis_client import redis_client
 from shared.streams.on_kafka.deployment import Deployment
 
-
-class UnknownAccountError(UnusableError):
-    """Nothing was charged to the account so far."""
+STATEMENT_COLUMNS: Final = ("job", "cluster", "core h", "price SU", "in full SU")
+_BLANK: Final[Row] = dict.fromkeys(STATEMENT_COLUMNS)
 
 
 def balances(deployment: Deployment) -> dict[str, Decimal]:
@@ -30,21 +31,6 @@ async def _balances(deployment: Deployment) -> dict[str, Decimal]:
     return {account: amount * QUANTUM for account, amount in sorted(spent.items())}
 
 
-def charges(deployment: Deployment, account: str) -> list[ChargeMade]:
-    """Return the last revision of each charge of an account, the oldest first.
-
-    Raises UnknownAccountError where there is none.
-    """
-    made = (event.payload for event in KafkaTopics(deployment).topic(CHARGES))
-    found = latest(one for one in made if isinstance(one, ChargeMade) and one.account == account)
-    if not found:
-        raise UnknownAccountError(
-            f"nothing was charged to {account!r} so far: `coplace accounts` names those that "
-            "something was charged to"
-        )
-    return found
-
-
 def latest(made: Iterable[ChargeMade]) -> list[ChargeMade]:
     """Return the last revision of each charge, ordered by the time at which it was made."""
     found: dict[tuple[str, int], ChargeMade] = {}
@@ -52,7 +38,9 @@ def latest(made: Iterable[ChargeMade]) -> list[ChargeMade]:
         subject = charge.job_id, charge.attempt
         if subject not in found or charge.revision > found[subject].revision:
             found[subject] = charge
-    return sorted(found.values(), key=lambda one: (one.charged_at_us, one.job_id, one.attempt))
+    return sorted(
+        found.values(), key=lambda one: (one.charged_at_us, natural(one.job_id), one.attempt)
+    )
 
 
 def balance_rows(spent: dict[str, Decimal]) -> list[Row]:
@@ -60,28 +48,30 @@ def balance_rows(spent: dict[str, Decimal]) -> list[Row]:
     return [{"account": account, "spent SU": str(amount)} for account, amount in spent.items()]
 
 
-def statement_rows(made: Sequence[ChargeMade]) -> list[Row]:
-    """Return a row for each attempt that was charged. "In full" is the state of practice's price,
-    without discounts for interference."""
-    return [
-        {
-            "job": _run(one),
-            "cluster": one.cluster,
-            "core h": f"{one.cores * one.runtime_s / 3600:.3f}",
-            "price SU": one.price_su,
-            "in full SU": one.state_of_practice_su,
-        }
-        for one in made
-    ]
+def statement_rows(found: Statement) -> list[Row]:
+    """Return a row for each posting, and their sum with what was owed before. "In full" is the
+    price without discounts for interference."""
+    rows: list[Row] = [_posted(each) for each in found.postings]
+    if found.opening_su:
+        rows.insert(0, {**_BLANK, "job": "before", "price SU": f"{found.opening_su:f}"})
+    in_full = sum((each.in_full_su for each in found.postings), Decimal(0))
+    sums = {"price SU": f"{found.closing_su:f}", "in full SU": f"{in_full:f}"}
+    return [*rows, {**_BLANK, "job": "in all", **sums}]
 
 
-def total_row(made: Sequence[ChargeMade]) -> Row:
-    """Return the row that sums all charges."""
-    prices = sum((Decimal(one.price_su) for one in made), Decimal(0))
-    in_full = sum((Decimal(one.state_of_practice_su) for one in made), Decimal(0))
-    sums = {"price SU": str(prices), "in full SU": str(in_full)}
-    return {"job": "in all", "cluster": None, "core h": None, **sums}
+def _posted(posting: Posting) -> Row:
+    return {
+        "job": _run(posting),
+        "cluster": posting.entry.cluster,
+        "core h": f"{core_hours(posting):.3f}",
+        "price SU": f"{posting.amount_su:f}",
+        "in full SU": f"{posting.in_full_su:f}",
+    }
 
 
-def _run(charge: ChargeMade) -> str:
-    return f"{charge.job_id} ({charge.attempt})" if charge.attempt > 1 else charge.job_id
+def _run(posting: Posting) -> str:
+    entry = posting.entry
+    name = f"{entry.job_id} ({entry.attempt})" if entry.attempt > 1 else entry.job_id
+    if posting.surcharge:
+        name = f"{posting.surcharge.co_runner_job_id}, which slowed down {name}"
+    return f"{name}, reversed" if posting.is_reversal else name

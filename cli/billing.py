@@ -1,4 +1,5 @@
-"""`coplace accounts`: what accounts spent, may spend, and owe for a period."""
+"""`coplace accounts`, `coplace statement`: what accounts spent, may spend, and owe for a
+period."""
 
 import csv
 import json
@@ -9,18 +10,36 @@ from io import StringIO
 from typing import Annotated, Final
 
 import typer
-from coplace.v1.accounts_pb2 import AllocationDeclared, PeriodClosed, WhenEmpty
+from coplace.v1.accounts_pb2 import (
+    AccountStanding,
+    AllocationDeclared,
+    PeriodClosed,
+    Standing,
+    WhenEmpty,
+)
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli import accounts as spending
-from cli.asking import Ingest, publish
+from cli.asking import Ingest
 from cli.kafka_topics import CHARGES, KafkaTopics
+from cli.known import require_known
+from cli.notes import note
+from cli.outcomes import order, show_state, tell
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
+from cli.tariff import BILLING
 from cli.times import clock_us, format_utc, time_us
+from cli.waiting import WAIT_S, Wait
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
-from services.pricing.accounts.focus import FocusRow, FocusValue, focus_rows, page
+from services.pricing.accounts.focus import (
+    FocusRow,
+    FocusValue,
+    columns,
+    focus_rows,
+    page,
+    unbilled,
+)
 from services.pricing.accounts.statement import (
     ChargeEntry,
     Statement,
@@ -36,12 +55,14 @@ from shared.streams.on_kafka.deployment import Deployment
 app = typer.Typer(help="What accounts spent, may spend, and owe for a period.")
 Account = Annotated[str, typer.Argument(help="As its jobs name it.")]
 Reason = Annotated[str, typer.Option(help="Why: it is recorded.")]
+STANDINGS: Final = "accounts.standings"
 _BALANCES: Final = ("account", "balance SU")
 
 
 class Format(StrEnum):
     """How a statement is written: CSV and JSON lines in the columns of FOCUS."""
 
+    TABLE = "table"
     CSV = "csv"
     JSON = "json"
     HTML = "html"
@@ -73,6 +94,7 @@ def allocate(
     reason: Reason = "",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Declare what an account may spend in all, in place of what was declared before."""
     now_us = clock_us()
@@ -84,8 +106,10 @@ def allocate(
         declared_at_us=now_us,
     )
     check_contents(declared)
-    publish(ingest, fact(source, declared, f"{account}/{now_us}", now_us))
+    done = order(ingest, fact(source, declared, f"{account}/{now_us}", now_us), wait)
     typer.echo(f"{account} may spend {service_units} SU in all; when they are spent: {when_empty}")
+    tell(done)
+    show_state("pricing", lambda: _standing(account))
 
 
 @app.command()
@@ -101,13 +125,16 @@ def close(
     reason: Reason = "",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Close periods: what is charged from now on for runs that ended before is booked then."""
     now_us = clock_us()
     declared = PeriodClosed(until_us=until, reason=reason, closed_at_us=now_us)
     check_contents(declared)
-    publish(ingest, fact(source, declared, str(declared.until_us), now_us))
+    done = order(ingest, fact(source, declared, f"{declared.until_us}/{now_us}", now_us), wait)
     typer.echo(f"periods are closed until {format_utc(declared.until_us)}")
+    tell(done)
+    show_state("pricing", _closed)
 
 
 @app.command()
@@ -122,12 +149,21 @@ def statement(
     end: Annotated[
         int, typer.Option("--to", parser=time_us, metavar="TIME", help="What was booked before.")
     ] = "now",  # type: ignore[assignment]
-    written_as: Annotated[Format, typer.Option("--format", help="How it is written.")] = Format.CSV,
+    written_as: Annotated[
+        Format, typer.Option("--format", "--output", help="How it is written.")
+    ] = Format.TABLE,
 ) -> None:
     """Write what an account was charged, and had reversed, in a period."""
-    posted = postings(entries(KafkaTopics(Deployment.from_settings(settings())).topic(CHARGES)))
-    found = statement_of(account, posted, begin, end)
+    topics = KafkaTopics(Deployment.from_settings(settings()))
+    posted = postings(entries(topics.topic(CHARGES)))
+    require_known("account that was charged", account, {each.account for each in posted})
+    found = statement_of(account, posted, begin, end, closed_us(topics.topic(BILLING)))
+    if written_as is Format.TABLE:
+        write(spending.statement_rows(found), spending.STATEMENT_COLUMNS, Output.TABLE)
+        return
     sys.stdout.write(text_of(found, written_as))
+    if count := unbilled(found):
+        note([f"{count} rows are in service units: their tariffs declare no currency (FOCUS does)"])
 
 
 @app.command()
@@ -150,6 +186,33 @@ def entries(events: Iterable[Event]) -> Iterable[ChargeEntry]:
             yield ChargeEntry.from_charge(event.payload)
 
 
+def closed_us(events: Iterable[Event]) -> list[int]:
+    """Return the ends of the closed periods, in order."""
+    told = (event.payload for event in events)
+    return sorted({each.until_us for each in told if isinstance(each, PeriodClosed)})
+
+
+def _standing(account: str) -> str:
+    """What pricing published of an account last."""
+    topics = KafkaTopics(Deployment.from_settings(settings()))
+    told = (event.payload for event in topics.topic(STANDINGS))
+    own = [t for t in told if isinstance(t, AccountStanding) and t.account == account]
+    if not own:
+        return f"nothing of {account} so far"
+    now = max(own, key=lambda each: each.number)
+    standing = Standing.Name(now.standing).removeprefix("STANDING_").lower()
+    return (
+        f"{now.allocated_su} SU allocated to {account}, {now.charged_su} SU charged, "
+        f"{now.reserved_su} SU reserved for runs: {standing}"
+    )
+
+
+def _closed() -> str:
+    """Until when periods are closed: of all that were closed the last end counts."""
+    ends_us = closed_us(KafkaTopics(Deployment.from_settings(settings())).topic(BILLING))
+    return f"periods closed until {format_utc(ends_us[-1])}" if ends_us else "no period closed"
+
+
 def text_of(found: Statement, written_as: Format) -> str:
     """Return a statement in a format."""
     rows = list(focus_rows(found))
@@ -163,13 +226,13 @@ def text_of(found: Statement, written_as: Format) -> str:
                 "closing_su": f"{found.closing_su:f}",
             }
             return "".join(f"{json.dumps(row)}\n" for row in [*rows, balances])
-        case Format.CSV:
+        case _:
             return _csv(rows)
 
 
 def _csv(rows: Sequence[FocusRow]) -> str:
     text = StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer = csv.DictWriter(text, columns(), lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from cli.extras import not_installed
+from cli.typed_numbers import require_plain_numbers
 
 # Errors that a user can repair, by module. An error of a module that nobody has imported
 # is raised by nobody: clients of all servers would take half a second.
@@ -24,8 +25,8 @@ _OF_KAFKA: Final = ("aiokafka.errors", "kafka.errors")
 
 
 class ReportingGroup(TyperGroup):
-    """Commands that end with one line and exit status 1 for what a user can repair; whatever else
-    they raise is a bug, and shows its traceback."""
+    """Commands that end with one line and exit status 1 for what a user can repair, or with the
+    `exit_code` of the error; whatever else they raise is a bug, and shows its traceback."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse as the base class does. Bytes that are not UTF-8 fit into no message and no
@@ -35,6 +36,13 @@ class ReportingGroup(TyperGroup):
                 shown = each.encode(errors="backslashreplace").decode()
                 raise typer.BadParameter(f"{shown} is not UTF-8")
         return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command as the base class does, with numbers in the digits 0 to 9 alone."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            require_plain_numbers(found)
+        return found
 
     def invoke(self, ctx: Any) -> Any:
         """Invoke as the base class does, which ends silently where nobody reads on, as behind `|
@@ -46,14 +54,19 @@ class ReportingGroup(TyperGroup):
         except ModuleNotFoundError as error:
             self._tell(not_installed(error))
         except Exception as error:
-            if not isinstance(error, (OSError, *_errors(*_TOLD))):
+            if not is_reported(error):
                 raise
             self._tell(error)
 
     @staticmethod
     def _tell(error: Exception) -> NoReturn:
         typer.echo(f"error: {line_of(error)}", err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(getattr(error, "exit_code", 1)) from error
+
+
+def is_reported(error: Exception) -> bool:
+    """Return whether an error is reported in one line: others are bugs."""
+    return isinstance(error, (OSError, *_errors(*_TOLD)))
 
 
 def _errors(*modules: str) -> tuple[type[Exception], ...]:

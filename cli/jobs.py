@@ -2,6 +2,7 @@
 `prioritize`, `release`, `requeue`, `suspend`, `unsuspend`)."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
@@ -22,18 +23,24 @@ from coplace.v1.placement_service_pb2 import (
 )
 
 from cli import completion, why
-from cli.asking import Ingest, Placement, publish
-from cli.listing import listed_jobs
+from cli.asking import Ingest, Placement
+from cli.known import require_known
+from cli.listing import listed_jobs, require_cluster
 from cli.notes import note, utc
+from cli.outcomes import order, tell
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import clock_us
+from cli.waiting import WAIT_S, Wait
 from coplace_client.bounds import PRIORITY
+from coplace_client.calls import UnansweredError
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
 
 _PREFIX: Final = "JOB_STANDING_"
 _STANDINGS: Final = [name.removeprefix(_PREFIX).lower() for name in JobStanding.keys()[1:]]
+# Of so many jobs users and accounts are known.
+_MOST_ASKED: Final = 10_000
 _WAITS: Final = (JobStanding.JOB_STANDING_WAITING, JobStanding.JOB_STANDING_RESERVED)
 
 _HOLDS_NODES: Final = (
@@ -152,10 +159,11 @@ def cancel(
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Start a job no more; one that runs is ended by its resource manager."""
     message = JobCancelled(job_id=job_id, reason=reason, cancelled_at_us=clock_us())
-    _ask_of(message, placement, ingest, source)
+    _ask_of(message, placement, ingest, source, wait)
 
 
 def hold(
@@ -164,10 +172,11 @@ def hold(
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Start a job not before it is released; it keeps its place in the queue."""
     message = JobHeld(job_id=job_id, reason=reason, held_at_us=clock_us())
-    _ask_of(message, placement, ingest, source)
+    _ask_of(message, placement, ingest, source, wait)
 
 
 def requeue(
@@ -176,11 +185,12 @@ def requeue(
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Put a job back to the end of the queue; one that runs is ended, and begins anew."""
     attempt = why.ask(placement, job_id).attempt
     message = JobRequeueAsked(job_id=job_id, attempt=attempt, reason=reason, asked_at_us=clock_us())
-    _ask_of(message, placement, ingest, source)
+    _ask_of(message, placement, ingest, source, wait)
 
 
 def suspend(
@@ -189,10 +199,11 @@ def suspend(
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Suspend a running job on its nodes until it is resumed."""
     message = JobSuspended(job_id=job_id, reason=reason, suspended_at_us=clock_us())
-    _ask_of(message, placement, ingest, source)
+    _ask_of(message, placement, ingest, source, wait)
 
 
 def unsuspend(
@@ -201,10 +212,11 @@ def unsuspend(
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Let a suspended job run on as soon as the caps of power allow it."""
     message = JobResumed(job_id=job_id, reason=reason, resumed_at_us=clock_us())
-    _ask_of(message, placement, ingest, source)
+    _ask_of(message, placement, ingest, source, wait)
 
 
 def release(
@@ -212,10 +224,11 @@ def release(
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Let a held job start."""
     message = JobReleased(job_id=job_id, released_at_us=clock_us())
-    _ask_of(message, placement, ingest, source)
+    _ask_of(message, placement, ingest, source, wait)
 
 
 def prioritize(
@@ -228,12 +241,13 @@ def prioritize(
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Give a job another priority; one that waits goes to its new place in the queue."""
     message = JobPrioritized(
         job_id=job_id, priority=priority, reason=reason, prioritized_at_us=clock_us()
     )
-    _ask_of(message, placement, ingest, source)
+    _ask_of(message, placement, ingest, source, wait)
 
 
 def _list(
@@ -244,9 +258,25 @@ def _list(
     placement: str,
 ) -> None:
     listed, in_all = listed_jobs(placement, request, limit)
+    if not listed:
+        # A user may not see all clusters and jobs: the empty answer is all there is.
+        with suppress(UnansweredError):
+            _require_subjects(request, placement)
     write([row(job) for job in listed], columns, output)
     if in_all > len(listed):
         note([f"{in_all - len(listed):,} more: --limit {in_all} lists all"])
+
+
+def _require_subjects(request: ListJobsRequest, placement: str) -> None:
+    """Raise UnknownNameError where no job is listed since there is no such cluster, user or
+    account."""
+    if request.cluster:
+        require_cluster(placement, request.cluster)
+    if request.user or request.account:
+        every, _ = listed_jobs(placement, ListJobsRequest(), _MOST_ASKED)
+        for kind, name in (("user", request.user), ("account", request.account)):
+            if name:
+                require_known(f"{kind} with a job", name, {getattr(job, kind) for job in every})
 
 
 def row(job: ListedJob) -> Row:
@@ -289,17 +319,21 @@ def request_event(message: Request, source: str, now_us: int) -> Envelope:
     return fact(source, message, f"{message.job_id}/{now_us}", now_us)
 
 
-def _ask_of(message: Request, placement: str, ingest: str, source: str) -> None:
-    """Publish what is asked of a job that placement knows; print the job's state until then.
+def _ask_of(message: Request, placement: str, ingest: str, source: str, wait_s: float) -> None:
+    """Publish what is asked of a job that placement knows; print the job's state before, and after.
 
-    Raises NoRunError where it is about a run that there is not, and UnansweredError where a service
-    refused, or is not there.
+    Raises NoRunError where it is about a run that there is not, and as `order` does.
     """
     before = why.ask(placement, message.job_id)
     if isinstance(message, JobSuspended | JobResumed) and before.standing not in _HOLDS_NODES:
         raise NoRunError(f"{message.job_id} has no run: it {why.state(before)}")
     if isinstance(message, JobRequeueAsked) and before.standing in _OVER:
         raise OverError(f"{message.job_id} {why.state(before)}: submit it anew")
-    publish(ingest, request_event(message, source, clock_us()))
+    if isinstance(message, JobCancelled) and before.standing == JobStanding.JOB_STANDING_FINISHED:
+        raise OverError(f"{message.job_id} {why.state(before)}: there is nothing to cancel")
+    done = order(ingest, request_event(message, source, clock_us()), wait_s)
     what = _ASKED[type(message)]
     typer.echo(f"to be {what}: {message.job_id}, which {why.state(before)}")
+    tell(done)
+    now = why.state(why.ask(placement, message.job_id))
+    typer.echo(f"{message.job_id} now {now}")

@@ -1,5 +1,6 @@
 """`coplace limits set|show`: what users and accounts may have at once."""
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -8,10 +9,12 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import ListedLimit, ListLimitsRequest
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
-from cli.asking import Ingest, Placement, asking, publish
+from cli.asking import Ingest, Placement, asking
+from cli.outcomes import order, show_state, tell
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import clock_us
+from cli.waiting import WAIT_S, Wait
 from coplace_client.facts import fact
 from shared.placement.state.limits import Limit, Subject, SubjectKind, declared, limit_of
 
@@ -31,13 +34,18 @@ def set_limits(
     nodes: Annotated[
         int, typer.Option(min=0, max=_MOST, help="Nodes that they are allocated; 0: any number.")
     ] = 0,
+    placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Declare both limits of a user or of an account, which replaces what was declared before."""
-    limit = declared(Subject(kind, name), Limit(jobs, nodes))
-    publish(ingest, declaration(limit, source, clock_us()))
+    subject = Subject(kind, name)
+    limit = declared(subject, Limit(jobs, nodes))
+    done = order(ingest, declaration(limit, source, clock_us()), wait)
     typer.echo(f"declared for {kind} {name}: {_most(jobs)} jobs at once, {_most(nodes)} nodes")
+    tell(done)
+    show_state("placement", lambda: _state(ask(placement), subject))
 
 
 def declaration(limit: LimitsDeclared, source: str, now_us: int) -> Envelope:
@@ -49,10 +57,23 @@ def declaration(limit: LimitsDeclared, source: str, now_us: int) -> Envelope:
 @app.command()
 def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50053") -> None:
     """List the limits, and what is allocated under them."""
+    write([row(limit) for limit in ask(placement)], _COLUMNS, output)
+
+
+def ask(placement: str) -> Sequence[ListedLimit]:
+    """Ask placement for the limits, and what is allocated under them. Raises UnansweredError."""
     with asking(placement) as channel:
         stub = PlacementServiceStub(channel)
-        answer = stub.ListLimits(ListLimitsRequest(), timeout=_WITHIN_S)
-    write([row(limit) for limit in answer.limits], _COLUMNS, output)
+        return stub.ListLimits(ListLimitsRequest(), timeout=_WITHIN_S).limits
+
+
+def _state(listed: Iterable[ListedLimit], subject: Subject) -> str:
+    for each in listed:
+        of, limit = limit_of(each.limit)
+        if of == subject:
+            jobs = f"{_most(limit.jobs)} jobs at once ({each.running_jobs:,} run)"
+            return f"{jobs}, {_most(limit.nodes)} nodes ({each.nodes:,} are allocated)"
+    return f"no limits of {subject.kind} {subject.name}"
 
 
 def row(listed: ListedLimit) -> Row:

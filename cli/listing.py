@@ -14,6 +14,7 @@ from coplace.v1.placement_service_pb2 import (
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.asking import asking
+from cli.known import require_known
 
 _WITHIN_S: Final = 30.0
 
@@ -24,6 +25,12 @@ def listed_clusters(placement: str, *, within_s: float = _WITHIN_S) -> Sequence[
         stub = PlacementServiceStub(channel)
         answer: ListClustersResponse = stub.ListClusters(ListClustersRequest(), timeout=within_s)
     return answer.clusters
+
+
+def require_cluster(placement: str, name: str) -> None:
+    """Raise UnknownNameError for a cluster that is not declared, UnansweredError without an
+    answer."""
+    require_known("cluster", name, (each.name for each in listed_clusters(placement)))
 
 
 def listed_jobs(

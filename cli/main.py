@@ -13,6 +13,7 @@ from cli.commands import with_commands_of
 from cli.failures import ReportingGroup
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
+from cli.waiting import WAIT_S, Wait
 
 # These, `simulate` and `evaluate` are of the laboratory, which nothing that a region runs imports:
 # here they are text.
@@ -50,6 +51,8 @@ app = typer.Typer(
             "local": "deploy.local.cli:app",
             "topics": "cli.topics:app",
             "accounts": "cli.billing:app",
+            # The same command as `accounts statement`.
+            "statement": "cli.billing:statement",
             "authority": "cli.authority.cli:app",
             "cap": "cli.cap.cli:app",
             "certificates": "cli.installation.certificates:app",
@@ -59,6 +62,7 @@ app = typer.Typer(
             "evaluate": "lab.evaluate.cli:app",
             "limits": "cli.limits:app",
             "models": "cli.models:app",
+            "outcome": "cli.outcomes:outcome",
             "policy": "cli.policy:app",
             "quote": "cli.quote:quote",
             "price": "cli.price:app",
@@ -142,23 +146,6 @@ def _tell_power(job_id: str) -> None:
 
 
 @app.command()
-def statement(
-    account: Annotated[str, typer.Argument(help="As its jobs named it.")],
-    output: OutputName = Output.TABLE,
-) -> None:
-    """Print what an account was charged for each job."""
-    from cli import accounts as spending
-    from shared.process.settings import settings
-    from shared.streams.on_kafka.deployment import Deployment
-
-    made = spending.charges(Deployment.from_settings(settings()), account)
-    found = spending.statement_rows(made)
-    if output is Output.TABLE:
-        found.append(spending.total_row(made))
-    write(found, ("job", "cluster", "core h", "price SU", "in full SU"), output)
-
-
-@app.command()
 def seize(
     job_id: Annotated[
         str,
@@ -172,11 +159,12 @@ def seize(
         str, typer.Option(envvar="COPLACE_INGEST_ADDRESS", help="host:port of ingest.")
     ] = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Take a job from a resource manager that does not answer: it waits as its next attempt."""
     from cli import seize as seizing
 
-    typer.echo(seizing.seize(placement, ingest, job_id, reason, source))
+    typer.echo(seizing.seize(placement, ingest, job_id, reason, source, wait))
 
 
 @app.command()

@@ -23,13 +23,16 @@ from coplace.v1.prediction_pb2 import (
 )
 from google.protobuf.json_format import MessageToDict
 
-from cli.asking import Ingest, publish
+from cli.asking import Ingest
 from cli.jobs import Reason
 from cli.kafka_topics import KafkaTopics
+from cli.known import require_known
 from cli.notes import utc
+from cli.outcomes import order, tell
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import clock_us
+from cli.waiting import WAIT_S, Wait
 from coplace_client.errors import UnusableError
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
@@ -53,6 +56,7 @@ Judged = PowerTreesJudged | PairTreesJudged
 Chosen = PowerTreesChosen | PairTreesChosen
 Trees = Judged | Chosen
 _TOPICS: Final = ("prediction.models", "prediction.power")
+_ALL_LISTED: Final = "`coplace models list` names all"
 _OF_TREES: Final = (TREES, PAIR_TREES)
 _COLUMNS: Final = ("version", "published", "learned from", "error on others", "state", "sha256")
 
@@ -90,12 +94,14 @@ def pin(
     reason: Reason = "",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Put a version into force from the end of the round on; it stays, whatever would be better.
     The newest five can be."""
     model = _known(_name(choose_model(list_published(_events()), version)))
-    publish(ingest, pin_event(version, reason, source, clock_us(), model))
-    typer.echo(f"asked for {version}: it stays until it is unpinned")
+    done = order(ingest, pin_event(version, reason, source, clock_us(), model), wait)
+    typer.echo(f"{version} stays until it is unpinned")
+    tell(done)
 
 
 @app.command()
@@ -104,10 +110,12 @@ def unpin(
     reason: Reason = "",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Let a better version replace the one in force again."""
-    publish(ingest, pin_event("", reason, source, clock_us(), _known(model)))
-    typer.echo("asked for: the next better version takes its place")
+    done = order(ingest, pin_event("", reason, source, clock_us(), _known(model)), wait)
+    typer.echo("the next better version takes its place")
+    tell(done)
 
 
 @app.command()
@@ -116,13 +124,16 @@ def rollback(
     reason: Reason = "",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Put the version into force that was before the present one; before the first one, none. A
     later one replaces it once it is better."""
     now_us = clock_us()
-    order = ModelRolledBack(model=_known(model), reason=reason, rolled_back_at_us=now_us)
-    publish(ingest, _envelope(order.DESCRIPTOR.full_name, source, now_us, model_rolled_back=order))
-    typer.echo("asked for: the version before is in force from the end of the round on")
+    back = ModelRolledBack(model=_known(model), reason=reason, rolled_back_at_us=now_us)
+    event = _envelope(back.DESCRIPTOR.full_name, source, now_us, model_rolled_back=back)
+    done = order(ingest, event, wait)
+    typer.echo("the version before is in force again")
+    tell(done)
 
 
 def _known(model: str) -> str:
@@ -182,10 +193,8 @@ def rows(versions: Sequence[Published], told: Sequence[Trees] = ()) -> list[Row]
 
 def choose_model(versions: Sequence[Published], version: str) -> Model:
     """Raises UnusableError for a version that was not published."""
-    for _, model in reversed(versions):
-        if model.version == version:
-            return model
-    raise UnusableError(f"there is no version {version!r}: `coplace models list` names them")
+    require_known("version", version, (model.version for _, model in versions), _ALL_LISTED)
+    return next(model for _, model in reversed(versions) if model.version == version)
 
 
 def text(model: Model) -> str:

@@ -3,6 +3,7 @@ the state of these."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
@@ -23,10 +24,14 @@ from rich.console import Console
 from rich.table import Table
 
 from cli import completion
-from cli.asking import Ingest, Placement, asking, publish
+from cli.asking import Ingest, Placement, asking
+from cli.listing import require_cluster
+from cli.outcomes import order, show_state, tell
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import clock_us, format_utc, time_us
+from cli.waiting import WAIT_S, Wait
+from coplace_client.calls import UnansweredError
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from shared.domain.hostlist import expand
@@ -61,12 +66,26 @@ class UnknownNodeError(UnusableError):
     """The cluster has no such node."""
 
 
+class DrainedByOthersError(UnusableError):
+    """A whole cluster is resumed on which others drained nodes too."""
+
+
 def ask(placement: str, cluster: str) -> ShowNodesResponse:
     """Ask placement for the nodes of a cluster, of all where it is empty. Raises
     UnansweredError."""
     with asking(placement) as channel:
         request = ShowNodesRequest(cluster=cluster)
         return PlacementServiceStub(channel).ShowNodes(request, timeout=_WITHIN_S)
+
+
+def ask_known(placement: str, cluster: str) -> ShowNodesResponse:
+    """Ask as `ask` does. Raises UnknownNameError for a cluster that is not declared."""
+    try:
+        return ask(placement, cluster)
+    except UnansweredError:
+        with suppress(UnansweredError):
+            require_cluster(placement, cluster)
+        raise
 
 
 def drain(
@@ -80,6 +99,7 @@ def drain(
     placement: Placement = _PLACEMENT,
     ingest: Ingest = _INGEST,
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Let nothing new start on nodes, or on a whole cluster; what runs there goes on."""
     if not reason:
@@ -93,31 +113,45 @@ def drain(
         raise typer.BadParameter(str(error), param_hint="--until") from None
     if until_us and until_us <= now_us:
         raise typer.BadParameter("lies in the past", param_hint="--until")
-    known = require_known(ask(placement, cluster), cluster, nodes or [])
+    known = require_nodes(ask_known(placement, cluster), cluster, nodes or [])
     drained = NodesDrained(
         cluster=cluster, nodes=nodes, reason=reason, until_us=until_us, drained_at_us=now_us
     )
-    publish(ingest, fact(source, drained, f"{cluster}/{now_us}", now_us))
-    until_told = (
-        f" until {format_utc(until_us)}" if until_us else f": `coplace resume {cluster}` ends it"
-    )
+    done = order(ingest, fact(source, drained, f"{cluster}/{now_us}", now_us), wait)
+    resumed_by = " ".join(["coplace resume", cluster, *(nodes or ())])
+    until_told = f" until {format_utc(until_us)}" if until_us else f": `{resumed_by}` ends it"
     typer.echo(f"drained {_told(known, nodes)} of {cluster}{until_told}")
+    tell(done)
+    show_state("placement", lambda: _drains(ask(placement, cluster), cluster))
 
 
 def resume(
     cluster: ClusterName,
     nodes: NodeNames = None,
     reason: Reason = "",
+    whoever: Annotated[
+        bool, typer.Option("--all", help="Undo the drains of others too, if no node is named.")
+    ] = False,
     placement: Placement = _PLACEMENT,
     ingest: Ingest = _INGEST,
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
-    """Let jobs start again on nodes, or on a whole cluster, whoever drained them."""
+    """Let jobs start again on nodes, whoever drained them, or on all that you drained of a
+    cluster."""
     now_us = clock_us()
-    known = require_known(ask(placement, cluster), cluster, nodes or [])
+    answer = ask_known(placement, cluster)
+    known = require_nodes(answer, cluster, nodes or [])
+    if not nodes and not whoever:
+        _require_own(answer, cluster, source)
     resumed = NodesResumed(cluster=cluster, nodes=nodes, reason=reason, resumed_at_us=now_us)
-    publish(ingest, fact(source, resumed, f"{cluster}/{now_us}", now_us))
+    done = order(ingest, fact(source, resumed, f"{cluster}/{now_us}", now_us), wait)
     typer.echo(f"resumed {_told(known, nodes)} of {cluster}")
+    tell(done)
+    wanted = set(expand(",".join(nodes))) if nodes else set(known)
+    for group in _drained(ask(placement, cluster), cluster):
+        if wanted & set(expand(",".join(group.nodes))):
+            typer.echo(f"still drained: {','.join(group.nodes)}, {_reason(group)}")
 
 
 def nodes(
@@ -133,7 +167,7 @@ def nodes(
     placement: Placement = _PLACEMENT,
 ) -> None:
     """Show the state of nodes, which are drained and why, and what runs there."""
-    answer = ask(placement, cluster or "")
+    answer = ask_known(placement, cluster or "")
     if output is not Output.TABLE:
         write([row(group) for group in answer.groups], _COLUMNS, output)
         return
@@ -155,6 +189,7 @@ def undeclare(
     placement: Placement = _PLACEMENT,
     ingest: Ingest = _INGEST,
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Take a cluster out of the region: nothing starts there, running jobs end, then it is
     removed."""
@@ -163,15 +198,51 @@ def undeclare(
             "give the reason: it is shown for jobs that wait", param_hint="--reason"
         )
     now_us = clock_us()
-    answer = ask(placement, cluster)
+    answer = ask_known(placement, cluster)
     undeclared = ClusterUndeclared(cluster=cluster, reason=reason, undeclared_at_us=now_us)
-    publish(ingest, fact(source, undeclared, f"{cluster}/{now_us}", now_us))
+    done = order(ingest, fact(source, undeclared, f"{cluster}/{now_us}", now_us), wait)
     jobs = {job_id for group in answer.groups for job_id in group.job_ids}
     ends = f"{len(jobs)} jobs or more run there, until they end" if jobs else "nothing runs there"
     typer.echo(f"undeclared {cluster}: {ends}; declare it again to have it back")
+    tell(done)
+    show_state("placement", lambda: _closure(ask(placement, ""), cluster))
 
 
-def require_known(
+def _drains(answer: ShowNodesResponse, cluster: str) -> str:
+    """Which nodes are drained, why and by whom."""
+    drained = _drained(answer, cluster)
+    told = (f"{','.join(each.nodes)} {_STATES[each.state]}: {_reason(each)}" for each in drained)
+    return "; ".join(told) or f"no node of {cluster} drained"
+
+
+def _closure(answer: ShowNodesResponse, cluster: str) -> str:
+    """Whether a cluster is there, and what is not to happen there."""
+    for one in answer.clusters:
+        if one.cluster == cluster:
+            return f"{cluster}, where nothing starts, {one.closed}" if one.closed else cluster
+    return f"no cluster {cluster}"
+
+
+def _drained(answer: ShowNodesResponse, cluster: str) -> list[NodeGroup]:
+    states = (NODE_STATE_DRAINING, NODE_STATE_DRAINED)
+    return [each for each in answer.groups if each.cluster == cluster and each.state in states]
+
+
+def _require_own(answer: ShowNodesResponse, cluster: str, source: str) -> None:
+    """Raise DrainedByOthersError where the resumption of a whole cluster undoes what others said of
+    its nodes."""
+    drained = _drained(answer, cluster)
+    others = [d for d in drained if {d.drained_by, *d.also_drained_by} != {source}]
+    if others:
+        told = "; ".join(f"{','.join(each.nodes)[:80]}: {_reason(each)}" for each in others[:5])
+        more = f"; and {len(others) - 5} more" if len(others) > 5 else ""
+        raise DrainedByOthersError(
+            f"others drained nodes of {cluster}: {told}{more}. Name the nodes that you mean, or "
+            "give --all to undo these drains too"
+        )
+
+
+def require_nodes(
     answer: ShowNodesResponse, cluster: str, wanted: Sequence[str]
 ) -> dict[str, NodeGroup]:
     """Return the nodes of a cluster by name. Raises UnknownNodeError unless all that are wanted are
@@ -249,7 +320,8 @@ def _reason(group: NodeGroup) -> str:
     if not group.reason:
         return ""
     until = f", until {format_utc(group.until_us)}" if group.until_us else ""
-    return f"{group.reason} ({group.drained_by}{until})"
+    by = ", ".join([group.drained_by, *group.also_drained_by])
+    return f"{group.reason} ({by}{until})"
 
 
 def _told(known: Mapping[str, NodeGroup], wanted: Sequence[str] | None) -> str:

@@ -3,6 +3,7 @@ word, and what each setting is."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
@@ -19,10 +20,14 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from cli.asking import Ingest, Placement, asking, publish
+from cli.asking import Ingest, Placement, asking
+from cli.known import require_known
+from cli.outcomes import order, tell
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import clock_us, format_utc
+from cli.waiting import WAIT_S, Wait
+from coplace_client.calls import UnansweredError
 from coplace_client.errors import RejectedError
 from coplace_client.facts import fact
 from shared.catalogue import policy_documents
@@ -56,6 +61,7 @@ def set_policy(
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Declare settings, which hold from the next round on; the others stay as they are."""
     now_us = clock_us()
@@ -63,10 +69,10 @@ def set_policy(
     event = declaration(asked, (), reason, source, now_us)
     before = ask(placement).settings
     _require_known(asked, before)
-    publish(ingest, event)
-    for one in before:
-        if one.name in asked:
-            typer.echo(f"{one.name}: {asked[one.name] or _NOTHING}, was {one.value or _NOTHING}")
+    done = order(ingest, event, wait)
+    told = {one.name: one for one in before}
+    _show_changes([name for name in told if name in asked], told, placement)
+    tell(done)
 
 
 @app.command()
@@ -83,6 +89,7 @@ def reset(
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Let settings be again as the process was started with."""
     before = {setting.name: setting for setting in ask(placement).settings}
@@ -91,10 +98,9 @@ def reset(
         typer.echo("all settings are as placement was started with")
         return
     now_us = clock_us()
-    publish(ingest, declaration({}, names, reason, source, now_us))
-    for name in names:
-        one = before[name]
-        typer.echo(f"{name}: {one.started_with or _NOTHING}, was {one.value or _NOTHING}")
+    done = order(ingest, declaration({}, names, reason, source, now_us), wait)
+    _show_changes(names, before, placement)
+    tell(done)
 
 
 @app.command()
@@ -105,14 +111,19 @@ def allow(
     beside: Annotated[str, typer.Option(help="The one beside it; every one if empty.")] = "",
     node_model: Annotated[str, typer.Option(help="On these nodes; on all if empty.")] = "",
     reason: Reason = "",
+    placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Let isolated applications share nodes again, which exceeded a promised slowdown. `coplace
     policy show` names them."""
     now_us = clock_us()
-    publish(ingest, allow_event(app_id, beside, node_model, reason, source, now_us))
-    typer.echo("asked for: these may share nodes again from the next round on")
+    with suppress(UnansweredError):  # prediction and placement judge it too
+        _require_isolated(ask(placement), app_id, beside, node_model)
+    done = order(ingest, allow_event(app_id, beside, node_model, reason, source, now_us), wait)
+    typer.echo("these may share nodes again")
+    tell(done)
 
 
 @app.command()
@@ -133,7 +144,7 @@ def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50
             typer.echo(f"{setting.name}: declared by {word}")
     if answer.still_to_weigh:
         typer.echo(f"{answer.still_to_weigh:,} jobs that wait are not evaluated by it yet")
-    for line in slowdown_guarantees(answer):
+    for line in [*_under_easy(answer), *slowdown_guarantees(answer)]:
         typer.echo(line)
 
 
@@ -147,6 +158,16 @@ def schema() -> None:
 def reference() -> None:
     """Print what each setting is and may be, in Markdown."""
     typer.echo(policy_documents.reference(), nl=False)
+
+
+def _show_changes(
+    names: Iterable[str], before: Mapping[str, PolicySetting], placement: str
+) -> None:
+    """Print what settings are as placement has them, and what they were."""
+    now = {one.name: one.value for one in ask(placement).settings}
+    for name in names:
+        was = before[name].value or _NOTHING
+        typer.echo(f"{name}: {now.get(name) or _NOTHING}, was {was}")
 
 
 def ask(placement: str) -> ShowPolicyResponse:
@@ -186,6 +207,20 @@ def _require_known(names: Iterable[str], settings: Iterable[PolicySetting]) -> N
             raise RejectedError(name, "placement does not know this setting: upgrade it first")
 
 
+def _require_isolated(
+    answer: ShowPolicyResponse, app_id: str, beside: str, node_model: str
+) -> None:
+    """Raise UnknownNameError for what no isolated pair has, where the answer has them all."""
+    if len(answer.pairs_apart) < answer.pairs_kept_apart:
+        return
+    apps = {name for pair in answer.pairs_apart for name in (pair.app_id, pair.co_runner_app_id)}
+    for name in filter(None, (app_id, beside)):
+        require_known("isolated application", name, apps)
+    if node_model:
+        known = {pair.node_model for pair in answer.pairs_apart}
+        require_known("node model with isolated applications", node_model, known)
+
+
 def allow_event(
     app_id: str, beside: str, node_model: str, reason: str, source: str, now_us: int
 ) -> Envelope:
@@ -199,6 +234,11 @@ def allow_event(
     )
     check_contents(order)
     return fact(source, order, str(now_us), now_us)
+
+
+def _under_easy(answer: ShowPolicyResponse) -> list[str]:
+    """Return the clusters that the discipline does not reach, and why."""
+    return [f"{name} is under easy: {why}" for name, why in sorted(answer.under_easy.items())]
 
 
 def slowdown_guarantees(answer: ShowPolicyResponse) -> list[str]:

@@ -7,24 +7,33 @@ from typing import Annotated, Final
 import typer
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished
-from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason, RepriceAsked
+from coplace.v1.pricing_pb2 import (
+    ENERGY_REASON_IMPLAUSIBLE,
+    ENERGY_REASON_PREDICTED,
+    ChargeMade,
+    ChargeReason,
+    RepriceAsked,
+)
 from coplace.v1.tariffs_pb2 import PriceModel, TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from cli import completion
 from cli.accounts import latest
-from cli.asking import Ingest, publish
+from cli.asking import Ingest
 from cli.kafka_topics import CHARGES, JOBS, KafkaTopics
 from cli.notes import utc
+from cli.outcomes import order_all, tell
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
-from cli.tariff import BILLING, newest, tariffs
+from cli.tariff import BILLING, newest, taken, tariffs
 from cli.times import clock_us, time_us
+from cli.waiting import WAIT_S, Wait
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
 from services.pricing.attribution import attribute, discount_su
 from services.pricing.charge import surcharges_of
 from services.pricing.explanation import Explanation, explain_charge, shutters_of
+from services.pricing.runs import runs_known
 from shared.catalogue.event import Event
 from shared.domain.tariff import ENERGY
 from shared.models.shutters import interference, slowdown_interval
@@ -67,6 +76,10 @@ def explain(
     topics = KafkaTopics(Deployment.from_settings(settings()))
     events = [each for name in (JOBS, _SHUTTERS, CHARGES) for each in topics.read_key(name, job_id)]
     events += topics.topic(BILLING)
+    measured = (each.payload for each in events)
+    neighbours = {m.co_runner_job_id for m in measured if isinstance(m, ShuttersMeasured)}
+    for neighbour in sorted(neighbours - {job_id}):
+        events += topics.read_key(JOBS, neighbour)
     found = explanation(events, job_id, attempt)
     if output is Output.TABLE:
         for line in lines(found):
@@ -99,25 +112,28 @@ def reprocess(
     reason: Annotated[str, typer.Option(help="Why: it is recorded.")] = "",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Charge the runs of a time again by another tariff: the next revision of each reverses the
     charge in force, which stays in the topic."""
     topics = KafkaTopics(Deployment.from_settings(settings()))
     told = (event.payload for event in topics.topic(CHARGES))
     by = newest(tariffs(topics.deployment), tariff)
-    now_us, asked = clock_us(), 0
+    now_us, asked = clock_us(), list[Envelope]()
     for charge in latest(one for one in told if isinstance(one, ChargeMade)):
         is_meant = begin <= charge.finished.ended_at_us < end
         if is_meant and (charge.tariff, charge.tariff_version) != (by.name, by.version):
-            publish(ingest, reprice(charge, by, reason, source, now_us))
-            asked += 1
-    typer.echo(f"{asked} charges are made again by {by.name}, version {by.version}")
+            asked.append(reprice(charge, by, reason, source, now_us))
+    done = order_all(ingest, asked, wait)
+    typer.echo(f"{len(asked)} charges are made again by {by.name}, version {by.version}")
+    if done:
+        tell(done[-1])
 
 
 def reprice(
     charge: ChargeMade, by: TariffDeclared, reason: str, source: str, now_us: int
 ) -> Envelope:
-    """Return the event that asks for it; its id is the same whoever asks again."""
+    """Return the event that asks for it."""
     asked = RepriceAsked(
         charge=charge,
         tariff=by.name,
@@ -125,34 +141,30 @@ def reprice(
         reason=reason,
         asked_at_us=now_us,
     )
-    subject = f"{charge.job_id}/{charge.attempt}/{charge.revision}/{by.name}/{by.version}"
+    of = f"{charge.job_id}/{charge.attempt}/{charge.revision}"
+    subject = f"{of}/{by.name}/{by.version}/{now_us}"
     return fact(source, asked, subject, now_us)
 
 
 def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanation:
     """Explain the last revision of an attempt. Raises UnusableError where it was not charged, or
     its finish is no longer kept."""
-    charges: list[ChargeMade] = []
-    finishes: dict[int, JobFinished] = {}
-    measured: dict[str, ShuttersMeasured] = {}
-    tariffs: list[TariffDeclared] = []
-    for event in events:
-        match event.payload:
-            case ChargeMade() as charge if attempt in (0, charge.attempt):
-                charges.append(charge)
-            case JobFinished() as finished:
-                finishes.setdefault(finished.attempt, finished)
-            case ShuttersMeasured() as message:
-                measured.setdefault(event.id, message)
-            case TariffDeclared() as tariff:
-                tariffs.append(tariff)
+    told = list(events)
+    payloads = [event.payload for event in told]
+    charges = [p for p in payloads if isinstance(p, ChargeMade) and attempt in (0, p.attempt)]
     if not charges:
         raise UnusableError(f"{job_id[:80]!r} was not charged so far: see `coplace jobs JOB`")
     charge = max(latest(charges), key=lambda each: each.attempt)
-    if charge.attempt not in finishes:
+    ends = (p for p in payloads if isinstance(p, JobFinished))
+    finishes = [p for p in ends if (p.job_id, p.attempt) == (job_id, charge.attempt)]
+    if not finishes:
         raise UnusableError(f"the finish of attempt {charge.attempt} is no longer kept")
-    own = {name: each for name, each in measured.items() if each.attempt == charge.attempt}
-    return explain_charge(charge, finishes[charge.attempt], own, tariffs)
+    measured: dict[str, ShuttersMeasured] = {}
+    for event in told:
+        if isinstance(event.payload, ShuttersMeasured) and event.payload.attempt == charge.attempt:
+            measured.setdefault(event.id, event.payload)
+    tariffs = taken(p for p in payloads if isinstance(p, TariffDeclared))
+    return explain_charge(charge, finishes[0], measured, tariffs, runs_known(payloads))
 
 
 def lines(found: Explanation) -> Iterator[str]:
@@ -167,6 +179,11 @@ def lines(found: Explanation) -> Iterator[str]:
     yield from _by_tariff(charge) if charge.tariff else _by_rate(charge)
     if found.is_reproduced:
         yield "made again from the shutters below: the same to the last digit"
+    for name in dict.fromkeys(each.co_runner_job_id for each in found.left_out):
+        yield (
+            f"left out: what was measured beside {name}, of which the charge has no row: as far as "
+            "was known then, they were not on a node together"
+        )
 
 
 def _by_rate(charge: ChargeMade) -> Iterator[str]:
@@ -188,6 +205,18 @@ def _by_tariff(charge: ChargeMade) -> Iterator[str]:
         is_energy = line.resource == ENERGY
         unit, rate = ("J", "a kWh") if is_energy else (f"{line.resource} s", "an hour")
         yield f"{line.resource}: {line.quantity} {unit} at {line.su} SU {rate}"
+    if charge.energy_reason == ENERGY_REASON_IMPLAUSIBLE:
+        told, most_w = charge.finished, charge.most_node_power_w
+        yield (
+            f"no energy: {told.energy_j:g} J were reported, more than {told.nodes} nodes of at "
+            f"most {most_w:g} W draw in {charge.runtime_s} s"
+        )
+    if charge.energy_reason == ENERGY_REASON_PREDICTED:
+        yield (
+            f"energy as predicted, {charge.predicted_energy_j:g} J: {charge.finished.energy_j:g} J "
+            f"were reported, which {charge.finished.nodes} nodes can't have drawn in "
+            f"{charge.runtime_s} s"
+        )
     yield f"in full: {charge.state_of_practice_su} SU"
     yield (f"T_solo = {charge.solo_time_s:.6f} s of T = {charge.runtime_s} s: {charge.price_su} SU")
     if charge.surcharge_share:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-import yaml
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import (
     QuotedPlacement,
@@ -30,6 +29,7 @@ from shared.catalogue.contents.check import check_contents
 from shared.catalogue.payloads.tariffs import tariff_of
 from shared.domain.tariff import PriceTariff, RateScope
 from shared.process.settings import settings
+from shared.process.user_files import read_yaml
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.state.state import State
 
@@ -73,8 +73,8 @@ def read_job(file: Path, now_us: int) -> JobSubmitted:
     """Read a job from a file. Raises UnusableError for an invalid file, RejectedError naming the
     field that ingest would refuse."""
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        found = read_yaml(file)
+    except (UnusableError, UnicodeDecodeError) as error:
         raise UnusableError(f"{file} is neither YAML nor JSON: {error}") from None
     if not isinstance(found, dict):
         raise UnusableError(f"{file} must map the fields of JobSubmitted to values")

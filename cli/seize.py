@@ -12,7 +12,7 @@ from coplace.v1.placement_service_pb2 import (
 )
 
 from cli import why
-from cli.asking import publish
+from cli.outcomes import in_words, order
 from cli.times import clock_us
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
@@ -25,14 +25,14 @@ class NothingToSeizeError(UnusableError):
     """No resource manager has the job."""
 
 
-def seize(placement: str, ingest: str, job_id: str, reason: str, source: str) -> str:
+def seize(placement: str, ingest: str, job_id: str, reason: str, source: str, wait_s: float) -> str:
     """Seize what placement says is granted or runs; what was seized, in words.
 
-    Raises NothingToSeizeError, and UnansweredError where a service refused or is not there.
+    Raises NothingToSeizeError, and as `order` does.
     """
     event = seizure(why.ask(placement, job_id), reason, source, clock_us())
-    publish(ingest, event)
-    return describe_seizure(event.job_seized)
+    done = order(ingest, event, wait_s)
+    return f"{describe_seizure(event.job_seized)}\n{in_words(done)}"
 
 
 def seizure(found: ExplainResponse, reason: str, source: str, now_us: int) -> Envelope:
@@ -50,7 +50,7 @@ def seizure(found: ExplainResponse, reason: str, source: str, now_us: int) -> En
         reason=reason,
         seized_at_us=now_us,
     )
-    subject = f"{found.job_id}/{found.attempt}-{grant}"
+    subject = f"{found.job_id}/{found.attempt}-{grant}/{now_us}"
     return fact(source, seized, subject, now_us)
 
 

@@ -1,6 +1,7 @@
 """`coplace tariff set|show|check`: what jobs are charged by."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,21 +16,28 @@ from coplace.v1.tariffs_pb2 import (
     TariffRate,
 )
 
-from cli.asking import Ingest, publish
+from cli.asking import Ingest
 from cli.kafka_topics import KafkaTopics
+from cli.outcomes import order, tell
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import clock_us, format_utc, time_us
+from cli.waiting import WAIT_S, Wait
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
+from coplace_client.numbers import whole_number
+from services.pricing.tariff_book import TariffBook
 from shared.catalogue.contents.check import check_contents
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.stages.stage import AlreadyAppliedError
+from shared.streams.state.state import State
 
 app = typer.Typer(no_args_is_help=True, help="What jobs are charged by.")
 BILLING: Final = "billing"
 _COLUMNS: Final = ("tariff", "version", "from", "until", "model", "rates", "declared")
-_PLAIN: Final = ("name", "version", "idle_w_per_core", "surcharge_share", "surcharge_most_su")
+_DECIMALS: Final = ("idle_w_per_core", "surcharge_share", "surcharge_most_su", "su_cost")
+_PLAIN: Final = ("name", "version", *_DECIMALS, "currency")
 _PAYERS: Final = ("node_failure", "requeue")
 _TIMES: Final = ("from", "until")
 _KNOWN: Final = (*_PLAIN, *_PAYERS, *_TIMES, "model", "points", "rates", "hour_factors")
@@ -46,12 +54,14 @@ def set_tariff(
     reason: Reason = "",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Declare a version of a tariff, which holds for jobs that start in its time."""
     now_us = clock_us()
     declared = read_tariff(file, reason, now_us)
-    publish(ingest, declaration(declared, source, now_us))
+    done = order(ingest, declaration(declared, source, now_us), wait)
     typer.echo(f"declared {declared.name}, version {declared.version}: {_held(declared)}")
+    tell(done)
 
 
 @app.command()
@@ -67,20 +77,31 @@ def check(file: File) -> None:
         most = declared.surcharge_most_su
         bound = f", at most {most} SU for an hour beside a run" if most else ""
         typer.echo(f"surcharge: {declared.surcharge_share} of what neighbours take off{bound}")
+    if declared.currency:
+        typer.echo(f"a service unit costs {declared.su_cost} {declared.currency}")
 
 
 @app.command()
 def show(output: OutputName = Output.TABLE) -> None:
-    """List the tariffs that were declared, the last one last."""
+    """List the tariffs by which is charged, the one declared last in the end."""
     write([row(each) for each in tariffs(Deployment.from_settings(settings()))], _COLUMNS, output)
 
 
 def tariffs(deployment: Deployment) -> list[TariffDeclared]:
-    """Return each version once, by when it was declared."""
-    events = KafkaTopics(deployment).topic(BILLING)
-    told = (event.payload for event in events)
-    found = {(t.name, t.version): t for t in told if isinstance(t, TariffDeclared)}
-    return sorted(found.values(), key=lambda each: (each.declared_at_us, each.name, each.version))
+    """Return each version that pricing took, by when it was declared."""
+    told = (event.payload for event in KafkaTopics(deployment).topic(BILLING))
+    found = taken(each for each in told if isinstance(each, TariffDeclared))
+    return sorted(found, key=lambda each: (each.declared_at_us, each.name, each.version))
+
+
+def taken(declared: Iterable[TariffDeclared]) -> list[TariffDeclared]:
+    """Return those of the declarations, in their order, that pricing took: a version that was
+    declared otherwise before is none of them."""
+    book = TariffBook(State({}))
+    for each in declared:
+        with suppress(RejectedError, AlreadyAppliedError):
+            book.declare(each)
+    return book.declared
 
 
 def read_tariff(file: Path, reason: str, now_us: int) -> TariffDeclared:
@@ -108,7 +129,7 @@ def _fields(found: Mapping[str, Any]) -> dict[str, Any]:
     model = str(found.get("model", "")).upper().replace("-", "_")
     return {
         "name": str(found.get("name", "")),
-        "version": int(found.get("version", 1)),
+        "version": whole_number(str(found.get("version", 1))),
         "from_us": _time_us(found.get("from")),
         "until_us": _time_us(found.get("until")),
         "model": PriceModel.Value(f"PRICE_MODEL_{model}"),
@@ -121,10 +142,7 @@ def _fields(found: Mapping[str, Any]) -> dict[str, Any]:
             for rate in found.get("rates", ())
         ],
         "hour_factors": [str(factor) for factor in found.get("hour_factors", ())],
-        **{
-            name: str(found.get(name, ""))
-            for name in ("idle_w_per_core", "surcharge_share", "surcharge_most_su")
-        },
+        **{name: str(found.get(name, "")) for name in (*_DECIMALS, "currency")},
         **{
             name: Payer.Value(f"PAYER_{str(found[name]).upper()}")
             for name in _PAYERS
@@ -139,7 +157,7 @@ def _time_us(value: object) -> int:
 
 def declaration(declared: TariffDeclared, source: str, now_us: int) -> Envelope:
     """Return the event that declares a version."""
-    subject = f"{declared.name}/{declared.version}"
+    subject = f"{declared.name}/{declared.version}/{now_us}"
     return fact(source, declared, subject, now_us)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from shared.domain.times import in_utc
 
-_FROM_NOW: Final = re.compile(r"now(?:\+(\d{1,6})(minute|hour|day|week)s?)?")
+_FROM_NOW: Final = re.compile(r"now(?:\+([0-9]{1,6})(minute|hour|day|week)s?)?")
 _UNIT_S: Final = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
 
@@ -23,7 +23,7 @@ def time_us(text: str) -> int:
         count, unit = match.groups()
         return clock_us() + (int(count) * _UNIT_S[unit] * 1_000_000 if unit else 0)
     try:
-        found = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text if text.isascii() else "")
     except ValueError:
         raise ValueError(
             f"{text[:40]!r} is not a time such as 2026-07-01T08:00:00Z or now+90minutes"

@@ -226,7 +226,8 @@ def _figures(one: ClusterOutlook) -> Iterator[str]:
     weighed = one.candidate
     yield weighed.cluster
     yield str(weighed.nodes)
-    yield f"{weighed.freq_ghz:g}"
+    explores = f", not {weighed.explores_from_ghz:g}: explored" if weighed.explores_from_ghz else ""
+    yield f"{weighed.freq_ghz:g}{explores}"
     yield with_deviation(weighed.time_s, ".0f", weighed.time_sd)
     yield with_deviation(weighed.power_w, ".0f", weighed.power_sd)
     energy_sd = hypot(weighed.time_sd, weighed.power_sd)

@@ -42,8 +42,9 @@ class EmbeddedGate:
     """Holds each event against the table of authority that was declared last."""
 
     def __init__(self, log: InMemoryLog, codec: Codec) -> None:
-        remember_us = round(IngestSettings().remember_days * _DAY_US)
-        self._table, self._known = TableInForce(), KnownRegion(remember_us)
+        own = IngestSettings()
+        remember_us = round(own.remember_days * _DAY_US)
+        self._table, self._known = TableInForce(), KnownRegion(remember_us, own.site_clusters)
         self._judge = Judge(self._table, self._known)
         self._decisions = TopicReader(log, codec, ["placement.decisions"])
 

@@ -43,6 +43,7 @@ CLUSTERS: Final = (
         pstates_ghz=[1.2, 2.0, 3.1],
         idle_power_w=105,
         peak_bandwidth_gbps=281.6,
+        processors_tdp_w=400,
     ),
     ClusterDeclared(
         cluster="beta",
@@ -53,6 +54,7 @@ CLUSTERS: Final = (
         pstates_ghz=[1.2, 2.0, 2.7],
         idle_power_w=110,
         peak_bandwidth_gbps=256,
+        processors_tdp_w=410,
     ),
 )
 """Two sites with a cluster of 16 nodes each."""

@@ -6,6 +6,8 @@ from typing import Annotated, Final
 import typer
 from coplace.v1.authority_pb2 import AccessAudited
 
+from cli.authority.file import actions
+from cli.known import require_known
 from cli.output import Output, OutputName, Row, write
 from cli.times import format_utc, time_us
 from coplace_client.errors import RejectedError
@@ -29,9 +31,14 @@ def audit(
         since_us = time_us(since) if since else 0
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    kept = list(read_audit(Deployment.from_settings(settings())))
+    if who:
+        require_known("identity on record", who, {each.who for each in kept})
+    if action:
+        require_known("action", action, {*actions(), *(each.action for each in kept)})
     found = [
         row(each)
-        for each in read_audit(Deployment.from_settings(settings()))
+        for each in kept
         if who in ("", each.who)
         and action in ("", each.action)
         and (each.refused or not refused)

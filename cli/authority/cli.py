@@ -1,7 +1,7 @@
 """`coplace authority show|set|verify|check`."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -10,13 +10,15 @@ import typer
 from cli.asking import Ingest, publish
 from cli.authority import declared
 from cli.authority.file import actions, describe_binding, format_table, read_table, row
+from cli.known import require_known
 from cli.notes import note
 from cli.output import Output, OutputName, write
 from cli.speaking import OPERATOR, Source, who_does_it
 from cli.times import clock_us, format_utc
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
-from shared.authority.binding import EVERY, Binding
+from shared.authority.binding import EVERY, Binding, SitedCluster
+from shared.authority.holding import HeldRun
 from shared.authority.rules import About, OwnedJob
 from shared.authority.table import AuthorityTable, TableInForce, message_of
 from shared.process.settings import settings
@@ -124,7 +126,7 @@ def check(
     if table is None:
         typer.echo(f"allowed: {_NOBODY_IS_HELD}")
         return
-    verdict = table.may(who, action, _about(deployment, named or []))
+    verdict = table.may(who, action, _about(deployment, named or [], is_to_come=file is not None))
     typer.echo(f"{'allowed' if verdict.is_allowed else 'refused'}: {verdict.reason}")
     if not verdict.is_allowed:
         raise typer.Exit(1)
@@ -158,8 +160,9 @@ def _unknown_sites(deployment: Deployment, bindings: Iterable[Binding]) -> list[
     return [f"no declared cluster is of site {site!r}" for site in named if site not in known]
 
 
-def _about(deployment: Deployment, named: Iterable[str]) -> About:
-    """What NAME=VALUE pairs name. Raises UnusableError for others."""
+def _about(deployment: Deployment, named: Iterable[str], *, is_to_come: bool) -> About:
+    """What NAME=VALUE pairs name. Raises UnusableError for others, and unless the table is one to
+    come for clusters and sites that are not declared."""
     values: dict[str, list[str]] = {}
     for each in named:
         name, is_set, value = each.partition("=")
@@ -167,6 +170,11 @@ def _about(deployment: Deployment, named: Iterable[str]) -> About:
             raise UnusableError(f"{each[:80]!r}: write NAME=VALUE, of {', '.join(_NAMES)}")
         values.setdefault(name, []).append(value)
     sites = declared.sites(deployment)
+    if not is_to_come:
+        for name in (*values.get("cluster", ()), *values.get("granted", ())):
+            require_known("cluster", name, sites)
+        for name in values.get("site", ()):
+            require_known("site", name, sites.values())
     clusters, granted = (
         tuple(declared.cluster_with_site(name, sites) for name in values.get(each, ()))
         for each in ("cluster", "granted")
@@ -179,5 +187,11 @@ def _about(deployment: Deployment, named: Iterable[str]) -> About:
         site=values.get("site", [""])[-1],
         user=user,
         account=account,
-        job=OwnedJob(job_id, user, account, granted) if job_id else None,
+        job=_job(job_id, user, account, granted) if job_id else None,
     )
+
+
+def _job(job_id: str, user: str, account: str, granted: Sequence[SitedCluster]) -> OwnedJob:
+    """A job of which each `granted=` is a run that was granted, the last one the newest."""
+    runs = tuple(HeldRun(1, number, cluster) for number, cluster in enumerate(granted, 1))
+    return OwnedJob(job_id, user, account, runs, len(runs))

@@ -11,13 +11,15 @@ from google.protobuf.json_format import MessageToJson
 from typer.core import TyperCommand
 
 from cli import completion
-from cli.asking import Ingest, Placement, publish
+from cli.asking import Ingest, Placement
 from cli.cap import declare
 from cli.cap.schedule import Period, read_schedule, steps
 from cli.cap.signal import SignalRule, read_signal
+from cli.outcomes import order, tell
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
 from cli.times import clock_us, format_utc, time_us
+from cli.waiting import WAIT_S, Wait
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import UnusableError
 
@@ -83,6 +85,7 @@ def set_cap(
     placement: Placement = _PLACEMENT,
     ingest: Ingest = _INGEST,
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Declare a cap, which replaces all that was declared for the same cluster, site or region."""
     now_us = clock_us()
@@ -102,7 +105,7 @@ def set_cap(
         assert watts is not None
         POWER_CAP_W.require(f"the cap of {subject}", watts)
         found = steps([_period(watts, begin, until, now_us)])
-    _declare(subject, found, reason, placement, ingest, source, now_us)
+    _declare(subject, found, reason, placement, ingest, source, now_us, wait)
 
 
 @app.command()
@@ -112,11 +115,12 @@ def clear(
     placement: Placement = _PLACEMENT,
     ingest: Ingest = _INGEST,
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Take away the cap of a cluster, of a site or of the region, now and ahead."""
     now_us = clock_us()
     none = [PowerCapStep(from_us=now_us)]
-    _declare(subject, none, reason, placement, ingest, source, now_us)
+    _declare(subject, none, reason, placement, ingest, source, now_us, wait)
 
 
 @app.command()
@@ -148,11 +152,17 @@ def _row(one: PowerStanding) -> tuple[str, ...]:
         f"{one.headroom_w:,g}" if is_capped else "",
         f"{one.measured_w:,g}" if one.HasField("measured_w") else "",
         _above(one),
-        f"{one.silent_nodes:,}, {one.nameplate_w:,g} W" if one.silent_nodes else "",
+        _silent(one),
         "; ".join(map(declare.describe_step, one.ahead)),
         f"{one.declared_by} at {format_utc(one.declared_at_us)}" if one.declared_by else "",
         one.reason,
     )
+
+
+def _silent(one: PowerStanding) -> str:
+    """How many nodes, and what their jobs count for; whether nobody declared that as such."""
+    derived = ", derived from design powers" if one.nameplate_derived else ""
+    return f"{one.silent_nodes:,}, {one.nameplate_w:,g} W{derived}" if one.silent_nodes else ""
 
 
 def _above(one: PowerStanding) -> str:
@@ -194,10 +204,14 @@ def _declare(
     ingest: str,
     source: str,
     now_us: int,
+    wait_s: float,
 ) -> None:
     standing = declare.find_state(declare.ask(placement), name)
     event = declare.declaration(standing, found, reason, source, now_us)
-    publish(ingest, event)
+    done = order(ingest, event, wait_s)
     typer.echo(f"declared for {declare.subject(standing)}:")
     for step in found:
         typer.echo(f"  {declare.describe_step(step)}")
+    tell(done)
+    now = declare.find_state(declare.ask(placement), declare.subject(standing))
+    typer.echo(f"placement now has: {declare.describe_state(now)}")

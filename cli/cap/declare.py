@@ -19,6 +19,7 @@ from cli.times import format_utc
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
+from shared.domain.power import unrated_words
 
 REGION: Final = "region"
 _WITHIN_S: Final = 60.0
@@ -64,8 +65,9 @@ def find_state(answer: ShowPowerResponse, name: str) -> PowerStanding:
 def declaration(
     standing: PowerStanding, steps: Sequence[PowerCapStep], reason: str, source: str, now_us: int
 ) -> Envelope:
-    """Return the event that declares a cap. Raises WrongCapError for one below the idle power, and
-    RejectedError for watts that no cap has, such as 0."""
+    """Return the event that declares a cap. Raises WrongCapError for one below the idle power, or
+    over clusters that do not say what their nodes draw at most, and RejectedError for watts that
+    no cap has, such as 0."""
     for step in steps:
         if step.HasField("watts"):
             POWER_CAP_W.require(f"the cap of {subject(standing)}", step.watts)
@@ -74,6 +76,10 @@ def declaration(
                 f"{step.watts:,g} W is below the idle power of {subject(standing)}, "
                 f"{standing.idle_w:,g} W: nothing would start"
             )
+    if standing.unrated_clusters and any(step.HasField("watts") for step in steps):
+        first, *others = map(unrated_words, standing.unrated_clusters)
+        more = f"; nor do {len(others)} more" if others else ""
+        raise WrongCapError(f"{first}{more}: declare one first, so that a cap can hold")
     declared = PowerCapDeclared(
         scope=standing.scope,
         name=standing.name,
@@ -87,6 +93,16 @@ def declaration(
 def describe_step(step: PowerCapStep) -> str:
     """Return a step in words: the cap, and its start."""
     return f"{watts(step)} from {format_utc(step.from_us)} on"
+
+
+def describe_state(standing: PowerStanding) -> str:
+    """Return in words what placement has of a subject: its cap, whose word that is, and how many
+    steps are ahead."""
+    cap = f"{standing.cap_w:,g} W" if standing.HasField("cap_w") else "no cap"
+    at = format_utc(standing.declared_at_us)
+    by = f", by {standing.declared_by} at {at}" if standing.declared_by else ""
+    ahead = f", and {len(standing.ahead)} steps ahead" if standing.ahead else ""
+    return f"{cap}{by}{ahead}"
 
 
 def watts(step: PowerCapStep) -> str:

@@ -6,15 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from coplace.v1.control_pb2 import PowerCapStep
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
 
 from cli.times import format_utc, time_us
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import UnusableError
+from shared.process.plain_numbers import PlainModel
 from shared.process.user_files import read_yaml
 
 
-class Period(BaseModel):
+class Period(PlainModel):
     """A cap from a time until another one, or for good. Raises pydantic.ValidationError."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

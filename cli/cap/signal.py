@@ -11,6 +11,7 @@ from coplace.v1.control_pb2 import PowerCapStep
 from cli.times import format_utc, time_us
 from coplace_client.bounds import POWER_CAP_W
 from coplace_client.errors import RejectedError, UnusableError
+from coplace_client.numbers import finite_number
 from shared.process.rows import FileRow, read_rows
 from shared.process.tariff_files import PRICE_COLUMNS
 
@@ -34,7 +35,7 @@ class SignalRule:
     def parse(cls, text: str) -> "SignalRule":
         """Parse `VALUE=WATTS,VALUE=WATTS...`. Raises ValueError, for watts that no cap has too."""
         try:
-            points = [RulePoint(*map(float, each.split("="))) for each in text.split(",")]
+            points = [RulePoint(*map(finite_number, each.split("="))) for each in text.split(",")]
         except (TypeError, ValueError):
             points = []
         values = {point.value for point in points}

@@ -8,6 +8,7 @@ from google.protobuf.json_format import MessageToJson
 
 from cli import completion
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
+from coplace_client.numbers import whole_number
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
 
@@ -68,7 +69,7 @@ def replay(place: PartitionText) -> None:
 def _parsed(place: str) -> tuple[str, int, int]:
     try:
         topic, kafka_partition, offset = place.split("/")
-        return topic, int(kafka_partition), int(offset)
+        return topic, whole_number(kafka_partition), whole_number(offset)
     except ValueError as error:
         wanted = "a place is topic/kafka_partition/offset, as in jobs.events/2/17"
         raise typer.BadParameter(wanted) from error

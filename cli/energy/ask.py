@@ -11,6 +11,7 @@ from rich.table import Table
 
 from cli.asking import asking
 from cli.notes import with_deviation
+from coplace_client.errors import UnusableError
 
 _WITHIN_S: Final = 10.0
 _TEXTS: Final = ("app", "node model", "GHz")
@@ -37,6 +38,12 @@ def project(address: str, asked: ProjectRequest) -> Sequence[Projection]:
     """Ask the service at `address` for projections. Raises UnansweredError."""
     with asking(address) as channel:
         return EnergyServiceStub(channel).Project(asked, timeout=_WITHIN_S).projections
+
+
+def require_any(projections: Sequence[Projection]) -> None:
+    """Raise UnusableError where nothing is projected, with the reasons."""
+    if not any(one.freq_ghz for one in projections):
+        raise UnusableError(f"nothing is projected: {'; '.join(gaps(projections)) or 'no model'}")
 
 
 def table(projections: Sequence[Projection]) -> Table:

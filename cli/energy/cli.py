@@ -10,9 +10,12 @@ from rich.console import Console
 
 from cli.asking import Ingest, publish
 from cli.notes import TABLE_WIDTH, note
+from cli.outcomes import in_words, order_all
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
 from cli.times import clock_us
+from cli.waiting import WAIT_S, Wait
+from coplace_client.errors import RejectedError
 from shared.domain.eamc_policy import Reading
 from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
 from shared.process.folders import write_csv
@@ -49,6 +52,9 @@ Interval = Annotated[
 ]
 Weights = Annotated[
     list[float] | None, typer.Option(help="Weight of time in EAMC's distance; 1 and 1.5 if none.")
+]
+TpiScale = Annotated[
+    str, typer.Option(help="Unit of TPI in the reports; EAR's bytes per instruction if none.")
 ]
 DefaultGhz = Annotated[
     float | None, typer.Option(help="Where EAR's policies start; each signature's own P-state.")
@@ -208,23 +214,46 @@ def learn(
 
 @app.command("import")
 def import_report(
-    report: Annotated[list[Path], typer.Argument(help="Reports of EAR, separated by ;")],
-    module: Annotated[str, typer.Option(help="Node model that the reports are of.")],
-    out: Annotated[Path, typer.Option(help="Folder of the files that are written.")],
+    report: Annotated[list[Path], typer.Argument(help="Reports of EAR, separated by ; or ,")],
+    module: Annotated[str, typer.Option(help="Node model that the reports are of.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Folder of the files that are written.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Say what the reports hold, and write nothing.")
+    ] = False,
+    tpi_scale: TpiScale = "",
+    output: OutputName = Output.TABLE,
 ) -> None:
     """Read EAR's own reports: signatures to project, and the energy of every run."""
-    from services.energy.adapters.ear_report import read_report, signatures_of, write_accounting
-    from services.energy.adapters.signatures_csv import write_signatures
+    from cli.energy import reports
 
-    runs = [run for path in report for run in read_report(path)]
-    signatures = signatures_of(runs, module)
-    write_signatures(out / "signatures.csv", signatures)
-    write_accounting(out / "accounting.csv", runs)
-    without = sum(not run.is_projectable for run in runs)
-    typer.echo(f"{len(signatures)} signatures are in {out / 'signatures.csv'}")
-    typer.echo(
-        f"{len(runs)} runs, of which {without} without counters, are in {out / 'accounting.csv'}"
-    )
+    found = reports.ImportedReports.read(report)
+    for line in found.summary():
+        typer.echo(line, err=output is not Output.TABLE)
+    if check:
+        write(list(found.rows()), reports.COLUMNS, output)
+        return
+    if not module or out is None:
+        name = "out" if module else "module"
+        raise RejectedError(name, f"give --{name}, or --check to write nothing")
+    for line in found.write(module, out, tpi_scale):
+        typer.echo(line, err=output is not Output.TABLE)
+
+
+@app.command()
+def evaluate(
+    reports: Annotated[list[Path], typer.Option(help="Report of EAR; again for another report.")],
+    coefficients: Annotated[
+        Path | None,
+        typer.Option(help="Table of coefficients; else the other applications teach them."),
+    ] = None,
+    tpi_scale: TpiScale = "",
+    output: OutputName = Output.TABLE,
+) -> None:
+    """Compare predictions of time and power at clocks left out with what EAR measured there: by
+    coefficients, by each application's own history, and by both."""
+    from cli.energy import evaluate as evaluation
+
+    write(evaluation.rows(reports, coefficients, tpi_scale), evaluation.COLUMNS, output)
 
 
 @app.command()
@@ -244,6 +273,7 @@ def push(
     output: OutputName = Output.TABLE,
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
+    wait: Wait = WAIT_S,
 ) -> None:
     """Publish coefficients and signatures to a running system, after saying what they change."""
     from cli.energy import push as pushing
@@ -262,9 +292,14 @@ def push(
         return
     if not yes:
         typer.confirm(f"publish coefficients of {told}?", abort=True, err=True)
+    # Signatures are measurements: nobody owns them.
+    done = order_all(ingest, [e for e in events if e.HasField("coefficients_declared")], wait)
     for event in events:
-        publish(ingest, event)
+        if not event.HasField("coefficients_declared"):
+            publish(ingest, event)
     typer.echo(f"published coefficients of {told}: jobs that wait are evaluated again", err=True)
+    for each in done:
+        typer.echo(in_words(each), err=True)
 
 
 @app.command()
@@ -288,5 +323,6 @@ def ask(
 
     request = asked.request(app_ids, node_model or (), ghz or (), via_intermediate=via_intermediate)
     projections = asked.project(address, request)
+    asked.require_any(projections)
     note(asked.gaps(projections))
     Console(width=TABLE_WIDTH).print(asked.table(projections))

@@ -13,6 +13,7 @@ from services.energy.adapters.errors_csv import errors_file, with_errors
 from services.energy.adapters.matching import Matched
 from shared.models.bridge import bridge
 from shared.models.ear import project
+from shared.models.own_history import with_history
 from shared.models.projection import Projection, Status
 
 COLUMNS = ("app_id", "module", "to_ghz", "time_s", "power_w", "energy_j")
@@ -88,8 +89,10 @@ def with_errors_beside(
 
 
 def project_all(matched: Matched, *, via_intermediate: bool) -> Projection:
-    """Project all signatures over all P-states."""
-    return project(matched.coefficients, matched.signatures, via_intermediate=via_intermediate)
+    """Project all signatures over all P-states, blended with what applications that were measured
+    at several show of themselves."""
+    found = project(matched.coefficients, matched.signatures, via_intermediate=via_intermediate)
+    return with_history(found, matched.signatures, matched.known)
 
 
 def describe_gaps(matched: Matched, projection: Projection) -> list[str]:

@@ -16,7 +16,7 @@ from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from coplace_client.signature import Signature
 from services.energy.adapters.coefficients_csv import read_coefficients_file
-from services.energy.adapters.signatures_csv import SignatureRow, read_signatures
+from services.energy.adapters.signatures_csv import SignatureRow, nearest_pstate, read_signatures
 from services.energy.processor.measured import measured_of
 from services.energy.processor.profile import METRICS, SignatureProfile
 from shared.catalogue.contents.check import check_contents
@@ -31,6 +31,7 @@ from shared.domain.eamc_source import NODE_MODEL_OF_MODULE
 from shared.eamc.frequency import FrequencyRule, choose_pstates
 from shared.eamc.reference import reference_signature
 from shared.models.ear import project
+from shared.models.own_history import with_history
 
 COLUMNS: Final = ("application", "node model", "GHz", "time", "power")
 NO_SIGNATURE: Final = "no signature"
@@ -89,7 +90,7 @@ class EnergyModels:
         reference = reference_signature(known, table)
         if reference is None:
             return f"no coefficients at {known[-1].freq_ghz:g} GHz"
-        found = project(table, [reference])
+        found = with_history(project(table, [reference]), [reference], [known])
         [best] = choose_pstates(found, FrequencyRule.MIN_DISTANCE).tolist()
         time_s, power_w = found.time_s[0, best], found.power_w[0, best]
         return Estimate(table.pstates_ghz[best], float(time_s), float(power_w))
@@ -117,9 +118,9 @@ class Files:
                 tables.append(replace(table, node_model=name))
             else:
                 rows += read_signatures(path)
-        nominal = {name: max(ghz) for name, ghz in known.pstates_ghz.items()}
-        nominal |= {each.node_model: each.pstates_ghz[-1] for each in tables}
-        return cls(tables, [_signature(row, node_model, nominal) for row in rows])
+        pstates = {name: tuple(sorted(ghz)) for name, ghz in known.pstates_ghz.items()}
+        pstates |= {each.node_model: each.pstates_ghz for each in tables}
+        return cls(tables, [_signature(row, node_model, pstates) for row in rows])
 
     def envelopes(self, source: str, reason: str, now_us: int) -> Iterator[Envelope]:
         """Yield the events that publish the files. Raises RejectedError for what ingest would
@@ -201,15 +202,19 @@ def _header(path: Path) -> list[str]:
             raise UnusableError(f"{path} is not a valid table: {error}") from error
 
 
-def _signature(row: SignatureRow, node_model: str, nominal_ghz: Mapping[str, float]) -> Signature:
+def _signature(
+    row: SignatureRow, node_model: str, pstates_ghz: Mapping[str, Sequence[float]]
+) -> Signature:
     name = node_model or NODE_MODEL_OF_MODULE.get(row.module, row.module)
     found = replace(row.signature, node_model=name)
-    if not row.is_nominal:
-        return found
-    if name not in nominal_ghz:
+    if name in pstates_ghz:
+        known = pstates_ghz[name]
+        ghz = known[-1] if row.is_nominal else nearest_pstate(found.freq_ghz, known)
+        return replace(found, freq_ghz=ghz)
+    if row.is_nominal:
         problem = f"{row.row.where} names no P-state, and no cluster of {name} is declared"
         raise RejectedError("freq_ghz", problem)
-    return replace(found, freq_ghz=nominal_ghz[name])
+    return found
 
 
 def _with_run(known: Sequence[Signature], run: Signature) -> Sequence[Signature]:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from coplace_client.checks import require_count, require_not_negative
 from coplace_client.errors import RejectedError
+from coplace_client.numbers import finite_number, whole_number
 from services.energy.adapters.matching import Matched
 from shared.models.ear import project
 from shared.models.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
@@ -115,7 +116,7 @@ def _node(text: str) -> tuple[str, tuple[int, float]]:
     module, _, figures = text.partition("=")
     cores, _, gbps = figures.partition(":")
     try:
-        found = int(cores), float(gbps or 0)
+        found = whole_number(cores), finite_number(gbps or "0")
     except ValueError:
         problem = f"{text!r} must be MODULE=CORES or MODULE=CORES:GBPS, such as normal=48:256"
         raise RejectedError("node", problem) from None

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from coplace_client.errors import UnusableError
+from shared.process.plain_numbers import PlainModel
 from shared.process.user_files import read_yaml
 
 REPORTER: Final = "reporter"
@@ -19,7 +20,7 @@ Cores = Annotated[tuple[int, ...], Field(min_length=1, max_length=1_024)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 
 
-class Pinning(BaseModel):
+class Pinning(PlainModel):
     """The cores of the measured program, alone too, and of the program beside it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,7 +29,7 @@ class Pinning(BaseModel):
     beside: Cores
 
 
-class Campaign(BaseModel):
+class Campaign(PlainModel):
     """The file of a campaign. Commands are split as a shell does, without its other powers;
     `{cores}` in them becomes the numbers of their cores."""
 

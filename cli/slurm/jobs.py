@@ -4,7 +4,7 @@ They have the ids that `ingest-jobcomp` gives them, so that either may publish t
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -13,27 +13,43 @@ from typing import Any, Final, NamedTuple, Self
 
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobFinished, RunInterval
 
-from coplace_client.errors import UnusableError
+from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB, RESOURCES
+from coplace_client.errors import RejectedError, UnusableError
 from shared.domain.folding import fold
+from shared.domain.hostlist import expand
+from shared.domain.printable import printable
+from shared.domain.resources import MOST_NAME as MOST_RESOURCE_NAME
 from shared.slurm.facts import OUTCOMES, Site, envelopes, submission
 from shared.slurm.message import Message
-from shared.slurm.tres import Tres
+from shared.slurm.tres import Tres, most_important
 
 _HOLDS_NODES: Final = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"}
 )
 _MINUTE_S: Final = 60
+_SECOND_US: Final = 1_000_000
+_OF_SUSPENSION: Final = ("pre_sus_time", "suspend_time")
+_GRES: Final = "gres/"
 # What `obey` leaves in a job's AdminComment: Slurm keeps it over crashes of all processes involved.
-_WORD: Final = re.compile(r"coplace grant=(\d+) (started|declined)(?: freq_ghz=([\d.]+))?")
+_WORD: Final = re.compile(
+    r"coplace grant=(\d{1,16}) (started|declined)"
+    r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?"
+)
 
 
 class GrantAnswer(NamedTuple):
-    """The word that was given on a grant of a job: it was started at a clock, or declined."""
+    """The word that was given on a grant of a job: it was started at a clock, or declined.
+
+    `submit_s` is the submit time of the job that it is about, 0 where it does not say: Slurm gives
+    a requeued job another one, and keeps its comments.
+    """
 
     grant: int = 0
     is_started: bool = False
     freq_ghz: float = 0.0
+    submit_s: int = 0
 
     @classmethod
     def parse(cls, admin_comment: str) -> Self:
@@ -41,12 +57,12 @@ class GrantAnswer(NamedTuple):
         found = _WORD.search(admin_comment)
         if found is None:
             return cls()
-        return cls(int(found[1]), found[2] == "started", float(found[3] or 0))
+        return cls(int(found[1]), found[2] == "started", float(found[3] or 0), int(found[4] or 0))
 
     def __str__(self) -> str:
-        if not self.is_started:
-            return f"coplace grant={self.grant} declined"
-        return f"coplace grant={self.grant} started freq_ghz={self.freq_ghz:g}"
+        said = f"started freq_ghz={self.freq_ghz:g}" if self.is_started else "declined"
+        submit = f" submit={self.submit_s}" if self.submit_s else ""
+        return f"coplace grant={self.grant} {said}{submit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +74,18 @@ class SlurmJob:
     @property
     def job_id(self) -> int:
         """Return the number of the job in Slurm; 0 where it has none."""
-        return number(self.fields["job_id"]) or 0
+        return number(self.fields.get("job_id")) or 0
+
+    @property
+    def submit_s(self) -> int:
+        """Return when it was submitted, or requeued the last time; 0: nobody knows."""
+        return number(self.fields.get("submit_time")) or 0
 
     @property
     def state(self) -> str:
         """Return its state; later versions give it as a list, with flags behind it."""
-        state = self.fields["job_state"]
-        return str(state[0] if isinstance(state, list) else state)
+        state = self.fields.get("job_state")
+        return str(state[0] if isinstance(state, list) and state else state)
 
     @property
     def is_pending(self) -> bool:
@@ -77,21 +98,35 @@ class SlurmJob:
         return self.state in _HOLDS_NODES
 
     @property
+    def is_suspended(self) -> bool:
+        """Return whether it is stopped on its nodes."""
+        return self.state == "SUSPENDED"
+
+    @property
     def word(self) -> GrantAnswer:
-        """Return the word that `obey` wrote on it."""
-        return GrantAnswer.parse(self.fields.get("admin_comment") or "")
+        """Return the word that `obey` wrote on it; that of grant 0 where it was written before it
+        was requeued."""
+        said = GrantAnswer.parse(_text(self.fields.get("admin_comment")))
+        is_about_it = said.submit_s in (0, self.submit_s)
+        return said._replace(submit_s=0) if is_about_it else GrantAnswer()
 
     @property
     def is_placed(self) -> bool:
         """Return whether Coplace is to know of it: arrays and parts of heterogeneous jobs that wait
         are Slurm's own, since it starts them together."""
-        is_of_many = self.fields.get("array_task_string") or number(self.fields["het_job_id"])
-        return not (self.is_pending and is_of_many)
+        array, leader = self.fields.get("array_task_string"), self.fields.get("het_job_id")
+        return not (self.is_pending and (array or number(leader)))
+
+    def ended_by_requeue(self, requeued_s: int) -> "SlurmJob":
+        """Return the job as its run ended, of which Slurm shows nothing any more: it was requeued
+        at that time."""
+        ended = {"job_state": "REQUEUED", "end_time": requeued_s}
+        return SlurmJob({**self.fields, **ended})
 
     def message(self) -> Message:
         """Return what jobcomp/kafka would send of it now."""
         of, given = self.fields, {name: number(self.fields.get(name)) for name in _NUMBERS}
-        has_run = bool(of["nodes"])
+        has_run = bool(of.get("nodes"))
         limit_min = given["time_limit"]
         nodes = given["node_count"] or 1
         return Message(
@@ -101,20 +136,22 @@ class SlurmJob:
                 "array_task_id": given["array_task_id"],
                 "het_job_id": given["het_job_id"],
                 "het_job_offset": given["het_job_offset"] if given["het_job_id"] else None,
-                "cluster": of["cluster"],
-                "username": of["user_name"],
-                "account": of["account"],
-                "job_name": of["name"],
-                "comment": of["comment"] if isinstance(of["comment"], str) else "",
+                "cluster": of.get("cluster"),
+                "username": of.get("user_name"),
+                "user_id": given["user_id"],
+                "account": of.get("account"),
+                "job_name": of.get("name"),
+                "comment": _text(of.get("comment")),
                 "@submit": _time(given["submit_time"]),
                 "@start": _time(given["start_time"]) if has_run else None,
                 "@end": _time(given["end_time"]),
                 "time_limit": limit_min * _MINUTE_S if limit_min else None,
-                "nodes": of["nodes"],
+                "nodes": of.get("nodes"),
                 "total_nodes": nodes,
                 "total_cpus": given["cpus"] or nodes,
-                "tres_req": of["tres_req_str"],
-                "tres_alloc": of["tres_alloc_str"],
+                "tres_req": of.get("tres_req_str"),
+                "tres_alloc": of.get("tres_alloc_str"),
+                "failed_node": of.get("failed_node"),
                 "state": self.state if self.state in OUTCOMES else None,
             }
         )
@@ -122,45 +159,94 @@ class SlurmJob:
 
 _NUMBERS: Final = (
     *("job_id", "array_job_id", "array_task_id", "het_job_id", "het_job_offset", "submit_time"),
-    *("start_time", "end_time", "time_limit", "node_count", "cpus"),
+    *("start_time", "end_time", "time_limit", "node_count", "cpus", "user_id"),
 )
 
 
 def number(value: Any) -> int | None:
-    """Return a number of Slurm's JSON; later versions wrap those that may be missing or
-    infinite."""
+    """Return a number of Slurm's JSON, None where it is none; later versions wrap those that may be
+    missing or infinite."""
     if isinstance(value, Mapping):
         is_known = value.get("set", True) and not value.get("infinite", False)
-        return int(value["number"]) if is_known else None
-    return None if value is None else int(value)
+        value = value.get("number") if is_known else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _time(time_s: int | None) -> str | None:
-    return datetime.fromtimestamp(time_s, UTC).isoformat() if time_s else None
+    try:
+        return datetime.fromtimestamp(time_s, UTC).isoformat() if time_s else None
+    except (ValueError, OverflowError, OSError):
+        return "no time"
+
+
+class RepairedFacts(NamedTuple):
+    """The facts of a job, in order, and the fields of which something was left out."""
+
+    told: Sequence[Envelope]
+    repaired: Set[str]
 
 
 def facts(job: SlurmJob, site: Site, architecture: str) -> list[Envelope]:
     """Return the facts of a job for Coplace, in order. Raises RejectedError, which names the
     field."""
+    return list(facts_of(job, site, architecture, None, frozenset()).told)
+
+
+def facts_of(
+    job: SlurmJob, site: Site, architecture: str, latest_us: int | None, uncounted: Set[str]
+) -> RepairedFacts:
+    """Return the facts of a job: what is `uncounted` of the nodes of its cluster is not asked of
+    them, and times behind `latest_us` are not believed. Raises as `facts`."""
     message, word = job.message(), job.word
-    submitted, *later = [submission(message, site)] if job.is_pending else envelopes(message, site)
-    submitted.job_submitted.architectures.append(architecture)
-    return [submitted, *(_under(word, fact) for fact in later)]
+    is_pending = job.is_pending
+    told = [submission(message, site)] if is_pending else envelopes(message, site, latest_us)
+    submitted = told[0].job_submitted
+    submitted.architectures.append(printable(architecture))
+    for name in uncounted & submitted.resources_per_unit.keys():
+        del submitted.resources_per_unit[name]
+        message.repaired.add("tres_req")
+    return RepairedFacts(
+        [told[0], *(_under(word, fact, job) for fact in told[1:])], message.repaired
+    )
 
 
-def _under(word: GrantAnswer, later: Envelope) -> Envelope:
+def _under(word: GrantAnswer, later: Envelope, job: SlurmJob) -> Envelope:
     """A start or an end, with the grant and the clock that it is of."""
     if later.HasField("job_started"):
         later.job_started.grant, later.job_started.freq_ghz = word.grant, word.freq_ghz
     else:
         later.job_finished.grant, later.job_finished.freq_ghz = word.grant, word.freq_ghz
+        later.job_finished.intervals.extend(_intervals(job, later.job_finished))
     return later
+
+
+def _intervals(job: SlurmJob, run: JobFinished) -> Sequence[RunInterval]:
+    """Of a run that was suspended: Slurm keeps how long it ran before it was the last time, and
+    when it went on. None where the clock is unknown: time without one is time suspended."""
+    ran_s, resumed_s = (number(job.fields.get(name)) or 0 for name in _OF_SUSPENSION)
+    stopped_us, resumed_us = run.started_at_us + ran_s * _SECOND_US, resumed_s * _SECOND_US
+    if not (run.freq_ghz and run.started_at_us <= stopped_us < resumed_us <= run.ended_at_us):
+        return ()
+    return (
+        RunInterval(began_at_us=run.started_at_us, freq_ghz=run.freq_ghz),
+        RunInterval(began_at_us=stopped_us),
+        RunInterval(began_at_us=resumed_us, freq_ghz=run.freq_ghz),
+    )
 
 
 class NodeHardware(NamedTuple):
     """What Slurm does not know of the nodes of its cluster; `tdp_w` is the thermal design power of
-    one accelerator by its name in Gres, and `nameplate_power_w` what a node draws at most, W; 0:
-    nobody said."""
+    one accelerator by its name in Gres, `processors_tdp_w` that of a node's processors together,
+    and `nameplate_power_w` what a node draws at most, W; 0: nobody said."""
 
     node_model: str
     pstates_ghz: Sequence[float]
@@ -168,6 +254,7 @@ class NodeHardware(NamedTuple):
     peak_bandwidth_gbps: float
     tdp_w: Mapping[str, float] = MappingProxyType({})
     nameplate_power_w: float = 0.0
+    processors_tdp_w: float = 0.0
 
 
 class UnlikeNodesError(UnusableError):
@@ -179,10 +266,9 @@ def declared_cluster(
 ) -> ClusterDeclared:
     """Return the cluster that `sinfo --json` shows, in its order.
 
-    Raises UnlikeNodesError where nodes differ in their cores, and RejectedError for resources that
-    no version of Slurm writes.
+    Raises UnlikeNodesError where nodes differ in their cores.
     """
-    shown = list(nodes)
+    shown = [node for node in nodes if is_node(node) and _has_cores(node)]
     cores = {number(node["cpus"]) or 0 for node in shown}
     if len(cores) != 1:
         told = ", ".join(map(str, sorted(cores))) or "no node"
@@ -199,15 +285,15 @@ def declared_cluster(
         idle_power_w=of.idle_power_w,
         peak_bandwidth_gbps=of.peak_bandwidth_gbps,
         nameplate_power_w=of.nameplate_power_w,
+        processors_tdp_w=of.processors_tdp_w,
         architecture=architecture,
-        node_names=fold(str(node["name"]) for node in shown),
+        node_names=fold(node["name"] for node in shown),
     )
     for (memory_mib, tres), alike in groupby(shown, key=_kind):
-        resources = Tres.parse("tres", tres).gres
-        count = len(list(alike))
+        resources = _counted(tres)
         found.node_classes.append(
             NodeClass(
-                nodes=count,
+                nodes=len(list(alike)),
                 memory_gib=_gib(memory_mib),
                 resources=resources,
                 tdp_w={name: of.tdp_w[name] for name in resources if name in of.tdp_w},
@@ -216,11 +302,54 @@ def declared_cluster(
     return found
 
 
+def uncounted_resources(nodes: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return what nodes have that is not declared of them, such as disks that are counted in
+    bytes: a job that was said to need it would wait for ever."""
+    names = {name for node in nodes if is_node(node) for name in _kinds_of(_text(node.get("tres")))}
+    counted = {name for node in nodes if is_node(node) for name in _counted(_kind(node)[1])}
+    return frozenset(names - counted)
+
+
+def is_node(node: Any) -> bool:
+    """Return whether this is a node whose name can be published."""
+    name = node.get("name") if isinstance(node, Mapping) else None
+    try:
+        return isinstance(name, str) and expand(name) == [name]
+    except RejectedError:
+        return False
+
+
+def _has_cores(node: Mapping[str, Any]) -> bool:
+    return CORES_PER_NODE.has(number(node.get("cpus")) or 0)
+
+
+def _counted(tres: str) -> dict[str, int]:
+    """What of a node's resources can be counted."""
+    gres = Tres.parse(tres).gres
+    return most_important(
+        {
+            name: count
+            for name, count in gres.items()
+            if count <= RESOURCES.most and len(name) <= MOST_RESOURCE_NAME
+        }
+    )
+
+
+def _kinds_of(tres: str) -> Iterator[str]:
+    """The names of all generic resources in a list, whatever their counts are."""
+    for entry in tres.split(","):
+        kind, is_there, _ = entry.partition("=")
+        if is_there and kind.startswith(_GRES):
+            yield kind.removeprefix(_GRES)
+
+
 def _gib(memory_mib: int) -> float:
-    """0, unknown, for the 1 MiB that Slurm has where nobody said how much there is."""
-    return memory_mib / 1024 if memory_mib > 1 else 0.0
+    """0, unknown, for the 1 MiB that Slurm has where nobody said how much there is, and for what no
+    node has."""
+    memory_gib = memory_mib / 1024
+    return memory_gib if memory_mib > 1 and NODE_MEMORY_GIB.has(memory_gib) else 0.0
 
 
 def _kind(node: Mapping[str, Any]) -> tuple[int, str]:
     """What nodes of a class have in common."""
-    return number(node["real_memory"]) or 0, str(node["tres"])
+    return number(node.get("real_memory")) or 0, _text(node.get("tres"))

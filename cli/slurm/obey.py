@@ -1,15 +1,37 @@
 """Obeys decisions on the jobs of a Slurm."""
 
-from coplace.v1.placement_pb2 import PlacementDecided
+import re
+from dataclasses import replace
+from typing import Final
+
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
 
 from cli.asking import publish
 from cli.slurm.jobs import SlurmJob
-from cli.slurm.orders import Cancel, Decline, Hold, Order, Refuse, Release, orders
-from cli.slurm.slurm import Slurm
+from cli.slurm.orders import (
+    Cancel,
+    Decline,
+    Done,
+    Hold,
+    Order,
+    Refuse,
+    Release,
+    Resume,
+    Suspend,
+    orders,
+    orders_of_refused,
+)
+from cli.slurm.slurm import Slurm, SlurmRefusedError
 from cli.times import clock_us
-from coplace_client.errors import RejectedError
-from coplace_client.facts import action_refused, decline_event
-from shared.slurm.facts import Site, submission
+from coplace_client.facts import action_done, action_refused, decline_event
+from shared.domain.printable import printable
+from shared.slurm.facts import Site, identify
+
+# Placement waits for a word on these.
+ANSWERED: Final = frozenset({VERDICT_START, VERDICT_ACTION})
+# Slurm's number in an id, with what it says of a task or a part behind it.
+_NUMBER: Final = re.compile(r"/(\d{1,12})[^/]*/\d+$")
 
 
 class Obedience:
@@ -19,41 +41,72 @@ class Obedience:
         self._slurm, self._ingest, self._site = slurm, ingest, site
 
     def obey(self, decision: PlacementDecided) -> list[Order]:
-        """Do what is decided, and say what that was. Raises SlurmError and UnansweredError: then it
-        is to be done again."""
+        """Do what is decided, and say what that was; a start or an action that Slurm refuses for
+        good is refused in Slurm's words. Raises SlurmError and UnansweredError: then it is to be
+        done again."""
         job = self._job(decision.job_id)
         found = orders(decision, job, clock_us())
+        try:
+            return self._all_carried_out(found, decision, job)
+        except SlurmRefusedError as error:
+            if decision.verdict not in ANSWERED or job is None:
+                raise
+            return self.refuse(decision, error.words)
+
+    def refuse(self, decision: PlacementDecided, reason: str) -> list[Order]:
+        """Answer that a start or an action cannot be made, and say what that took. Raises as
+        `obey`."""
+        job = self._job(decision.job_id)
+        return self._all_carried_out(orders_of_refused(decision, job, reason), decision, job)
+
+    def _all_carried_out(
+        self, found: list[Order], decision: PlacementDecided, job: SlurmJob | None
+    ) -> list[Order]:
         for order in found:
             if not self._carry_out(order, decision, job):
                 return self.obey(decision)  # it started meanwhile
         return found
 
     def _job(self, job_id: str) -> SlurmJob | None:
-        """The job of an id, which Slurm may know no more."""
-        for job in self._slurm.jobs():
+        """Return the job of an id, which Slurm may know no more."""
+        found = _NUMBER.search(job_id)
+        for job in self._slurm.jobs(int(found[1])) if found else ():
             if _id_of(job, self._site) == job_id:
                 return job
         return None
 
     def _carry_out(self, order: Order, decision: PlacementDecided, job: SlurmJob | None) -> bool:
         """Hold a job; return False where it is not held since it started before."""
-        now_us = clock_us()
-        source, grant = self._site.name, decision.grant
         match order:
-            case Release() if job is not None:
-                self._slurm.release(job.job_id, order)
+            case Done() | Decline() | Refuse():
+                publish(self._ingest, self._answer(order, decision))
             case Hold() if job is not None:
                 return self._hold(job, order, decision.job_id)
-            case Cancel() if job is not None:
-                self._slurm.cancel(job.job_id)
-            case Decline(reason):
-                told = decline_event(
-                    source, decision.job_id, decision.attempt, grant, reason, now_us
-                )
-                publish(self._ingest, told)
-            case Refuse(reason):
-                publish(self._ingest, action_refused(source, decision, reason, now_us))
+            case _ if job is not None:
+                self._change(job, order)
         return True
+
+    def _answer(self, order: Done | Decline | Refuse, decision: PlacementDecided) -> Envelope:
+        source, now_us = self._site.name, clock_us()
+        if isinstance(order, Done):
+            return action_done(source, decision, order.freq_ghz, now_us)
+        reason = printable(order.reason)
+        if isinstance(order, Refuse):
+            return action_refused(source, decision, reason, now_us)
+        of = (decision.job_id, decision.attempt, decision.grant)
+        return decline_event(source, *of, reason, now_us)
+
+    def _change(self, job: SlurmJob, order: Order) -> None:
+        match order:
+            case Release(word=word):
+                about_it = word._replace(submit_s=job.submit_s)
+                self._slurm.release(job.job_id, replace(order, word=about_it))
+            case Cancel():
+                self._slurm.cancel(job.job_id)
+            case Suspend():
+                self._slurm.suspend(job.job_id)
+            case Resume():
+                self._slurm.resume(job.job_id)
 
     def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
         """Once it is held it starts no more: what is seen then is final."""
@@ -61,13 +114,13 @@ class Obedience:
         now = self._job(job_id)
         if now is not None and now.has_nodes:
             return False
-        self._slurm.leave(job.job_id, order.word)
+        self._slurm.leave(job.job_id, order.word._replace(submit_s=job.submit_s))
         return True
 
 
 def _id_of(job: SlurmJob, site: Site) -> str:
-    """Empty for one that cannot be published."""
+    """Empty for one that has none, whatever keeps it from that: it is no decision's."""
     try:
-        return submission(job.message(), site).job_submitted.job_id
-    except RejectedError:
+        return identify(job.message(), site)
+    except Exception:  # noqa: BLE001 one job of Slurm's is no reason to obey nothing
         return ""

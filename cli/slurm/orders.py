@@ -6,7 +6,7 @@ from math import ceil
 from typing import Final
 
 from coplace.v1 import placement_pb2
-from coplace.v1.placement_pb2 import ACTION_KIND_END, ACTION_KIND_REQUEUE, PlacementDecided
+from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.slurm.jobs import GrantAnswer, SlurmJob
 
@@ -46,6 +46,33 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspend:
+    """Stop a job where it is."""
+
+    def __str__(self) -> str:
+        return "suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let a suspended job run on."""
+
+    def __str__(self) -> str:
+        return "resumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Report to Coplace that an action is done, and the clock at which the job runs now; 0: it is
+    suspended, or nobody knows."""
+
+    freq_ghz: float = 0.0
+
+    def __str__(self) -> str:
+        return f"runs at {self.freq_ghz:g} GHz" if self.freq_ghz else "done"
+
+
+@dataclass(frozen=True, slots=True)
 class Decline:
     """Report to Coplace that a grant did not start, and will not."""
 
@@ -65,7 +92,7 @@ class Refuse:
         return f"refused: {self.reason}"
 
 
-Order = Release | Hold | Cancel | Decline | Refuse
+Order = Release | Hold | Cancel | Suspend | Resume | Done | Decline | Refuse
 
 
 def orders(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
@@ -96,6 +123,20 @@ def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
     return [Release(tuple(decision.node_names), ceil(decision.walltime_s / _MINUTE_S), word)]
 
 
+def orders_of_refused(decision: PlacementDecided, job: SlurmJob | None, reason: str) -> list[Order]:
+    """Return the orders for an action or a start that Slurm refuses, in its words: the job is not
+    to start under this grant later."""
+    if decision.verdict == placement_pb2.VERDICT_ACTION:
+        return [Refuse(reason)]
+    if job is not None and job.has_nodes:
+        return []
+    if job is None or not job.is_pending:
+        return [Decline(_GONE)]
+    if job.word.grant > decision.grant:
+        return [Decline(reason)]
+    return [Hold(GrantAnswer(decision.grant)), Decline(reason)]
+
+
 def _withdraw(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
     """A start that took place has crossed the question, and counts unless it is void."""
     if job is None or not (job.is_pending or job.has_nodes):
@@ -117,8 +158,17 @@ def _drop(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
 def _act(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
     if job is None or not job.has_nodes:
         return []
-    if decision.action.kind == ACTION_KIND_END:
-        return [Cancel()]
-    if decision.action.kind == ACTION_KIND_REQUEUE:
-        return [Refuse("requeue it in Slurm itself: scontrol requeue")]
-    return [Refuse("Slurm sets the clock of a job at its start, and suspends none for power here")]
+    action, clock_ghz = decision.action, job.word.freq_ghz
+    has_clock = action.freq_ghz in (0, clock_ghz)
+    match action.kind:
+        case placement_pb2.ACTION_KIND_END:
+            return [Cancel()]
+        case placement_pb2.ACTION_KIND_SUSPEND:
+            return [Done()] if job.is_suspended else [Suspend(), Done()]
+        case placement_pb2.ACTION_KIND_RESUME if has_clock:
+            return [Resume(), Done(clock_ghz)] if job.is_suspended else [Done(clock_ghz)]
+        case placement_pb2.ACTION_KIND_REQUEUE:
+            return [Refuse("requeue it in Slurm itself: scontrol requeue")]
+        case placement_pb2.ACTION_KIND_SET_PSTATE if has_clock and not job.is_suspended:
+            return [Done(clock_ghz)]
+    return [Refuse("Slurm sets the clock of a job at its start")]

@@ -11,19 +11,40 @@ from cli.slurm.orders import Release
 from coplace_client.errors import UnusableError
 
 _WITHIN_S: Final = 60.0
+_MOST_SAID: Final = 400
 _CLUSTER: Final = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 # As Slurm says that a job is unknown, or over.
+_UNKNOWN: Final = "Invalid job id"
 _OVER: Final = (
-    "Invalid job id",
+    _UNKNOWN,
     "already completed",
     "already completing",
     "Job/step already",
     "no longer pending",
 )
+# As Slurm says that its controller is away, or has a job in hand: later it may do what it is asked.
+_LATER: Final = (
+    *("Unable to contact", "Connection refused", "Connection reset", "timed out", "Zero Bytes"),
+    *("standby mode", "in transition", "try again", "temporarily unavailable", "not responding"),
+    *("ommunication", "Protocol authentication", "Not primary controller", "ermission denied"),
+)
 
 
 class SlurmError(UnusableError):
-    """A command of Slurm failed, or is not there."""
+    """A command of Slurm failed, or is not there; the same may succeed later. `words` are what
+    Slurm said."""
+
+    def __init__(self, problem: str, words: str = "") -> None:
+        super().__init__(problem)
+        self.words = words
+
+
+class SlurmBusyError(SlurmError):
+    """Slurm does not change a job now."""
+
+
+class SlurmRefusedError(SlurmError):
+    """Slurm does not change a job as it was asked, and would not later."""
 
 
 class Slurm:
@@ -39,11 +60,22 @@ class Slurm:
 
     def nodes(self) -> Sequence[Mapping[str, Any]]:
         """Return its nodes, in its order."""
-        return list(_json("sinfo", "--json")["nodes"])
+        shown = _json("sinfo", "--json")
+        if "nodes" not in shown:  # from 23.02 on it has groups of them
+            shown = _json("scontrol", "show", "nodes", "--json")
+        return _objects(shown, "nodes")
 
-    def jobs(self) -> list[SlurmJob]:
-        """Return the jobs that it knows: those that ended for MinJobAge seconds."""
-        return [SlurmJob(fields) for fields in _json("squeue", "--json")["jobs"]]
+    def jobs(self, number: int = 0) -> list[SlurmJob]:
+        """Return the jobs that it knows: those that ended for MinJobAge seconds. With a number
+        those of it at least: versions before 23.02 show all, which takes them longer."""
+        only = [f"--jobs={number}"] if number else []
+        try:
+            shown = _json("squeue", "--states=all", *only, "--json")
+        except SlurmError as error:
+            if number and _UNKNOWN in error.words:
+                return []
+            raise
+        return [SlurmJob(fields) for fields in _objects(shown, "jobs")]
 
     def release(self, job: int, release: Release) -> None:
         """Start a held job as soon as its nodes are free. Slurm shall not requeue it by itself:
@@ -62,6 +94,14 @@ class Slurm:
         """Leave the word on a grant with its job."""
         _change("scontrol", "update", f"JobId={job}", f"AdminComment={word}")
 
+    def suspend(self, job: int) -> None:
+        """Stop a job on its nodes."""
+        _change("scontrol", "suspend", str(job))
+
+    def resume(self, job: int) -> None:
+        """Let a suspended job run on."""
+        _change("scontrol", "resume", str(job))
+
     def cancel(self, job: int) -> None:
         """End a job, or take it out of the queue."""
         _change("scancel", str(job))
@@ -72,25 +112,48 @@ def _change(*command: str) -> None:
     try:
         _said(*command)
     except SlurmError as error:
-        if not any(words in str(error) for words in _OVER):
+        if any(words in error.words for words in _OVER):
+            return
+        if not error.words:
             raise
+        if any(words in error.words for words in _LATER):
+            raise SlurmBusyError(str(error), error.words) from None
+        raise SlurmRefusedError(str(error), error.words) from None
 
 
-def _json(*command: str) -> Any:
+def _json(*command: str) -> Mapping[str, Any]:
     said = _said(*command)
     try:
-        return json.loads(said)
-    except ValueError as error:
+        found = json.loads(said, strict=False)
+    except (ValueError, RecursionError) as error:
         raise SlurmError(f"{' '.join(command)} wrote no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise SlurmError(f"{' '.join(command)} wrote no JSON object")
+    return found
+
+
+def _objects(shown: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """What a list holds beside what is no object."""
+    found = shown.get(name)
+    if not isinstance(found, list):
+        raise SlurmError(f"Slurm's JSON has no list of {name}")
+    return [each for each in found if isinstance(each, dict)]
 
 
 def _said(*command: str) -> str:
+    """What a command says. Users write what bytes they like into what it shows."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_WITHIN_S, check=False
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_WITHIN_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmError(f"{' '.join(command)}: {error}") from None
     if done.returncode:
-        raise SlurmError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()[:400]}")
+        words = (done.stderr or done.stdout).strip()[:_MOST_SAID]
+        raise SlurmError(f"{' '.join(command)}: {words}", words)
     return done.stdout

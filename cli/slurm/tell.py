@@ -1,27 +1,57 @@
 """Publishes what happens in a Slurm: the cluster, submissions, starts and ends."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
+import grpc
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.ingest_service_pb2 import Envelope
 
 from cli.asking import publish
 from cli.notes import note
-from cli.slurm.jobs import SlurmJob, facts
+from cli.slurm.jobs import SlurmJob, facts_of
+from cli.slurm.runs import RunsSeen
 from cli.times import clock_us
-from coplace_client.errors import RejectedError
+from coplace_client.calls import UnansweredError
 from coplace_client.facts import fact
 from coplace_client.ingest import publish_all
+from shared.domain.printable import printable
 from shared.process.settings import settings
 from shared.slurm.facts import Site
+from shared.streams.stages.unit import EventTimeLimit
+
+# What one event can cause for a whole call: alone it is refused, and the others are taken.
+_OF_ONE: Final = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+)
+_AHEAD_US: Final = EventTimeLimit.from_wall_clock().ahead_us
 
 
 class SlurmPublisher:
-    """Sends each fact once: after a restart it is sent again, a copy that nobody counts."""
+    """Sends each fact once: after a restart it is sent again, a copy that nobody counts.
 
-    def __init__(self, ingest: str, site: Site, architecture: str) -> None:
+    A job whose facts fail is set aside with its reason, noted once, and holds up no other. It is
+    tried again with each look at Slurm.
+    """
+
+    def __init__(
+        self,
+        ingest: str,
+        site: Site,
+        architecture: str,
+        uncounted: frozenset[str] = frozenset(),
+        runs: RunsSeen | None = None,
+    ) -> None:
         self._ingest, self._site, self._architecture = ingest, site, architecture
+        self._uncounted = uncounted
+        self._runs = runs or RunsSeen()
         self._sent: set[str] = set()
+        # What was noted of which job, or of which fact that was refused.
+        self._noted: dict[str, str] = {}
 
     def declare(self, cluster: ClusterDeclared) -> None:
         """Declare the cluster. Raises UnansweredError, for what ingest refuses too."""
@@ -31,18 +61,63 @@ class SlurmPublisher:
     def tell(self, jobs: Iterable[SlurmJob]) -> None:
         """Publish what is new of these jobs. Raises UnansweredError: then none of it counts as
         published."""
-        known = {event.id: event for job in jobs if job.is_placed for event in self._facts(job)}
-        self._send([event for name, event in known.items() if name not in self._sent])
+        shown = list(jobs)
+        ended = self._runs.ended(shown)
+        before, self._noted = self._noted, {}
+        known = {event.id: event for job in [*ended, *shown] for event in self._facts(job, before)}
+        self._send([event for name, event in known.items() if name not in self._sent], before)
         self._sent = set(known)  # Slurm forgets jobs that ended, and so does this
+        self._runs.remember(shown)
 
-    def _facts(self, job: SlurmJob) -> Sequence[Envelope]:
+    def _facts(self, job: SlurmJob, before: Mapping[str, str]) -> Sequence[Envelope]:
+        latest_us = clock_us() + _AHEAD_US
         try:
-            return facts(job, self._site, self._architecture)
-        except RejectedError as error:
-            note([f"job {job.job_id} is not published: {error}"])
+            if not job.is_placed:
+                return ()
+            found = facts_of(job, self._site, self._architecture, latest_us, self._uncounted)
+            for event in found.told:
+                event.SerializeToString()
+        except Exception as error:  # noqa: BLE001 one job of Slurm's is no reason to end
+            problem = f"is not published: {_shown(error)}"
+            self._note(f"job {job.fields.get('job_id')!r:.40}", problem, before)
             return ()
+        if found.repaired:
+            left_out = ", ".join(sorted(found.repaired))
+            self._note(f"job {job.job_id}", f"is published with less of its {left_out}", before)
+        return found.told
 
-    def _send(self, events: Sequence[Envelope]) -> None:
-        if events:
+    def _note(self, name: str, what: str, before: Mapping[str, str]) -> None:
+        """Say it once, as long as it stays so."""
+        self._noted[name] = what
+        if before.get(name) != what:
+            note([printable(f"{name} {what}", 1_000)])
+
+    def _send(self, events: Sequence[Envelope], before: Mapping[str, str]) -> None:
+        if not events:
+            return
+        try:
             refused = publish_all(self._ingest, settings(), events)
-            note(f"ingest refused {events[at].id}: {why}" for at, why in refused.items())
+        except UnansweredError as error:
+            if error.code not in _OF_ONE:
+                raise
+            refused = self._one_by_one(events)
+        for at, why in refused.items():
+            self._note(f"ingest refused {events[at].id}:", why, before)
+
+    def _one_by_one(self, events: Sequence[Envelope]) -> Mapping[int, str]:
+        """Why some are refused, by their position. Raises UnansweredError where it is no fault of
+        one of them."""
+        refused: dict[int, str] = {}
+        for at, event in enumerate(events):
+            try:
+                found = publish_all(self._ingest, settings(), [event])
+            except UnansweredError as error:
+                if error.code not in _OF_ONE:
+                    raise
+                found = {0: str(error)}
+            refused.update((at, why) for why in found.values())
+        return refused
+
+
+def _shown(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else repr(error)

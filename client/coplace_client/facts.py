@@ -1,10 +1,10 @@
-"""Facts as ingest takes them, and what a resource manager answers to a decision that it does not
-carry out: pure."""
+"""Facts as ingest takes them, and what a resource manager answers to a decision: pure."""
 
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
+    JobActionDone,
     JobActionRefused,
     JobDeclined,
     JobFinished,
@@ -15,7 +15,15 @@ from coplace.v1.jobs_pb2 import (
 from coplace.v1.placement_pb2 import PlacementDecided
 from google.protobuf.message import Message
 
-_OfJob = JobSubmitted | JobStarted | JobFinished | JobRequeued | JobDeclined | JobActionRefused
+_OfJob = (
+    JobSubmitted
+    | JobStarted
+    | JobFinished
+    | JobRequeued
+    | JobDeclined
+    | JobActionDone
+    | JobActionRefused
+)
 # The field of each type that may be published.
 PAYLOADS: Final = {
     field.message_type.full_name: field.name
@@ -47,6 +55,19 @@ def decline_event(
         job_id=job_id, attempt=attempt, grant=grant, reason=reason, declined_at_us=now_us
     )
     return job_fact(source, payload, grant, now_us)
+
+
+def action_done(source: str, decision: PlacementDecided, freq_ghz: float, now_us: int) -> Envelope:
+    """Return the event that an action on a running job is done, which now runs at that P-state."""
+    payload = JobActionDone(
+        job_id=decision.job_id,
+        attempt=decision.attempt,
+        grant=decision.grant,
+        number=decision.action.number,
+        done_at_us=now_us,
+        freq_ghz=freq_ghz,
+    )
+    return job_fact(source, payload, f"{payload.attempt}/{payload.number}", now_us)
 
 
 def action_refused(source: str, decision: PlacementDecided, reason: str, now_us: int) -> Envelope:

@@ -9,8 +9,9 @@ import structlog
 from coplace.v1.authority_pb2 import AuthorityDeclared
 
 from coplace_client.errors import RejectedError
-from services.ingest.judge import DECLARE, Judge
+from services.ingest.judge import DECLARE, Judge, needs_newest
 from services.ingest.region import FOLDED, KnownRegion
+from services.ingest.settings import IngestSettings
 from shared.authority.door import AccessRequest, Door
 from shared.authority.following import Followed, following
 from shared.authority.rules import About, AccessVerdict
@@ -24,7 +25,9 @@ from shared.streams.on_kafka.deployment import Deployment
 _DAY_US: Final = 86_400_000_000
 # What is declared is on record beside what is refused. Facts of jobs are in their topic, with their
 # source, and of telemetry there are thousands a second: both are counted.
-_RECORDED: Final = ("commands", "authority")
+_RECORDED: Final = ("commands", "billing", "authority")
+_NO_TABLE: Final = "no table of authority is declared"
+_BY_SOURCE: Final = f"{_NO_TABLE}, and no certificate is shown: who it is says the event alone"
 
 log = structlog.get_logger(__name__)
 
@@ -41,10 +44,10 @@ class RegionFollowed:
     """What is known of the region, read from Kafka from when it is first needed. A context."""
 
     def __init__(
-        self, deployment: Deployment, remember_days: float, crash: Callable[[Exception], object]
+        self, deployment: Deployment, own: IngestSettings, crash: Callable[[Exception], object]
     ) -> None:
-        remember_us = round(remember_days * _DAY_US)
-        self.known = KnownRegion(remember_us)
+        remember_us = round(own.remember_days * _DAY_US)
+        self.known = KnownRegion(remember_us, own.site_clusters)
         self._deployment = deployment
         self._remember_us = remember_us
         self._crash = crash
@@ -114,14 +117,25 @@ class Gate:
         count.
         """
         if self.door.is_open and action != DECLARE:
-            return ()
+            return await self._record_open(who, action, publish)
         attempt, verdict = await self._judge(who, action, publish)
         if not verdict.is_allowed:
             await (await self.door.record(attempt, verdict))
             raise NotAllowedError(verdict.reason)
-        if publish.topic in _RECORDED or rule_of(descriptor_of(publish.event.payload)).is_order:
+        if _is_recorded(publish):
             return (await self.door.record(attempt, verdict),)
         return ()
+
+    async def _record_open(
+        self, who: str, action: str, publish: Publish
+    ) -> Sequence[Awaitable[object]]:
+        """Put on record who declares and orders while everybody may: by their certificate, else by
+        what they call themselves."""
+        if not _is_recorded(publish):
+            return ()
+        attempt = self._judging.request(who or publish.event.source, action, publish)
+        verdict = AccessVerdict(True, _NO_TABLE if who else _BY_SOURCE)
+        return (await self.door.record(attempt, verdict),)
 
     async def refuse(self, who: str, action: str, event_id: str, reason: str) -> None:
         """Put on record that somebody spoke for somebody else, where a table is in force."""
@@ -148,11 +162,13 @@ class Gate:
     ) -> tuple[AccessRequest, AccessVerdict]:
         is_table = isinstance(publish.event.payload, AuthorityDeclared)
         if not is_table:
-            if action == "cluster_declared":  # whose name it is must not be a moment old
-                await self._region.caught_up(self._judging.request(who, action, publish).about)
             await self._region.ready()
         attempt, verdict = self._judging.judge(who, action, publish)
-        if not verdict.is_allowed and not is_table:
+        if not is_table and (not verdict.is_allowed or needs_newest(attempt)):
             await self._region.caught_up(attempt.about)
             attempt, verdict = self._judging.judge(who, action, publish)
         return attempt, self.door.counted(attempt, verdict)
+
+
+def _is_recorded(publish: Publish) -> bool:
+    return publish.topic in _RECORDED or rule_of(descriptor_of(publish.event.payload)).is_order

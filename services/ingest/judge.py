@@ -14,6 +14,7 @@ from shared.authority.table import TableInForce
 from shared.catalogue.event import Publish
 
 DECLARE: Final = "authority_declared"
+DECLARE_CLUSTER: Final = "cluster_declared"
 
 
 class Judge:
@@ -50,3 +51,11 @@ class Judge:
             return AccessVerdict(True, "the first table")
         reason = "nobody is known by name here: ingest must ask for client certificates"
         return AccessVerdict(False, reason)
+
+
+def needs_newest(request: AccessRequest) -> bool:
+    """Return whether a permission must not rest on what was known a moment ago: whose a name is,
+    and who was granted a job that is not known."""
+    about = request.about
+    is_unknown = about.job is not None and not about.job.user and about.claim.grant > 0
+    return request.action == DECLARE_CLUSTER or is_unknown

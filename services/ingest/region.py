@@ -2,39 +2,47 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Final
 
-from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.control_pb2 import ClusterDeclared, ClusterUndeclared
+from coplace.v1.jobs_pb2 import JobDeclined, JobStarted, JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from shared.authority.binding import SitedCluster
+from shared.authority.holding import HeldRun, Holdings
 from shared.authority.rules import OwnedJob
 from shared.catalogue.event import Event
 
 # The messages that are folded, by the topic that has them.
 FOLDED: Final = {
-    "commands": ("coplace.v1.ClusterDeclared",),
-    "jobs.events": ("coplace.v1.JobSubmitted",),
+    "commands": ("coplace.v1.ClusterDeclared", "coplace.v1.ClusterUndeclared"),
+    "jobs.events": (
+        "coplace.v1.JobSubmitted",
+        "coplace.v1.JobStarted",
+        "coplace.v1.JobDeclined",
+    ),
     "placement.decisions": ("coplace.v1.PlacementDecided",),
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Job:
     since_us: int
     user: str = ""
     account: str = ""
-    granted: tuple[str, ...] = ()
+    held: Holdings = field(default_factory=Holdings)
 
 
 class KnownRegion:
-    """The sites of clusters, and of the jobs of the last `remember_us` who submitted them and where
-    they were granted. An undeclared cluster's name stays its site's."""
+    """The sites of clusters, and of the jobs of the last `remember_us` who submitted them and who
+    holds their runs. An undeclared cluster's name stays its site's, which may
+    have `site_clusters` declared at once."""
 
-    def __init__(self, remember_us: int) -> None:
+    def __init__(self, remember_us: int, site_clusters: int) -> None:
         self._remember_us = remember_us
+        self._site_clusters = site_clusters
+        self._declared: set[str] = set()
         self._sites: dict[str, str] = {}
         self._models: dict[str, str] = {}
         # By when they were first heard of.
@@ -43,6 +51,13 @@ class KnownRegion:
     def cluster(self, name: str) -> SitedCluster:
         """Return a cluster with its site."""
         return SitedCluster(name, self._sites.get(name, ""))
+
+    def is_one_too_many(self, cluster: SitedCluster) -> bool:
+        """Return whether a cluster would be one more than its site may have declared."""
+        if cluster.name in self._declared:
+            return False
+        of_site = sum(self._sites[name] == cluster.site for name in self._declared)
+        return of_site >= self._site_clusters
 
     def having(self, node_model: str) -> Sequence[SitedCluster]:
         """Return the clusters that were declared with a node model."""
@@ -53,8 +68,13 @@ class KnownRegion:
         found = self._jobs.get(job_id)
         if found is None:
             return OwnedJob(job_id)
-        granted = tuple(map(self.cluster, found.granted))
-        return OwnedJob(job_id, found.user, found.account, granted)
+        held = found.held
+        runs = tuple(HeldRun(number, grant, self.cluster(on)) for number, grant, on in held.runs())
+        declined = tuple(
+            HeldRun(number, grant, self.cluster(on))
+            for grant, (number, on) in held.declined.items()
+        )
+        return OwnedJob(job_id, found.user, found.account, runs, held.newest_grant, declined)
 
     def fold(self, event: Event) -> None:
         """Fold what an event says of the region."""
@@ -62,23 +82,23 @@ class KnownRegion:
             case ClusterDeclared() as declared:
                 self._sites[declared.cluster] = declared.site
                 self._models[declared.cluster] = declared.node_model
+                self._declared.add(declared.cluster)
+            case ClusterUndeclared() as undeclared:
+                self._declared.discard(undeclared.cluster)
             case JobSubmitted() as submitted:
                 self._submit(submitted, event.time_us)
             case PlacementDecided() as decided if decided.verdict == VERDICT_START:
-                self._grant(decided, event.time_us)
+                self._known(decided.job_id, event.time_us).held.grant(decided)
+            case JobStarted() as started:
+                self._known(started.job_id, event.time_us).held.start(started)
+            case JobDeclined() as declined:
+                self._known(declined.job_id, event.time_us).held.decline(declined)
 
     def _submit(self, submitted: JobSubmitted, time_us: int) -> None:
         """Remember the owner of a job from its first submission; later ones are of attempts."""
         job = self._known(submitted.job_id, time_us)
         if not job.user:
-            job = replace(job, user=submitted.user, account=submitted.account)
-            self._jobs[submitted.job_id] = job
-
-    def _grant(self, decided: PlacementDecided, time_us: int) -> None:
-        job = self._known(decided.job_id, time_us)
-        if decided.cluster not in job.granted:
-            granted = (*job.granted, decided.cluster)
-            self._jobs[decided.job_id] = replace(job, granted=granted)
+            job.user, job.account = submitted.user, submitted.account
 
     def _known(self, job_id: str, time_us: int) -> _Job:
         if job_id not in self._jobs:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import grpc
+from coplace.v1.control_pb2 import CommandOutcome
 from coplace.v1.ingest_service_pb2 import (
     Envelope,
     PublishRequest,
@@ -13,14 +14,17 @@ from coplace.v1.ingest_service_pb2 import (
     PublishStreamRequest,
     PublishStreamResponse,
     Rejection,
+    ShowOutcomeRequest,
+    ShowOutcomeResponse,
 )
+from google.protobuf.message import DecodeError
 from grpc.aio import ServicerContext
 
 from coplace_client.errors import RejectedError
 from services.ingest.gate import Gate, NotAllowedError, NotYetKnownError
 from services.ingest.judge import DECLARE
 from services.ingest.meter import IngestMeter
-from services.ingest.model import Intake, check_source, parse_envelope
+from services.ingest.model import Intake, check_source, parse_envelope, speaks_for
 from shared.authority.callers import caller, callers
 from shared.catalogue.event import Publish
 from shared.process.clock import now_us
@@ -35,6 +39,8 @@ _MOST_LISTED_BYTES: Final = 262_144
 _MOST_LISTED_TEXT: Final = 1_024
 # What is checked beside the loop, so that other calls go on meanwhile.
 _LARGE_BYTES: Final = 65_536
+# So long a call waits for an outcome at most, s.
+_MOST_WAIT_S: Final = 60.0
 
 _Request = type[PublishRequest | PublishStreamRequest]
 
@@ -55,6 +61,14 @@ class EventSink(Protocol):
         ...
 
 
+class OutcomeSource(Protocol):
+    """Knows what came of commands."""
+
+    async def of(self, command_id: str, within_s: float) -> CommandOutcome | None:
+        """Return what came of a command, None where nothing is known in time."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Admitted:
     """An event to publish, and the records of the audit that are on their way."""
@@ -64,8 +78,8 @@ class _Admitted:
 
 
 class IngestService:
-    """Both RPCs. `crash` ends the process for an exception that is no fault of a caller; without a
-    `gate` whatever is valid comes in."""
+    """All RPCs. `crash` ends the process for an exception that is no fault of a caller; without a
+    `gate` whatever is valid comes in, and without `outcomes` it does not say what came of it."""
 
     def __init__(
         self,
@@ -75,8 +89,10 @@ class IngestService:
         crash: Callable[[Exception], object],
         streams: StreamLimits | None = None,
         gate: Gate | None = None,
+        outcomes: OutcomeSource | None = None,
     ) -> None:
         self._gate = gate
+        self._outcomes = outcomes
         self._limits = streams or StreamLimits()
         self._open_streams = 0
         self._intake = intake
@@ -87,9 +103,16 @@ class IngestService:
     def handlers(self) -> grpc.GenericRpcHandler:
         """Return the RPCs on raw bytes, so that a message that is not protobuf is refused with its
         field."""
+        told: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "ShowOutcome": grpc.unary_unary_rpc_method_handler(
+                ends_process(self.show_outcome, self._crash),
+                response_serializer=ShowOutcomeResponse.SerializeToString,
+            )
+        }
         return grpc.method_handlers_generic_handler(
             NAME,
             {
+                **(told if self._outcomes is not None else {}),
                 "Publish": grpc.unary_unary_rpc_method_handler(
                     ends_process(self.publish, self._crash),
                     response_serializer=PublishResponse.SerializeToString,
@@ -112,6 +135,26 @@ class IngestService:
         await self._confirm(admitted.publish)
         self._meter.published(admitted.publish)
         return PublishResponse()
+
+    async def show_outcome(
+        self, data: bytes, context: ServicerContext[Any, Any]
+    ) -> ShowOutcomeResponse:
+        """Say what came of a command of the caller's."""
+        assert self._outcomes is not None
+        try:
+            asked = ShowOutcomeRequest.FromString(data)
+        except DecodeError:
+            problem = "must be a protobuf message with UTF-8 strings"
+            raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, problem) from None
+        if not 0 <= asked.within_s <= _MOST_WAIT_S:
+            problem = f"within_s: must be 0 to {_MOST_WAIT_S:g}, got {asked.within_s}"
+            raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, problem)
+        found = await self._outcomes.of(asked.event_id, asked.within_s)
+        if found is None or not all(
+            speaks_for(speaker, found.command_source) for speaker in callers(context)
+        ):
+            return ShowOutcomeResponse()
+        return ShowOutcomeResponse(outcome=found)
 
     async def _confirm(self, publish: Publish) -> None:
         if self._gate is not None:

@@ -33,7 +33,18 @@ class IngestSettings(EnvironmentSettings):
         description="For how long after a job's submission and start, under a table of authority, "
         "its owner and its grants are known",
     )
+    site_clusters: int = Field(
+        32,
+        gt=0,
+        description="Clusters that a site may have declared, under a table of authority; an "
+        "operator of the whole region declares more",
+    )
     jobcomp_site: str = Field("site", min_length=1, description="Site of the jobs of slurm.jobcomp")
+    jobcomp_cluster: str = Field(
+        "",
+        description="Cluster of jobs that Slurm names no cluster of, as where it has no accounting "
+        "database",
+    )
     jobcomp_account: str = Field(
         "none", min_length=1, description="Account of jobs that Slurm knows no account of"
     )

@@ -11,12 +11,13 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 
 from coplace_client.errors import CannotStartError
 from coplace_client.ingest import FactSender, IngestClient, Patience
-from services.kubernetes.adapters.api import JOBS, NODES, PODS, ApiServer
+from services.kubernetes.adapters.api import JOBS, NODES, PODS, RECORDS, ApiServer
 from services.kubernetes.adapters.meter import KubernetesMeter
 from services.kubernetes.adapters.nodes import NodeReporter
 from services.kubernetes.adapters.placement import PlacementClient
 from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.reconciler import JobReconciler
+from services.kubernetes.adapters.records import RecordWatcher
 from services.kubernetes.adapters.reflector import ObjectWatcher, reflect
 from services.kubernetes.model.names import GRANT, QUEUE_NAME
 from services.kubernetes.settings import ClusterEntry, KubernetesSettings, clusters_of
@@ -75,18 +76,22 @@ async def _run(
         tasks.create_task(facts.run())
         process.readiness.wait_for("the nodes of all clusters")
         for each in clusters:
-            reporter = NodeReporter(each.traits(own), facts, placement, now_us)
+            reporter = NodeReporter(each.traits(own), facts, placement, now_us, meter.odd)
             await watched(apis[each.name], NODES, each.node_selector, reporter)
             tasks.create_task(reporter.run())
         process.readiness.wait_for("placement to know all clusters")
         await placement.knows(frozenset(apis))
+        jobs = JobReconciler(apis, facts, own.terms(list(clusters)), now_us, meter.odd)
+        meter.watch(jobs.states)
+        queue = f"{QUEUE_NAME}={own.queue}"
+        process.readiness.wait_for("the records of all clusters: do they have the kind JobRecord?")
+        for api in apis.values():
+            await watched(api, RECORDS, queue, RecordWatcher(jobs))
         process.readiness.wait_for("the Jobs of all clusters")
-        jobs = JobReconciler(apis, facts, own.terms(list(clusters)), now_us)
-        meter.watch(jobs.mirror.jobs)
+        for api in apis.values():
+            await watched(api, JOBS, queue, jobs)
         for api in apis.values():
             await watched(api, PODS, GRANT, PodWatcher(jobs))
-        for api in apis.values():
-            await watched(api, JOBS, f"{QUEUE_NAME}={own.queue}", jobs)
         process.readiness.ready()
         for _ in range(own.workers):
             tasks.create_task(jobs.work())

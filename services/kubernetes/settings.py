@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Final
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, FilePath, ValidationError
+from pydantic import ConfigDict, Field, FilePath, ValidationError
 from pydantic_settings import SettingsConfigDict
 
-from coplace_client.errors import WrongSettingsError
+from coplace_client.errors import UnusableError, WrongSettingsError
 from services.kubernetes.model.facts import JobTerms
 from services.kubernetes.model.nodes import NodeTraits
 from shared.process.environment import EnvironmentSettings
+from shared.process.plain_numbers import PlainModel
+from shared.process.user_files import read_yaml
 
 _NAME: Final = r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$"
 
@@ -36,6 +37,9 @@ class KubernetesSettings(EnvironmentSettings):
     default_walltime_s: float = Field(
         0.0, ge=0, description="Limit of Jobs that have none; 0: they are not taken"
     )
+    most_priority: int = Field(
+        0, ge=-100, le=100, description="What any user may ask for by coplace.io/priority"
+    )
     ingest_address: str = Field("127.0.0.1:50051", description="host:port of ingest")
     placement_address: str = Field("127.0.0.1:50053", description="host:port of placement")
     workers: int = Field(16, ge=1, le=256, description="Jobs that are looked at at once")
@@ -54,10 +58,12 @@ class KubernetesSettings(EnvironmentSettings):
             user_label=self.user_label,
             default_walltime_s=self.default_walltime_s,
             node_models={each.name: each.node_model for each in clusters},
+            queue=self.queue,
+            most_priority=self.most_priority,
         )
 
 
-class ClusterEntry(BaseModel):
+class ClusterEntry(PlainModel):
     """One cluster of the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -71,7 +77,14 @@ class ClusterEntry(BaseModel):
         {}, description="Thermal design power of one accelerator, by resource, W"
     )
     nameplate_power_w: float = Field(
-        0.0, description="What a node draws at most: counts where its meter is silent; 0: unknown"
+        0.0,
+        description="What a node draws at most: counts under caps where nothing says what a job "
+        "draws; 0: unknown",
+    )
+    processors_tdp_w: float = Field(
+        0.0,
+        description="Thermal design power of a node's processors together, which what it draws at "
+        "most follows from without `nameplate_power_w`; 0: unknown",
     )
     kubeconfig: Path | None = Field(None, description="Else that of the pod's service account")
     context: str = Field("", description="Of the kubeconfig; its current one")
@@ -89,10 +102,11 @@ class ClusterEntry(BaseModel):
             architecture=settings.architecture,
             tdp_w=self.tdp_w,
             nameplate_power_w=self.nameplate_power_w,
+            processors_tdp_w=self.processors_tdp_w,
         )
 
 
-class _ClustersFile(BaseModel):
+class _ClustersFile(PlainModel):
     model_config = ConfigDict(extra="forbid")
     clusters: list[ClusterEntry] = Field(min_length=1)
 
@@ -101,8 +115,8 @@ def clusters_of(path: Path) -> list[ClusterEntry]:
     """Read the clusters that a file names. Raises WrongSettingsError, which says what is wrong
     there."""
     try:
-        found = _ClustersFile.model_validate(yaml.safe_load(path.read_text()) or {}).clusters
-    except (OSError, yaml.YAMLError) as error:
+        found = _ClustersFile.model_validate(read_yaml(path) or {}).clusters
+    except (OSError, UnusableError) as error:
         raise WrongSettingsError(f"{path}: {error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

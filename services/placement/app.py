@@ -67,6 +67,7 @@ def stages(
             outputs=(sequencer.OUTPUT,),
             consumes=sequencer.CONSUMES,
             create=create_sequencer,
+            passes_to=NAME,
             single=True,
             rounds=shared.rounds,
         ),

@@ -58,7 +58,7 @@ def watch(meter: Meter, duty: Duty) -> None:
     meter.create_observable_counter(
         "late_starts",
         [observing(lambda queries: [Observation(queries.late_starts())])],
-        description="Starts under grants that had been withdrawn",
+        description="Starts under withdrawn grants, or of jobs that others hold: these are to end",
     )
 
 

@@ -9,6 +9,7 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from shared.catalogue.digest import Model, require_sha256
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.options import ranks
+from shared.domain.natural_order import NaturalKey, natural
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from shared.streams.state.events import EVENTS
 from shared.streams.state.state import State
@@ -22,7 +23,8 @@ CONSUMES: Final = frozenset(_RANKS)
 
 
 class Sequencer:
-    """Holds the open round's events; at its end they go out by (event time, kind, id).
+    """Holds the open round's events; at its end they go out by (event time, kind, id), numbers in
+    ids as numbers.
 
     An event of a job never comes before its submission: resource managers that count whole
     seconds end a short job in the second in which it came.
@@ -66,10 +68,10 @@ def _in_order(events: Collection[Event]) -> list[Event]:
             job_id = event.payload.job_id
             came_us[job_id] = min(event.time_us, came_us.get(job_id, event.time_us))
 
-    def order(event: Event) -> tuple[int, bool, int, str]:
+    def order(event: Event) -> tuple[int, bool, int, NaturalKey]:
         earliest_us = came_us.get(getattr(event.payload, "job_id", ""), 0)
         is_submission = isinstance(event.payload, JobSubmitted)
         waits = event.time_us <= earliest_us and not is_submission
-        return max(event.time_us, earliest_us), waits, _RANKS[event.type], event.id
+        return max(event.time_us, earliest_us), waits, _RANKS[event.type], natural(event.id)
 
     return sorted(events, key=order)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 
@@ -20,15 +21,20 @@ from shared.placement.processor.placement import Placement
 from shared.planning.region_order import RegionOrder
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
 from shared.scheduling.run_share import RunShare
+from shared.scheduling.wait_record import WaitRecord
 from shared.streams.stages.quarantine import Fault
 from shared.streams.stages.stage import Round
 from shared.streams.state.state import State
+
+_log = structlog.get_logger(__name__)
 
 OUTPUT: Final = "placement.plans"
 SOURCE: Final = "planner"
 KEY: Final = "region"
 # What the names of the planner's own tables begin with.
 _OWN: Final = "planner-"
+# Beside jobs, what the end of a round may fail over.
+SEARCH: Final = f"{_OWN}search"
 # What a record carries of items: the rest of it is its head.
 _MOST_BYTES: Final = 900_000
 # A field's tag and length before each item.
@@ -49,10 +55,11 @@ class Search:
     # Set where what waits is ordered as a schedule under the caps, and look-ahead does not plan.
     ordering: RegionOrder | None = None
 
-    def look_ahead(self, clusters: Iterable[str]) -> LookAhead:
-        """Return the search over these clusters: 1 per kWh where no tariff is known."""
+    def look_ahead(self, clusters: Iterable[str], record: WaitRecord) -> LookAhead:
+        """Return the search over these clusters, which goes by a record: 1 per kWh where no tariff
+        is known."""
         tariffs = tuple(self.tariffs.get(cluster, Tariff()) for cluster in clusters)
-        return LookAhead(Objective(tariffs, self.prices), self.bounds)
+        return LookAhead(Objective(tariffs, self.prices), self.bounds, record=record)
 
 
 class Planner:
@@ -88,8 +95,9 @@ class Planner:
         """Publish what is better than what placement decides from here on, unless it was proposed
         last."""
         self._placement.end_round(ended)
-        searched_us = self._own.searched_us.get() or 0
-        if ended.last or ended.ended_at_us < searched_us + self._search.period_us:
+        searched_us, rests_until_us = self._own.searched_us.get() or 0, self._own.rests_until_us
+        next_us = max(searched_us + self._search.period_us, rests_until_us.get() or 0)
+        if ended.last or ended.ended_at_us < next_us:
             return ()
         items = self._planned(ended)
         return [self._propose(items, ended)] if self._is_new_plan(items, ended) else ()
@@ -100,23 +108,34 @@ class Planner:
         return {**self._placement.changes(), **self._own.state.changes()}
 
     def suspects(self) -> Sequence[str]:
-        """Return placement's suspects, whose failures are the planner's too."""
-        return self._placement.suspects()
+        """Return placement's suspects, whose failures are the planner's too, and its search: no
+        job is held that placement starts."""
+        return [*self._placement.suspects(), SEARCH]
 
     def hold_back(self, subject: str, fault: Fault, ended: Round) -> None:
-        """Hold a subject back as placement does, so that both know the same."""
-        self._placement.hold_back(subject, fault, ended)
+        """Hold a subject back as placement does, so that both know the same; the search rests for
+        as long as a plan holds."""
+        if subject == SEARCH:
+            self._own.rests_until_us.put(ended.ended_at_us + self._search.valid_us)
+        else:
+            self._placement.hold_back(subject, fault, ended)
 
     def _planned(self, ended: Round) -> list[PlanItem]:
-        """The items of the best plan; none where the policy's order is as good, or all of a solved
-        plan starts at once."""
+        """The items of the best plan; none where the policy's order is as good, all of a solved
+        plan starts at once, or the region has no cluster yet."""
         self._own.searched_us.put(ended.ended_at_us)
         planning, share = self._placement.planning, self._share.mean
         problem = planning.problem(ended.now_s, share, self._search.most_jobs)
+        if not problem.clusters:
+            return []
         if (ordering := self._search.ordering) is not None:
             return list(_that_fit(problem.items(ordering.plan(problem.situation, problem.waiting))))
-        look_ahead = self._search.look_ahead(problem.clusters)
+        record = self._own.record.get() or WaitRecord()
+        rested, look_ahead = record.rests, self._search.look_ahead(problem.clusters, record)
         plan = look_ahead.plan(problem.situation, problem.waiting, share)
+        self._own.record.put(record)
+        if record.rests != rested:
+            _log.info("look-ahead's record", rests=record.rests, says=record.text)
         return list(_that_fit(problem.items(plan or ())))
 
     def _is_new_plan(self, items: Sequence[PlanItem], ended: Round) -> bool:
@@ -143,14 +162,17 @@ class Planner:
 
 
 class _Own:
-    """What the planner keeps beside placement's fold: the share that jobs run for, what was
-    proposed last, and when a plan was searched for last."""
+    """What the planner keeps beside placement's fold: the share that jobs run for, how long they
+    waited beside what was forecast, what was proposed last, when a plan was searched for last, and
+    until when a search that failed rests."""
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
         self.state = State({k: v for k, v in restored.items() if k.startswith(_OWN)})
         self.share = self.state.value(f"{_OWN}share", RunShare)
+        self.record = self.state.value(f"{_OWN}record", WaitRecord)
         self.proposed = self.state.value(f"{_OWN}proposed", PlanProposed)
         self.searched_us = self.state.value(f"{_OWN}searched", int)
+        self.rests_until_us = self.state.value(f"{_OWN}rests-until", int)
         self.state.require_all_read()
 
 
@@ -176,9 +198,11 @@ def _that_fit(items: Iterable[PlanItem]) -> Iterator[PlanItem]:
 
 
 def repair_state(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """Repair placement's state, and forget what a wrong clock proposed."""
+    """Repair placement's state, and forget what a wrong clock proposed and forecast."""
     own = _Own(restored)
     if (own.searched_us.get() or 0) > now_us:
         own.proposed.drop()
+        own.record.drop()
         own.searched_us.drop()
+    own.rests_until_us.drop()
     return {**placement.repaired(_others(restored), now_us), **own.state.changes()}

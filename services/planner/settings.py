@@ -64,9 +64,6 @@ class PlannerSettings(EnvironmentSettings):
     )
     head: int = Field(_BOUNDS.head, ge=1, le=1000, description="Jobs that are played forward")
     budget: int = Field(_BOUNDS.budget, ge=0, le=1000, description="Proposals a round; 0: no plan")
-    large: float = Field(
-        _BOUNDS.large, gt=0, description="Nodes x root of h from which all jobs count alike"
-    )
     patience_h: float = Field(
         6.0,
         gt=0,
@@ -123,6 +120,7 @@ class PlannerSettings(EnvironmentSettings):
         return Bounds(
             head=self.head,
             budget=self.budget,
-            large=self.large,
+            # A plan is published: one that changes nothing by its forecast is not worth a record.
+            judges_orders=True,
             patience_s=self.patience_h * _HOUR_S,
         )

@@ -57,6 +57,16 @@ class PowerMeter:
             "Predictions of power at a start, by the finest kind of similar jobs that were known",
         )
 
+        meter.create_observable_counter(
+            "implausible_readings",
+            [self._implausible],
+            "",
+            "Readings of meters that no node of the cluster shows",
+        )
+
+    def _implausible(self, _options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(self._prediction.implausible_readings)] if self._prediction else []
+
     def _outcomes(self, _options: CallbackOptions) -> Iterable[Observation]:
         found = list(self._prediction.job_power.outcomes.items()) if self._prediction else []
         return [Observation(count, {"outcome": outcome}) for outcome, count in found]

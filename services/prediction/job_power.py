@@ -5,15 +5,16 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from coplace.v1.prediction_pb2 import PowerHistoryUpdated
+from coplace.v1.prediction_pb2 import PowerHistoryUpdated, RunPowerPredicted
 
 from coplace_client.bounds import NODE_POWER_W
-from services.prediction.publish import SOURCE, power_history_event
+from services.prediction.publish import SOURCE, power_history_event, run_power_event
 from services.prediction.tree_versions import TreeVersions
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.payloads.power_history import update_of, updated
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
+from shared.domain.plausible_power import can_have_drawn, is_plausible
 from shared.domain.resources import Resources
 from shared.power_prediction.kinds import KindOfJob, size_of
 from shared.power_prediction.online import (
@@ -75,11 +76,30 @@ class EndedRun(NamedTuple):
     node_power_w: float | None
     cores_per_node: float
 
+    def node_w(self, metered_w: float | None) -> float | None:
+        """Return what each of its nodes drew for it, W, by what meters showed or else by what its
+        resource manager charged."""
+        return self.node_power_w if metered_w is None else metered_w
+
+    def has_all(self, cluster: Cluster) -> bool:
+        """Return whether it had its nodes for itself: a job on part of a node may draw little."""
+        return not self.job.is_shareable and self.cores_per_node >= cluster.cores_per_node
+
+    def is_charged_rightly(self, cluster: Cluster) -> bool:
+        """Return whether nodes of its cluster can have drawn what its resource manager charged."""
+        power_w = self.node_power_w or 0.0
+        return power_w > 0 and can_have_drawn(cluster, power_w, in_use=self.has_all(cluster))
+
+    def is_plausible_on(self, cluster: Cluster, metered_w: float | None) -> bool:
+        """Return whether nodes of its cluster can have drawn that for it."""
+        power_w = self.node_w(metered_w)
+        return not power_w or is_plausible(cluster, power_w, in_use=self.has_all(cluster))
+
     def whole_node_w(self, clusters: Mapping[str, Cluster], metered_w: float | None) -> float:
         """Return what a node used whole would have drawn, by what its nodes' meters showed, or by
         what its resource manager charged: to a job on part of a node's cores that part of its
         power. 0 where nobody knows."""
-        power_w = self.node_power_w if metered_w is None else metered_w
+        power_w = self.node_w(metered_w)
         if power_w is None:
             return 0.0
         return power_w * clusters[self.job.cluster].cores_per_node / self.cores_per_node
@@ -91,7 +111,7 @@ class PowerOutcome(StrEnum):
     LEARNED = "learned"
     # Neither meters nor the resource manager reported any, or reported 0.
     MISSING = "missing"
-    # Energy and time, reported separately, give a power that no node draws.
+    # Energy and time, reported separately, give a power that no node of the cluster draws.
     IMPLAUSIBLE = "implausible"
     # Nobody declared the cluster, or that P-state of it.
     UNDECLARED = "undeclared"
@@ -117,6 +137,8 @@ class JobPower:
         self._started = state.table("power-started", JobOnCluster)
         self._expected = state.table("power-expected", ExpectedPower)
         self._ended = state.table("power-ended", EndedRun)
+        # Clusters of which a resource manager reported energy that can have been drawn.
+        self._metered = state.table("power-metered", bool)
         self._forget_other_origin()
         # Since this process has the unit: of runs that ended, and of predictions by the finest of
         # SHAPES of which jobs were known, empty where none was.
@@ -156,12 +178,14 @@ class JobPower:
         `metered_w` is what the meters of its nodes say of an attempt by key."""
         self._predict(clusters)
         runs = sorted(self._ended.values())
+        instead = [self._instead(run, clusters) for run in runs]
         found = [self._taken(run, clusters, metered_w(run.key)) for run in runs]
         jobs = [job for job in found if job is not None]
         before = max(self.learner.tables.number, self._told.get() or 0)
         number = max(ended.ended_at_us, before + 1)
         lesson = self.learner.learn(jobs, number)
-        published = self._publish(lesson, ended)
+        published = [run_power_event(each, ended) for each in instead if each is not None]
+        published += self._publish(lesson, ended)
         return published + self.versions.end_round(lesson.judged, self.learner, ended)
 
     def _predict(self, clusters: Mapping[str, Cluster]) -> None:
@@ -176,6 +200,27 @@ class JobPower:
         for key, _ in started:
             self._started.drop(key)
 
+    def _instead(self, run: EndedRun, clusters: Mapping[str, Cluster]) -> RunPowerPredicted | None:
+        """Return what was predicted of a run whose energy is not believed; None where it is, where
+        nothing was predicted, and where 0 J only say that nobody has a meter."""
+        cluster, expected_w = clusters.get(run.job.cluster), self.expected_w(run.key)
+        if cluster is None:
+            return None
+        if run.is_charged_rightly(cluster):
+            if cluster.name not in self._metered:
+                self._metered.put(cluster.name, True)
+            return None
+        if not expected_w or (run.node_power_w is None and cluster.name not in self._metered):
+            return None
+        node_w = expected_w * run.cores_per_node / cluster.cores_per_node
+        attempt = int(run.key.rpartition("|")[2])
+        return RunPowerPredicted(
+            job_id=run.job_id,
+            attempt=attempt,
+            cluster=cluster.name,
+            node_power_w=max(node_w, NODE_POWER_W.least),
+        )
+
     def _taken(
         self, run: EndedRun, clusters: Mapping[str, Cluster], metered_w: float | None
     ) -> EndedJob | None:
@@ -185,6 +230,8 @@ class JobPower:
         kind = run.job.kind(clusters)
         power_w = run.whole_node_w(clusters, metered_w) if kind else 0.0
         outcome = _outcome(kind, power_w)
+        if kind and not run.is_plausible_on(clusters[run.job.cluster], metered_w):
+            outcome = PowerOutcome.IMPLAUSIBLE
         self.outcomes[outcome] += 1
         if kind is None or outcome is not PowerOutcome.LEARNED:
             return None

@@ -13,6 +13,7 @@ from coplace.v1.control_pb2 import (
 )
 from coplace.v1.prediction_pb2 import NodeMetersRead, NodePowerMeasured
 
+from coplace_client.clock import TOLERANCE_US
 from services.prediction.publish import meters_read_event
 from shared.catalogue.event import Publish
 from shared.domain.cluster import Cluster
@@ -104,7 +105,11 @@ class ReadMeters:
             self._untold[message.cluster].add(key)
 
     def end_round(self, ended: Round) -> list[Publish]:
-        """Return what is due to be published, by cluster."""
+        """Return what is due to be published, by cluster. A cap from a clock ahead of the round's
+        end is set back to it: what comes in a later round is newer."""
+        for key, cap in list(self._caps.items()):
+            if cap.declared_at_us > ended.ended_at_us + TOLERANCE_US:
+                self._caps.put(key, cap._replace(declared_at_us=ended.ended_at_us))
         found = [self._due(cluster, ended) for cluster in sorted(self._untold)]
         return [meters_read_event(message, ended) for message in found if message is not None]
 

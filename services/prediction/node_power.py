@@ -188,6 +188,11 @@ class NodePower:
         self._leave(key)
         self._ended.discard(key)
 
+    def is_in_use(self, node: str) -> bool:
+        """Return whether a job that has not ended is on a node."""
+        there = map(self._occupants.get, self._on.get(node, ()))
+        return any(each is not None and not each.ended_us for each in there)
+
     def metered_w(self, key: str) -> float | None:
         """Return what a node of a job drew for it over its run, in the mean; None where meters did
         not cover it."""

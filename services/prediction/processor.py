@@ -51,8 +51,9 @@ from services.prediction.training import (
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.payloads.domain_types import cluster_of, job_of
 from shared.catalogue.schemas import names_of
-from shared.domain.cluster import MOST_CLUSTERS, require_few_clusters
+from shared.domain.cluster import MOST_CLUSTERS, Cluster, require_few_clusters
 from shared.domain.model_names import PAIR_TREES
+from shared.domain.plausible_power import is_plausible
 from shared.models.degradation import PRIOR_WEIGHTS
 from shared.power_prediction.online import OnlineLearner
 from shared.streams.stages.stage import AlreadyAppliedError, Round
@@ -100,6 +101,8 @@ class Prediction:
         for cluster in self._remembered.clusters.values():
             self._meters.declare(cluster)
         self._node_models = set(fallback_power_w(self._remembered))
+        # Since this process has the unit: what no node of the cluster draws.
+        self.implausible_readings = 0
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Remember one fact. Raises RejectedError for bad input, AlreadyAppliedError for a copy."""
@@ -257,11 +260,18 @@ class Prediction:
     def _read(self, event: Event, message: NodePowerMeasured) -> None:
         reading = MeanReading(event.time_us, event.id, message.node_model, message.power_w)
         self._require_few_models(message.node_model)
+        cluster, in_use = self._cluster_of(message), self._node_power.is_in_use(message.node)
+        if cluster and not is_plausible(cluster, message.power_w, in_use=in_use):
+            self.implausible_readings += 1
+            return
         self._node_power.read(event, message)
         self._meters.read(message)
         if _is_newer(reading, self._remembered.nodes.get(message.node)):
             self._remembered.nodes.put(message.node, reading)
             self._node_models.add(message.node_model)
+
+    def _cluster_of(self, message: NodePowerMeasured) -> Cluster | None:
+        return self._remembered.clusters.get(message.cluster)
 
     def _measure(self, event: Event, message: SignatureMeasured) -> None:
         if message.kernel:

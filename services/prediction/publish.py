@@ -12,6 +12,7 @@ from coplace.v1.prediction_pb2 import (
     PowerModelPublished,
     PowerTreesChosen,
     RunningPowerMeasured,
+    RunPowerPredicted,
 )
 from google.protobuf.message import Message
 
@@ -42,7 +43,8 @@ def power_event(fallback_power_w: Mapping[str, float], ended: Round) -> Publish:
 
 def power_history_event(message: PowerHistoryUpdated, ended: Round) -> Publish:
     """Return the event of the rows that finished jobs of a kind replaced."""
-    return _told(POWER_OUTPUT, message, str(message.number), kind_of(message).name, ended)
+    key = "|".join(map(str, kind_of(message)))
+    return _told(POWER_OUTPUT, message, str(message.number), key, ended)
 
 
 def trees_event(message: Message, model: str, ended: Round) -> Publish:
@@ -58,6 +60,13 @@ def running_power_event(message: RunningPowerMeasured, ended: Round) -> Publish:
     """Return the event of what a running job draws."""
     name = f"{message.job_id}/{message.attempt}/{message.measured_at_us}"
     return _told(POWER_OUTPUT, message, name, message.job_id, ended)
+
+
+def run_power_event(message: RunPowerPredicted, ended: Round) -> Publish:
+    """Return the event of what was predicted of a run whose energy is not believed."""
+    return _told(
+        POWER_OUTPUT, message, f"{message.job_id}/{message.attempt}", message.job_id, ended
+    )
 
 
 def meters_read_event(message: NodeMetersRead, ended: Round) -> Publish:

@@ -4,10 +4,15 @@ from typing import Final, NamedTuple
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
+from shared.streams.state.rows import RowCodec
 from shared.streams.state.state import State
 
 # What a job has of a node that shares it where nobody says more.
 HALF: Final = 0.5
+# The version before knew no design power of processors.
+_CLUSTERS: Final = RowCodec(
+    Cluster, version=2, previous=RowCodec(Cluster, without=("processors_tdp_w",)).decode
+)
 
 
 class MeanReading(NamedTuple):
@@ -64,7 +69,7 @@ class Remembered:
     """What prediction keeps: clusters, jobs, finished runs, pairs, readings and progress."""
 
     def __init__(self, state: State) -> None:
-        self.clusters = state.table("cluster", Cluster)
+        self.clusters = state.table("cluster", _CLUSTERS)
         self.jobs = state.table("job", Job)
         self.runs = state.table("run", FinishedRun)
         self.pairs = state.table("pair", CoRunPair)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from math import inf
 from typing import Final
 
 from coplace.v1.accounts_pb2 import (
@@ -19,9 +18,11 @@ from coplace.v1.accounts_pb2 import (
     WhenEmpty,
 )
 
+from coplace_client.clock import TOLERANCE_US
+from shared.catalogue.codec import format_time
 from shared.catalogue.payloads.tariffs import allocated_su
 from shared.domain.money import micro_units, su_text
-from shared.streams.stages.stage import AlreadyAppliedError
+from shared.streams.stages.stage import AlreadyAppliedError, OvertakenError
 from shared.streams.state.rows import RowCodec
 from shared.streams.state.state import State
 
@@ -77,13 +78,16 @@ class AccountBook:
         self._touched = set(self._accounts)
 
     def allocate(self, message: AllocationDeclared, event_id: str) -> None:
-        """Apply a declared allocation: the newest counts. Raises AlreadyAppliedError for
-        another."""
+        """Apply a declared allocation: the newest counts. Raises AlreadyAppliedError for a copy,
+        and OvertakenError."""
         account = self._of(message.account)
         known = account.allocation
-        stamp = (known.declared_at_us, account.event_id) if known else (-inf, "")
-        if (message.declared_at_us, event_id) <= stamp:
+        if event_id == account.event_id:
             raise AlreadyAppliedError
+        stamp = (known.declared_at_us, account.event_id) if known else (0, "")
+        if known and (message.declared_at_us, event_id) < stamp:
+            newer = f"what was declared at {format_time(known.declared_at_us)} is newer"
+            raise OvertakenError(f"{newer}: declare it again to replace that")
         account.allocation, account.event_id = message, event_id
         self._touch(message.account)
 
@@ -107,10 +111,15 @@ class AccountBook:
 
     def changed(self, now_us: int) -> Iterator[AccountStanding]:
         """Yield the accounts whose state is not the one published last, in the order of their
-        names."""
+        names. What was declared from a clock ahead is set back to now, so that whatever comes later
+        is newer."""
         touched, self._touched = self._touched, set()
         for name in sorted(touched):
             account = self._accounts[name]
+            told = account.allocation
+            if told and told.declared_at_us > now_us + TOLERANCE_US:
+                told.declared_at_us = now_us
+                self._rows.put(name, account)
             if account.funding != account.told.standing:
                 account.told = _told(name, account, now_us)
                 self._rows.put(name, account)

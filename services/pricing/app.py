@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from services.pricing.adapters import ChargeMeter
 from services.pricing.processor import CHARGES, CONSUMES, STANDINGS, PriceRule, PricingProcessor
 from services.pricing.restoring import recall_outputs, repair_state
 from services.pricing.settings import PricingSettings
@@ -9,13 +10,13 @@ from shared.process.settings import Settings, settings
 from shared.streams.on_kafka.service import run_service
 from shared.streams.stages.stage import Stage
 
-_INPUTS: Final = ("jobs.events", "telemetry.shutters", "commands", "billing")
+_INPUTS: Final = ("jobs.events", "telemetry.shutters", "prediction.power", "commands", "billing")
 
 
-def stages(settings: Settings) -> list[Stage]:
-    """Return the pricing stage, one unit: an account's jobs have any keys. Emulated rounds bring a
-    job's shutters with its finish, so none waits."""
-    own = PricingSettings()
+def stages(settings: Settings, meter: ChargeMeter | None = None) -> list[Stage]:
+    """Return the pricing stage, one unit: an account's jobs have any keys; its processor is passed
+    to `meter`. Emulated rounds bring a job's shutters with its finish, so none waits."""
+    own, watching = PricingSettings(), meter or ChargeMeter()
     grace_s = 0.0 if settings.is_emulated else own.grace_s
     tariff = PriceRule(own.rate_su_per_core_s, round(grace_s * 1e6), round(own.remember_s * 1e6))
     return [
@@ -24,7 +25,7 @@ def stages(settings: Settings) -> list[Stage]:
             inputs=_INPUTS,
             outputs=(CHARGES, STANDINGS),
             consumes=CONSUMES,
-            create=lambda _unit, restored: PricingProcessor(tariff, restored),
+            create=lambda _unit, restored: watching.watch(PricingProcessor(tariff, restored)),
             rounds=settings.rounds,
             repair=lambda restored, now_us: repair_state(restored, tariff, now_us),
             puts_barriers=settings.is_emulated,
@@ -36,4 +37,5 @@ def stages(settings: Settings) -> list[Stage]:
 
 def main() -> None:
     """Run the process of pricing."""
-    run_service("pricing", stages(settings()))
+    meter = ChargeMeter()
+    run_service("pricing", stages(settings(), meter), meter.register)

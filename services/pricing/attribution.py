@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from coplace.v1.pricing_pb2 import ChargeMade
+from coplace.v1.pricing_pb2 import ENERGY_REASON_IMPLAUSIBLE, ChargeMade
 
 from services.pricing.charge import evidence_of, is_borne
 from shared.domain.money import QUANTUM, apportion, micro_units
@@ -70,9 +70,11 @@ def discount_su(charge: ChargeMade) -> Decimal:
 
 def lost_energy_mj(charge: ChargeMade) -> int:
     """Return the part of a run's energy that went into the time that its co-runners cost it, as if
-    power were the same all the time; mJ, rounded down."""
+    power were the same all the time; mJ, rounded down. It is a part of what was predicted where
+    that is charged; nobody knows it where what was reported is absurd."""
     runtime_us = round(charge.runtime_s * 1e6)
-    if not runtime_us:
+    if not runtime_us or charge.energy_reason == ENERGY_REASON_IMPLAUSIBLE:
         return 0
     lost_us = sum((row.lost_us for row in evidence_of(charge)), Fraction(0))
-    return int(Fraction(charge.finished.energy_j) * _MILLIJOULES * lost_us / runtime_us)
+    energy_j = charge.predicted_energy_j or charge.finished.energy_j
+    return int(Fraction(energy_j) * _MILLIJOULES * lost_us / runtime_us)

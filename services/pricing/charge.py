@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -16,6 +16,8 @@ from coplace.v1.pricing_pb2 import (
     CHARGE_REASON_NO_USABLE_SHUTTER,
     CHARGE_REASON_NODE_FAILED,
     CHARGE_REASON_REQUEUED,
+    ENERGY_REASON_IMPLAUSIBLE,
+    ENERGY_REASON_PREDICTED,
     ChargeLine,
     ChargeMade,
     ChargeReason,
@@ -30,13 +32,15 @@ from coplace.v1.tariffs_pb2 import (
 
 from coplace_client.bounds import WALLTIME_S
 from coplace_client.errors import RejectedError
+from coplace_client.numbers import amount
 from services.pricing.model import Evidence, Occupied, Price, price
 from services.pricing.rating import RatedAmount, amounts, rated_price
 from services.pricing.surcharging import surcharges_micro_su
 from shared.catalogue.payloads.domain_types import cores_of, suspensions
 from shared.catalogue.payloads.tariffs import NAMED_FUNCTIONS, function_of, surcharge_of
 from shared.domain.money import micro_units, service_units, su_text
-from shared.domain.tariff import PriceTariff
+from shared.domain.plausible_power import most_energy_j
+from shared.domain.tariff import ENERGY, PriceTariff
 
 # More than any job costs, and few enough that integer accounts of 0.000001 SU cannot overflow.
 _MOST_SU: Final = Decimal(10**12)
@@ -60,11 +64,22 @@ _FREE: Final = frozenset(
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """A finish, and what else is known of how the attempt ended."""
+    """A finish, and what else is known of how the attempt ended; `most_node_w` is what a node draws
+    at most, W, 0 where energy is believed as it was reported, and `predicted_j` the energy that was
+    predicted where what was reported is not believed, 0 where none was."""
 
     finished: JobFinished
     node_failed: bool = False
     requeued: bool = False
+    most_node_w: float = 0.0
+    predicted_j: float = 0.0
+
+    @property
+    def has_absurd_energy(self) -> bool:
+        """Return whether more energy was reported than its nodes can draw."""
+        run_s, nodes = self.usage.runtime_us / 1e6, max(1, self.finished.nodes)
+        most_j = most_energy_j(self.most_node_w, nodes, run_s)
+        return bool(self.most_node_w) and self.finished.energy_j > most_j
 
     @cached_property
     def usage(self) -> Occupied:
@@ -111,7 +126,7 @@ def charge_message(
     )
     del charge.finished.failed_nodes[:]
     charge.reason = reason_of(charge, usage, terms, rows)
-    _put_terms(charge, usage, terms)
+    _put_terms(charge, end, terms)
     priced = recompute(charge)
     if priced.state_of_practice_su > _MOST_SU:
         charge.reason = CHARGE_REASON_IMPLAUSIBLE
@@ -127,7 +142,8 @@ def charge_message(
 
 def end_of(charge: ChargeMade) -> AttemptEnd:
     """Return what a charge was made of."""
-    return AttemptEnd(charge.finished, charge.node_failed, charge.requeued)
+    told = charge.finished, charge.node_failed, charge.requeued
+    return AttemptEnd(*told, charge.most_node_power_w, charge.predicted_energy_j)
 
 
 def reason_of(
@@ -156,15 +172,26 @@ def model_of(tariff: PriceTariff) -> PriceModel.ValueType:
     return next(named, PRICE_MODEL_RATE_FUNCTION)
 
 
-def _put_terms(charge: ChargeMade, usage: Occupied, terms: Decimal | PriceTariff) -> None:
-    """By what it is charged."""
+def _put_terms(charge: ChargeMade, end: AttemptEnd, terms: Decimal | PriceTariff) -> None:
+    """By what it is charged; energy that nobody can have drawn as predicted, or by nothing."""
     if isinstance(terms, Decimal):
         charge.model, charge.rate_su_per_core_s = PRICE_MODEL_FAIR, f"{terms:f}"
         return
     charge.model, charge.tariff, charge.tariff_version = model_of(terms), terms.name, terms.version
+    found = amounts(terms, charge.finished, end.usage, end.finished.energy_j)
+    if end.predicted_j:
+        instead = amounts(terms, charge.finished, end.usage, end.predicted_j)
+        if _has_energy(found) or _has_energy(instead):
+            charge.energy_reason = ENERGY_REASON_PREDICTED
+            charge.predicted_energy_j = end.predicted_j
+        found = instead
+    elif end.has_absurd_energy and _has_energy(found):
+        charge.energy_reason = ENERGY_REASON_IMPLAUSIBLE
+        charge.most_node_power_w = end.most_node_w
+        found = tuple(one for one in found if one.resource != ENERGY)
     charge.lines.extend(
         ChargeLine(resource=one.resource, quantity=f"{one.quantity:f}", su=f"{one.su:f}")
-        for one in amounts(terms, charge.finished, usage)
+        for one in found
     )
     if charge.model == PRICE_MODEL_RATE_FUNCTION and terms.function is not None:
         charge.points.extend(
@@ -175,6 +202,12 @@ def _put_terms(charge: ChargeMade, usage: Occupied, terms: Decimal | PriceTariff
         most_su = terms.surcharge.most_su_per_hour
         charge.surcharge_share = f"{terms.surcharge.share:f}"
         charge.surcharge_most_su = "" if most_su is None else f"{most_su:f}"
+    if terms.unit_cost is not None:
+        charge.currency, charge.su_cost = terms.unit_cost.currency, f"{terms.unit_cost.su_cost:f}"
+
+
+def _has_energy(found: Sequence[RatedAmount]) -> bool:
+    return any(one.resource == ENERGY for one in found)
 
 
 def is_borne(reason: ChargeReason.ValueType) -> bool:
@@ -306,10 +339,7 @@ def _microseconds(field: str, duration_s: float) -> int:
 
 
 def _decimal(field: str, text: str, most: Decimal = _MOST_SU) -> Decimal:
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        raise RejectedError(field, f"must be a decimal, got {text[:40]!r}") from None
-    if not (value.is_finite() and 0 <= value <= most):
+    value = amount(field, text)
+    if value > most:
         raise RejectedError(field, f"must be from 0 to {most}, got {text[:40]!r}")
     return value

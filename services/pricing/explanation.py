@@ -1,8 +1,9 @@
 """A charge made again from its inputs: the finish of its attempt, all shutters, its tariff."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from types import MappingProxyType
 
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade
@@ -10,8 +11,9 @@ from coplace.v1.tariffs_pb2 import TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from coplace_client.errors import UnusableError
-from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
+from services.pricing.charge import ChargeRevision, charge_message, end_of, usage_of
 from services.pricing.model import CoRun, evidence
+from services.pricing.runs import CoRunTime, KeptRun, run_of_finish, time_together
 from shared.catalogue.payloads.tariffs import tariff_of
 from shared.domain.tariff import PriceTariff
 from shared.models.shutters import Shutter, interference
@@ -34,12 +36,14 @@ def co_run_of(measured: ShuttersMeasured) -> CoRun:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A charge, the shutters of its attempt by their events' ids, and what they give by the
-    charge's own tariff as it was declared; None where it has none."""
+    """A charge, the shutters of its pairs by their events' ids, and what they give by the charge's
+    own tariff as it was declared; None where it has none. Those that are `left_out` are of pairs
+    of which the charge has no row."""
 
     charge: ChargeMade
     tariff: TariffDeclared | None
     measured: Mapping[str, ShuttersMeasured]
+    left_out: Sequence[ShuttersMeasured]
     again: ChargeMade
 
     @property
@@ -53,26 +57,46 @@ def explain_charge(
     finished: JobFinished,
     measured: Mapping[str, ShuttersMeasured],
     declared: Sequence[TariffDeclared] = (),
+    beside: Mapping[str, Sequence[KeptRun]] = MappingProxyType({}),
 ) -> Explanation:
     """Make a charge again: `measured` has each event once, of the charge's attempt; `declared` all
-    tariffs. The charge names the accounts of the co-runners. Raises RejectedError, and
-    UnusableError where the charge's tariff was never declared."""
+    tariffs, and `beside` the runs of co-runners that are known. The charge names the accounts of
+    the co-runners. Raises RejectedError, and UnusableError where the charge's tariff was never
+    declared."""
     accounts = {row.co_runner_job_id: row.co_runner_account for row in charge.evidence}
+    # A pair that was not together is not believed, and has no row; some rows are of several.
+    believed = {
+        name: each
+        for name, each in measured.items()
+        if each.co_runner_job_id in accounts or "" in accounts
+    }
     co_runs = (
         replace(found, co_runner_account=accounts.get(found.co_runner_job_id, ""))
-        for found in map(co_run_of, measured.values())
+        for found in _within_runs(map(co_run_of, believed.values()), finished, beside)
     )
     rows = evidence(co_runs, usage_of(finished))
     tariff = _tariff_of(charge, declared)
     terms: Decimal | PriceTariff = (
         Decimal(charge.rate_su_per_core_s) if tariff is None else tariff_of(tariff)
     )
-    end = AttemptEnd(finished, charge.node_failed, charge.requeued)
+    end = replace(end_of(charge), finished=finished)
     made = ChargeRevision(charge.revision, charge.charged_at_us, charge.booked_at_us)
     again = charge_message(end, made, terms, rows)
     if not charge.HasField("finished"):
         _as_before_tariffs(again)
-    return Explanation(charge, tariff, measured, again)
+    left_out = [each for name, each in measured.items() if name not in believed]
+    return Explanation(charge, tariff, believed, left_out, again)
+
+
+def _within_runs(
+    co_runs: Iterable[CoRun], finished: JobFinished, beside: Mapping[str, Sequence[KeptRun]]
+) -> Iterator[CoRun]:
+    """As far as both jobs ran; all of it where nothing is known of a co-runner any more."""
+    run = run_of_finish(finished, None)
+    for each in co_runs:
+        measured = CoRunTime(each.began_at_us, each.ended_at_us)
+        time = time_together(run, beside.get(each.co_runner_job_id, ()), measured) or measured
+        yield replace(each, **time._asdict())
 
 
 def _as_before_tariffs(charge: ChargeMade) -> None:

@@ -17,6 +17,7 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
     JobSubmitted,
 )
+from coplace.v1.prediction_pb2 import RunPowerPredicted
 from coplace.v1.pricing_pb2 import RepriceAsked
 from coplace.v1.tariffs_pb2 import TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
@@ -36,6 +37,14 @@ from services.pricing.charge import (
 from services.pricing.explanation import co_run_of
 from services.pricing.model import Evidence, evidence
 from services.pricing.reservation import NodeCores, reserved_micro_su
+from services.pricing.runs import (
+    KeptRequeue,
+    KeptRun,
+    attempt_ended,
+    requeue_of,
+    run_of_finish,
+    run_of_start,
+)
 from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts, CoRunInterval
 from services.pricing.tariff_book import TariffBook
 from shared.catalogue.event import Event, Publish
@@ -43,7 +52,12 @@ from shared.catalogue.schemas import names_of
 from shared.domain.job import JobFact, JobState, next_state
 from shared.domain.tariff import PriceTariff
 from shared.streams.stages.quarantine import Fault
-from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, Round
+from shared.streams.stages.stage import (
+    AlreadyAppliedError,
+    EarlyError,
+    OvertakenError,
+    Round,
+)
 from shared.streams.state.state import State
 
 CONSUMES: Final = names_of(
@@ -53,6 +67,7 @@ CONSUMES: Final = names_of(
     JobRequeued,
     JobSeized,
     ShuttersMeasured,
+    RunPowerPredicted,
     ClusterDeclared,
     TariffDeclared,
     AllocationDeclared,
@@ -64,6 +79,8 @@ STANDINGS: Final = "accounts.standings"
 SOURCE: Final = "pricing"
 # How long a charge waits that failed and was left out.
 PUT_OFF_US: Final = 24 * 3_600_000_000
+# Who said that an attempt was requeued before anybody said where it ran: the last ones.
+_MOST_REQUEUES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +105,8 @@ class PricingProcessor:
         self._accounts = AccountBook(self._state)
         self._cores = NodeCores(self._state)
         self._state.require_all_read()
+        # Since this process has the unit: charges with other energy than was reported, or none.
+        self.absurd_energies = 0
         self._open: set[AttemptKey] = set()
         self._to_charge = Agenda()
         self._to_forget = Agenda()
@@ -104,10 +123,8 @@ class PricingProcessor:
                 self._start(fact)
             case JobFinished() as fact:
                 self._finish(fact, event.traceparent)
-            case JobRequeued() as fact:
-                self._follow(fact.job_id, fact.attempt, node_failed=bool(fact.failed_nodes))
-            case JobSeized() as fact:
-                self._follow(fact.job_id, fact.attempt + 1)
+            case JobRequeued() | JobSeized() as fact:
+                self._follow(fact.job_id, attempt_ended(fact), requeue_of(fact))
             case RepriceAsked() as asked:
                 return [self._reprice(asked)]
             case _:
@@ -118,6 +135,8 @@ class PricingProcessor:
         match event.payload:
             case ShuttersMeasured() as measured:
                 self._measure(measured, event.id)
+            case RunPowerPredicted() as predicted:
+                self._predict(predicted)
             case TariffDeclared() as tariff:
                 self._tariffs.declare(tariff)
             case AllocationDeclared() as allocation:
@@ -143,6 +162,7 @@ class PricingProcessor:
         charges = [self._charge(self._attempts.get(key), ended) for key in sorted(due)]
         for _, (job_id, _) in self._to_forget.take(ended.ended_at_us):
             self._forget(job_id, ended.ended_at_us)
+        self._tariffs.set_back(ended.ended_at_us)
         standings = self._accounts.changed(ended.ended_at_us)
         return [*charges, *map(_told, standings)]
 
@@ -182,8 +202,10 @@ class PricingProcessor:
         return attempt
 
     def _start(self, started: JobStarted) -> None:
-        """Reserve of an account that has an allocation what the run costs at most."""
+        """Note where it runs, and reserve of an account that has an allocation what the run costs
+        at most."""
         attempt = self._attempts.get(_key(started.job_id, started.attempt))
+        self._ran(attempt, run_of_start(started))
         submitted = attempt.submitted
         if submitted is None or attempt.state is not JobState.SUBMITTED or attempt.is_settled:
             return
@@ -218,21 +240,62 @@ class PricingProcessor:
         usage_of(finished)
         key = _key(finished.job_id, finished.attempt)
         self._require_submitted(finished.job_id)
-        if self._attempts.get(key).state is JobState.UNKNOWN:
-            self._advance(key, JobFact.SUBMITTED)
-        attempt = self._advance(key, JobFact.FINISHED)
+        known = self._attempts.get(key)
+        run = run_of_finish(finished, known.ran)
+        if known.state is JobState.FINISHED and run.counts_before(known.ran):
+            attempt = known
+        else:
+            self._require_holder(known, run)
+            if known.state is JobState.UNKNOWN:
+                self._advance(key, JobFact.SUBMITTED)
+            attempt = self._advance(key, JobFact.FINISHED)
         attempt.finished = finished
         attempt.traceparent = traceparent
-        attempt.requeued |= self._attempts.knows_after(key)
+        self._set_run(attempt, run)
         self._reopen(attempt)
 
-    def _follow(self, job_id: str, number: int, *, node_failed: bool = False) -> None:
-        """An attempt follows the one before, which may never say how it ended."""
-        key = _key(job_id, number)
+    def _require_holder(self, attempt: Attempt, run: KeptRun) -> None:
+        """Raise RejectedError for the end of a run by whom it is not held."""
+        held = attempt.ran
+        if held and held.started_at_us and held.cluster != run.cluster and run.grant <= held.grant:
+            problem = f"{run.cluster[:80]!r} does not hold the run, {held.cluster!r} does"
+            raise RejectedError("cluster", problem)
+
+    def _ran(self, attempt: Attempt, run: KeptRun) -> None:
+        """Note where an attempt runs; what is known of it already stays."""
+        is_first = attempt.ran is None or run.grant > attempt.ran.grant
+        if attempt.state is not JobState.FINISHED and is_first:
+            self._set_run(attempt, run)
+            if attempt.state is JobState.UNKNOWN:
+                self._reopen(attempt)
+        elif attempt.ran is not None and attempt.ran.cluster == run.cluster:
+            named = attempt.ran._replace(nodes=attempt.ran.nodes or run.nodes)
+            if named != attempt.ran:
+                self._set_run(attempt, named)
+
+    def _set_run(self, attempt: Attempt, run: KeptRun) -> bool:
+        """Note where an attempt ran, and return whether that changes what is believed of its end:
+        those that somebody says were beside it may be charged otherwise."""
+        beside = [each for each in self._attempts.beside(attempt.job_id) if each.is_charged]
+        before = [self._attempts.together(each) for each in (attempt, *beside)]
+        was_charged, attempt.ran = attempt.is_charged, run
+        self._attempts.save(attempt)
+        is_news = attempt.believe()
+        for each, found in zip((attempt, *beside), before, strict=True):
+            if each.is_charged and self._attempts.together(each) != found:
+                self._reopen(each)
+        if was_charged and is_news and self._is_free(attempt):
+            self._reopen(attempt)
+        self._save(attempt)
+        return is_news
+
+    def _follow(self, job_id: str, ended: int, requeue: KeptRequeue) -> None:
+        """An attempt follows the one that ended, which may never say how."""
+        key = _key(job_id, ended + 1)
         self._require_submitted(job_id)
-        before = self._attempts.get((job_id, number - 1))
+        before = self._attempts.get((job_id, ended))
         is_left = before.state is JobState.SUBMITTED and not before.is_settled
-        is_news = self._ended_otherwise(before, node_failed=node_failed)
+        is_news = self._ended_otherwise(before, requeue)
         if self._attempts.get(key).state is JobState.UNKNOWN:
             self._announce(key)
         elif not (is_left or is_news):
@@ -248,19 +311,24 @@ class PricingProcessor:
             attempt.submitted = earlier.submitted or attempt.submitted
         self._save(attempt)
 
-    def _ended_otherwise(self, before: Attempt, *, node_failed: bool) -> bool:
-        """Note that an attempt was requeued, or that its nodes failed; whether what it was charged
-        changes by that."""
-        is_known = before.requeued and before.node_failed >= node_failed
-        if before.state is JobState.UNKNOWN or is_known:
-            return False
-        before.requeued, before.node_failed = True, before.node_failed or node_failed
-        self._save(before)
-        if before.state is not JobState.FINISHED:
-            return False
-        terms = self._terms(before, before.finished.started_at_us if before.finished else 0)
+    def _ended_otherwise(self, before: Attempt, requeue: KeptRequeue) -> bool:
+        """Note that an attempt was requeued, or that its nodes failed, as its holder or an operator
+        says; return whether what it was charged changes by that."""
+        others = (each for each in before.requeues if each != requeue)
+        before.requeues = (*others, requeue)[-_MOST_REQUEUES:]
+        is_news = before.ran is not None and self._set_run(before, before.ran)
+        if before.attempt:
+            self._save(before)
+            if before.state is JobState.UNKNOWN:
+                self._reopen(before)
+        return is_news and before.state is JobState.FINISHED and self._is_free(before)
+
+    def _is_free(self, attempt: Attempt) -> bool:
+        """Return whether the operator pays for an attempt that ended so."""
+        terms = self._terms(attempt, attempt.finished.started_at_us if attempt.finished else 0)
         return isinstance(terms, PriceTariff) and (
-            terms.operator_pays_requeues or (before.node_failed and terms.operator_pays_failures)
+            (attempt.requeued and terms.operator_pays_requeues)
+            or (attempt.node_failed and terms.operator_pays_failures)
         )
 
     def _require_submitted(self, job_id: str) -> None:
@@ -271,8 +339,21 @@ class PricingProcessor:
         attempt = self._attempts.get(_key(measured.job_id, measured.attempt))
         if event_id in attempt.intervals:
             raise AlreadyAppliedError
+        before = self._attempts.together(attempt)
         self._attempts.add_interval(attempt, _interval(measured, event_id))
-        if attempt.state in (JobState.UNKNOWN, JobState.FINISHED):
+        is_believed = self._attempts.together(attempt) != before
+        if attempt.state is JobState.UNKNOWN or (
+            attempt.state is JobState.FINISHED and is_believed
+        ):
+            self._reopen(attempt)
+
+    def _predict(self, predicted: RunPowerPredicted) -> None:
+        """Note what was predicted of a run whose energy is not believed: it is charged so."""
+        self._require_submitted(predicted.job_id)
+        attempt = self._attempts.get(_key(predicted.job_id, predicted.attempt))
+        if not self._attempts.predict(attempt, predicted.node_power_w):
+            raise AlreadyAppliedError
+        if attempt.state is not JobState.SUBMITTED:
             self._reopen(attempt)
 
     def _reopen(self, attempt: Attempt) -> None:
@@ -292,10 +373,12 @@ class PricingProcessor:
         self._to_forget.add(attempt.forget_due_us, attempt.key)
 
     def _settle(self, attempt: Attempt, ended: Round) -> None:
-        """A finished attempt is charged after the grace; one that may never finish is forgotten."""
+        """A finished attempt is charged after the grace, which nothing that comes meanwhile makes
+        longer; one that may never finish is forgotten."""
         attempt.is_open = False
         if attempt.state is JobState.FINISHED:
-            attempt.charge_due_us = ended.ended_at_us + self._rule.grace_us
+            due_us = ended.ended_at_us + self._rule.grace_us
+            attempt.charge_due_us = min(attempt.charge_due_us or due_us, due_us)
         else:
             attempt.forget_due_us = ended.ended_at_us + self._rule.remember_us
         self._save(attempt)
@@ -314,7 +397,8 @@ class PricingProcessor:
         assert attempt.finished is not None
         end = AttemptEnd(attempt.finished, attempt.node_failed, attempt.requeued)
         with_accounts = _surcharges(self._terms_of(attempt))
-        rows = evidence(attempt.co_runs(with_accounts=with_accounts), end.usage)
+        found = self._attempts.together(attempt)
+        rows = evidence(attempt.co_runs(found, with_accounts=with_accounts), end.usage)
         return self._made(attempt, end, rows, ended.ended_at_us)
 
     def _made(
@@ -322,8 +406,12 @@ class PricingProcessor:
     ) -> Publish:
         """The next revision of an attempt's charge, which settles what was reserved for it."""
         terms = self._terms(attempt, _began_us(end.finished))
+        most_w = self._cores.most_node_w(end.finished.cluster)
+        predicted_j = end.predicted_j or self._attempts.predicted_j(end, most_w)
+        end = replace(end, most_node_w=most_w, predicted_j=predicted_j)
         made = ChargeRevision(attempt.revision + 1, now_us, self._tariffs.closed_until_us)
         charge = charge_message(end, made, terms, tuple(rows))
+        self.absurd_energies += bool(charge.energy_reason)
         self._reserve(attempt, 0)
         self._post(attempt, -1)
         attempt.hold_to(charge)
@@ -350,7 +438,10 @@ class PricingProcessor:
             raise RejectedError("tariff", problem)
         attempt = self._attempts.get(_key(told.job_id, told.attempt))
         if attempt.revision > told.revision:
-            raise AlreadyAppliedError
+            if (attempt.tariff, attempt.tariff_version) == (asked.tariff, asked.tariff_version):
+                raise AlreadyAppliedError
+            newest = f"revision {told.revision} of the charge is not the newest"
+            raise OvertakenError(f"{newest}, that is {attempt.revision}: ask again with it")
         is_news = attempt.revision < told.revision
         if is_news:
             attempt.revision = told.revision
@@ -358,6 +449,7 @@ class PricingProcessor:
         if is_news or attempt.finished is None:  # a state may know its revision alone
             attempt.finished = end_of(told).finished
             attempt.node_failed, attempt.requeued = told.node_failed, told.requeued
+        attempt.ran = attempt.ran or run_of_finish(attempt.finished, None)
         if attempt.state is JobState.UNKNOWN:
             attempt.state, attempt.is_open = JobState.FINISHED, False
             attempt.forget_due_us = asked.asked_at_us + self._rule.remember_us

@@ -50,15 +50,18 @@ def allocated_resources(finished: JobFinished, cores: int) -> dict[str, Decimal]
     return {**others, **memory, CORE: Decimal(cores)}
 
 
-def amounts(tariff: PriceTariff, finished: JobFinished, usage: Occupied) -> tuple[RatedAmount, ...]:
-    """Return what costs anything by the tariff, in the order of names; nothing without run time."""
+def amounts(
+    tariff: PriceTariff, finished: JobFinished, usage: Occupied, energy_j: float
+) -> tuple[RatedAmount, ...]:
+    """Return what costs anything by the tariff, in the order of names, with so much energy; nothing
+    without run time."""
     if not usage.runtime_us:
         return ()
     with localcontext(EXACT):
         weighed_us = _weighed_us(tariff, usage)
         held = allocated_resources(finished, usage.cores)
         return tuple(_rated(tariff, scope_of(finished), _quantities(held, weighed_us))) + (
-            _energy(tariff, finished, usage, weighed_us)
+            _energy(tariff, finished, usage, weighed_us, energy_j)
         )
 
 
@@ -93,15 +96,19 @@ def _rated(
 
 
 def _energy(
-    tariff: PriceTariff, finished: JobFinished, usage: Occupied, weighed_us: Decimal
+    tariff: PriceTariff,
+    finished: JobFinished,
+    usage: Occupied,
+    weighed_us: Decimal,
+    energy_j: float,
 ) -> tuple[RatedAmount, ...]:
     """Beyond what its cores draw idle, where that is the operator's; weighted as the run is."""
     su = tariff.rate(ENERGY, scope_of(finished))
     idle_j = tariff.idle_w_per_core * usage.cores * usage.runtime_us / 1_000_000
-    energy_j = max(Decimal(0), Decimal(repr(finished.energy_j)) - idle_j)
-    if not (su and energy_j):
+    beyond_j = max(Decimal(0), Decimal(repr(energy_j)) - idle_j)
+    if not (su and beyond_j):
         return ()
-    return (RatedAmount(ENERGY, (energy_j * weighed_us / usage.runtime_us).quantize(_JOULE), su),)
+    return (RatedAmount(ENERGY, (beyond_j * weighed_us / usage.runtime_us).quantize(_JOULE), su),)
 
 
 def rated_price(

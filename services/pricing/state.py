@@ -2,16 +2,18 @@
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from services.pricing.charge import charged_micro_su
+from services.pricing.charge import AttemptEnd, charged_micro_su
 from services.pricing.model import CoRun
+from services.pricing.runs import CoRunTime, KeptRequeue, KeptRun, run_of_finish, time_together
 from shared.domain.job import JobState
+from shared.domain.plausible_power import most_energy_j
 from shared.models.shutters import Interference
 from shared.streams.state.rows import RowCodec
 from shared.streams.state.state import State
@@ -62,7 +64,8 @@ class Attempt:
     are 0; while it `is_open` the next round's end decides on both. `reserved_micro_su` is of its
     account, while it runs; `charged` is the charge in force, its own first and then what is put on
     co-runners. `tariff` is the one by which it was charged last or was asked to be charged again;
-    empty: the one in force when it started. `intervals`, by event, are rows of their own.
+    empty: the one in force when it started. `ran` is where it ran, and `requeues` are reports
+    that it was requeued while that was not known. `intervals`, by event, are rows of their own.
     """
 
     job_id: str
@@ -81,6 +84,8 @@ class Attempt:
     tariff_version: int = 0
     node_failed: bool = False
     requeued: bool = False
+    ran: KeptRun | None = None
+    requeues: tuple[KeptRequeue, ...] = ()
     intervals: dict[str, CoRunInterval] = field(default_factory=dict)
 
     @property
@@ -98,9 +103,23 @@ class Attempt:
         """Return whether it was published, or will be at the round's end, when it is forgotten."""
         return self.is_open or bool(self.forget_due_us)
 
-    def co_runs(self, *, with_accounts: bool) -> Iterator[CoRun]:
-        """Yield its intervals in the model's terms."""
-        for found in self.intervals.values():
+    def believe(self) -> bool:
+        """Take in what the holder of the run said of its end; return whether that changed it."""
+        if self.ran is None or not self.requeues:
+            return False
+        before = self.requeued, self.node_failed
+        for requeue in filter(self.ran.holds, self.requeues):
+            self.requeued = True
+            self.node_failed |= self.ran.has_nodes(requeue.failed_nodes)
+            self.ran = self.ran.ended_by(requeue.requeued_at_us)
+        self.requeues = ()
+        return (self.requeued, self.node_failed) != before
+
+    def co_runs(
+        self, intervals: Iterable[CoRunInterval], *, with_accounts: bool
+    ) -> Iterator[CoRun]:
+        """Yield some of its intervals in the model's terms."""
+        for found in intervals:
             measured = Interference(
                 found.slowdown_ratio, found.shutters_used, found.shutters_dropped
             )
@@ -126,7 +145,13 @@ class Attempt:
         return bool(self.revision) and not (self.is_open or self.charge_due_us)
 
 
-_ATTEMPTS: Final = RowCodec(Attempt, without=("intervals",))
+# The version before did not know where attempts ran.
+_ATTEMPTS: Final = RowCodec(
+    Attempt,
+    version=2,
+    previous=RowCodec(Attempt, without=("ran", "requeues", "intervals")).decode,
+    without=("intervals",),
+)
 
 
 class Attempts:
@@ -135,13 +160,19 @@ class Attempts:
     def __init__(self, state: State) -> None:
         self._attempts = state.table("attempt", _ATTEMPTS)
         self._intervals = state.table("interval", CoRunInterval)
+        # What a node was predicted to draw for an attempt whose energy is not believed, W.
+        self._predicted_w = state.table("predicted-power", float)
         self._of_jobs: dict[str, set[int]] = defaultdict(set)
         self._nameless: dict[str, set[AttemptKey]] = defaultdict(set)
+        self._beside: dict[str, set[AttemptKey]] = defaultdict(set)
         for attempt in self._attempts.values():
+            if attempt.ran is None and attempt.finished is not None:  # of an earlier release
+                attempt.ran = run_of_finish(attempt.finished, None)
             self._of_jobs[attempt.job_id].add(attempt.attempt)
         for interval in self._intervals.values():
             key = interval.job_id, interval.attempt
             self._attempts[_key_of(*key)].intervals[interval.event_id] = interval
+            self._beside[interval.co_runner_job_id].add(key)
             if interval.is_nameless:
                 self._nameless[interval.co_runner_job_id].add(key)
 
@@ -157,13 +188,20 @@ class Attempts:
         numbers = sorted(self._of_jobs.get(job_id, ()))
         return [self._attempts[_key_of(job_id, number)] for number in numbers]
 
-    def knows_after(self, key: AttemptKey) -> bool:
-        """Return whether a later attempt of the job was submitted."""
-        job_id, number = key
-        return any(
-            later.attempt > number and later.state is not JobState.UNKNOWN
-            for later in self.of_job(job_id)
-        )
+    def beside(self, job_id: str) -> list[Attempt]:
+        """Return the attempts that somebody says ran beside a job."""
+        return [self.get(key) for key in sorted(self._beside.get(job_id, ()))]
+
+    def together(self, attempt: Attempt) -> list[CoRunInterval]:
+        """Return the intervals of an attempt, as far as both jobs were on a node in them by what
+        their resource managers say: an agent alone is not believed."""
+        found = ((each, self._time_together(attempt, each)) for each in attempt.intervals.values())
+        return [replace(each, **time._asdict()) for each, time in found if time is not None]
+
+    def _time_together(self, attempt: Attempt, interval: CoRunInterval) -> CoRunTime | None:
+        measured = CoRunTime(interval.began_at_us, interval.ended_at_us)
+        others = (each.ran for each in self.of_job(interval.co_runner_job_id))
+        return time_together(attempt.ran, others, measured)
 
     def get(self, key: AttemptKey) -> Attempt:
         """Return the attempt; a new one, that is not yet remembered, when nothing is known of
@@ -175,6 +213,23 @@ class Attempts:
         self._attempts.put(_key_of(*attempt.key), attempt)
         self._of_jobs[attempt.job_id].add(attempt.attempt)
 
+    def predict(self, attempt: Attempt, node_power_w: float) -> bool:
+        """Remember what was predicted of a run; False where something is remembered already."""
+        key = _key_of(*attempt.key)
+        if key in self._predicted_w:
+            return False
+        self.save(attempt)
+        self._predicted_w.put(key, node_power_w)
+        return True
+
+    def predicted_j(self, end: AttemptEnd, most_node_w: float) -> float:
+        """Return the energy that was predicted of a run, J, as far as its nodes can draw it; 0
+        where what was reported counts."""
+        node_w = self._predicted_w.get(_key_of(end.finished.job_id, end.finished.attempt)) or 0.0
+        return most_energy_j(
+            min(node_w, most_node_w), end.finished.nodes, end.usage.runtime_us / 1e6
+        )
+
     def add_interval(self, attempt: Attempt, interval: CoRunInterval) -> None:
         """Remember one more interval of the attempt, and whose its co-runner is where one alone was
         beside it and is known."""
@@ -182,6 +237,7 @@ class Attempts:
             interval.co_runner_account = self._account_of(interval.co_runner_job_id)
         if interval.is_nameless:
             self._nameless[interval.co_runner_job_id].add(attempt.key)
+        self._beside[interval.co_runner_job_id].add(attempt.key)
         attempt.intervals[interval.event_id] = interval
         self._intervals.put(_key_of(*attempt.key, interval.event_id), interval)
 
@@ -208,10 +264,15 @@ class Attempts:
     def forget(self, attempt: Attempt) -> None:
         """Drop all that is known of the attempt."""
         self._attempts.drop(_key_of(*attempt.key))
+        if _key_of(*attempt.key) in self._predicted_w:
+            self._predicted_w.drop(_key_of(*attempt.key))
         self._of_jobs[attempt.job_id].discard(attempt.attempt)
         if not self._of_jobs[attempt.job_id]:
             del self._of_jobs[attempt.job_id]
         for interval in attempt.intervals.values():
+            self._beside[interval.co_runner_job_id].discard(attempt.key)
+            if not self._beside[interval.co_runner_job_id]:
+                del self._beside[interval.co_runner_job_id]
             self._nameless[interval.co_runner_job_id].discard(attempt.key)
             if not self._nameless[interval.co_runner_job_id]:
                 del self._nameless[interval.co_runner_job_id]

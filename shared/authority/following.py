@@ -14,6 +14,7 @@ from shared.authority.table import TableInForce
 from shared.catalogue.event import Event
 from shared.catalogue.record import Record, TopicPartition, type_of
 from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.ends import EndsOfConsumer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -66,8 +67,8 @@ class Followed:
         self._consumer.assign(kafka_partitions)
         await self._consumer.seek_to_beginning(*kafka_partitions)
         await self._skip()
-        ends = await self._consumer.end_offsets(kafka_partitions)
-        while await self._is_behind(ends):
+        ends = await EndsOfConsumer.of(self._consumer, kafka_partitions)
+        while await ends.are_ahead():
             await self._read()
 
     async def run(self) -> None:
@@ -84,9 +85,9 @@ class Followed:
         where that takes too long."""
         kafka_partitions = [self._known(each) for each in partitions or self._partitions]
         async with asyncio.timeout(_PATIENCE_S):
-            ends = await self._consumer.end_offsets(kafka_partitions)
+            ends = await EndsOfConsumer.of(self._consumer, kafka_partitions)
             async with self._moved:
-                while await self._is_behind(ends):
+                while await ends.are_ahead():
                     await self._moved.wait()
 
     async def _skip(self) -> None:
@@ -103,9 +104,6 @@ class Followed:
                 await self._consumer.seek_to_end(partition)
             else:
                 self._consumer.seek(partition, found.offset)
-
-    async def _is_behind(self, ends: Mapping[KafkaPartition, int]) -> bool:
-        return any([await self._consumer.position(each) < ends[each] for each in ends])
 
     async def _read(self) -> None:
         for records in (await self._consumer.getmany(timeout_ms=_POLL_MS)).values():

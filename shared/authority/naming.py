@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.options_pb2 import (
     SUBJECT_KIND_ACCOUNT,
     SUBJECT_KIND_REGION,
@@ -15,10 +16,11 @@ from coplace.v1.options_pb2 import SUBJECT_KIND_NODE_MODEL as _NODE_MODEL
 from coplace.v1.options_pb2 import SUBJECT_KIND_SITE as _SITE
 from google.protobuf.message import Message
 
-from shared.authority.binding import SitedCluster
+from shared.authority.binding import Role, SitedCluster
+from shared.authority.holding import claim_of
 from shared.authority.rules import About, OwnedJob
 from shared.catalogue.guards import guarded_fields
-from shared.catalogue.options import kinds_by_value
+from shared.catalogue.options import kinds_by_value, roles_above
 
 
 class NamesInRegion(Protocol):
@@ -26,6 +28,10 @@ class NamesInRegion(Protocol):
 
     def cluster(self, name: str) -> SitedCluster:
         """Return a cluster with its site."""
+        ...
+
+    def is_one_too_many(self, cluster: SitedCluster) -> bool:
+        """Return whether a cluster would be one more than its site may have declared."""
         ...
 
     def having(self, node_model: str) -> Sequence[SitedCluster]:
@@ -44,16 +50,30 @@ def about_of(payload: Message, region: NamesInRegion) -> About:
     for kind, name in _named(payload):
         named.setdefault(kind, []).append(name)
     job_id, site, node_model = (_one(named, kind) for kind in (_JOB, _SITE, _NODE_MODEL))
+    clusters = tuple(_cluster(name, site, region) for name in named.get(_CLUSTER, ()))
+    exceeds = [*_exceeding(payload)]
+    if isinstance(payload, ClusterDeclared) and any(map(region.is_one_too_many, clusters)):
+        exceeds.append(("the number of clusters of the site", (Role.OPERATOR,)))
     return About(
         is_region=SUBJECT_KIND_REGION in named,
-        clusters=tuple(_cluster(name, site, region) for name in named.get(_CLUSTER, ())),
+        clusters=clusters,
         site=site,
         node_model=node_model,
         having_model=tuple(region.having(node_model)) if node_model else (),
         user=_one(named, SUBJECT_KIND_USER),
         account=_one(named, SUBJECT_KIND_ACCOUNT),
         job=region.job(job_id) if job_id else None,
+        claim=claim_of(payload),
+        beside=tuple(map(region.job, named.get(_JOB, ())[1:])),
+        exceeds=tuple(exceeds),
     )
+
+
+def _exceeding(payload: Message) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the fields whose values only some roles may say, with these roles."""
+    for name, bound in roles_above(payload.DESCRIPTOR).items():
+        if getattr(payload, name) > bound.value:
+            yield name, tuple(bound.roles)
 
 
 def _named(payload: Message) -> Iterator[tuple[SubjectKind.ValueType, str]]:

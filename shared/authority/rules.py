@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.options_pb2 import (
     GUARD_AS_SUBMITTED,
     GUARD_COVERED,
@@ -27,25 +28,54 @@ from coplace.v1.options_pb2 import (
 from google.protobuf.descriptor import Descriptor
 
 from shared.authority.binding import Binding, Role, SitedCluster
+from shared.authority.holding import HeldRun, RunClaim
 from shared.catalogue.guards import PAYLOADS, guarded_fields, kinds_of
 from shared.catalogue.options import rule_of
+
+_NO_CLAIM: Final = RunClaim()
 
 
 @dataclass(frozen=True, slots=True)
 class OwnedJob:
-    """A job as far as it is known: whose it is, as it was submitted, and the clusters that it was
-    granted to."""
+    """A job as far as it is known: whose it is, as it was submitted, and its runs with their
+    holders, the newest last, and those that were declined. `newest_grant` is the highest number
+    that a grant of it had."""
 
     job_id: str
     user: str = ""
     account: str = ""
-    granted: tuple[SitedCluster, ...] = ()
+    runs: tuple[HeldRun, ...] = ()
+    newest_grant: int = 0
+    declined: tuple[HeldRun, ...] = ()
+
+    @property
+    def holder(self) -> HeldRun | None:
+        """Return the newest run, if there is one that was not declined."""
+        return self.runs[-1] if self.runs else None
+
+    @property
+    def held_on(self) -> tuple[SitedCluster, ...]:
+        """Return the cluster whose resource manager holds the job now, if one does."""
+        return (self.holder.cluster,) if self.holder else ()
+
+    def run_claimed(self, claim: RunClaim) -> HeldRun | None:
+        """Return the run that a claim speaks of, None where it is not known: that of its grant,
+        else of its attempt. Of an attempt that nobody has begun it is the newest run: its holder
+        alone begins the next one."""
+        if claim.grant:
+            known = (*self.runs, *self.declined) if claim.is_declined else self.runs
+            return next((run for run in known if run.grant == claim.grant), None)
+        of = [run for run in self.runs if claim.attempt in (0, run.attempt)]
+        is_next = self.holder is not None and claim.attempt > self.holder.attempt
+        return self.holder if is_next else of[-1] if of else None
 
 
 @dataclass(frozen=True, slots=True)
 class About:
     """What a payload or a question names. `having_model` are the declared clusters of
-    `node_model`; `is_region` says that it concerns all sites."""
+    `node_model`; `is_region` says that it concerns all sites. `claim` is the run of the job that it
+    speaks of, `beside` are other jobs that ran with it. Of `exceeds` each is a field whose value
+    needs one of the roles behind it."""
 
     is_region: bool = False
     clusters: tuple[SitedCluster, ...] = ()
@@ -55,6 +85,9 @@ class About:
     user: str = ""
     account: str = ""
     job: OwnedJob | None = None
+    claim: RunClaim = _NO_CLAIM
+    beside: tuple[OwnedJob, ...] = ()
+    exceeds: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __str__(self) -> str:
         words = [f"job {self.job.job_id}"] if self.job else []
@@ -143,17 +176,58 @@ def _of_owner(binding: Binding, about: About) -> str:
 
 
 def _of_run(binding: Binding, about: About) -> str:
-    """A run is reported by the identity that has the cluster that the job was granted to, or owns a
-    job that was granted nowhere: its resource manager started that by itself. What is measured of
-    no job is not asked about one."""
-    job = about.job
-    if job is None or any(map(binding.covers, job.granted)):
+    """A run is reported by its holder: the identity that has the cluster of its grant, or of a
+    run without a grant the cluster where it is. Where nobody is known to hold one, the owner of the
+    job reports it: its resource manager started that by itself. What is measured of no job is not
+    asked about one."""
+    if about.job is None:
         return ""
-    if binding.owns(job.job_id) and not job.granted:
+    beside = (_of_holder(binding, job, RunClaim()) for job in about.beside)
+    return _of_holder(binding, about.job, about.claim) or next(filter(None, beside), "")
+
+
+def _of_holder(binding: Binding, job: OwnedJob, claim: RunClaim) -> str:
+    """Return why a binding may not speak of a run."""
+    run = job.run_claimed(claim)
+    if claim.grant and run is None and job.user:
+        return f"job {job.job_id!r} has no grant {claim.grant}, or it was declined"
+    if claim.never_started and binding.owns(job.job_id):
+        return ""  # it left the queue of its resource manager: that asks, and ends nothing
+    if run is None:
+        if binding.owns(job.job_id):
+            return ""
+        return f"job {job.job_id!r} is somebody else's, and none of its clusters runs it"
+    if not binding.covers(run.cluster):
+        return f"job {job.job_id!r} is held by none of its clusters: {run}"
+    if claim.cluster and claim.cluster != run.cluster.name:
+        return f"job {job.job_id!r} is not on cluster {claim.cluster!r}: {run}"
+    if claim.grant and claim.attempt not in (0, run.attempt):
+        return f"grant {claim.grant} is not of attempt {claim.attempt} of job {job.job_id!r}: {run}"
+    return ""
+
+
+def _of_exceeded(binding: Binding, about: About) -> str:
+    """A value above what anybody may say needs a role of the account or the site, a number of the
+    region an operator of all of it."""
+    for field, roles in about.exceeds:
+        of_whole = binding.role is not Role.OPERATOR or binding.is_of_region
+        if binding.role not in roles or not of_whole:
+            return f"{field} is above what {binding.role} may say: that takes {' or '.join(roles)}"
+    return ""
+
+
+def _of_next_attempt(binding: Binding, about: About) -> str:
+    """A job that is known is submitted again as it was, and while somebody holds a run of it by
+    nobody else."""
+    assert about.job is not None
+    job, told = about.job, (about.user, about.account)
+    if not job.user or (told == (job.user, job.account) and about.claim.attempt <= 1):
         return ""
-    where = ", ".join(cluster.name for cluster in job.granted) or "no cluster"
-    owned = "its own" if binding.owns(job.job_id) else "somebody else's"
-    return f"job {job.job_id!r} is {owned} and was granted to {where}, to none of its clusters"
+    if binding.role is Role.USER:
+        return f"job {job.job_id!r} was submitted by {job.user!r} for account {job.account!r}"
+    if job.holder is not None and not binding.covers(job.holder.cluster):
+        return f"job {job.job_id!r} is held by none of its clusters: {job.holder}"
+    return ""
 
 
 def _as_submitted(binding: Binding, about: About) -> str:
@@ -173,7 +247,7 @@ def _of_job(binding: Binding, about: About) -> str:
     """Of who owns the job, has it on a cluster, or pays for it, as the role is."""
     assert about.job is not None
     job = about.job
-    by_place = binding.owns(job.job_id) or any(map(binding.covers, job.granted))
+    by_place = binding.owns(job.job_id) or any(map(binding.covers, job.held_on))
     by_user, by_account = binding.speaks_for(job.user), binding.charges(job.account)
     match binding.role:
         case Role.USER:
@@ -240,6 +314,8 @@ def _payload_rule(message: Descriptor) -> AccessRule:
     }
     asked = [objection for guard, objection in _OBJECTIONS.items() if guard in guards]
     asked += [objection for kind, objection in _COVERED.items() if kind in covered]
+    asked += [_of_exceeded]
+    asked += [_of_next_attempt] if message is JobSubmitted.DESCRIPTOR else []
     return AccessRule(roles, _all_of(tuple(dict.fromkeys(asked))))
 
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import product
 
 from coplace.v1.options_pb2 import (
     EventRule,
     FieldCheck,
     NamedSubject,
+    RolesAbove,
     SubjectKind,
+    above,
     check,
     event,
     names,
@@ -36,6 +39,13 @@ def subject_of(field: FieldDescriptor) -> NamedSubject | None:
 
 
 @cache
+def roles_above(message: Descriptor) -> Mapping[str, RolesAbove]:
+    """Return the numbers of a message of which only some roles may say all, and above what."""
+    options = {field.name: field.GetOptions() for field in message.fields}
+    return {name: one.Extensions[above] for name, one in options.items() if one.HasExtension(above)}
+
+
+@cache
 def kinds_by_value(message: Descriptor, by: str) -> Mapping[int, SubjectKind.ValueType]:
     """Return what a message names for each value of its enum field `by`."""
     enum = message.fields_by_name[by].enum_type
@@ -56,6 +66,33 @@ def _ranked() -> Iterator[tuple[str, int]]:
         rank = rule_of(descriptor_of(message)).rank
         if rank:
             yield name, rank
+
+
+@cache
+def owners() -> Mapping[str, str]:
+    """Return the stage that carries out each command, by the message's full name."""
+    rules = {name: rule_of(descriptor_of(message)) for name, message in MESSAGES.items()}
+    return {name: rule.owner for name, rule in rules.items() if rule.owner}
+
+
+def set_by(message: Message) -> list[str]:
+    """Return what a command sets as a whole, each with what it is of; of others nothing."""
+    rule = rule_of(descriptor_of(message))
+    choices = [_values_of(message, each) for each in rule.of]
+    return ["\n".join((rule.sets, *of)) for of in product(*choices)] if rule.sets else []
+
+
+def _values_of(message: Message, fields: str) -> list[str]:
+    """The values of fields with commas between, which may be of a message's parts."""
+    found: list[str] = []
+    for field in fields.split(","):
+        name, _, inner = field.partition(".")
+        value = getattr(message, name)
+        is_one = isinstance(value, str | int)
+        found += [
+            str(getattr(one, inner) if inner else one) for one in ([value] if is_one else value)
+        ]
+    return found
 
 
 def follows_decisions(message: Message) -> bool:

@@ -59,6 +59,9 @@ def check_declaration(message: PolicyDeclared) -> None:
             raise RejectedError(name, "is named twice")
     _check_reset(message.reset, names)
     declared(message)
+    # What an earlier release took is read all the same.
+    for each in message.settings:
+        DECLARABLE[each.name].require_plain(each.value)
 
 
 def _check_reset(reset: Sequence[str], declared: Collection[str]) -> None:

@@ -12,6 +12,7 @@ from coplace_client.bounds import SLOWDOWN_RATIO, Bound
 from shared.catalogue.setting import DeclaredSetting, setting, settings_of
 from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy, Reading
+from shared.domain.queue_discipline import QueueDiscipline
 
 # As environment variables have them.
 PREFIX: Final = "COPLACE_PLACEMENT_"
@@ -47,6 +48,32 @@ class PolicySettings:
         Reading.DIMENSIONLESS,
         "What equations 4 and 5 and the threshold are taken to say (ADR 0003)",
     )
+    discipline: QueueDiscipline = setting(
+        QueueDiscipline.EASY,
+        "What may pass an entry that waits: easy reserves for the first alone; slurm for all that "
+        "begin within bf_window_s, on clusters whose jobs take whole nodes and that share no cap "
+        "of power (ADR 0114)",
+    )
+    bf_depth: int = setting(
+        500,
+        "slurm: the backfill scheduler looks at so many jobs (bf_max_job_test)",
+        Bound(1, 1_000_000, "", "as jobs; the first alone, to more than wait"),
+    )
+    bf_window_s: float = setting(
+        _DAY_S,
+        "slurm: so far ahead it reserves (bf_window)",
+        Bound(1, 366 * _DAY_S, "s", "a second, to a year", _SECONDS),
+    )
+    bf_interval_s: float = setting(
+        30.0,
+        "slurm: so long after a look comes the next, where anything changed (bf_interval)",
+        Bound(1, _DAY_S, "s", "a second, to a day", _SECONDS),
+    )
+    bf_records: int = setting(
+        0,
+        "slurm: a look ends when its table of reservations has so many records; 0: never",
+        Bound(0, 1_000_000, "", "as records; 0 is any number"),
+    )
     max_slowdown: float = setting(
         1.25,
         "Most predicted T_co / T_solo that any job on a shared node may suffer; what jobs that "
@@ -58,6 +85,12 @@ class PolicySettings:
         "Frequency, rank and limit follow the time and energy that are exceeded with the "
         "probability 1 - this",
         Bound(0.5, 0.999_999, "", "the median, to one run in a million that takes more"),
+    )
+    explore_share: float = setting(
+        0.0,
+        "The share of an application's energy that its jobs may cost more, in the mean, where they "
+        "run at a second clock so that its own history counts (ADR 0108); 0: none does on purpose",
+        Bound(0, 0.5, "", "of energy: nothing, to half as much again"),
     )
     cap_counts_idle: bool = setting(
         True,

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar, get_origin
 
 from coplace_client.bounds import Bound
 from coplace_client.errors import RejectedError
+from coplace_client.numbers import is_number
 from shared.domain.cap_measures import measures_of
 
 Value = TypeVar("Value")
@@ -67,6 +68,11 @@ class DeclaredSetting:
         """Raise RejectedError unless a number lies within its bound."""
         if self.bound:
             self.bound.require(self.name, value)
+
+    def require_plain(self, text: str) -> None:
+        """Raise RejectedError unless a number is written in the digits 0 to 9."""
+        if self.kind in (int, float) and not is_number(text):
+            raise self._refusal(f"must be a number in the digits 0 to 9, got {text[:_SHOWN]!r}")
 
     def write(self, value: Any) -> str:
         """Return a value in the words that `parse` reads."""

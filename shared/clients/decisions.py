@@ -1,5 +1,6 @@
 """Follows what placement decides, as a resource manager that obeys it."""
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_REJECTED, PlacementDecided
+from google.protobuf.message import DecodeError
 
 from shared.catalogue.record import type_of
 from shared.streams.on_kafka.deployment import Deployment
@@ -19,6 +21,7 @@ _DROPPED: Final = (VERDICT_CANCELLED, VERDICT_REJECTED)
 _POLL_MS: Final = 200
 _FETCH_WAIT_MS: Final = 100
 
+log = logging.getLogger(__name__)
 Obey = Callable[[Sequence[PlacementDecided]], Awaitable[None]]
 
 
@@ -95,5 +98,11 @@ class DecisionFollower:
         topic has the barriers of rounds, and what is published of caps and promises."""
         if record.value is None or type_of(record) != _TYPE:
             return ()
-        decision = PlacementDecided.FromString(record.value)
+        try:
+            decision = PlacementDecided.FromString(record.value)
+        except DecodeError:
+            log.error(
+                "a decision cannot be read", extra={"at": f"{record.partition}/{record.offset}"}
+            )
+            return ()
         return (decision,) if self._manager.is_asked(decision) else ()

@@ -5,7 +5,14 @@ from functools import lru_cache
 from math import fsum
 from typing import Final, Protocol
 
-from coplace_client.bounds import CLOCK_GHZ, LENGTHS, NODE_MEMORY_GIB, QUANTITIES
+from coplace_client.bounds import (
+    CLOCK_GHZ,
+    LENGTHS,
+    NODE_MEMORY_GIB,
+    NODE_POWER_W,
+    QUANTITIES,
+    TDP_W,
+)
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 from shared.domain.folding import MOST_HOST_LIST_BYTES, always_fit
@@ -56,6 +63,13 @@ class NodeClass:
         require_design_powers("tdp_w", self.tdp_w, self.resources)
 
 
+def _has_unrated_gpu(nodes: NodeClass) -> bool:
+    """Return whether nodes have GPUs of which neither the kind nor a type has a design power."""
+    rated = {name.partition(":")[0] for name, _ in nodes.tdp_w}
+    kinds = {name.partition(":")[0] for name, _ in nodes.resources}
+    return any(kind.lower().endswith("gpu") and kind not in rated for kind in kinds)
+
+
 @lru_cache(maxsize=1024)
 def _alike(nodes: int, memory_gib: float) -> tuple[NodeClass]:
     return (NodeClass(nodes, memory_gib),)
@@ -65,9 +79,10 @@ def _alike(nodes: int, memory_gib: float) -> tuple[NodeClass]:
 class Cluster:
     """A cluster as its operator declared it. Raises RejectedError on construction.
 
-    `memory_gib_per_node` and `nameplate_power_w`, what a node draws at most, are 0, and
-    `architecture` and `node_names` (host lists) are empty, where the operator does not say.
-    `declared_classes` are empty where all nodes are alike.
+    `memory_gib_per_node`, `nameplate_power_w`, what a node draws at most, and `processors_tdp_w`,
+    the thermal design power of its processors together, are 0, and `architecture` and `node_names`
+    (host lists) are empty, where the operator does not say. `declared_classes` are empty where all
+    nodes are alike.
     """
 
     name: str
@@ -83,6 +98,7 @@ class Cluster:
     node_names: tuple[str, ...] = ()
     declared_classes: tuple[NodeClass, ...] = ()
     nameplate_power_w: float = 0.0
+    processors_tdp_w: float = 0.0
 
     def __post_init__(self) -> None:
         for field in ("name", "site", "node_model"):
@@ -113,6 +129,7 @@ class Cluster:
         if 0 < self.nameplate_power_w < self.idle_power_w:
             problem = f"must not be below idle_power_w, {self.idle_power_w:g} W"
             raise RejectedError("nameplate_power_w", problem)
+        TDP_W.require_if_known("processors_tdp_w", self.processors_tdp_w)
 
     def _check_names(self, names: NodeNames) -> None:
         if (named := len(names)) != self.nodes:
@@ -139,6 +156,27 @@ class Cluster:
     def nominal_ghz(self) -> float:
         """Return the frequency that jobs run at when nobody chooses: the highest P-state."""
         return self.pstates_ghz[-1]
+
+    @property
+    def most_node_w(self) -> float:
+        """Return what any of its nodes draws at most, W: its nameplate power, or else what follows
+        from the design power of its processors and accelerators; 0 where neither is known."""
+        return self.nameplate_power_w or self._derived_w()
+
+    @property
+    def nameplate_is_derived(self) -> bool:
+        """Return whether what its nodes draw at most follows from design powers."""
+        return not self.nameplate_power_w and bool(self.processors_tdp_w)
+
+    def _derived_w(self) -> float:
+        """Return idle and design power together: nothing that idles draws less under load. A GPU
+        without a design power may draw anything."""
+        classes = self.declared_classes
+        if not self.processors_tdp_w or any(_has_unrated_gpu(each) for each in classes):
+            return 0.0
+        accelerators_w = max((self.accelerators_w(c.resources) for c in classes), default=0.0)
+        together_w = self.idle_power_w + self.processors_tdp_w + accelerators_w
+        return min(together_w, NODE_POWER_W.most)
 
     def accelerators_w(self, resources: Resources) -> float:
         """Return the thermal design power of so many accelerators together, W; of a kind whose

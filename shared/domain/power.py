@@ -7,3 +7,11 @@ from functools import lru_cache
 def in_watts(power_mw: int) -> str:
     """Format milliwatts in the unit of caps."""
     return f"{power_mw / 1000:,.10g} W"
+
+
+def unrated_words(cluster: str) -> str:
+    """Return in words what a cluster has to declare, so that caps can limit it."""
+    return (
+        f"cluster {cluster} declares neither nameplate_power_w nor processors_tdp_w (and tdp_w of "
+        "its GPUs)"
+    )

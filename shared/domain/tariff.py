@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from coplace_client.checks import require_count, require_text
 from coplace_client.errors import RejectedError
+from shared.domain.currency import require_currency
 
 CORE: Final = "core"
 GIB: Final = "gib"
@@ -20,6 +21,7 @@ HOURS_A_DAY: Final = 24
 MOST_RATE_SU: Final = Decimal(1_000_000)
 MOST_HOUR_FACTOR: Final = Decimal(1_000)
 MOST_IDLE_W: Final = Decimal(10_000)
+MOST_SU_COST: Final = Decimal(1_000_000)
 # So many digits lie within what is computed without rounding.
 _MOST_DIGITS: Final = 18
 _MOST_DECIMALS: Final = 12
@@ -126,12 +128,27 @@ class Surcharge:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitCost:
+    """What a service unit costs in a national currency. Raises RejectedError on construction."""
+
+    currency: str
+    su_cost: Decimal
+
+    def __post_init__(self) -> None:
+        require_currency("currency", self.currency)
+        if not 0 < self.su_cost <= MOST_SU_COST:
+            problem = f"must lie above 0, and at most at {MOST_SU_COST}, got {self.su_cost}"
+            raise RejectedError("su_cost", problem)
+
+
+@dataclass(frozen=True, slots=True)
 class PriceTariff:
     """One version of a tariff, for jobs that start from `from_us` until `until_us` (0: for ever).
 
     Without a `function` neighbours take nothing off. `operator_pays_failures` and `_requeues` say
     who bears runs without a result, `surcharge` who bears what neighbours take off (None: the
-    operator). Raises RejectedError on construction.
+    operator). `unit_cost` is None where accounts are billed in service units alone. Raises
+    RejectedError on construction.
     """
 
     name: str
@@ -145,6 +162,7 @@ class PriceTariff:
     operator_pays_failures: bool = False
     operator_pays_requeues: bool = False
     surcharge: Surcharge | None = None
+    unit_cost: UnitCost | None = None
     # The factors of a day's hours until each of them, and of the whole day.
     _until_hour: tuple[Decimal, ...] = field(init=False, repr=False, compare=False)
 

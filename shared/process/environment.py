@@ -5,12 +5,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
 from coplace_client.errors import WrongSettingsError
+from shared.process.plain_numbers import require_plain_number
 
 # A value is shown so far: enough to recognise it.
 _SHOWN: Final = 80
@@ -22,6 +23,11 @@ class EnvironmentSettings(BaseSettings):
 
     # A traceback would print them all, passwords too, where one is wrong.
     model_config = SettingsConfigDict(hide_input_in_errors=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _in_plain_digits(cls, value: Any, info: ValidationInfo) -> Any:
+        return require_plain_number(cls, value, info)
 
     def __init__(self, **values: Any) -> None:
         try:

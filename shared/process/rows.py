@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from coplace_client.errors import RejectedError
+from coplace_client.numbers import finite_number
 from shared.process.user_files import lines
 
 # A million rows of signatures; each is kept with the names of its fields.
@@ -38,10 +39,12 @@ class FileRow:
         return default
 
     def number_of(self, field: str, default: str | None = None) -> float:
-        """Return a field as a number, finite or not. Raises RejectedError for any other text."""
+        """Return a field as a number, finite or not, in the digits 0 to 9. Raises RejectedError for
+        any other text."""
         value = self.text(field, default)
         try:
-            return float(value)
+            is_word = value.lower().lstrip("+-") in ("inf", "nan")
+            return float(value) if is_word else finite_number(value)
         except ValueError as error:
             problem = f"must be a number, got {value!r} in {self.where}"
             raise RejectedError(field, problem) from error

@@ -153,7 +153,8 @@ class Settings(EnvironmentSettings):
     @model_validator(mode="after")
     def _sasl_has_a_user(self) -> Self:
         if self.kafka_security_protocol.startswith("SASL_") and not self.kafka_sasl_username:
-            raise ValueError(f"kafka_sasl_username is needed by {self.kafka_security_protocol}")
+            protocol = f"kafka_security_protocol={self.kafka_security_protocol}"
+            raise ValueError(f"kafka_sasl_username is needed by {protocol}")
         return self
 
 

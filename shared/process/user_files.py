@@ -10,6 +10,7 @@ from typing import IO, Any, Final, Literal
 import yaml
 
 from coplace_client.errors import UnusableError
+from coplace_client.numbers import finite_number, whole_number
 
 # 5 million jobs of a log, whose table then takes about as much memory again.
 MOST_CHARACTERS: Final = 512 * 1024 * 1024
@@ -31,13 +32,13 @@ def lines(
     most: int = MOST_CHARACTERS,
     longest: int = LONGEST_LINE,
     newline: str | None = None,
-    errors: Literal["strict", "replace"] = "strict",
+    errors: Literal["strict", "replace", "surrogateescape"] = "strict",
 ) -> Iterator[str]:
     """Yield the lines of a text file in UTF-8, plain or compressed by gzip whatever its name.
 
     Raises OSError, BrokenOffError behind the last line that can be read, and UnusableError for more
     than `most` characters, for a line of more than `longest`, and for bytes that are no UTF-8
-    unless these are to be replaced.
+    unless these are to be replaced, or kept as lone surrogates.
     """
     left = most
     with _opened(path, newline, errors) as file:
@@ -86,9 +87,21 @@ def _in_one_line(error: Exception) -> str:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Without aliases, and not deeper than DEEPEST_YAML."""
+    """Without aliases, not deeper than DEEPEST_YAML, and with numbers in one way: YAML 1.1 takes
+    `1_000`, `0x10`, `1:30` and `.inf` for numbers too."""
 
     _depth = 0
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> Any:
+        """As the base class, of plain digits. Raises ValueError."""
+        return whole_number(self.construct_scalar(node))
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> Any:
+        """As the base class, of plain digits or its own words for what is not finite. Raises
+        ValueError."""
+        text = self.construct_scalar(node)
+        is_word = text.lower().lstrip("+-") in (".inf", ".nan")
+        return super().construct_yaml_float(node) if is_word else finite_number(text)
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """As the base class, which calls it for each value within another."""
@@ -101,3 +114,7 @@ class _PlainLoader(yaml.SafeLoader):
             return super().compose_node(parent, index)
         finally:
             self._depth -= 1
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_yaml_int)
+_PlainLoader.add_constructor("tag:yaml.org,2002:float", _PlainLoader.construct_yaml_float)

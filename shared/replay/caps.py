@@ -20,6 +20,7 @@ from shared.placement.state.caps import (
     covered_by,
     idle_mw,
     require_possible,
+    require_rated,
 )
 from shared.scheduling.power import Scope
 
@@ -139,6 +140,7 @@ class CapChanges:
             try:
                 check_contents(message)
                 require_possible(message, clusters, least_mw)
+                require_rated(message, clusters.values())
             except RejectedError as error:
                 raise UnusableError(f"the cap {cap.text}: {error}") from error
 

@@ -17,6 +17,7 @@ from shared.placement.processor.placement import Placement
 from shared.placement.state import announcements
 from shared.replay.inputs import TOPIC, RecordedInputs
 from shared.streams.stages.hooks import Tally
+from shared.streams.stages.quarantine import Blame, Fault
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import EventTimeLimit, Unit
 
@@ -31,6 +32,7 @@ class Setting:
     remember_days: float = 7.0
 
 
+_SET_ASIDE: Final = Fault("placement had set it aside", "", "")
 _DECIDED: Final = PlacementDecided.DESCRIPTOR.full_name.encode()
 
 
@@ -39,10 +41,12 @@ class RecordFollower:
     copies, early facts and what it refuses are dealt with in the same way; here without a log and a
     clock."""
 
-    def __init__(self, stage: Stage, begins_us: int) -> None:
+    def __init__(self, stage: Stage, begins_us: int, set_aside: Iterable[int] = ()) -> None:
         self._codec = Codec(Topics())
         self._partition = self._codec.topics.partitions(TOPIC)[0]
-        self._unit = Unit(stage, 0, {}, self._codec, EventTimeLimit(begins_us))
+        blame = Blame(rounds=dict.fromkeys(set_aside, _SET_ASIDE))
+        limit = EventTimeLimit(begins_us)
+        self._unit = Unit(stage, 0, {}, self._codec, limit, blame=blame or None)
         self._offset = 0
         self.tally = Tally()
 
@@ -66,9 +70,9 @@ class RecordFollower:
 
 
 class ReplayedRegion:
-    """Placement as it decides on a record."""
+    """Placement as it decides on a record, but for the rounds that it had `set_aside`."""
 
-    def __init__(self, setting: Setting, begins_us: int) -> None:
+    def __init__(self, setting: Setting, begins_us: int, set_aside: Iterable[int] = ()) -> None:
         def create(_number: int, restored: Mapping[str, bytes]) -> Placement:
             self.placement = Placement(restored, setting.rules, setting.remember_days)
             return self.placement
@@ -81,7 +85,7 @@ class ReplayedRegion:
             single=True,
             puts_barriers=False,
         )
-        self._follower = RecordFollower(stage, begins_us)
+        self._follower = RecordFollower(stage, begins_us, set_aside)
         self.refused: list[str] = []
 
     @property
@@ -104,11 +108,11 @@ class ReplayedRegion:
 
 
 def replay(
-    inputs: RecordedInputs, setting: Setting, told: Told
+    inputs: RecordedInputs, setting: Setting, told: Told, set_aside: Iterable[int] = ()
 ) -> tuple[list[PlacementDecided], ReplayedRegion]:
     """Return what placement decides on a record as it is, in its order, and the region at the end;
-    `told` hears how many rounds are done."""
-    region = ReplayedRegion(setting, inputs.rounds[0].round.ended_at_us)
+    `told` hears how many rounds are done. Nothing is decided in rounds that were `set_aside`."""
+    region = ReplayedRegion(setting, inputs.rounds[0].round.ended_at_us, set_aside)
     decisions: list[PlacementDecided] = []
     for done, recorded in enumerate(inputs.rounds, 1):
         decisions += region.decide(recorded.events, recorded.barrier)

@@ -12,6 +12,7 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace_client.errors import UnusableError
 from shared.catalogue.payloads.domain_types import cores_of
 from shared.domain.energy_tariff import Tariff
+from shared.domain.natural_order import natural
 from shared.replay.played import Fleet, JobIds, Played, Traits
 from shared.replay.runs import Allotment
 from shared.replay.truth import Truth
@@ -88,7 +89,7 @@ def played_of(
         raise UnusableError(f"tariffs are for {sorted(tariff_of)}, the record has {names}")
     known = (job for job in finished if job.job_id in truth.complete and job.cluster in names)
     jobs = [job for job in known if job.started_at_us]
-    jobs.sort(key=lambda job: (job.submitted_at_us, job.job_id))
+    jobs.sort(key=lambda job: (job.submitted_at_us, natural(job.job_id)))
     if not jobs:
         raise UnusableError("no job ran to its end: there is nothing to compare")
     column = {name: at for at, name in enumerate(names)}

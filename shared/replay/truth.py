@@ -136,7 +136,8 @@ class Truth:
                     declared[cluster.cluster] = cluster
                 case JobSubmitted() as submitted:
                     with suppress(RejectedError):
-                        jobs[submitted.job_id] = job_of(submitted)
+                        if (job := job_of(submitted)).reference_cluster in models.clusters:
+                            jobs.setdefault(submitted.job_id, job)
                     submissions.setdefault(submitted.job_id, event)
                 case JobStarted() as started:
                     starts[started.job_id] = event
@@ -145,10 +146,9 @@ class Truth:
                 case JobFinished() as finished:
                     finishes[finished.job_id] = event
                     ends[finished.job_id, finished.attempt] = finished
-        known = {i: job for i, job in jobs.items() if job.reference_cluster in models.clusters}
         told = (e.payload for e in events if isinstance(e.payload, JobStarted))
-        runs = observed_runs(known, told, ends, decisions, models)
-        return cls(known, submissions, starts, finishes, done, runs, declared, models)
+        runs = observed_runs(jobs, told, ends, decisions, models)
+        return cls(jobs, submissions, starts, finishes, done, runs, declared, models)
 
     @cached_property
     def kills(self) -> bool:

@@ -122,7 +122,8 @@ class WhatIf(Dispatcher):
         self._region = ReplayedRegion(setting, first.round.ended_at_us)
         self._planner = planner
         self._begin_us, self._writer = first.round.ended_at_us, first.barrier
-        self._ahead = list(_from_outside(inputs, caps, fixed, planned))[::-1]
+        known = truth.jobs
+        self._ahead = list(_from_outside(inputs, caps, fixed, known, planned=planned))[::-1]
         self._nodes = Nodes(NeighbourRules(truth.models)())
         self._round = replace(first.round, number=first.round.number - 1, ended_at_us=0)
         self._due_us: float = inf
@@ -456,9 +457,15 @@ class WhatIf(Dispatcher):
 
 
 def _from_outside(
-    inputs: RecordedInputs, caps: CapChanges, fixed: Collection[str], planned: bool
+    inputs: RecordedInputs,
+    caps: CapChanges,
+    fixed: Collection[str],
+    jobs: Collection[str],
+    *,
+    planned: bool,
 ) -> Iterator[tuple[int, list[Event]]]:
-    """Yield when each recorded round ended, and what came from outside in it."""
+    """Yield when each recorded round ended, and what came from outside in it; of jobs, those of
+    which the record says what they are."""
     changed = caps.changed()
     for recorded in inputs.rounds:
         found: list[Event] = []
@@ -466,6 +473,8 @@ def _from_outside(
             if isinstance(event.payload, PolicyDeclared):
                 left = reset_values(event.payload, fixed)
                 found += [replace(event, payload=left)] if left else []
+            elif isinstance(event.payload, JobSubmitted) and event.payload.job_id not in jobs:
+                continue
             elif _is_from_outside(event.payload, planned):
                 found += changed(event)
         yield recorded.round.ended_at_us, found

@@ -20,8 +20,8 @@ from shared.scheduling.wait_queue import Entry
 
 # The entries of one arrival, each with the number of its cluster.
 Arrival = tuple[tuple[int, Entry], ...]
-# A cluster that gives out whole nodes, or parts of them.
-ClusterScheduler = EasyScheduler | ConsumableScheduler
+# A cluster that gives out whole nodes, or parts of them, under EASY; or under Slurm's backfill.
+ClusterScheduler = EasyScheduler | ConsumableScheduler | SlurmScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,31 @@ class Dispatch:
         return any(scheduler.is_relieved for scheduler in self.schedulers.values())
 
     def reservations(self) -> dict[str, Reservation]:
-        """Return the reservations, by cluster."""
-        reservations = {name: scheduler.reservation for name, scheduler in self.schedulers.items()}
+        """Return the reservations, by cluster, of those that make one at a time."""
+        reservations = {
+            name: scheduler.reservation
+            for name, scheduler in self.schedulers.items()
+            if not isinstance(scheduler, SlurmScheduler)
+        }
         return {
             name: reservation
             for name, reservation in reservations.items()
             if reservation is not None
         }
 
+    def all_reservations(self) -> dict[str, list[Reservation]]:
+        """Return the reservations, by cluster, of those too that make many."""
+        found = {name: [each] for name, each in self.reservations().items()}
+        for name, scheduler in self.schedulers.items():
+            if isinstance(scheduler, SlurmScheduler):
+                found[name] = [planned.reservation for planned in scheduler.planned()]
+        return found
+
     def reservations_of(self, arrival: int) -> dict[str, Reservation]:
         """Return the reservations of one job, by cluster."""
         found: dict[str, Reservation] = {}
         for name, scheduler in self.schedulers.items():
-            if scheduler.reserved_for == arrival and (reservation := scheduler.reservation):
+            if (reservation := scheduler.reservation_for(arrival)) is not None:
                 found[name] = reservation
         return found
 

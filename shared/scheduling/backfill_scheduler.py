@@ -162,6 +162,10 @@ class BackfillScheduler(Scheduler):
         blocked = self._blocked
         return Reservation(blocked.arrival, blocked.nodes, self.shadow_s) if blocked else None
 
+    def reservation_for(self, arrival: int) -> Reservation | None:
+        """Return what is reserved for a job of this arrival number; None where that is nothing."""
+        return self.reservation if self.reserved_for == arrival else None
+
     @property
     def reserved_for(self) -> int:
         """Return the arrival number of the job with the reservation; below 0 without one."""
@@ -277,13 +281,20 @@ class BackfillScheduler(Scheduler):
         """Yield the entries, from an order on, that start behind the reservation.
 
         Where asked to, it pauses before it looks through entries: a job that just got a reservation
-        often starts on the next cluster of its rank, and a start behind it would be void.
+        often starts on the next cluster of its rank, and a start behind it would be void. Or it is
+        reserved for there sooner and with less, so that watts are left which were not here. So the
+        first pause is before anything is passed over.
         """
-        least = self.budgets.least_headroom
+        least, has_paused = self.budgets.least_headroom, not self._pauses
         for block in self.queue.blocks_from(order):
+            place = block.place_of(order)
+            pauses = self._pauses and place < len(block.entries)
+            if pauses and not has_paused:
+                yield block.entries[place].order
+                least, has_paused, pauses = self.budgets.least_headroom, True, False
             if self._may_none_start(block, order, least):
                 continue
-            if self._pauses and (place := block.place_of(order)) < len(block.entries):
+            if pauses:
                 yield block.entries[place].order
             while (entry := self._first_to_start(block, order)) is not None:
                 yield entry

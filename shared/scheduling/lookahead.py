@@ -1,15 +1,17 @@
 """The look-ahead policy: EAMC's plan of the waiting jobs, or a better one where the search finds
 it.
 
-At each instant proposals are made: the jobs in another order, each at the P-state that costs least
-and not where it costs much more than elsewhere, held back where energy will be cheaper. The head of
-the queue is played forward by the schedulers that decide, under EAMC's plan and under each proposal
-that would start something else. A proposal is taken where its forecast costs less, and keeps the
-bound on waiting; otherwise EAMC's plan stays unchanged.
+At each instant proposals are made: the jobs in another order, each at the P-state that costs least,
+and held back where energy will be cheaper. What only orders is taken: a record of how long jobs
+waited judges it, and while that says that it loses EAMC's plan stays unchanged. Of what holds back,
+or where all are to be judged, the head of the queue is played forward by the schedulers that
+decide, under EAMC's plan and under each proposal that would start something else. It is taken where
+its forecast costs less, and keeps the bound on waiting.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from heapq import nsmallest
 from itertools import islice
 from math import inf, sqrt
@@ -18,8 +20,11 @@ from typing import Final
 from shared.domain.energy_tariff import Tariff
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, PlannedStart, Situation
 from shared.scheduling.wait_queue import order_of
+from shared.scheduling.wait_record import WaitRecord
 
 _HOUR_S: Final = 3600.0
+# What has waited no time yet.
+_SOON_S: Final = 1.0
 # A proposal must be cheaper by more than rounding is.
 _GAIN: Final = 1e-9
 
@@ -47,16 +52,24 @@ class Objective:
     prices: Prices
 
     def run_cost(self, planned: PlannedEntry, start_s: float, share: float) -> float:
-        """Return the cost of a job that runs for a share of its limit."""
+        """Return the cost of a job that runs for a share of its limit: nodes and energy alone, by
+        which its mode is chosen. An hour less on one node is not worth as much power as one on a
+        hundred."""
         run_s = share * planned.mode.limit_s
         tariff = self.tariffs[planned.cluster]
         energy = tariff.cost(planned.mode.power_w, start_s, start_s + run_s)
-        per_h = self.prices.response_per_h + self.prices.unit_per_h * planned.units
-        return energy + per_h * run_s / _HOUR_S
+        return energy + self.prices.unit_per_h * planned.units * run_s / _HOUR_S
 
     def cost(self, planned: PlannedEntry, start_s: float, submit_s: float, share: float) -> float:
-        """Return the cost of a run and of the time that the job waits."""
-        waited_h = (start_s - submit_s) / _HOUR_S
+        """Return the cost of a run and of the job's response."""
+        response_h = (start_s - submit_s + share * planned.mode.limit_s) / _HOUR_S
+        return self.prices.response_per_h * response_h + self.run_cost(planned, start_s, share)
+
+    def mode_cost(
+        self, planned: PlannedEntry, start_s: float, from_s: float, share: float
+    ) -> float:
+        """Return the cost by which a mode is chosen, and whether it waits for cheaper hours."""
+        waited_h = (start_s - from_s) / _HOUR_S
         return self.prices.response_per_h * waited_h + self.run_cost(planned, start_s, share)
 
     def lateness_cost(self, planned: PlannedEntry, start_s: float, last_s: float) -> float:
@@ -65,25 +78,31 @@ class Objective:
         return self.prices.makespan_per_h * late_s / _HOUR_S
 
 
+class WaitOrder(StrEnum):
+    """The order that proposals begin with: the time waited over the root of the limit, what a job
+    takes of the clusters, or the time of submission."""
+
+    RATIO = "ratio"
+    SIZE = "size"
+    AGE = "age"
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Bounds of the search: `head` jobs are played forward, `budget` proposals at one instant.
 
-    No proposal offers a job to a cluster where it costs more by a share of `dear` than elsewhere.
-    Small jobs go first, by what they take: units x root of h. From `large` on all count alike, so
-    that of two large jobs the one that arrived first goes first: kept for the last, they would run
-    on alone when all else is done, and the makespan is theirs. `aging_s` is the time in which
-    waiting halves what a job counts as. The first choice of a job that has waited `patience_s` goes
-    before those of all later jobs, and no proposal is taken by whose forecast such a job starts
-    later than by EAMC's plan.
+    The first choice of a job that has waited `patience_s`, and longer than the record's budget,
+    goes before those of all later jobs, and no proposal is taken by whose forecast such a job
+    starts later than by EAMC's plan. With `judges_orders` an order too is taken only where
+    the forecast of the head costs less, without `steps_back` whatever the record says.
     """
 
     head: int = 12
     budget: int = 1
-    dear: float = 0.13
-    large: float = 120.0
-    aging_s: float = 2 * _HOUR_S
     patience_s: float = 96 * _HOUR_S
+    order: WaitOrder = WaitOrder.RATIO
+    judges_orders: bool = False
+    steps_back: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +135,7 @@ class LookAhead:
     objective: Objective
     bounds: Bounds
     counts: Counts = field(default_factory=Counts)
+    record: WaitRecord = field(default_factory=WaitRecord)
     # By job: the hour in which they were made, and where it may run, the cheapest first.
     _choices: dict[int, tuple[int, list[PlannedEntry]]] = field(default_factory=dict, init=False)
 
@@ -126,12 +146,12 @@ class LookAhead:
 
         `share` is the part of their limits that jobs are expected to run for.
         """
+        self.record.follow(situation, waiting, share)
         if not _has_room(situation, waiting.values()):
             return []
-        self._choose(situation, waiting, share)
-        search = _Search(self.objective, self.bounds, situation, waiting, self._choices, share)
+        search = self._search(situation, waiting, share)
         fallback = situation.starts_now(search.usual)
-        new = search.new(fallback)
+        new = [] if self._rests else search.new(fallback)
         found = search.best([plan for plan, _ in new]) if new else None
         if found is None:
             return fallback
@@ -146,10 +166,10 @@ class LookAhead:
     ) -> list[PlannedEntry] | None:
         """Return the plan for all starts from now on, for schedulers that follow it as time passes;
         None where EAMC's own has no better one. Arguments as of `decide`."""
-        if not waiting:
+        self.record.follow(situation, waiting, share)
+        if not waiting or self._rests:
             return None
-        self._choose(situation, waiting, share)
-        search = _Search(self.objective, self.bounds, situation, waiting, self._choices, share)
+        search = self._search(situation, waiting, share)
         plans = search.proposals()
         found = search.best(plans)
         if found is None:
@@ -158,6 +178,18 @@ class LookAhead:
         self.counts.taken += 1
         self.counts.forecast_gain += gain
         return plans[place]
+
+    @property
+    def _rests(self) -> bool:
+        return self.bounds.steps_back and self.record.rests
+
+    def _search(
+        self, situation: Situation, waiting: Mapping[int, Waiting], share: float
+    ) -> "_Search":
+        self._choose(situation, waiting, share)
+        patience_s = max(self.bounds.patience_s, self.record.budget_s)
+        bounds = replace(self.bounds, patience_s=patience_s)
+        return _Search(self.objective, bounds, situation, waiting, self._choices, share)
 
     def _choose(self, situation: Situation, waiting: Mapping[int, Waiting], share: float) -> None:
         """Choose for each job once an hour: prices change by the hour."""
@@ -176,9 +208,9 @@ class LookAhead:
             for cluster, modes in enumerate(job.modes)
             if modes
         )
-        least, _ = found[0]
-        most = (1 + self.bounds.dear) * least
-        return [planned for cost, planned in found if cost <= most]
+        _, first = found[0]
+        # A job that is held back waits by choice: a cluster that is free sooner is of no use.
+        return [first] if first.from_s > situation.now_s else [planned for _, planned in found]
 
     def _costs(
         self, job: Waiting, cluster: int, situation: Situation, share: float
@@ -190,7 +222,7 @@ class LookAhead:
         for mode in job.modes[cluster]:
             for from_s in (now_s, drop_s) if in_time else (now_s,):
                 planned = PlannedEntry(0, job.arrival, cluster, job.units[cluster], mode, from_s)
-                cost = self.objective.cost(planned, from_s, now_s, share)
+                cost = self.objective.mode_cost(planned, from_s, now_s, share)
                 yield cost + self.objective.lateness_cost(planned, from_s, last_s), planned
 
 
@@ -222,6 +254,7 @@ class _Search:
             if self._now_s - job.submit_s >= bounds.patience_s
         }
         self._head = _head(waiting, sorted(self.usual), bounds.head)
+        self._drain_s = max(_drain_s(situation, waiting.values(), share), _SOON_S)
 
     def new(
         self, fallback: Iterable[PlannedStart]
@@ -238,10 +271,12 @@ class _Search:
 
     def best(self, plans: Sequence[list[PlannedEntry]]) -> tuple[int, float] | None:
         """Return the number of the plan whose forecast costs least, and by how much less than
-        EAMC's.
+        EAMC's; the first where nothing is judged by forecasts.
 
         None where EAMC's costs no more, or the bound on waiting rules the others out.
         """
+        if plans and not (self._bounds.judges_orders or self._holds_back(plans)):
+            return 0, 0.0
         usual = self._evaluate(self.usual)
         latest_s = {start.planned.arrival: start.start_s for start in usual}
         usual_cost = least = self._cost(usual)
@@ -255,6 +290,10 @@ class _Search:
                 found, least = place, cost
         return None if found is None else (found, usual_cost - least)
 
+    def _holds_back(self, plans: Iterable[list[PlannedEntry]]) -> bool:
+        """Return whether a job is to wait for cheaper hours."""
+        return any(planned.from_s > self._now_s for plan in plans for planned in plan)
+
     # Proposals ----------------------------------------------------------------------------------
 
     def proposals(self) -> list[list[PlannedEntry]]:
@@ -263,20 +302,27 @@ class _Search:
 
     def _proposals(self) -> Iterator[list[PlannedEntry]]:
         """Yield plans, each of another order of the jobs that have not waited too long."""
-        orders: list[Callable[[Waiting], float]] = [self._aged_burden, _submit_s, _burden]
-        for order in orders:
+        orders: dict[WaitOrder, Callable[[Waiting], float]] = {
+            WaitOrder.RATIO: self._root_over_waited,
+            WaitOrder.AGE: _submit_s,
+            WaitOrder.SIZE: _burden,
+        }
+        yield self._plan(orders.pop(self._bounds.order))
+        for order in orders.values():
             yield self._plan(order)
         for arrival in self._head:
             yield self._plan(self._promoting(arrival))
 
-    def _aged_burden(self, job: Waiting) -> float:
-        """Return the rank of a job: small and short first, less so the longer others have
-        waited."""
-        bounds, waited_s = self._bounds, self._now_s - job.submit_s
-        return min(_burden(job), bounds.large) / (1 + waited_s / bounds.aging_s)
+    def _root_over_waited(self, job: Waiting) -> float:
+        """Return the rank of a job: those that waited longest for the root of their limit go first.
+
+        A limit counts up to the time in which all that is known drains. What is longer would end
+        last at any place, and passed by all others it would run on alone."""
+        limit_s = min(self._drain_s, *(planned.mode.limit_s for planned in job.usual))
+        return sqrt(limit_s) / (self._now_s - job.submit_s + _SOON_S)
 
     def _promoting(self, arrival: int) -> Callable[[Waiting], float]:
-        return lambda job: -1.0 if job.arrival == arrival else self._aged_burden(job)
+        return lambda job: -1.0 if job.arrival == arrival else self._root_over_waited(job)
 
     def _plan(self, order: Callable[[Waiting], float]) -> list[PlannedEntry]:
         """Return the first choices in the first tier, others behind them; jobs that have waited too
@@ -318,6 +364,17 @@ class _Search:
             for planned, start_s, _ in starts
             if planned.arrival in self._aged
         )
+
+
+def _drain_s(situation: Situation, waiting: Iterable[Waiting], share: float) -> float:
+    """Return how long all nodes would be busy with what runs and waits, as that is expected."""
+    now_s = situation.now_s
+    # Nodes that are lost for good are no work.
+    runs = [r for r in situation.running.values() if r.expected_s < inf]
+    left_s = sum(r.units * max(r.expected_s - now_s, 0.0) for r in runs)
+    first = [min(job.usual) for job in waiting]
+    coming_s = sum(share * planned.mode.limit_s * planned.units for planned in first)
+    return (left_s + coming_s) / sum(pool.units for pool in situation.pools)
 
 
 def _head(

@@ -69,10 +69,11 @@ class Pool:
         budgets."""
         if discipline is Discipline.CONSERVATIVE:
             return ConservativeScheduler(self.units, number, budgets)
+        load, queue = Load(self.units, self.units), WaitQueue()
         if discipline is Discipline.SLURM:
-            return SlurmScheduler(self.units, self.slurm, number, budgets)
-        load, backfills = Load(self.units, self.units), discipline is Discipline.EASY
-        return EasyScheduler(load, WaitQueue(), number=number, budgets=budgets, backfills=backfills)
+            return SlurmScheduler(load, queue, self.slurm, number, budgets)
+        backfills = discipline is Discipline.EASY
+        return EasyScheduler(load, queue, number=number, budgets=budgets, backfills=backfills)
 
 
 def budgets_of(pools: Sequence[Pool], over: Sequence[Over] = ()) -> list[list[PowerBudget]]:

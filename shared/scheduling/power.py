@@ -90,6 +90,10 @@ class Cap(NamedTuple):
         """Return when it changes next; infinite if it does not."""
         return min([from_s for from_s, _ in self.steps_after(time_s)], default=inf)
 
+    def less(self, base_mw: int) -> "Cap":
+        """Return what it leaves beyond what is drawn whatever runs, at each step."""
+        return self._replace(steps=tuple([(from_s, mw - base_mw) for from_s, mw in self.steps]))
+
     def times(self, count: int) -> "Cap":
         """Return so many times the cap, at each step."""
         steps = [(from_s, min(NO_CAP_MW, count * cap_mw)) for from_s, cap_mw in self.steps]

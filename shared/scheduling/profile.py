@@ -20,20 +20,23 @@ class Profile:
         del self._times_s[:passed], self._nodes[:passed], self._power_mw[:passed]
         self._times_s[0] = now_s
 
-    def earliest(self, nodes: int, draw_mw: int, duration_s: float) -> float:
-        """Return the first time from which on so much is free for so long; infinite if none is."""
-        start_s = inf
-        ends_s = [*self._times_s[1:], inf]
-        for begin_s, end_s, free, headroom_mw in zip(
-            self._times_s, ends_s, self._nodes, self._power_mw, strict=True
-        ):
-            if free < nodes or headroom_mw < draw_mw:
+    def earliest(self, nodes: int, draw_mw: int, duration_s: float, from_s: float = -inf) -> float:
+        """Return the first time, from one on, from which so much is free for so long; infinite if
+        none is."""
+        times_s, start_s, last = self._times_s, inf, len(self._times_s) - 1
+        for step, free in enumerate(self._nodes):
+            if free < nodes or self._power_mw[step] < draw_mw:
                 start_s = inf
                 continue
-            start_s = min(start_s, begin_s)
-            if start_s + duration_s <= end_s:
+            if start_s == inf:
+                start_s = max(times_s[step], from_s)
+            if step == last or start_s + duration_s <= times_s[step + 1]:
                 return start_s
         return inf
+
+    def free_at(self, time_s: float) -> int:
+        """Return how many nodes are free at a time, now or later."""
+        return self._nodes[bisect_right(self._times_s, time_s) - 1]
 
     def take(self, start_s: float, end_s: float, nodes: int, draw_mw: int) -> None:
         """Have less free in between; negative amounts give back."""

@@ -21,7 +21,9 @@ class ProfileScheduler(Scheduler):
             raise ValueError("reservations for all that waits know caps of one cluster: take easy")
         self.number, self.queue, self.next_order = number, WaitQueue(), DONE
         self.budgets = Budgets(budgets)
-        self._nodes, self._cap = nodes, budgets[0].cap if budgets else NO_CAP
+        self._nodes, self._cap = nodes, NO_CAP
+        for budget in budgets:
+            self._cap = budget.cap.less(budget.base_mw)
         self._releases = Releases()
         self._now_s = 0.0
 

@@ -14,65 +14,121 @@ from math import inf
 from typing import Final
 
 from shared.scheduling.dispatch import DONE, Served
-from shared.scheduling.power import PowerBudget
+from shared.scheduling.easy import holder_of
+from shared.scheduling.load import Load, Reservation
+from shared.scheduling.looks import NO_LOOK, Look, ReservedStart
+from shared.scheduling.power import NO_CAP, Budgets, PowerBudget, Shortage
 from shared.scheduling.profile import Profile
 from shared.scheduling.profile_scheduler import ProfileScheduler
-from shared.scheduling.wait_queue import Entry
+from shared.scheduling.wait_queue import Entry, WaitQueue
+
+# Rounds end at whole microseconds: a look is not late for less.
+_TICK_S: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmBackfill:
-    """Parameters, with Slurm's defaults: 500 jobs, one day, 30 s."""
+    """Parameters, with Slurm's defaults: 500 jobs, one day, 30 s.
+
+    `records` is at how many records of its table of reservations a look ends, of now and of each
+    time at which one begins or ends; 0 is any number.
+    """
 
     depth: int = 500
     window_s: float = 86_400.0
     interval_s: float = 30.0
+    records: int = 0
 
     def __post_init__(self) -> None:
         if self.depth < 1 or not self.window_s > 0 or not self.interval_s > 0:
             raise ValueError(f"depth, window_s and interval_s must be above 0, got {self}")
+        if self.records < 0:
+            raise ValueError(f"records must be 0 or more, got {self.records}")
 
-    def __reduce__(self) -> tuple[type["SlurmBackfill"], tuple[int, float, float]]:
+    def __reduce__(self) -> tuple[type["SlurmBackfill"], tuple[int, float, float, int]]:
         """Pickle by the parameters: a compiled frozen class can't be filled after it is made."""
-        return SlurmBackfill, (self.depth, self.window_s, self.interval_s)
+        return SlurmBackfill, (self.depth, self.window_s, self.interval_s, self.records)
 
 
 SLURM_DEFAULTS: Final = SlurmBackfill()
 
 
 class SlurmScheduler(ProfileScheduler):
-    """Makes a profile of the running jobs in each pass."""
+    """Makes a profile of the running jobs in each pass. `look` is the last one of a scheduler that
+    had this cluster before."""
 
     def __init__(
         self,
-        nodes: int,
+        load: Load,
+        queue: WaitQueue,
         parameters: SlurmBackfill,
         number: int = 0,
         budgets: Sequence[PowerBudget] = (),
+        look: Look = NO_LOOK,
     ) -> None:
-        super().__init__(nodes, number, budgets)
-        self._parameters = parameters
-        self._draws_mw: dict[int, int] = {}
-        self._free = nodes
-        self._backfill_s, self._is_changed = -inf, False
+        if any(budget.is_shared for budget in budgets):
+            raise ValueError("reservations for all that waits know caps of one cluster: take easy")
+        super().__init__(load.nodes, number)
+        self.budgets = Budgets(budgets)
+        self._is_capped, self._undrawn_mw = self.budgets.any, self._undrawn()
+        self.queue, self.parameters = queue, parameters
+        self.total, self.free = load.nodes, load.free
+        self._backfill_s, self._is_changed, self._seen = look.at_s, look.is_changed, look.seen
+        self._reserved = list(look.reserved)
+        self.ended_before, self.is_table_full = look.ended_before, look.is_table_full
         self._due: list[tuple[Entry, bool]] = []
+        # In this pass, by how much is planned and runs: see _beside.
+        self._known: dict[tuple[int, int], list[tuple[ReservedStart, int]]] = {}
+        for place, node_set in enumerate(load.node_sets):
+            node_set.holder = holder_of(number, place)
+            self._hold(node_set.holder, node_set.nodes, node_set.release_s, node_set.draw_mw)
+        for each in self.planned() if self._is_capped else ():
+            self._keep(each)
+        self._is_begun = False
+
+    @property
+    def look(self) -> Look:
+        """Return the last look, for the next scheduler of this cluster."""
+        seen = 0 if self._is_changed else self._sight()
+        reserved = tuple(self._reserved)
+        ended = self.ended_before, self.is_table_full
+        return Look(self._backfill_s, self._is_changed, seen, reserved, *ended)
+
+    @property
+    def has_looked(self) -> bool:
+        """Return whether the backfill scheduler ever looked."""
+        return self._backfill_s > -inf
+
+    @property
+    def next_look_s(self) -> float:
+        """Return when the backfill scheduler may look again: now, where it never did."""
+        return max(self._backfill_s + self.parameters.interval_s, self._now_s)
 
     @property
     def wake_s(self) -> float:
         """Return when the backfill scheduler runs next; infinite where nothing waits or changed."""
         may_start = self._is_changed and len(self.queue) > 0
-        return self._backfill_s + self._parameters.interval_s if may_start else inf
+        return self._backfill_s + self.parameters.interval_s if may_start else inf
 
     def begin(self, now_s: float) -> None:
         """Find what starts in this pass, by both schedulers."""
-        self._now_s, self._due = now_s, []
-        is_time = now_s >= self._backfill_s + self._parameters.interval_s
+        self._now_s, self._due, self._known = now_s, [], {}
+        if self._is_capped:
+            self.budgets.begin(now_s)
+            more = zip(self._undrawn(), self._undrawn_mw, strict=True)
+            self._is_changed |= any(now_mw > before_mw for now_mw, before_mw in more)
+        if not self._is_begun:
+            self._is_begun = True
+            self._is_changed = self._is_changed or self._sight() != self._seen
+        is_time = now_s >= self._backfill_s + self.parameters.interval_s - _TICK_S
         first = next(iter(self.queue), None)
-        if first is not None and (is_time or first.nodes <= self._free):
+        if first is not None and (is_time or first.nodes <= self.free):
             profile = self._profile()
+            if is_time:
+                self._give_up()
             self._due = self._main(profile)
             if is_time:
-                found = self._backfill(profile, len(self._due))
+                found = self._backfill(profile)
                 # What starts lets others come into the depth.
                 self._backfill_s, self._is_changed = now_s, bool(found)
                 self._due += found
@@ -88,10 +144,11 @@ class SlurmScheduler(ProfileScheduler):
     def serve(self) -> Served:
         """Start the next entry."""
         entry, is_backfilled = self._due.pop(0)
+        if self._is_capped:
+            self.budgets.give_up(entry.arrival)
         self.queue.remove(entry.arrival)
-        self._free -= entry.nodes
-        self._releases.hold((self._now_s + entry.limit_s, entry.arrival, entry.nodes))
-        self._draws_mw[entry.arrival] = entry.draw_mw
+        self.free -= entry.nodes
+        self._hold(entry.arrival, entry.nodes, self._now_s + entry.limit_s, entry.draw_mw)
         return self.number, entry, None, is_backfilled
 
     def add(self, entry: Entry) -> None:
@@ -103,54 +160,206 @@ class SlurmScheduler(ProfileScheduler):
         """Take out the entry of a job that started elsewhere."""
         self.queue.remove(arrival)
         self._due = [(each, passes) for each, passes in self._due if each.arrival != arrival]
+        if self._is_capped:
+            self.budgets.give_up(arrival)
         self.turn()
+
+    def finish(self) -> None:
+        """End the pass: what more watts there are then is a change."""
+        self._undrawn_mw = self._undrawn()
 
     def release(self, holder: int) -> None:
         """Free the nodes of the job `holder`."""
         _, _, nodes = self._releases.release(holder)
-        self._free += nodes
+        self.free += nodes
         self._is_changed = True
-        del self._draws_mw[holder]
+        if self._is_capped:
+            self.budgets.release(holder)
+
+    # What it answers ----------------------------------------------------------------------------
+
+    def reservation_for(self, arrival: int) -> Reservation | None:
+        """Return what the last look reserved for a job that waits still; None where that is
+        nothing."""
+        for each in self.planned():
+            if each.arrival == arrival:
+                return each.reservation
+        return None
+
+    def planned(self) -> list[ReservedStart]:
+        """Return all that the last look reserved for jobs that wait still."""
+        return [each for each in self._reserved if each.arrival in self.queue]
+
+    def delayed_by(self, entry: Entry) -> tuple[Reservation, int] | None:
+        """Return the first reservation, of the jobs before an entry, that would be delayed if it
+        started now, and how many nodes are free then beside what is reserved; None where none
+        would."""
+        before = self.planned()
+        own = [place for place, each in enumerate(before) if each.arrival == entry.arrival]
+        before = before[: own[0]] if own else before
+        for each, free in self._beside(before):
+            if each.start_s < self.end_s(entry) and free < entry.nodes:
+                return each.reservation, free
+        return None
+
+    def _beside(self, planned: list[ReservedStart]) -> list[tuple[ReservedStart, int]]:
+        """Return what is planned, the soonest first, with the nodes that are free then beside all
+        that is; kept while the pass is the same."""
+        key = len(planned), len(self._releases.in_order)
+        if key not in self._known:
+            profile = self._profile()
+            for each in planned:
+                start_s = max(each.start_s, self._now_s)
+                end_s = start_s + each.end_s - each.start_s
+                profile.take(start_s, end_s, each.nodes, 0)
+            self._known[key] = [
+                (each, profile.free_at(max(each.start_s, self._now_s)))
+                for each in sorted(planned, key=_start_s)
+            ]
+        return self._known[key]
+
+    def end_s(self, entry: Entry) -> float:
+        """Return when the entry ends at the latest if it starts now."""
+        return self._now_s + entry.limit_s
+
+    def shortages(self, entry: Entry) -> list[Shortage]:
+        """Return the budgets that do not let the entry start now, as they are now."""
+        return self.budgets.shortages(entry.draw_mw, self.end_s(entry), entry.arrival)
+
+    def expected_ends(self) -> list[tuple[float, int]]:
+        """Return when the holders of nodes are expected to end."""
+        return [(release_s, holder) for release_s, holder, _ in self._releases.in_order]
+
+    @property
+    def is_any_allocated_for_ever(self) -> bool:
+        """Return True where some nodes are never expected back."""
+        return self._releases.last_s == inf
+
+    def expects_nodes(self, entry: Entry) -> bool:
+        """Return False where too many nodes that an entry needs are allocated for ever."""
+        back = [nodes for release_s, _, nodes in self._releases.in_order if release_s < inf]
+        return entry.nodes > self.total or entry.nodes <= self.free + sum(back)
+
+    # What it does -------------------------------------------------------------------------------
+
+    def _hold(self, holder: int, nodes: int, release_s: float, draw_mw: int) -> None:
+        self._releases.hold((release_s, holder, nodes))
+        if self._is_capped:
+            self.budgets.hold(holder, release_s, draw_mw)
+
+    def _keep(self, planned: ReservedStart) -> None:
+        _, _, start_s, end_s, draw_mw = planned
+        self.budgets.reserve(planned.arrival, start_s, end_s - start_s, draw_mw)
+
+    def _give_up(self) -> None:
+        """Give up the watts that the last look reserved."""
+        if self._is_capped:
+            for each in self._reserved:
+                self.budgets.give_up(each.arrival)
+
+    def _undrawn(self) -> list[int]:
+        return [budget.undrawn_mw for budget in self.budgets]
+
+    def _sight(self) -> int:
+        """Return what waits and runs as a number, the same in every process: all that is hashed is
+        numbers."""
+        waiting = tuple((e.order, e.nodes, e.limit_s, e.draw_mw) for e in self.queue)
+        running = tuple(
+            sorted([(release_s, nodes) for release_s, _, nodes in self._releases.in_order])
+        )
+        return hash((self.total, self.free, waiting, running, *self._undrawn()))
 
     def _main(self, profile: Profile) -> list[tuple[Entry, bool]]:
-        """Return what starts in order, up to the first that cannot start."""
+        """Return what starts in order, up to the first that cannot start: what never can keeps
+        nobody from it."""
         found: list[tuple[Entry, bool]] = []
-        for entry in self.queue:
-            if not self._starts(profile, entry):
+        for waiting in self.queue:
+            entry, start_s = self._soonest(profile, waiting)
+            if start_s == inf:
+                continue
+            if start_s > self._now_s:
                 break
+            self._take(profile, entry, start_s)
             found.append((entry, False))
         return found
 
-    def _backfill(self, profile: Profile, started: int) -> list[tuple[Entry, bool]]:
+    def _backfill(self, profile: Profile) -> list[tuple[Entry, bool]]:
         """Return what starts now of the first entries without delaying a reservation."""
         found: list[tuple[Entry, bool]] = []
-        latest_s = self._now_s + self._parameters.window_s
-        for number, entry in enumerate(self.queue):
-            if number < started:
+        self._reserved, self.ended_before, self.is_table_full = [], DONE, False
+        latest_s = self._now_s + self.parameters.window_s
+        most, times_s = self.parameters.records, {self._now_s}
+        started, looked_at = {entry.arrival for entry, _ in self._due}, 0
+        for waiting in self.queue:
+            if waiting.arrival in started:
                 continue
-            if number >= started + self._parameters.depth:
+            if looked_at >= self.parameters.depth:
+                self.ended_before = waiting.order
                 break
-            start_s = profile.earliest(entry.nodes, entry.draw_mw, entry.limit_s)
-            if start_s < latest_s:
-                profile.take(start_s, start_s + entry.limit_s, entry.nodes, entry.draw_mw)
+            looked_at += 1
+            entry, start_s = self._soonest(profile, waiting)
             if start_s <= self._now_s:
                 found.append((entry, True))
+            elif most and len(times_s) >= most:
+                self.ended_before, self.is_table_full = entry.order, True
+                break
+            elif start_s < latest_s:
+                end_s = start_s + entry.limit_s
+                times_s.update((start_s, end_s))
+                self._reserved.append(
+                    ReservedStart(entry.arrival, entry.nodes, start_s, end_s, entry.draw_mw)
+                )
+            if start_s < latest_s:
+                self._take(profile, entry, start_s)
         return found
 
-    def _starts(self, profile: Profile, entry: Entry) -> bool:
-        """Return True where an entry starts now; it has its nodes then."""
-        start_s = profile.earliest(entry.nodes, entry.draw_mw, entry.limit_s)
-        if start_s > self._now_s:
-            return False
-        profile.take(start_s, start_s + entry.limit_s, entry.nodes, entry.draw_mw)
-        return True
+    def _soonest(self, profile: Profile, entry: Entry) -> tuple[Entry, float]:
+        """Return when an entry starts at the earliest, and in which mode: in another one only where
+        that is sooner. Infinite where it never fits."""
+        start_s = self._earliest(profile, entry)
+        if self._is_capped and start_s > self._now_s:
+            for other in [entry.in_mode(mode) for mode in entry.others]:
+                sooner_s = self._earliest(profile, other)
+                if sooner_s < start_s:
+                    entry, start_s = other, sooner_s
+        return entry, start_s
+
+    def _earliest(self, profile: Profile, entry: Entry) -> float:
+        """Return when there are nodes and watts for an entry, if limits hold."""
+        if entry.nodes > self.total:
+            return inf
+        start_s = profile.earliest(entry.nodes, 0, entry.limit_s)
+        power = entry.draw_mw, entry.limit_s
+        while self._is_capped and start_s < inf:
+            later_s = self.budgets.earliest(*power, start_s, entry.arrival)
+            if later_s <= start_s:
+                break
+            start_s = profile.earliest(entry.nodes, 0, entry.limit_s, later_s)
+        if self._is_capped and start_s <= self._now_s and not self._has_power(entry):
+            return self._now_s + self.parameters.interval_s  # a running job is overdue
+        return start_s
+
+    def _has_power(self, entry: Entry) -> bool:
+        return self.budgets.has(entry.draw_mw, self.end_s(entry), entry.arrival)
+
+    def _take(self, profile: Profile, entry: Entry, start_s: float) -> None:
+        """Reserve nodes and watts for an entry from a time on."""
+        profile.take(start_s, start_s + entry.limit_s, entry.nodes, 0)
+        if self._is_capped:
+            self.budgets.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
 
     def _profile(self) -> Profile:
         """Return what is free if limits hold; a job past its limit is expected to end by the next
         look."""
-        profile = Profile(self._now_s, self._nodes, self._cap)
-        for release_s, holder, nodes in self._releases.in_order:
+        held = sum([nodes for _, _, nodes in self._releases.in_order])
+        profile = Profile(self._now_s, self.free + held, NO_CAP)
+        # From the last on: each then changes the first step alone.
+        for release_s, _, nodes in reversed(self._releases.in_order):
             is_overdue = release_s <= self._now_s
-            until_s = self._now_s + self._parameters.interval_s if is_overdue else release_s
-            profile.take(self._now_s, until_s, nodes, self._draws_mw[holder])
+            until_s = self._now_s + self.parameters.interval_s if is_overdue else release_s
+            profile.take(self._now_s, until_s, nodes, 0)
         return profile
+
+
+def _start_s(planned: ReservedStart) -> float:
+    return planned.start_s

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
+from math import inf, nan
 
 import numpy as np
 
 from shared.scheduling.backfill import Arrival, Backfill
-from shared.scheduling.dispatch import Served
+from shared.scheduling.backfill_scheduler import BackfillScheduler
+from shared.scheduling.dispatch import Scheduler, Served
 from shared.scheduling.engine import Engine
 from shared.scheduling.pool import Discipline, Over, Pool, budgets_of
 from shared.scheduling.power import milliwatts
@@ -36,6 +38,7 @@ def play(
     engine = Engine(dispatcher, submit_s, runs_s, submit_s[0])
     cluster, start_s, passed = [0] * count, [0.0] * count, [False] * count
     draw_mw = [0] * count
+    promises = _Promises(schedulers)
     started = 0
     while started < count:
         if engine.is_over:
@@ -45,6 +48,7 @@ def play(
             cluster[job], start_s[job], passed[job] = number, engine.now_s, backfilled
             draw_mw[job] = entry.draw_mw
             started += 1
+        promises.note()
     clusters = np.array(cluster)
     ran = np.arange(count), clusters
     mode, run_s = None, workload.run_s[ran]
@@ -57,7 +61,38 @@ def play(
         end_s=np.array(start_s) + run_s,
         backfilled=np.array(passed),
         mode=mode,
+        promised_s=promises.by_job(count),
     )
+
+
+class _Promises:
+    """When the first reservation of each job was to begin, by the schedulers that reserve for one
+    job at a time."""
+
+    def __init__(self, schedulers: Sequence[Scheduler]) -> None:
+        self._schedulers = [each for each in schedulers if isinstance(each, BackfillScheduler)]
+        self._first_s: dict[int, float] = {}
+
+    def note(self) -> None:
+        """Note the jobs that have a reservation for the first time; on several clusters, the
+        earliest of theirs."""
+        first_s = self._first_s
+        new: list[tuple[int, float]] = []
+        for scheduler in self._schedulers:
+            arrival = scheduler.reserved_for
+            if arrival >= 0 and arrival not in first_s:
+                new.append((arrival, scheduler.shadow_s))
+        for arrival, shadow_s in new:
+            first_s[arrival] = min(shadow_s, first_s.get(arrival, inf))
+
+    def by_job(self, count: int) -> Floats | None:
+        """Return a column of it, nan where a job never had one; None where nobody reserves so."""
+        if not self._schedulers:
+            return None
+        column = np.full(count, nan)
+        for arrival, promised_s in self._first_s.items():
+            column[arrival] = promised_s
+        return column
 
 
 def _run_times(workload: Workload) -> Callable[[Served], float]:

@@ -92,7 +92,9 @@ class Schedule:
     """Start, end and place of each job of a workload: arrays of the shape (jobs,).
 
     `cluster` is a column of the workload; `backfilled` marks starts before a blocked entry. `mode`
-    is 0 for the entry's own, n for the nth of its others; None where no entry has any.
+    is 0 for the entry's own, n for the nth of its others; None where no entry has any. `promised_s`
+    is when each job's first reservation was to begin, nan where it never had one; None where
+    nobody noted it.
     """
 
     cluster: Ints
@@ -100,3 +102,4 @@ class Schedule:
     end_s: Floats
     backfilled: Mask
     mode: Ints | None = None
+    promised_s: Floats | None = None

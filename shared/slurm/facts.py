@@ -3,27 +3,49 @@
 The plugin sends one message at a job's start (its `state` is null) and one at its end. Neither is
 a submission, but both carry what one holds: each gives a JobSubmitted, of which folds ignore the
 copy, and a JobStarted or JobFinished.
+
+Of a message only what identifies its job must be right, and where a start took place. All else is
+cleaned, cut to its bound or left out, and noted in the message's `repaired`.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
 
-from coplace_client.bounds import JOB_MEMORY_GIB, NODE_MEMORY_GIB
+from coplace_client.bounds import (
+    CORES,
+    CORES_PER_NODE,
+    JOB_MEMORY_GIB,
+    NODE_MEMORY_GIB,
+    NODES,
+    RESOURCES,
+    WALLTIME_S,
+)
 from coplace_client.errors import RejectedError
 from coplace_client.facts import job_fact
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.contents.compiled import YEAR_2000_US
 from shared.domain.hostlist import expand
 from shared.domain.job import job_id
+from shared.domain.printable import printable
+from shared.domain.resources import MOST_NAME as MOST_RESOURCE_NAME
 from shared.slurm.message import Message
-from shared.slurm.tres import Tres
+from shared.slurm.tres import Tres, most_important
 
 # Slurm gives a requeued job a new submit time, so that each attempt is a job of its own here.
 _ATTEMPT: Final = 1
-_UNLIMITED_S: Final = 366 * 86_400
+_UNLIMITED_S: Final = WALLTIME_S.most
 _APP_ID: Final = re.compile(r"\bapp_id=([^\s,;]+)")
+_SECOND_US: Final = 1_000_000
+_LONGEST_RUN_US: Final = round(WALLTIME_S.most) * _SECOND_US
+_MOST_CLUSTER: Final = 128
+# As Slurm says that a job has no nodes.
+_NO_NODES: Final = frozenset({"", "(null)", "None", "None assigned"})
+_NO_USER: Final = "unknown"
 
 OUTCOMES: Final = {
     "COMPLETED": JobOutcome.JOB_OUTCOME_COMPLETED,
@@ -39,26 +61,45 @@ OUTCOMES: Final = {
     "REQUEUED": JobOutcome.JOB_OUTCOME_CANCELLED,
     "REVOKED": JobOutcome.JOB_OUTCOME_CANCELLED,
 }
+# In which a job is back in the queue: a message of its run is about the end of that.
+_BACK_IN_QUEUE: Final = frozenset({"PENDING", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
+_RUNS: Final = frozenset({"", "RUNNING", "CONFIGURING", "SUSPENDED", "SIGNALING", "STAGE_OUT"})
+_RESIZING: Final = "RESIZING"
+# Parts that say more of a job, and nothing of who it is and how long it had its nodes.
+_OPTIONAL: Final = frozenset(
+    {
+        *("app_id", "partition", "qos", "node_model", "memory_gib", "memory_gib_per_unit"),
+        *("cores_per_unit", "units_per_node", "resources", "resources_per_unit", "failed_nodes"),
+        "cores",
+    }
+)
+
+_Payload = TypeVar("_Payload", JobSubmitted, JobStarted, JobFinished)
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the plugin does not say."""
+    """What the plugin does not say; `default_cluster` is that of messages that name none, as where
+    Slurm has no accounting database."""
 
     name: str
     default_account: str
     node_model: str
+    default_cluster: str = ""
 
 
-def envelopes(message: Message, site: Site) -> list[Envelope]:
-    """Return the facts that a message reports, in order. Raises RejectedError, which names the
-    field."""
+def envelopes(message: Message, site: Site, latest_us: int | None = None) -> list[Envelope]:
+    """Return the facts that a message reports, in order; times of a run behind `latest_us` are not
+    believed. Raises RejectedError, which names the field, where it says not which job it is about,
+    or nothing that happened."""
     first = submission(message, site)
     submitted = first.job_submitted
-    state = message.text("state")
-    if state:
-        finished = _finished(message, submitted, _outcome(state), site)
+    outcome = _outcome(message)
+    if outcome is not None:
+        finished = _finished(message, submitted, outcome, site, latest_us)
         return [first, job_fact(site.name, finished, _ATTEMPT, finished.ended_at_us)]
+    if _state(message) in _BACK_IN_QUEUE:
+        return [first]
     started = _started(message, submitted)
     return [first, job_fact(site.name, started, _ATTEMPT, started.started_at_us)]
 
@@ -69,32 +110,64 @@ def submission(message: Message, site: Site) -> Envelope:
     return job_fact(site.name, submitted, _ATTEMPT, submitted.submitted_at_us)
 
 
+def identify(message: Message, site: Site) -> str:
+    """Return the id of the job that a message is about. Raises RejectedError where it says not
+    which that is."""
+    submitted_at_us = message.needed_time_us("@submit")
+    return job_id(site.name, _cluster(message, site), _local_id(message), submitted_at_us / 1e6)
+
+
 def _submitted(message: Message, site: Site) -> JobSubmitted:
     """Return what was asked for: equal units, one a node, or whole nodes where Slurm does not say
     more."""
-    cluster, submitted_at_us = message.text("cluster"), message.time_us("@submit")
-    asked = Tres.parse("tres_req", message.text("tres_req"))
-    units = asked.nodes or message.needed_number("total_nodes")
-    return JobSubmitted(
-        job_id=job_id(site.name, cluster, _local_id(message), submitted_at_us / 1e6),
+    asked = _tres(message, "tres_req")
+    units = _within(NODES.most, (asked.nodes, message.number("total_nodes") or 0, 1))
+    if asked.nodes and units != asked.nodes:
+        message.repaired.add("tres_req")
+    cores = _each(asked.cpus, units)
+    has_cores = 0 < cores <= CORES_PER_NODE.most
+    if asked.cpus and not has_cores:
+        message.repaired.add("tres_req")
+    submitted = JobSubmitted(
+        job_id=identify(message, site),
         attempt=_ATTEMPT,
         app_id=_app_id(message),
-        user=message.text("username"),
+        user=_user(message),
         account=message.text("account") or site.default_account,
         nodes=units,
-        walltime_s=message.number("time_limit") or _UNLIMITED_S,
-        reference_cluster=cluster,
-        submitted_at_us=submitted_at_us,
-        cores_per_unit=_each(asked.cpus, units),
+        walltime_s=_walltime_s(message),
+        reference_cluster=_cluster(message, site),
+        submitted_at_us=message.needed_time_us("@submit"),
+        cores_per_unit=cores if has_cores else 0,
         memory_gib_per_unit=_memory_gib_each(asked, units),
-        resources_per_unit={name: _each(count, units) for name, count in asked.gres.items()},
-        units_per_node=1 if asked.cpus else 0,
+        resources_per_unit=_asked_resources(message, asked, units),
+        units_per_node=1 if has_cores else 0,
     )
+    return _without_wrong_parts(message, submitted)
+
+
+def _within(most: float, found: Iterable[int]) -> int:
+    """The first count that there can be."""
+    return next(count for count in found if 1 <= count <= most)
 
 
 def _each(count: int, units: int) -> int:
     """Return the largest share of a unit, where Slurm divides unevenly."""
     return -(-count // units)
+
+
+def _tres(message: Message, field: str) -> Tres:
+    found = Tres.parse(message.raw(field))
+    if found.left_out:
+        message.repaired.add(field)
+    return found
+
+
+def _walltime_s(message: Message) -> float:
+    walltime_s = message.number("time_limit") or _UNLIMITED_S
+    if walltime_s > WALLTIME_S.most:
+        message.repaired.add("time_limit")
+    return min(walltime_s, WALLTIME_S.most)
 
 
 def _memory_gib_each(asked: Tres, units: int) -> float:
@@ -103,23 +176,64 @@ def _memory_gib_each(asked: Tres, units: int) -> float:
     return max(memory_gib, NODE_MEMORY_GIB.least) if memory_gib else 0.0
 
 
+def _asked_resources(message: Message, asked: Tres, units: int) -> dict[str, int]:
+    """What nodes can have so many of: those that are counted in bytes are of no node class."""
+    each = {name: _each(count, units) for name, count in asked.gres.items()}
+    kept = {
+        name: count
+        for name, count in each.items()
+        if count <= RESOURCES.most and len(name) <= MOST_RESOURCE_NAME
+    }
+    found = most_important(kept)
+    if len(found) < len(each):
+        message.repaired.add("tres_req")
+    return found
+
+
+def _user(message: Message) -> str:
+    """The number of the user where the system has no name for it any more."""
+    if user := message.text("username"):
+        return user
+    message.repaired.add("username")
+    number = message.number("user_id")
+    return _NO_USER if number is None else str(number)
+
+
+def _cluster(message: Message, site: Site) -> str:
+    cluster = message.text("cluster", _MOST_CLUSTER) or site.default_cluster
+    if not cluster:
+        raise RejectedError("cluster", "is missing, and no setting names the cluster of this Slurm")
+    return cluster
+
+
 def _started(message: Message, submitted: JobSubmitted) -> JobStarted:
     return JobStarted(
         job_id=submitted.job_id,
         attempt=_ATTEMPT,
         cluster=submitted.reference_cluster,
-        nodes=expand(message.text("nodes")),
-        started_at_us=message.time_us("@start"),
+        nodes=expand(message.raw("nodes")),
+        started_at_us=message.needed_time_us("@start"),
     )
 
 
 def _finished(
-    message: Message, submitted: JobSubmitted, outcome: JobOutcome.ValueType, site: Site
+    message: Message,
+    submitted: JobSubmitted,
+    outcome: JobOutcome.ValueType,
+    site: Site,
+    latest_us: int | None,
 ) -> JobFinished:
-    held = Tres.parse("tres_alloc", message.text("tres_alloc"))
-    nodes = message.number("total_nodes") or submitted.nodes
-    cores = message.needed_number("total_cpus")
-    return JobFinished(
+    held = _tres(message, "tres_alloc")
+    began_us, ended_us = _run(message, submitted.submitted_at_us, latest_us)
+    nodes = _nodes_held(message, held, submitted)
+    cores = _cores_held(message, held, submitted, nodes)
+    resources = most_important({**held.gres, **held.licenses})
+    if len(resources) < len(held.gres) + len(held.licenses):
+        message.repaired.add("tres_alloc")
+    earliest_us = began_us or ended_us
+    if earliest_us < submitted.submitted_at_us:
+        message.repaired.add("@submit")
+    finished = JobFinished(
         job_id=submitted.job_id,
         attempt=_ATTEMPT,
         outcome=outcome,
@@ -129,17 +243,93 @@ def _finished(
         account=submitted.account,
         nodes=nodes,
         cores_per_node=_each(cores, nodes),
-        submitted_at_us=submitted.submitted_at_us,
-        started_at_us=message.time_us("@start"),
-        ended_at_us=message.time_us("@end"),
-        node_model=site.node_model,
+        submitted_at_us=min(submitted.submitted_at_us, earliest_us),
+        started_at_us=began_us,
+        ended_at_us=ended_us,
+        node_model=printable(site.node_model),
         cores=cores,
-        resources={**held.gres, **held.licenses},
+        resources=resources,
         failed_nodes=_failed_nodes(message),
         partition=message.text("partition"),
         qos=message.text("qos"),
         memory_gib=_memory_gib(held),
     )
+    return _without_wrong_parts(message, finished)
+
+
+def _without_wrong_parts(message: Message, payload: _Payload) -> _Payload:
+    """Leave out what more is said of a job where it is not as the catalogue has it. Raises
+    RejectedError for what identifies it."""
+    while True:
+        try:
+            check_contents(payload)
+        except RejectedError as error:
+            field = error.field.partition("[")[0]
+            if field not in _OPTIONAL or not getattr(payload, field):
+                raise
+            payload.ClearField(field)  # type: ignore[arg-type]
+            message.repaired.add(field)
+        else:
+            return payload
+
+
+def _run(message: Message, submitted_us: int, latest_us: int | None) -> tuple[int, int]:
+    """Return from when (0: it never started) until when a job had its nodes, us. Times that cannot
+    be are left out, and derived from the others and `elapsed`."""
+    began_us, ended_us = (_plausible_us(message, each, latest_us) for each in ("@start", "@end"))
+    elapsed_us = (message.number("elapsed") or 0) * _SECOND_US
+    if not _had_nodes(message):
+        # Slurm writes when it was cancelled as its start too.
+        return 0, ended_us or began_us or submitted_us
+    if not ended_us:
+        message.repaired.add("@end")
+        ended_us = began_us + elapsed_us if began_us else submitted_us
+    if not began_us and elapsed_us:
+        message.repaired.add("@start")
+        began_us = ended_us - elapsed_us
+    if began_us > ended_us:
+        message.repaired.add("@start")
+        began_us = ended_us - elapsed_us
+    if began_us and ended_us - began_us > _LONGEST_RUN_US:
+        message.repaired.add("@start")
+        began_us = ended_us - min(elapsed_us or _LONGEST_RUN_US, _LONGEST_RUN_US)
+    return max(began_us, YEAR_2000_US) if began_us else 0, ended_us
+
+
+def _plausible_us(message: Message, field: str, latest_us: int | None) -> int:
+    """A time at which a Slurm can have run, us; else 0."""
+    found_us = message.time_us(field)
+    is_late = latest_us is not None and found_us > latest_us
+    if found_us and (found_us < YEAR_2000_US or is_late):
+        message.repaired.add(field)
+        return 0
+    return found_us
+
+
+def _had_nodes(message: Message) -> bool:
+    """Slurm gives nothing to a job that never left its queue."""
+    has_names = message.raw("nodes").strip() not in _NO_NODES
+    return has_names or bool(message.number("total_nodes"))
+
+
+def _nodes_held(message: Message, held: Tres, submitted: JobSubmitted) -> int:
+    nodes = message.number("total_nodes") or submitted.nodes
+    if nodes <= NODES.most:
+        return nodes
+    message.repaired.add("total_nodes")
+    return _within(NODES.most, (len(_expanded(message, "nodes")), held.nodes, submitted.nodes))
+
+
+def _cores_held(message: Message, held: Tres, submitted: JobSubmitted, nodes: int) -> int:
+    """As many as Slurm says where so many can be on the nodes; what was asked for where it never
+    had any."""
+    said = message.number("total_cpus") or 0
+    asked = submitted.nodes * submitted.cores_per_unit
+    most = min(CORES.most, nodes * CORES_PER_NODE.most)
+    cores = _within(most, (said, held.cpus, asked, nodes))
+    if cores != said and _had_nodes(message):
+        message.repaired.add("total_cpus")
+    return cores
 
 
 def _memory_gib(held: Tres) -> float:
@@ -148,10 +338,23 @@ def _memory_gib(held: Tres) -> float:
 
 
 def _failed_nodes(message: Message) -> list[str]:
-    """Which node failed: Slurm reports only that one of the job's did, so it is known where there
-    is but one."""
-    nodes = expand(message.text("nodes")) if message.text("state").startswith("NODE_FAIL") else []
+    """Which nodes failed. Where Slurm reports only that one of the job's did, it is known where
+    there is but one."""
+    if not _state(message).startswith("NODE_FAIL"):
+        return []
+    if message.raw("failed_node").strip() not in _NO_NODES:
+        return _expanded(message, "failed_node")
+    nodes = _expanded(message, "nodes")
     return nodes if len(nodes) == 1 else []
+
+
+def _expanded(message: Message, field: str) -> list[str]:
+    """The nodes of a host list; none where it is none."""
+    try:
+        return expand(message.raw(field))
+    except RejectedError:
+        message.repaired.add(field)
+        return []
 
 
 def _local_id(message: Message) -> str:
@@ -168,13 +371,34 @@ def _local_id(message: Message) -> str:
 
 def _app_id(message: Message) -> str:
     """Return `app_id=NAME` in the job's comment, else the name of the job."""
-    found = _APP_ID.search(message.text("comment"))
-    return found[1] if found else message.text("job_name")
+    found = _APP_ID.search(message.raw("comment"))
+    if found is None:
+        return message.text("job_name")
+    app_id = printable(found[1])
+    if app_id != found[1]:
+        message.repaired.add("comment")
+    return app_id
 
 
-def _outcome(state: str) -> JobOutcome.ValueType:
-    """Slurm says who cancelled: `CANCELLED by 1001`."""
-    outcome = OUTCOMES.get(state.split()[0] if state.split() else "")
-    if outcome is None:
-        raise RejectedError("state", f"must be one of {', '.join(OUTCOMES)}, got {state[:40]!r}")
-    return outcome
+def _state(message: Message) -> str:
+    """The state without who made it: `CANCELLED by 1001`."""
+    words = message.text("state").split()
+    return words[0] if words else ""
+
+
+def _outcome(message: Message) -> JobOutcome.ValueType | None:
+    """How a job ended; None where it did not. A state that no Slurm had so far ends a run too: how,
+    is not known."""
+    state, is_told = _state(message), message.has("state")
+    if state in OUTCOMES:
+        return OUTCOMES[state]
+    has_ended = _had_nodes(message) and message.time_us("@end") > 0
+    if state in _BACK_IN_QUEUE:
+        return JobOutcome.JOB_OUTCOME_CANCELLED if has_ended else None
+    if state in _RUNS and (state or not is_told):
+        return None
+    if state == _RESIZING or not has_ended:
+        shown = message.text("state")[:40]
+        raise RejectedError("state", f"must be one of {', '.join(OUTCOMES)}, got {shown!r}")
+    message.repaired.add("state")
+    return JobOutcome.JOB_OUTCOME_FAILED

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from coplace_client.errors import RejectedError
+from coplace_client.bounds import LENGTHS
+from shared.domain.printable import MOST_PRINTABLE
 
 # Slurm shortens counts by powers of 1,024, and memory without a suffix is in MiB.
 _ENTRY: Final = re.compile(r"([^=,\s]{1,128})=([0-9]{1,18}(?:\.[0-9]{1,9})?)([KMGTPE]?)")
@@ -17,6 +18,12 @@ _EXPONENTS: Final[Mapping[str, int]] = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "
 _MIB: Final = 1_024**2
 _GRES: Final = "gres/"
 _LICENSE: Final = "license/"
+# Sites count disks and bandwidth as gres too, in bytes: nobody has so many of a thing.
+_MOST_COUNT: Final = 2**32 - 1
+# More than any Slurm counts.
+_MOST_ENTRIES: Final = 4_096
+_MOST_KINDS: Final = LENGTHS["resources"].most
+_ACCELERATOR: Final = "gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,8 @@ class Tres:
     `gres` are those of nodes, by name and type as Slurm has them: `gpu`, and `gpu:a100` beside it
     where a type was named. `licenses` are the cluster's. The others are no amounts that a job
     holds: `billing` is a price, `energy`, `fs`, `ic`, `pages` and `vmem` are measured, and burst
-    buffers (`bb`) are bytes of no node.
+    buffers (`bb`) are bytes of no node. `left_out` are entries that say no amount, or one that
+    nothing has.
     """
 
     cpus: int
@@ -34,43 +42,62 @@ class Tres:
     memory_gib: Fraction
     gres: Mapping[str, int]
     licenses: Mapping[str, int]
+    left_out: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, field: str, text: str) -> "Tres":
-        """Raises RejectedError, which names `field`, for what Slurm does not write."""
+    def parse(cls, text: str) -> "Tres":
+        """Read what is an amount in a list, and leave out the rest."""
+        left_out: list[str] = []
         counts: dict[str, Fraction] = {}
-        for kind, count in _entries(field, text):
-            if kind in counts:
-                raise RejectedError(field, f"must name {kind[:40]!r} once")
-            counts[kind] = count
+        for entry, kind, count in _entries(text):
+            if not kind or kind in counts:
+                left_out.append(entry)
+            else:
+                counts[kind] = count
+        whole = {
+            kind: count.numerator
+            for kind, count in counts.items()
+            if kind != "mem" and count.denominator == 1 and count <= _MOST_COUNT
+        }
+        left_out += [kind for kind in counts if _is_read(kind) and kind not in whole]
+        gres = _named(_GRES, whole, left_out)
+        licenses = _named(_LICENSE, whole, left_out)
         return cls(
-            cpus=_whole(field, "cpu", counts),
-            nodes=_whole(field, "node", counts),
+            cpus=whole.get("cpu", 0),
+            nodes=whole.get("node", 0),
             memory_gib=counts.get("mem", Fraction(0)) / 1_024**3,
-            gres=_named(field, _GRES, counts),
-            licenses={_LICENSE + n: c for n, c in _named(field, _LICENSE, counts).items()},
+            gres=gres,
+            licenses={_LICENSE + name: count for name, count in licenses.items()},
+            left_out=tuple(left_out),
         )
 
 
-def _entries(field: str, text: str) -> Iterator[tuple[str, Fraction]]:
-    for entry in text.split(",") if text else ():
+def most_important(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return as many kinds as an event may name: accelerators before all others."""
+    if len(counts) <= _MOST_KINDS:
+        return dict(counts)
+    first = sorted(counts, key=lambda name: name.partition(":")[0] != _ACCELERATOR)
+    return {name: counts[name] for name in first[:_MOST_KINDS]}
+
+
+def _entries(text: str) -> Iterator[tuple[str, str, Fraction]]:
+    """Yield each entry with its kind and its amount; without a kind where it says none."""
+    for entry in text.split(",", _MOST_ENTRIES)[:_MOST_ENTRIES] if text else ():
         found = _ENTRY.fullmatch(entry)
         if found is None:
-            problem = f"must be a list like cpu=8,mem=16G,gres/gpu=2, got {entry[:40]!r}"
-            raise RejectedError(field, problem)
+            yield entry[:MOST_PRINTABLE], "", Fraction(0)
+            continue
         kind, count, suffix = found.groups()
         unit = _MIB if kind == "mem" and not suffix else 1 << 10 * _EXPONENTS[suffix]
-        yield kind, Fraction(count) * unit
+        yield entry, kind, Fraction(count) * unit
 
 
-def _whole(field: str, kind: str, counts: Mapping[str, Fraction]) -> int:
-    count = counts.get(kind, Fraction(0))
-    if count.denominator != 1:
-        raise RejectedError(field, f"must hold a whole number of {kind[:40]!r}")
-    return count.numerator
+def _is_read(kind: str) -> bool:
+    return kind in {"cpu", "node"} or kind.startswith((_GRES, _LICENSE))
 
 
-def _named(field: str, prefix: str, counts: Mapping[str, Fraction]) -> dict[str, int]:
+def _named(prefix: str, whole: Mapping[str, int], left_out: list[str]) -> dict[str, int]:
     """Those of one sort, by the text behind the prefix."""
-    kinds = (kind for kind in counts if kind.startswith(prefix))
-    return {kind.removeprefix(prefix): _whole(field, kind, counts) for kind in kinds}
+    kinds = [kind for kind in whole if kind.startswith(prefix) and kind != prefix]
+    left_out += [kind for kind in kinds if not kind.isprintable()]
+    return {kind.removeprefix(prefix): whole[kind] for kind in kinds if kind.isprintable()}

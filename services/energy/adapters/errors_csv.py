@@ -13,6 +13,8 @@ from shared.domain.coefficients import MOST_SD, Coefficients, Uncertainty
 from shared.process.rows import FileRow, read_rows
 
 COLUMNS: Final = ("from_ghz", "to_ghz", "time_left_out", "power_left_out")
+# As `coplace energy learn` writes it.
+_INFINITE: Final = "inf"
 
 
 def errors_file(coefficients: Path) -> Path:
@@ -43,7 +45,6 @@ def _index(coefficients: Coefficients, row: FileRow, field: str) -> int:
 
 def _deviation(row: FileRow, field: str) -> float:
     """Empty where the pair was refused, infinite where too few kernels say anything."""
-    value = row.number_of(field, "inf")
-    if value == math.inf:
+    if row.text(field, _INFINITE) == _INFINITE:
         return math.nan
-    return min(row.check(field, value, require_not_negative), MOST_SD)
+    return min(row.check(field, row.number_of(field), require_not_negative), MOST_SD)

@@ -8,7 +8,11 @@ from pathlib import Path
 from coplace_client.errors import RejectedError
 from coplace_client.signature import Signature
 from services.energy.adapters.coefficients_csv import read_coefficients_file
-from services.energy.adapters.signatures_csv import SignatureRow, read_signatures
+from services.energy.adapters.signatures_csv import (
+    SignatureRow,
+    nearest_pstate,
+    read_signatures,
+)
 from shared.domain.coefficients import Coefficients
 
 
@@ -16,11 +20,13 @@ from shared.domain.coefficients import Coefficients
 class Matched:
     """The coefficients of one module and the signatures to project with them, one an application.
 
+    `known` has those of each at all the clocks that it was measured at, as they were measured.
     `is_named` is False where only the lack of another module says that they belong together.
     """
 
     coefficients: Coefficients
     signatures: tuple[Signature, ...]
+    known: tuple[tuple[Signature, ...], ...]
     is_named: bool
 
     @property
@@ -68,8 +74,11 @@ def _matched(path: Path, rows: Sequence[SignatureRow], asked: str) -> Matched:
         raise RejectedError("module", problem)
     module = named or names[0]
     table = read_coefficients_file(path, module)
-    usable = [_signature(table, row) for row in rows if row.module == module]
-    return Matched(table, tuple(_highest(usable)), is_named=named is not None)
+    own = [row for row in rows if row.module == module]
+    found = tuple(_highest([_signature(table, row) for row in own]))
+    measured = [_at_its_clock(table, row) for row in own]
+    known = (tuple(m for m in measured if m.app_id == each.app_id) for each in found)
+    return Matched(table, found, tuple(known), is_named=named is not None)
 
 
 def _asked(rows: Sequence[SignatureRow], asked: str) -> str:
@@ -90,10 +99,14 @@ def _named_by(path: Path, modules: Iterable[str]) -> str | None:
     return max(words, key=len, default=None)
 
 
+def _at_its_clock(table: Coefficients, found: SignatureRow) -> Signature:
+    nominal_ghz = table.pstates_ghz[-1]
+    return replace(found.signature, freq_ghz=nominal_ghz) if found.is_nominal else found.signature
+
+
 def _signature(table: Coefficients, found: SignatureRow) -> Signature:
-    signature = found.signature
-    if found.is_nominal:
-        signature = replace(signature, freq_ghz=table.pstates_ghz[-1])
+    signature = _at_its_clock(table, found)
+    signature = replace(signature, freq_ghz=nearest_pstate(signature.freq_ghz, table.pstates_ghz))
     with found.row.named():
         table.index_of(signature.freq_ghz)
         if signature.tpi_scale != table.tpi_scale:

@@ -24,6 +24,10 @@ COLUMNS: Final = (
 )
 # The value for the nominal P-state until the node model's table of them is known.
 _ANY_GHZ: Final = 1.0
+# Clocks as they are measured lie this near to their P-states, as a share.
+_NEAR: Final = 0.03
+# No turbo is faster than this, as a multiple of the highest P-state.
+_MOST_TURBO: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,16 @@ def read_signatures(path: Path, *, needs_pstate: bool = False) -> list[Signature
     if not needs_pstate:
         _require_once(found)
     return found
+
+
+def nearest_pstate(measured_ghz: float, pstates_ghz: Sequence[float]) -> float:
+    """Return the P-state that a run was in: the nearest to its clock, of a run above all of them
+    the highest, where turbo is; the clock itself where none is near."""
+    highest = max(pstates_ghz)
+    if highest < measured_ghz <= _MOST_TURBO * highest:
+        return highest
+    nearest = min(pstates_ghz, key=lambda ghz: abs(ghz - measured_ghz))
+    return nearest if abs(nearest / measured_ghz - 1) <= _NEAR else measured_ghz
 
 
 def write_signatures(path: Path, signatures: Iterable[Signature]) -> None:

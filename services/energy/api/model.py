@@ -14,8 +14,9 @@ from coplace_client.signature import Signature
 from services.energy.api.request import AppOrSignature, Asked
 from shared.domain.coefficients import Coefficients
 from shared.eamc.reference import reference_signature
-from shared.models.ear import Metrics, project_onto_models
-from shared.models.projection import Projection, Status
+from shared.models.ear import Metrics, project_metrics
+from shared.models.own_history import with_history
+from shared.models.projection import Projection, Status, side_by_side
 
 # The AppDB's rows by (app_id, node model).
 Rows = Mapping[tuple[str, str], Sequence[Signature]]
@@ -27,10 +28,12 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class ProjectionStart:
-    """The signature that a projection starts from; without one, the problem says why."""
+    """The signature that a projection starts from; without one, the problem says why. `known` are
+    those at all clocks of an application of the AppDB."""
 
     signature: Signature | None
     problem: str = ""
+    known: Sequence[Signature] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +82,8 @@ def _start(index: int, subject: AppOrSignature, table: Coefficients, rows: Rows)
     if isinstance(subject, Signature):
         return _given(f"subjects[{index}].signature", subject, table)
     try:
-        return ProjectionStart(_fitting(table, rows.get((subject, table.node_model), ())))
+        known = rows.get((subject, table.node_model), ())
+        return ProjectionStart(_fitting(table, known), known=known)
     except RejectedError as error:
         return ProjectionStart(None, error.problem)
 
@@ -113,16 +117,24 @@ def _projected(
 ) -> dict[str, _PointColumns]:
     if not tables:
         return {}
-    metrics = [
-        Metrics.from_signatures(t, [start.signature for start in starts[t.node_model]])
-        for t in tables
-    ]
-    several = project_onto_models(tables, metrics, via_intermediate=asked.via_intermediate)
+    several = side_by_side(
+        _on_model(table, starts[table.node_model], via_intermediate=asked.via_intermediate)
+        for table in tables
+    )
     wanted = several.onto(asked.pstates_ghz) if asked.pstates_ghz else several
     return {
         table.node_model: _columns(wanted, number, whole_table=not asked.pstates_ghz)
         for number, table in enumerate(tables)
     }
+
+
+def _on_model(
+    table: Coefficients, starts: Sequence[ProjectionStart], *, via_intermediate: bool
+) -> Projection:
+    signatures = [start.signature for start in starts]
+    metrics = Metrics.from_signatures(table, signatures)
+    projection = project_metrics(table, metrics, via_intermediate=via_intermediate)
+    return with_history(projection, signatures, [start.known for start in starts])
 
 
 def _columns(several: Projection, number: int, *, whole_table: bool) -> _PointColumns:

@@ -14,16 +14,18 @@ from coplace.v1.energy_pb2 import Drift as DriftMessage
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
 from coplace_client.bounds import CLOCK_GHZ
+from coplace_client.clock import TOLERANCE_US
 from services.energy.drift import Drift
 from services.energy.model import Fit
 from services.energy.processor.node_model import LearnedNodeModel, NodeModelTables
 from services.energy.processor.observed import Head, PairedRun
+from shared.catalogue.codec import format_time
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.payloads.domain_types import declared_coefficients_of
 from shared.catalogue.schemas import names_of
 from shared.domain.coefficients import Coefficients
-from shared.streams.stages.stage import AlreadyAppliedError, Round
+from shared.streams.stages.stage import AlreadyAppliedError, OvertakenError, Round
 from shared.streams.state.state import State
 
 SOURCE: Final = "energy.learner"
@@ -104,6 +106,11 @@ class Learner:
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """Take the round's runs in, and publish what changed by them."""
+        for name, declared in list(self._declared.items()):
+            # From a clock ahead: what comes in a later round is newer.
+            if declared.declared_at_us > ended.ended_at_us + TOLERANCE_US:
+                declared.declared_at_us = ended.ended_at_us
+                self._declared.put(name, declared)
         for run in sorted(self._waiting.values(), key=lambda run: run.order):
             model = self._models[run.node_model]
             if run.is_kernel:
@@ -128,8 +135,11 @@ class Learner:
 
     def _import(self, event: Event, message: CoefficientsDeclared) -> None:
         known, name = self._declared.get(message.node_model), message.node_model
-        if known is not None and message.declared_at_us <= known.declared_at_us:
+        if known == message:
             raise AlreadyAppliedError(event.id)
+        if known is not None and message.declared_at_us <= known.declared_at_us:
+            newer = f"those declared at {format_time(known.declared_at_us)} are newer"
+            raise OvertakenError(f"{newer}: declare yours again to replace them")
         imported, model = _imported(message), self._model(name)
         model.expect(imported.fit.pstates_ghz)
         self._declared.put(name, message)

@@ -12,8 +12,10 @@ from kubernetes_asyncio.client import ApiClient
 from coplace_client.errors import UnusableError
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.jobs import JobKey
+from services.kubernetes.model.records import API_VERSION, PLURAL
 
 JOBS: Final = "/apis/batch/v1/jobs"
+RECORDS: Final = f"/apis/{API_VERSION}/{PLURAL}"
 PODS: Final = "/api/v1/pods"
 NODES: Final = "/api/v1/nodes"
 _MERGE_PATCH: Final = "application/merge-patch+json"
@@ -89,6 +91,22 @@ class ApiServer:
         body = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
         await self._json("DELETE", _path(key), body=body)
 
+    async def get_record(self, name: str) -> Mapping[str, Any]:
+        """Return a record as it is now."""
+        return await self._json("GET", _record(name))
+
+    async def patch_record(self, name: str, body: Body) -> Mapping[str, Any]:
+        """Merge into a record; returns what it is then."""
+        return await self._json("PATCH", _record(name), body=body, content_type=_MERGE_PATCH)
+
+    async def create_record(self, body: Body) -> Mapping[str, Any]:
+        """Create a record."""
+        return await self._json("POST", RECORDS, body=body)
+
+    async def delete_record(self, name: str, uid: str) -> None:
+        """Delete a record."""
+        await self._json("DELETE", _record(name), body={"preconditions": {"uid": uid}})
+
     async def tell(self, namespace: str, event: Body) -> None:
         """Create an event for readers of the object."""
         await self._json("POST", f"/api/v1/namespaces/{quote(namespace)}/events", body=event)
@@ -127,7 +145,11 @@ class ApiServer:
 
     async def _json(self, method: str, path: str, **more: Any) -> Mapping[str, Any]:
         async with self._asked(method, path, **more) as answer:
-            found: Mapping[str, Any] = orjson.loads(await answer.read())
+            told = await answer.read()
+        try:
+            found: Mapping[str, Any] = orjson.loads(told)
+        except ValueError as error:
+            raise ApiUnavailableError(f"{self.cluster}: answered {told[:_SAID]!r}") from error
         return found
 
     @asynccontextmanager
@@ -171,6 +193,10 @@ def _said(answer: bytes) -> str:
         return str(orjson.loads(answer)["message"])[:_SAID]
     except (ValueError, KeyError, TypeError):
         return answer[:_SAID].decode(errors="replace")
+
+
+def _record(name: str) -> str:
+    return f"{RECORDS}/{quote(name)}"
 
 
 def _path(key: JobKey, *, named: bool = True) -> str:

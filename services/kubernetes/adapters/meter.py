@@ -3,37 +3,17 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from typing import Final
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from services.kubernetes.adapters.reflector import WatchMeter
-from services.kubernetes.model.jobs import KubernetesJob
-from services.kubernetes.model.names import PROBLEM
+from services.kubernetes.model.records import PLURAL
+from services.kubernetes.model.states import QueueState
 
-_KINDS: Final = ("jobs", "pods", "nodes")
+_KINDS: Final = ("jobs", "pods", "nodes", PLURAL)
 
-Jobs = Callable[[], Iterable[KubernetesJob]]
-
-
-class QueueState(StrEnum):
-    """The state of a Job with Coplace."""
-
-    REFUSED = "refused"
-    WAITS = "waits"
-    RUNS = "runs"
-    ENDED = "ended"
-
-
-def queue_state(job: KubernetesJob) -> QueueState:
-    """Return the state of a Job that is not a copy: refused where Coplace does not take it as it
-    is."""
-    if job.outcome:
-        return QueueState.ENDED
-    if PROBLEM in job.annotations:
-        return QueueState.REFUSED
-    return QueueState.RUNS if job.claim.is_live else QueueState.WAITS
+States = Callable[[], Iterable[tuple[str, QueueState]]]
 
 
 class KubernetesMeter(WatchMeter):
@@ -43,7 +23,7 @@ class KubernetesMeter(WatchMeter):
     def __init__(self, meter: Meter, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
         self._heard_s: dict[tuple[str, str], float] = {}
-        self._jobs: Jobs = tuple
+        self._states: States = tuple
         self._resyncs = meter.create_counter(
             "kubernetes_resyncs",
             description="Objects listed anew, since what changed in a gap was not known any more",
@@ -51,11 +31,15 @@ class KubernetesMeter(WatchMeter):
         self._refusals = meter.create_counter(
             "kubernetes_refusals", description="Requests that an API server will never take"
         )
+        self._odd = meter.create_counter(
+            "kubernetes_odd_objects",
+            description="Objects that were left out, since they could not be read",
+        )
         meter.create_observable_gauge(
             "kubernetes_silence",
             [self._observe_silence],
             unit="s",
-            description="Time since an API server sent anything of its jobs, pods or nodes",
+            description="Time since an API server sent anything of these objects",
         )
         meter.create_observable_gauge(
             "kubernetes_jobs",
@@ -66,6 +50,7 @@ class KubernetesMeter(WatchMeter):
     def begin(self, cluster: str) -> None:
         """Count from 0: what never happened is known not to have happened."""
         self._refusals.add(0, {"cluster": cluster})
+        self._odd.add(0, {"cluster": cluster})
         for kind in _KINDS:
             self._resyncs.add(0, {"cluster": cluster, "objects": kind})
             self.heard(cluster, kind)
@@ -82,9 +67,13 @@ class KubernetesMeter(WatchMeter):
         """Count a request that was invalid or forbidden."""
         self._refusals.add(1, {"cluster": cluster})
 
-    def watch(self, jobs: Jobs) -> None:
-        """Count these whenever metrics are read."""
-        self._jobs = jobs
+    def odd(self, cluster: str) -> None:
+        """Count an object that was left out, since it has no identity or cannot be read."""
+        self._odd.add(1, {"cluster": cluster})
+
+    def watch(self, states: States) -> None:
+        """Count the Jobs of each cluster by these whenever metrics are read."""
+        self._states = states
 
     def _observe_silence(self, _options: CallbackOptions) -> Iterable[Observation]:
         now_s = self._monotonic_s()
@@ -93,9 +82,7 @@ class KubernetesMeter(WatchMeter):
 
     def _observe_jobs(self, _options: CallbackOptions) -> Iterable[Observation]:
         clusters = {cluster for cluster, _ in self._heard_s}
-        found = Counter(
-            (job.key.cluster, queue_state(job)) for job in self._jobs() if not job.is_copy
-        )
+        found = Counter(self._states())
         for cluster in sorted(clusters):
             for state in QueueState:
                 yield Observation(found[cluster, state], {"cluster": cluster, "state": str(state)})

@@ -1,7 +1,7 @@
 """Publishes what the nodes of a cluster are, and which of them take no pods."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
@@ -10,6 +10,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import ShowNodesResponse
 
 from coplace_client.errors import UnusableError
+from services.kubernetes.model.jobs import mapping_of
 from services.kubernetes.model.nodes import (
     NodeTraits,
     cluster_declared,
@@ -17,9 +18,11 @@ from services.kubernetes.model.nodes import (
     drain,
     in_order,
     is_worker,
+    require_readable,
     resumption,
     why_out,
 )
+from shared.catalogue.contents.check import check_contents
 from shared.domain.drains import drain_changes
 from shared.domain.hostlist import expand
 
@@ -54,7 +57,9 @@ class NodeReporter:
         facts: NodeFacts,
         placement: NodesKnown,
         now_us: Callable[[], int],
+        odd: Callable[[str], object] = str,
     ) -> None:
+        self._odd = odd
         self._traits, self._facts, self._placement = traits, facts, placement
         self._now_us, self._source = now_us, f"{traits.site}/{traits.cluster}"
         self._there: dict[str, _Node] = {}
@@ -67,18 +72,31 @@ class NodeReporter:
 
     def replace(self, cluster: str, found: Sequence[_Node]) -> None:
         """Replace what is known by a list of all nodes."""
-        self._there = {_name(node): node for node in found}
+        self._there = {_name(node): node for node in found if self._is_readable(node)}
         self._changed.set()
 
     def changed(self, cluster: str, found: _Node) -> None:
         """Note that a node is new, or has changed."""
-        self._there[_name(found)] = found
-        self._changed.set()
+        if self._is_readable(found):
+            self._there[_name(found)] = found
+            self._changed.set()
 
     def deleted(self, cluster: str, found: _Node) -> None:
         """Note that a node is no longer listed."""
-        self._there.pop(_name(found), None)
+        self._there.pop(str(mapping_of(mapping_of(found).get("metadata")).get("name")), None)
         self._changed.set()
+
+    def _is_readable(self, node: _Node) -> bool:
+        """Whether a node can be read and declared: another one is left out, and the rest is
+        declared."""
+        try:
+            require_readable(node)
+            check_contents(cluster_declared([node], self._traits))
+        except Exception as error:  # noqa: BLE001 no node may hold up the others
+            log.error("node left out", cluster=self._traits.cluster, problem=str(error))
+            self._odd(self._traits.cluster)
+            return False
+        return True
 
     async def declare(self) -> None:
         """Declare the cluster, where it changed. Raises UnusableError where its nodes make no
@@ -112,13 +130,19 @@ class NodeReporter:
             await self._changed.wait()
             self._changed.clear()
             await asyncio.sleep(_SETTLE_S)
-            try:
-                await self.declare()
-                await self.publish_out()
-            except UnusableError as error:
-                log.error("cluster not declared", cluster=self._traits.cluster, problem=str(error))
+            is_done = [await self._tried(each) for each in (self.declare, self.publish_out)]
+            if not all(is_done):
                 await asyncio.sleep(_REFUSED_RETRY_S)
                 self._changed.set()
+
+    async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
+        """Whether a step succeeds; where the cluster cannot be declared its nodes are drained."""
+        try:
+            await step()
+        except UnusableError as error:
+            log.error("nodes not reported", cluster=self._traits.cluster, problem=str(error))
+            return False
+        return True
 
     def _is_part(self, node: _Node) -> bool:
         return is_worker(node) or _name(node) in self._known

@@ -3,13 +3,16 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import PlacementDecided
 
+from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.ingest import FactRefusedError
 from services.kubernetes.adapters.api import (
     ApiConflictError,
@@ -18,25 +21,36 @@ from services.kubernetes.adapters.api import (
     ApiRefusedError,
     ApiUnavailableError,
 )
-from services.kubernetes.model.bodies import Body
+from services.kubernetes.model.bodies import Body, annotated, update
 from services.kubernetes.model.facts import JobTerms, id_of
-from services.kubernetes.model.jobs import JobKey, KubernetesJob
-from services.kubernetes.model.names import JOB_ID
+from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identified
+from services.kubernetes.model.names import COPY_OF, PROBLEM, QUEUE_NAME, RECORD
+from services.kubernetes.model.records import KubernetesRecord
+from services.kubernetes.model.states import QueueState, queue_state
+from services.kubernetes.model.texts import shown
 from services.kubernetes.processor.decisions import obeying
 from services.kubernetes.processor.effects import (
     CreateCopy,
+    CreateRecord,
     DeleteJob,
+    DeleteRecord,
     JobEffect,
     NotifyUser,
     PatchJob,
+    PatchRecord,
     PublishFact,
+    RefuseJob,
 )
 from services.kubernetes.processor.mirror import JobMirror
-from services.kubernetes.processor.reconcile import problem, reconcile, stray
+from services.kubernetes.processor.reconcile import SeenJob, reconcile, stray
 from shared.domain.times import in_utc
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
+# How often a Job is asked for that no list has.
+_OUTSIDE_S: Final = 5.0
+# A Job that changes faster than it is looked at waits for its next turn.
+_LOOKS_AT_ONCE: Final = 8
 _ID_PARTS: Final = 6
 
 log = structlog.get_logger(__name__)
@@ -49,6 +63,10 @@ class JobApi(Protocol):
     async def patch(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def create(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def delete(self, key: JobKey, uid: str) -> None: ...
+    async def get_record(self, name: str) -> Mapping[str, Any]: ...
+    async def patch_record(self, name: str, body: Body) -> Mapping[str, Any]: ...
+    async def create_record(self, body: Body) -> Mapping[str, Any]: ...
+    async def delete_record(self, name: str, uid: str) -> None: ...
     async def tell(self, namespace: str, event: Body) -> None: ...
 
 
@@ -58,9 +76,23 @@ class FactTaker(Protocol):
     async def tell(self, event: Envelope) -> None: ...
 
 
+class OddCounter(Protocol):
+    """Who counts objects without an identity."""
+
+    def __call__(self, cluster: str) -> object: ...
+
+
+class UnknownClusterError(UnusableError):
+    """A Job runs on a cluster that this process does not serve."""
+
+
 class JobReconciler:
     """Keeps nothing that the API servers and Coplace's topics do not have, but what it saw and what
-    it published: after a restart it sees and publishes it again."""
+    it published: after a restart it sees and publishes it again.
+
+    A Job that cannot be dealt with is set aside with the reason, and looked at again when it
+    changes and each minute; the others go on.
+    """
 
     def __init__(
         self,
@@ -68,43 +100,91 @@ class JobReconciler:
         facts: FactTaker,
         terms: JobTerms,
         now_us: Callable[[], int],
+        odd: Callable[[str], object] = str,
     ) -> None:
         self._apis, self._facts, self._terms, self._now_us = apis, facts, terms, now_us
+        self._odd = odd
         self.mirror = JobMirror(lambda job: id_of(job, terms))
         self._own = tuple(f"{terms.site}/{cluster}/" for cluster in apis)
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._told: defaultdict[str, set[str]] = defaultdict(set)
-        self._touched: dict[JobKey, None] = {}
+        self._locks: WeakValueDictionary[JobUid, asyncio.Lock] = WeakValueDictionary()
+        self._told: defaultdict[JobUid, set[str]] = defaultdict(set)
+        self._refused: dict[JobUid, str] = {}
+        self._aside: dict[JobUid, str] = {}
+        self._due: set[JobUid] = set()
+        self._touched: dict[JobUid, None] = {}
         self._wake = asyncio.Event()
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
         """Replace all Jobs of a cluster."""
-        jobs = [KubernetesJob(cluster, fields) for fields in found]
-        for key in self.mirror.replace(cluster, jobs):
-            self.touch(key)
+        jobs = (self._identified(cluster, fields) for fields in found)
+        for uid in self.mirror.replace(cluster, [job for job in jobs if job]):
+            self.touch(uid)
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Note that a Job is new, or has changed."""
-        job = KubernetesJob(cluster, found)
-        self.mirror.put(job)
-        self.touch(job.key)
+        if job := self._identified(cluster, found):
+            self.mirror.put(job)
+            self.touch(job.id)
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """Note that a Job was deleted; what runs for it elsewhere may have to go too."""
-        job = KubernetesJob(cluster, found)
-        seen = self.mirror.get(job.key)
-        if seen is not None and seen.uid == job.uid:
-            self._forget(job.key)
+        """Note that a Job was deleted, or has left the queue."""
+        if job := self._identified(cluster, found):
+            self._forget(job.id)
+
+    def _identified(self, cluster: str, found: Mapping[str, Any]) -> KubernetesJob | None:
+        try:
+            return identified(cluster, found)
+        except RejectedError as error:
+            log.error("not a Job", cluster=cluster, problem=str(error))
+            self._odd(cluster)
+            return None
 
     def see_pod(self, cluster: str, pod: Mapping[str, Any]) -> None:
         """Note a pod, as it is or as it was at last."""
-        key = self.mirror.disrupt(cluster, pod)
-        if key is not None:
-            self.touch(key)
+        uid = self.mirror.disrupt(cluster, pod)
+        if uid is not None:
+            self.touch(uid)
 
-    def touch(self, key: JobKey) -> None:
+    def replace_records(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
+        """Replace all records of a cluster."""
+        records = (self._parsed(cluster, fields) for fields in found)
+        for uid in self.mirror.replace_records(cluster, [each for each in records if each]):
+            self.touch(uid)
+
+    def changed_record(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """Note that a record is new, or has changed."""
+        if record := self._parsed(cluster, found):
+            self.mirror.put_record(record)
+            self.touch(record.id)
+
+    def deleted_record(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """Note that a record was deleted."""
+        if record := self._parsed(cluster, found):
+            seen = self.mirror.record(record.id)
+            if seen is not None and seen.record_uid == record.record_uid:
+                self.mirror.remove_record(record.id)
+                self.touch(record.id)
+
+    def _parsed(self, cluster: str, found: Mapping[str, Any]) -> KubernetesRecord | None:
+        """Return a record as it can be read. Of another one nothing is done about its Job."""
+        try:
+            return KubernetesRecord.parse(cluster, found)
+        except RejectedError as error:
+            log.error("record cannot be read", cluster=cluster, problem=str(error))
+            self._odd(cluster)
+            return None
+
+    def states(self) -> Iterator[tuple[str, QueueState]]:
+        """Yield the cluster and the state of each Job that is not a copy."""
+        for job in self.mirror.jobs():
+            record, is_aside = self.mirror.record(job.id), job.id in self._aside
+            if record is not None or not job.is_copy:
+                is_refused = job.id in self._refused
+                yield job.cluster, queue_state(record, is_refused=is_refused, is_aside=is_aside)
+
+    def touch(self, uid: JobUid) -> None:
         """Note that something may have to be done about a Job."""
-        self._touched[key] = None
+        self._touched[uid] = None
         self._wake.set()
 
     async def work(self) -> None:
@@ -116,14 +196,15 @@ class JobReconciler:
     async def work_off(self) -> None:
         """Do what has to be done about Jobs, until nothing is left."""
         while self._touched:
-            key = next(iter(self._touched))
-            del self._touched[key]
-            await self._look_again_when_it_fails(key)
+            uid = next(iter(self._touched))
+            del self._touched[uid]
+            async with self._lock(uid):
+                await self._look_guarded(uid)
         self._wake.clear()
 
     async def obey(self, decisions: Sequence[PlacementDecided]) -> None:
-        """Carry out decisions, of a Job in order, of several Jobs at once; returns when that is
-        done, over failures of the API servers."""
+        """Carry out decisions, of a Job in order, of several Jobs at once; returns when what
+        follows is in the records, over failures of the API servers."""
         by_job: defaultdict[str, list[PlacementDecided]] = defaultdict(list)
         for decision in decisions:
             by_job[decision.job_id].append(decision)
@@ -134,72 +215,157 @@ class JobReconciler:
             while not await self._tried(decision):
                 pass
 
-    async def look(self, key: JobKey) -> None:
-        """Do what follows from the state of a Job. Raises ApiError and FactRefusedError."""
-        async with self._locks[self._root(key)]:
-            while not await self._carry_out(self._wanted(key)):
-                pass
-
     async def _tried(self, decision: PlacementDecided) -> bool:
-        """Whether a decision is carried out; else it is to be looked at again."""
+        """Whether a decision is dealt with; else it is to be looked at again."""
+        uid: JobUid | None = None
         try:
-            async with self._locks[decision.job_id]:
-                job = await self._job_of(decision.job_id)
-                wanted = obeying(decision, job, self._terms.site, self._now_us())
-                done = await self._carry_out(wanted)
-        except ApiError as error:
+            uid = await self._of_id(decision.job_id)
+            return await self._obeyed(decision, uid)
+        except ApiUnavailableError as error:
             log.warning("tried again", job=decision.job_id, problem=str(error))
             await asyncio.sleep(_RETRY_S)
             return False
         except FactRefusedError as error:
             log.error("ingest refused", job=decision.job_id, problem=str(error))
-            return True
-        if job is not None:
-            self.touch(job.key)
+        except Exception as error:  # noqa: BLE001 no decision may hold up those on others
+            if uid is not None:
+                self._set_aside(uid, error)
+            log.error("not obeyed", job=decision.job_id, problem=repr(error))
+        return True
+
+    async def _obeyed(self, decision: PlacementDecided, uid: JobUid | None) -> bool:
+        site = self._terms.site
+        if uid is None:
+            return await self._carry_out(obeying(decision, None, None, site, self._now_us()))
+        async with self._lock(uid):
+            seen, record = await self._seen(uid)
+            if record is None and seen.job is not None:
+                await self._look_guarded(uid)  # it may have come before this process did
+                seen, record = await self._seen(uid)
+            wanted = obeying(decision, seen.job, record, site, self._now_us())
+            done = await self._carry_out(wanted)
+        self.touch(uid)
         return done
 
-    async def _job_of(self, job_id: str) -> KubernetesJob | None:
+    async def _look(self, uid: JobUid) -> None:
+        for _ in range(_LOOKS_AT_ONCE):
+            wanted = await self._wanted(uid)
+            if not any(isinstance(each, RefuseJob) for each in wanted):
+                self._refused.pop(uid, None)
+            if await self._carry_out(wanted):
+                return
+        self._later(uid, _RETRY_S)
+
+    def _lock(self, uid: JobUid) -> asyncio.Lock:
+        """What a Job and its copies have in common; it goes when nobody holds it."""
+        return self._locks.setdefault(self._root(uid), asyncio.Lock())
+
+    def _root(self, uid: JobUid) -> JobUid:
+        job = self.mirror.job(uid)
+        if job is None or self.mirror.record(uid) is not None:
+            return uid
+        record = self.mirror.of_run(job.key)
+        return record.id if record else uid
+
+    async def _of_id(self, job_id: str) -> JobUid | None:
         """Return the Job of an id: asked for where it was not seen, so that none is taken to be
         deleted."""
         found = self.mirror.of_id(job_id)
-        if found is not None or not job_id.startswith(self._own):
-            return found
         parts = job_id.split("/")
-        if len(parts) != _ID_PARTS:
-            return None
-        return await self._fetched(JobKey(*parts[1:4]), job_id)
+        if found is not None or not job_id.startswith(self._own) or len(parts) != _ID_PARTS:
+            return found
+        job = await self._fetched(JobKey(*parts[1:4]))
+        return job.id if job and id_of(job, self._terms) == job_id else None
 
-    async def _fetched(self, key: JobKey, job_id: str) -> KubernetesJob | None:
-        try:
-            job = KubernetesJob(key.cluster, await self._apis[key.cluster].get(key))
-        except ApiMissingError:
-            return None
-        self.mirror.put(job)
-        return job if id_of(job, self._terms) == job_id else None
-
-    def _root(self, key: JobKey) -> str:
-        """What a Job and its copies have in common: decisions name it."""
-        job = self.mirror.get(key)
-        if job is None:
-            return "/".join(key)
-        return job.annotations.get(JOB_ID, "") if job.is_copy else id_of(job, self._terms)
-
-    def _wanted(self, key: JobKey) -> Sequence[JobEffect]:
-        job = self.mirror.get(key)
-        if job is None:
-            return ()
-        if job.is_copy:
-            origin = self.mirror.of_id(job.annotations.get(JOB_ID, ""))
-            if origin is not None:
-                self.touch(origin.key)
-            return stray(job, origin)
-        run = self.mirror.get(job.run_key)
-        disruption = self.mirror.disruption(run, job.claim.grant) if run else None
-        wanted = reconcile(job, run, disruption, self._terms, self._now_us())
-        told = self._told[self._root(key)]
+    async def _wanted(self, uid: JobUid) -> Sequence[JobEffect]:
+        seen, record = await self._seen(uid)
+        if record is None and seen.job is not None and self._is_copy(seen.job):
+            return await self._of_copy(seen.job)
+        wanted = reconcile(seen, record, self._terms, self._now_us())
+        told = self._told.get(uid, ())
         return [
             each for each in wanted if not (isinstance(each, PublishFact) and each.event.id in told)
         ]
+
+    async def _seen(self, uid: JobUid) -> tuple[SeenJob, KubernetesRecord | None]:
+        """Return a Job with what runs for it, and its record; what was not seen is asked for, so
+        that nothing is taken to be missing."""
+        job, record = self.mirror.job(uid), self.mirror.record(uid)
+        if record is None:
+            record = await self._fetched_record(uid)
+        if record is not None and not self._is_listed(job):
+            job = await self._unlisted(record.job_key, record, uid.uid)
+        if record is None or not record.claim.grant:
+            return SeenJob(job), record
+        run = await self._run(record, job)
+        key, grant = record.run_key, record.claim.grant
+        return SeenJob(job, run, self.mirror.disruption(key, grant)), record
+
+    async def _run(
+        self, record: KubernetesRecord, job: KubernetesJob | None
+    ) -> KubernetesJob | None:
+        if not record.runs_elsewhere:
+            return job
+        found, run_uid = self.mirror.at(record.run_key), record.claim.run_uid
+        if run_uid and (found is None or found.uid != run_uid or not self._is_listed(found)):
+            found = await self._unlisted(record.run_key, record, run_uid)
+        return found if found and run_uid in ("", found.uid) else None
+
+    def _is_listed(self, job: KubernetesJob | None) -> bool:
+        """Return whether the lists of the queue have a Job, so that its changes are seen."""
+        return job is not None and job.labels.get(QUEUE_NAME) == self._terms.queue
+
+    async def _unlisted(
+        self, key: JobKey, record: KubernetesRecord, uid: str
+    ) -> KubernetesJob | None:
+        """Return a Job that no list has, as it is now. Nobody says when it changes or goes: it is
+        looked at again while an end is to be published of it."""
+        found = await self._fetched(key)
+        if found is None or found.uid != uid:
+            self.mirror.remove(JobUid(key.cluster, uid))
+            return None
+        if not self._is_listed(found) and (not record.outcome or record.by_hand is not None):
+            self._later(record.id, _OUTSIDE_S)
+        return found
+
+    def _is_copy(self, job: KubernetesJob) -> bool:
+        """Whether it runs for another Job, as a record says, or as it says itself."""
+        record = self.mirror.of_run(job.key)
+        return job.is_copy or (record is not None and record.claim.run_uid == job.uid)
+
+    async def _of_copy(self, copy: KubernetesJob) -> Sequence[JobEffect]:
+        record = self.mirror.of_run(copy.key)
+        cluster, name = copy.labels.get(COPY_OF, ""), copy.annotations.get(RECORD, "")
+        if record is None and cluster in self._apis and name:
+            record = await self._fetched_record(JobUid(cluster, name))
+        if record is not None and record.run_key == copy.key:
+            self.touch(record.id)
+        return stray(copy, record)
+
+    async def _fetched(self, key: JobKey) -> KubernetesJob | None:
+        """Return the Job of a name as it is now."""
+        try:
+            job = identified(key.cluster, await self._api(key.cluster).get(key))
+        except ApiMissingError:
+            return None
+        self.mirror.put(job)
+        return job
+
+    async def _fetched_record(self, uid: JobUid) -> KubernetesRecord | None:
+        """Return the record of a Job as it is now."""
+        try:
+            found = await self._api(uid.cluster).get_record(uid.uid)
+        except ApiMissingError:
+            self.mirror.remove_record(uid)
+            return None
+        record = KubernetesRecord.parse(uid.cluster, found)
+        self.mirror.put_record(record)
+        return record
+
+    def _api(self, cluster: str) -> JobApi:
+        if cluster not in self._apis:
+            raise UnknownClusterError(f"cluster {cluster} is not one of this process")
+        return self._apis[cluster]
 
     async def _carry_out(self, effects: Sequence[JobEffect]) -> bool:
         """False where something was otherwise than it was seen: then it has been seen anew."""
@@ -212,113 +378,219 @@ class JobReconciler:
         match effect:
             case PublishFact(event):
                 await self._tell(event)
-            case PatchJob(job):
-                return await self._patch(job, effect)
+            case NotifyUser(job):
+                await self._tell_user(job, effect)
+            case CreateRecord() | PatchRecord() | DeleteRecord():
+                return await self._done_to_record(effect)
+            case RefuseJob(job, why):
+                return await self._refuse(job, why)
+            case _:
+                return await self._done_to_job(effect)
+        return True
+
+    async def _done_to_record(self, effect: CreateRecord | PatchRecord | DeleteRecord) -> bool:
+        match effect:
+            case CreateRecord():
+                return await self._create_record(effect)
+            case PatchRecord():
+                return await self._patch_record(effect)
+            case DeleteRecord(record):
+                await self._delete_record(record)
+        return True
+
+    async def _done_to_job(self, effect: PatchJob | CreateCopy | DeleteJob) -> bool:
+        match effect:
+            case PatchJob():
+                return await self._patch(effect)
             case CreateCopy():
                 return await self._create(effect)
             case DeleteJob(job):
                 await self._delete(job)
-            case NotifyUser(job):
-                await self._tell_user(job, effect)
         return True
 
     async def _tell(self, event: Envelope) -> None:
         await self._facts.tell(event)
         fact = getattr(event, event.WhichOneof("payload") or "")
-        self._told[fact.job_id].add(event.id)
+        uid = self.mirror.of_id(fact.job_id)
+        if uid is not None:
+            self._told[uid].add(event.id)
 
-    async def _patch(self, job: KubernetesJob, effect: PatchJob) -> bool:
+    async def _create_record(self, effect: CreateRecord) -> bool:
         try:
-            fields = await self._apis[job.cluster].patch(job.key, effect.body)
+            fields = await self._api(effect.id.cluster).create_record(effect.body)
         except ApiConflictError:
-            await self._see(job.key)
+            await self._fetched_record(effect.id)
+            return False
+        self.mirror.put_record(KubernetesRecord.parse(effect.id.cluster, fields))
+        return False  # its Job is looked at with it
+
+    async def _patch_record(self, effect: PatchRecord) -> bool:
+        uid = effect.record.id
+        try:
+            fields = await self._api(uid.cluster).patch_record(uid.uid, effect.body)
+        except (ApiConflictError, ApiMissingError):
+            await self._fetched_record(uid)
+            return False
+        log.info(effect.words, job=effect.record.job_id)
+        self.mirror.put_record(KubernetesRecord.parse(uid.cluster, fields))
+        self.touch(uid)
+        return True
+
+    async def _delete_record(self, record: KubernetesRecord) -> None:
+        uid = record.id
+        with suppress(ApiMissingError):
+            await self._api(uid.cluster).delete_record(uid.uid, record.record_uid)
+        self.mirror.remove_record(uid)
+        self._lose(uid)
+
+    async def _patch(self, effect: PatchJob) -> bool:
+        job = effect.job
+        if effect.record is not None and not await self._is_newest(effect.record):
+            return False
+        try:
+            fields = await self._informed(effect)
+        except ApiConflictError:
+            await self._see(job)
             return False
         except ApiMissingError:
-            self._forget(job.key)
+            self._forget(job.id)
             return False
         except ApiRefusedError as error:
             if effect.otherwise is None:
                 raise
-            return await self._carry_out(effect.otherwise(str(error)))
+            await self._carry_out(effect.otherwise(str(error)))
+            return False
         log.info(effect.words, job="/".join(job.key))
-        self._saw(job.key, fields)
+        self._saw(job, fields)
+        return True
+
+    async def _is_newest(self, record: KubernetesRecord) -> bool:
+        """Whether a record is as it was seen. Asked after the Job was seen and before that is
+        changed: so a process that was stalled starts and ends nothing on an old word."""
+        newest = await self._fetched_record(record.id)
+        return newest is not None and newest.version == record.version
+
+    async def _informed(self, effect: PatchJob) -> Mapping[str, Any]:
+        """Change a Job; without words for its user where these do not fit."""
+        api, key = self._api(effect.job.cluster), effect.job.key
+        if not effect.informs:
+            return await api.patch(key, effect.body)
+        try:
+            return await api.patch(key, annotated(effect.body, effect.informs))
+        except ApiRefusedError as error:
+            log.info("not annotated", job="/".join(key), problem=str(error))
+            return await api.patch(key, effect.body)
+
+    async def _refuse(self, job: KubernetesJob, why: str) -> bool:
+        is_said = self._refused.get(job.id) == why or job.annotations.get(PROBLEM) == shown(why)
+        if not is_said:
+            informs, words = {PROBLEM: shown(why)}, f"not understood: {shown(why)}"
+            if not await self._patch(PatchJob(job, update(job), words, informs=informs)):
+                return False
+            await self._tell_user(job, NotifyUser(job, "NotUnderstood", why, is_warning=True))
+        self._refused[job.id] = why
         return True
 
     async def _create(self, effect: CreateCopy) -> bool:
-        api = self._apis[effect.key.cluster]
+        if not await self._is_newest(effect.record):
+            return False
+        api = self._api(effect.key.cluster)
         try:
             fields = await api.create(effect.key, effect.body)
         except ApiConflictError:
-            fields = await api.get(effect.key)
-            found = KubernetesJob(effect.key.cluster, fields)
-            if found.annotations.get(JOB_ID) != effect.body["metadata"]["annotations"][JOB_ID]:
-                return await self._carry_out(effect.otherwise("another Job has the copy's name"))
+            await self._fetched(effect.key)  # nobody else can have known its name
+            return False
         except (ApiRefusedError, ApiMissingError) as error:
-            return await self._carry_out(effect.otherwise(str(error)))
+            await self._carry_out(effect.otherwise(str(error)))
+            return False
         log.info("created", job="/".join(effect.key))
-        self._saw(effect.key, fields)
-        return True
+        self.mirror.put(identified(effect.key.cluster, fields))
+        return False  # its Job is looked at with it
 
     async def _delete(self, job: KubernetesJob) -> None:
         try:
-            await self._apis[job.cluster].delete(job.key, job.uid)
+            await self._api(job.cluster).delete(job.key, job.uid)
         except (ApiMissingError, ApiConflictError):
-            await self._see(job.key)
+            await self._see(job)
 
     async def _tell_user(self, job: KubernetesJob, effect: NotifyUser) -> None:
         """It is for reading alone: a failure is logged, and the work goes on."""
         try:
             at = in_utc(time.time())
-            await self._apis[job.cluster].tell(job.key.namespace, user_event(job, effect, at))
+            await self._api(job.cluster).tell(job.key.namespace, user_event(job, effect, at))
         except ApiError as error:
             log.info("event not taken", job="/".join(job.key), problem=str(error))
 
-    async def _see(self, key: JobKey) -> None:
+    async def _see(self, job: KubernetesJob) -> None:
         """Look at a Job anew."""
+        found = await self._fetched(job.key)
+        if found is None or found.uid != job.uid:
+            self._forget(job.id)
+        else:
+            self.touch(job.id)
+
+    def _saw(self, job: KubernetesJob, fields: Mapping[str, Any]) -> None:
+        found = identified(job.cluster, fields)
+        self.mirror.put(found)
+        if found.resource_version != job.resource_version:
+            self.touch(job.id)
+
+    def _forget(self, uid: JobUid) -> None:
+        job = self.mirror.job(uid)
+        root = self._root(uid)
+        self.mirror.remove(uid)
+        if job is not None:
+            self.touch(root)
+        if self.mirror.record(uid) is None:
+            self._lose(uid)
+
+    def _lose(self, uid: JobUid) -> None:
+        """Nothing is left of a Job."""
+        if self.mirror.job(uid) is None:
+            self._told.pop(uid, None)
+            self._refused.pop(uid, None)
+            self._aside.pop(uid, None)
+
+    async def _look_guarded(self, uid: JobUid) -> None:
+        """Do what follows from the state of a Job, or look at it again when that fails."""
         try:
-            self._saw(key, await self._apis[key.cluster].get(key))
-        except ApiMissingError:
-            self._forget(key)
-
-    def _saw(self, key: JobKey, fields: Mapping[str, Any]) -> None:
-        self.mirror.put(KubernetesJob(key.cluster, fields))
-        self.touch(key)
-
-    def _forget(self, key: JobKey) -> None:
-        job = self.mirror.get(key)
-        self.mirror.remove(key)
-        if job is None:
-            return
-        job_id = job.annotations.get(JOB_ID, "")
-        if not job.is_copy:
-            self._told.pop(job_id, None)
-        for each in self.mirror.copies(job_id):
-            self.touch(each.key)
-        if origin := self.mirror.of_id(job_id):
-            self.touch(origin.key)
-
-    async def _look_again_when_it_fails(self, key: JobKey) -> None:
-        try:
-            await self.look(key)
+            await self._look(uid)
         except ApiUnavailableError as error:
-            self._later(key, _RETRY_S, error)
-        except ApiError as error:
-            self._later(key, _REFUSED_RETRY_S, error)
+            log.warning("tried again", job="/".join(uid), problem=str(error))
+            self._later(uid, _RETRY_S)
         except FactRefusedError as error:
-            self._later(key, _REFUSED_RETRY_S, error)
-            await self._say(key, str(error))
+            self._set_aside(uid, error)
+            await self._say(uid, str(error))
+        except Exception as error:  # noqa: BLE001 no Job may hold up others
+            self._set_aside(uid, error)
+        else:
+            self._aside.pop(uid, None)
 
-    async def _say(self, key: JobKey, why: str) -> None:
+    def _set_aside(self, uid: JobUid, error: Exception) -> None:
+        """Leave a Job that fails; where nobody expected it, the log has the place."""
+        is_expected = isinstance(error, UnusableError)
+        if self._aside.get(uid) != str(error):
+            log.error("set aside", job="/".join(uid), problem=repr(error), exc_info=not is_expected)
+        self._aside[uid] = str(error)
+        self._later(uid, _REFUSED_RETRY_S)
+
+    async def _say(self, uid: JobUid, why: str) -> None:
         """Report to a Job's user why Coplace does not know of it."""
-        job = self.mirror.get(key)
+        job = self.mirror.job(uid)
         try:
-            await self._carry_out(problem(job, why) if job else ())
+            await self._carry_out([RefuseJob(job, why)] if job else ())
         except ApiError as error:
-            log.warning("not said", job="/".join(key), problem=str(error))
+            log.warning("not said", job="/".join(uid), problem=str(error))
 
-    def _later(self, key: JobKey, wait_s: float, error: Exception) -> None:
-        log.warning("tried again", job="/".join(key), problem=str(error))
-        asyncio.get_running_loop().call_later(wait_s, self.touch, key)
+    def _later(self, uid: JobUid, wait_s: float) -> None:
+        """Look at a Job again after some time: once, however often it failed."""
+        if uid not in self._due:
+            self._due.add(uid)
+            asyncio.get_running_loop().call_later(wait_s, self._again, uid)
+
+    def _again(self, uid: JobUid) -> None:
+        self._due.discard(uid)
+        self.touch(uid)
 
 
 def user_event(job: KubernetesJob, effect: NotifyUser, at: str) -> Body:

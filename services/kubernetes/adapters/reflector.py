@@ -6,7 +6,12 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from services.kubernetes.adapters.api import ApiError, ApiServer, WatchExpiredError
+from services.kubernetes.adapters.api import (
+    ApiError,
+    ApiMissingError,
+    ApiServer,
+    WatchExpiredError,
+)
 
 _RETRY_S: Final = 1.0
 _MOST_RETRY_S: Final = 30.0
@@ -74,6 +79,13 @@ async def reflect(
             meter.listed_anew(api.cluster, path)
             version = ""
         except ApiError as error:
-            log.warning("watching again", cluster=api.cluster, path=path, problem=str(error))
+            _warn(api.cluster, path, error)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _MOST_RETRY_S)
+
+
+def _warn(cluster: str, path: str, error: ApiError) -> None:
+    log.warning("watching again", cluster=cluster, path=path, problem=str(error))
+    if isinstance(error, ApiMissingError):
+        advice = "apply helm/coplace/files/jobrecords.yaml there: docs/how-to/kubernetes-jobs.md"
+        log.error("the API server has no such resource", cluster=cluster, path=path, advice=advice)

@@ -8,21 +8,18 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any, Final
 
-from services.kubernetes.model.claims import GrantClaim, StopRequest
-from services.kubernetes.model.jobs import KubernetesJob
+from services.kubernetes.model.claims import GrantClaim
+from services.kubernetes.model.jobs import KubernetesJob, mapping_of, whole_of
 from services.kubernetes.model.names import (
-    CLAIM,
     COPY_OF,
     FINALIZER,
     FREQUENCY_GHZ,
     GRANT,
     JOB_ID,
-    OUTCOME,
-    PROBLEM,
     QUEUE_NAME,
-    STOP,
-    WALLTIME_S,
+    RECORD,
 )
+from services.kubernetes.model.records import KubernetesRecord
 from shared.domain.hostlist import expand
 
 Body = Mapping[str, Any]
@@ -31,46 +28,70 @@ _OF_KUBERNETES: Final = ("batch.kubernetes.io/", "controller-uid", "job-name")
 # A copy whose Job says nothing of it is removed a day after its end.
 _KEPT_S: Final = 86_400
 _ANNOTATION_MOST: Final = 1024
+# Only Coplace says where pods go, whatever was added since the Job was taken.
+_PLACED_BY: Final = ("nodeName", "nodeSelector", "affinity", "topologySpreadConstraints")
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_NO_OTHERS: Final = {"podAffinity": None, "podAntiAffinity": None}
 
 
-def _annotated(job: KubernetesJob, annotations: Mapping[str, str | None], **more: Any) -> Body:
-    short = {name: text and text[:_ANNOTATION_MOST] for name, text in annotations.items()}
-    short |= {name: annotations[name] for name in (CLAIM, STOP) if name in annotations}
-    return _update(job, annotations=short, **more)
+def annotated(body: Body, words: Mapping[str, str | None]) -> Body:
+    """Add annotations that users read to a patch: cut, since they share what Kubernetes takes."""
+    short = {name: text and text[:_ANNOTATION_MOST] for name, text in words.items()}
+    return {**body, "metadata": {**body["metadata"], "annotations": short}}
 
 
-def _update(job: KubernetesJob, **metadata: Any) -> Body:
+def update(job: KubernetesJob, **metadata: Any) -> Body:
+    """Return a patch of the metadata of a Job as it was seen."""
     version = {"uid": job.uid, "resourceVersion": job.resource_version}
     return {"metadata": {**version, **metadata}}
 
 
-def taking(job: KubernetesJob, job_id: str, walltime_s: float) -> Body:
-    """Take a Job into the queue: it has no pods, and is not deleted before its end was published.
-    The limit"""
-    told = {JOB_ID: job_id, WALLTIME_S: f"{walltime_s:g}", PROBLEM: None}
-    body = _annotated(job, told, finalizers=[*job.finalizers, FINALIZER])
-    return {**body, "spec": {"suspend": True}}
+def taking(job: KubernetesJob) -> Body:
+    """Take a Job into the queue: it has no pods, and is not deleted before its end was
+    published."""
+    finalizers = job.finalizers if job.is_taken else [*job.finalizers, FINALIZER]
+    return {**update(job, finalizers=finalizers), "spec": {"suspend": True}}
 
 
-def problem(job: KubernetesJob, why: str) -> Body:
-    """Annotate a Job with why it is not taken."""
-    return _annotated(job, {PROBLEM: why})
-
-
-def claiming(job: KubernetesJob, claim: GrantClaim) -> Body:
-    """Leave the word on a grant."""
-    return _annotated(job, {CLAIM: claim.to_json()})
-
-
-def starting(job: KubernetesJob, claim: GrantClaim) -> Body:
-    """Leave the word on a grant and start the Job in its own cluster, in one."""
+def starting(job: KubernetesJob, record: KubernetesRecord) -> Body:
+    """Start a Job in its own cluster, as its record has claimed it: with no more pods than were
+    granted, where and for as long as was decided."""
+    claim = record.claim
+    placed = {"nodeAffinity": {**affinity(claim.nodes)["nodeAffinity"], _PREFERRED: None}}
     pod: dict[str, Any] = {
-        "metadata": _pod_metadata(claim, job.annotations[JOB_ID]),
-        "spec": {"affinity": _affinity(claim.nodes)},
+        "metadata": _pod_metadata(claim, record.job_id),
+        "spec": {"affinity": {**_NO_OTHERS, **placed}, "nodeSelector": None},
     }
+    return {**update(job), "spec": {**_begun(job, claim), "template": pod}}
+
+
+def _begun(job: KubernetesJob, claim: GrantClaim) -> dict[str, Any]:
+    """What a run begins with: the decided limit, and no more pods than were granted."""
     spec = {"suspend": False, "activeDeadlineSeconds": ceil(claim.walltime_s)}
-    body = _annotated(job, {CLAIM: claim.to_json(), STOP: None})
-    return {**body, "spec": {**spec, "template": pod}}
+    most = sum(claim.units)
+    return spec if 0 < job.pods <= most else {**spec, "parallelism": most}
+
+
+def keeping(job: KubernetesJob, queue: str) -> Body | None:
+    """Set back what keeps a Job in the queue until its end was published; None where it is
+    there."""
+    metadata: dict[str, Any] = {}
+    if not job.is_taken and not job.is_deleted:
+        metadata["finalizers"] = [*job.finalizers, FINALIZER]
+    if job.labels.get(QUEUE_NAME) != queue:
+        metadata["labels"] = {QUEUE_NAME: queue}
+    return update(job, **metadata) if metadata else None
+
+
+def limiting(run: KubernetesJob, claim: GrantClaim) -> Body | None:
+    """Set back what a run may have at most; None where it has no more."""
+    most, limit_s = sum(claim.units), ceil(claim.walltime_s)
+    told_s, spec = whole_of(run.spec.get("activeDeadlineSeconds")), dict[str, Any]()
+    if run.pods > most:
+        spec["parallelism"] = most
+    if told_s is None or told_s > limit_s:
+        spec["activeDeadlineSeconds"] = limit_s
+    return {**update(run), "spec": spec} if spec else None
 
 
 def _pod_metadata(claim: GrantClaim, job_id: str) -> dict[str, Any]:
@@ -78,8 +99,8 @@ def _pod_metadata(claim: GrantClaim, job_id: str) -> dict[str, Any]:
     return {"labels": {GRANT: str(claim.grant)}, "annotations": told}
 
 
-def _affinity(nodes: Iterable[str]) -> Body:
-    """One of these nodes; by their names, whatever labels they have."""
+def affinity(nodes: Iterable[str]) -> Body:
+    """Return one of these nodes; by their names, whatever labels they have."""
     terms = [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
         for each in nodes
@@ -89,16 +110,23 @@ def _affinity(nodes: Iterable[str]) -> Body:
     return {"nodeAffinity": required}
 
 
-def copy(job: KubernetesJob, job_id: str) -> Body:
+def carries(job: KubernetesJob, record: KubernetesRecord) -> bool:
+    """Return whether a Job was let run as its record has claimed it, and nowhere else."""
+    claim = record.claim
+    placed = mapping_of(mapping_of(job.pod.get("affinity")).get("nodeAffinity"))
+    wanted = affinity(claim.nodes)["nodeAffinity"]
+    return job.granted == claim.grant and placed == wanted
+
+
+def copy(job: KubernetesJob, record: KubernetesRecord, queue: str) -> Body:
     """Return what runs for a Job of another cluster under its claim: of its name and grant, so that
     there is one at most."""
-    claim, key, spec = job.claim, job.run_key, dict(job.spec)
+    claim, key, spec = record.claim, record.run_key, dict(job.spec)
     for name in ("selector", "manualSelector"):
         spec.pop(name, None)
-    spec["template"] = _copied_template(job.spec["template"], claim, job_id)
-    spec["suspend"], spec["activeDeadlineSeconds"] = False, ceil(claim.walltime_s)
+    spec |= {**_begun(job, claim), "template": _copied_template(job, claim, record.job_id)}
     spec.setdefault("ttlSecondsAfterFinished", _KEPT_S)
-    own = {QUEUE_NAME: job.labels[QUEUE_NAME], COPY_OF: job.cluster, GRANT: str(claim.grant)}
+    own = {QUEUE_NAME: queue, COPY_OF: job.cluster, GRANT: str(claim.grant)}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -106,54 +134,31 @@ def copy(job: KubernetesJob, job_id: str) -> Body:
             "name": key.name,
             "namespace": key.namespace,
             "labels": {**_own(job.labels), **own},
-            "annotations": {JOB_ID: job_id},
+            "annotations": {JOB_ID: record.job_id, RECORD: record.id.uid},
             "finalizers": [FINALIZER],
         },
         "spec": spec,
     }
 
 
-def _copied_template(template: Body, claim: GrantClaim, job_id: str) -> Body:
-    metadata, added = template.get("metadata") or {}, _pod_metadata(claim, job_id)
-    labels = {**_own(metadata.get("labels")), **added["labels"]}
-    annotations = {**(metadata.get("annotations") or {}), **added["annotations"]}
-    pod = {**template["spec"], "affinity": _affinity(claim.nodes)}
-    return {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod}
+def _copied_template(job: KubernetesJob, claim: GrantClaim, job_id: str) -> Body:
+    metadata, added = mapping_of(job.template.get("metadata")), _pod_metadata(claim, job_id)
+    labels = {**_own(mapping_of(metadata.get("labels"))), **added["labels"]}
+    annotations = {**mapping_of(metadata.get("annotations")), **added["annotations"]}
+    pod = {name: told for name, told in job.pod.items() if name not in _PLACED_BY}
+    placed = {**pod, "affinity": affinity(claim.nodes)}
+    return {"metadata": {"labels": labels, "annotations": annotations}, "spec": placed}
 
 
-def _own(labels: Mapping[str, str] | None) -> dict[str, str]:
-    return {
-        name: value for name, value in (labels or {}).items() if not name.startswith(_OF_KUBERNETES)
-    }
-
-
-def stopping(job: KubernetesJob, stop: StopRequest) -> Body:
-    """Ask for the end of a Job's run."""
-    return _annotated(job, {STOP: stop.to_json()})
+def _own(labels: Mapping[str, str]) -> dict[str, str]:
+    return {name: told for name, told in labels.items() if not name.startswith(_OF_KUBERNETES)}
 
 
 def suspending(job: KubernetesJob) -> Body:
     """Suspend a Job, so that the Job controller ends all pods."""
-    return {**_update(job), "spec": {"suspend": True}}
-
-
-def waiting(job: KubernetesJob, claim: GrantClaim) -> Body:
-    """Note that the run is over, and the Job waits again."""
-    return _annotated(job, {CLAIM: claim.to_json(), STOP: None})
-
-
-def closing(job: KubernetesJob, outcome: str, claim: GrantClaim | None = None) -> Body:
-    """Let the Job go, once its end was published."""
-    told = {OUTCOME: outcome, STOP: None}
-    if claim is not None:
-        told[CLAIM] = claim.to_json()
-    return _annotated(job, told, finalizers=_others(job))
+    return {**update(job), "spec": {"suspend": True}}
 
 
 def releasing(job: KubernetesJob) -> Body:
-    """Let a copy go."""
-    return _update(job, finalizers=_others(job))
-
-
-def _others(job: KubernetesJob) -> list[str]:
-    return [each for each in job.finalizers if each != FINALIZER]
+    """Let a Job or a copy go, once its end was published."""
+    return update(job, finalizers=[each for each in job.finalizers if each != FINALIZER])

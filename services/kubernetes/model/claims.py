@@ -1,20 +1,20 @@
-"""The word on a grant, and the end of a run that was asked for, as annotations keep them."""
+"""The word on a grant, and the end of a run that was asked for, as records keep them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Self
 
-import orjson
-
 from coplace_client.bounds import ATTEMPT, CLOCK_GHZ, GRANT, NODES, UNITS_PER_NODE, WALLTIME_S
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
+from services.kubernetes.model.texts import shown
 from shared.domain.hostlist import expand
 
 _EARLIEST_US: Final = 946_684_800_000_000
 _LATEST_US: Final = 4_102_444_800_000_000
-_MOST_REASON: Final = 256
+# What a field holds that is not there, or of another type.
+_WRONG: Final = (KeyError, TypeError, ValueError, OverflowError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class GrantClaim:
     one that was declined; 0 where there is none. All older ones have been answered.
 
     `attempt` is that of the run while the claim is live, else that of the next one; `nodes` are
-    host lists.
+    host lists. `run_uid` is the id of what runs, the Job itself or its copy, once it does.
     """
 
     grant: int = 0
@@ -36,10 +36,25 @@ class GrantClaim:
     at_us: int = 0
     nodes: tuple[str, ...] = ()
     node_units: tuple[int, ...] = ()
+    run_uid: str = ""
 
     def has_answered(self, grant: int) -> bool:
         """Return whether a grant was answered: the first answer is final."""
         return grant <= max(self.grant, self.declined)
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether its run has begun and has not ended."""
+        return self.is_live and bool(self.run_uid)
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """Return the units on each of its nodes."""
+        return self.node_units or (1,) * sum(len(expand(each)) for each in self.nodes)
+
+    def began(self, run_uid: str, at_us: int) -> Self:
+        """Return the claim after its run has begun."""
+        return replace(self, run_uid=run_uid, at_us=max(self.at_us, at_us))
 
     def over(self) -> Self:
         """Return the claim after what ran under it has ended, and the Job waits again."""
@@ -52,31 +67,45 @@ class GrantClaim:
         kept = self.attempt if running else max(self.attempt, attempt)
         return replace(self, declined=grant, is_live=running, attempt=kept)
 
-    def to_json(self) -> str:
-        """Encode the claim for an annotation."""
-        return orjson.dumps(self).decode()
+    def to_fields(self) -> dict[str, Any]:
+        """Return the claim as its record has it."""
+        return {
+            "grant": self.grant,
+            "attempt": self.attempt,
+            "isLive": self.is_live,
+            "declined": self.declined,
+            "cluster": self.cluster,
+            "freqGhz": self.freq_ghz,
+            "walltimeS": self.walltime_s,
+            "atUs": self.at_us,
+            "nodes": list(self.nodes),
+            "nodeUnits": list(self.node_units),
+            "runUid": self.run_uid,
+        }
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse an annotation; where it is empty, or holds an invalid claim, no grant was
-        answered."""
-        told = _mapping(text)
+    def of_fields(cls, told: Mapping[str, Any]) -> Self:
+        """Return the claim of a record; where that has none, no grant was answered. Raises
+        RejectedError."""
+        if not told:
+            return cls()
         try:
             found = cls(
                 grant=int(told["grant"]),
                 attempt=int(told["attempt"]),
-                is_live=bool(told["is_live"]),
+                is_live=bool(told["isLive"]),
                 declined=int(told["declined"]),
                 cluster=str(told["cluster"]),
-                freq_ghz=float(told["freq_ghz"]),
-                walltime_s=float(told["walltime_s"]),
-                at_us=int(told["at_us"]),
+                freq_ghz=float(told["freqGhz"]),
+                walltime_s=float(told["walltimeS"]),
+                at_us=int(told["atUs"]),
                 nodes=tuple(map(str, told["nodes"])),
-                node_units=tuple(map(int, told["node_units"])),
+                node_units=tuple(map(int, told["nodeUnits"])),
+                run_uid=str(told["runUid"]),
             )
-            found.check()
-        except (KeyError, TypeError, ValueError, OverflowError):
-            return cls()
+        except _WRONG as error:
+            raise RejectedError("status.claim", f"must be a claim: {error!r}") from error
+        found.check()
         return found
 
     def check(self) -> None:
@@ -108,6 +137,8 @@ class AfterStop(StrEnum):
     CANCEL = "cancel"
     # The run was no longer the Job's: its end is not published.
     FORGET = "forget"
+    # It cannot begin: its grant is declined.
+    DECLINE = "decline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,29 +150,26 @@ class StopRequest:
     at_us: int
     failed_nodes: tuple[str, ...] = ()
 
-    def to_json(self) -> str:
-        """Encode the request for an annotation."""
-        return orjson.dumps(self).decode()
+    def to_fields(self) -> dict[str, Any]:
+        """Return the request as its record has it."""
+        return {
+            "then": str(self.then),
+            "reason": shown(self.reason),
+            "atUs": self.at_us,
+            "failedNodes": list(self.failed_nodes),
+        }
 
     @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """Parse an annotation; None where it is empty."""
-        told = _mapping(text)
-        try:
-            found = cls(
-                AfterStop(told["then"]),
-                str(told["reason"])[:_MOST_REASON],
-                int(told["at_us"]),
-                tuple(map(str, told["failed_nodes"])),
-            )
-        except (KeyError, TypeError, ValueError, OverflowError):
+    def of_fields(cls, told: Mapping[str, Any]) -> Self | None:
+        """Return the request of a record; None where it has none. Raises RejectedError."""
+        if not told:
             return None
-        return found if _EARLIEST_US <= found.at_us <= _LATEST_US else None
-
-
-def _mapping(text: str) -> Mapping[str, Any]:
-    try:
-        told = orjson.loads(text or "{}")
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
+        try:
+            return cls(
+                AfterStop(told["then"]),
+                str(told["reason"]),
+                int(told["atUs"]),
+                tuple(map(str, told["failedNodes"])),
+            )
+        except _WRONG as error:
+            raise RejectedError("status.stop", f"must be a request: {error!r}") from error

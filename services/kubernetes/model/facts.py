@@ -1,6 +1,10 @@
-"""Jobs as facts for Coplace: the same fact has the same id whenever it is published."""
+"""Jobs as facts for Coplace: the same fact has the same id whenever it is published.
 
-from dataclasses import dataclass
+What a Job asks for is read from it once. All later facts are of its record."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -16,17 +20,22 @@ from coplace_client.bounds import NODES
 from coplace_client.bounds import PRIORITY as PRIORITY_BOUND
 from coplace_client.errors import RejectedError
 from coplace_client.facts import job_fact
-from services.kubernetes.model.claims import StopRequest
-from services.kubernetes.model.jobs import KubernetesJob, RunEnd
+from services.kubernetes.model.claims import GrantClaim, StopRequest
+from services.kubernetes.model.jobs import KubernetesJob, RunEnd, whole_of
 from services.kubernetes.model.names import APP, EXCLUSIVE, PRIORITY, WALLTIME_S
+from services.kubernetes.model.records import KubernetesRecord
+from services.kubernetes.model.texts import shown
 from services.kubernetes.model.units import pod_needs
 from shared.catalogue.contents.check import check_contents
-from shared.domain.hostlist import expand
 from shared.domain.job import job_id
 
 _POD: Final = "spec.template.spec"
 # Where pods go is decided by Coplace, which reads none of these.
 _PLACED_BY: Final = ("nodeName", "nodeSelector", "affinity", "topologySpreadConstraints")
+# Kubernetes reports to the second.
+_SECOND_US: Final = 1_000_000
+_BY_HAND: Final = "-by-hand"
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,8 @@ class JobTerms:
 
     `architecture` keeps them among the clusters that are reached through this process. Labels that
     are empty are not read: the namespace is the account then, or the user. `node_models` are by
-    cluster.
+    cluster. `queue` is what their label says, and what it is set back to; `most_priority` is what
+    any user may ask for.
     """
 
     site: str
@@ -44,6 +54,8 @@ class JobTerms:
     user_label: str
     default_walltime_s: float
     node_models: dict[str, str]
+    queue: str = "coplace"
+    most_priority: int = 0
 
 
 def id_of(job: KubernetesJob, terms: JobTerms) -> str:
@@ -53,7 +65,7 @@ def id_of(job: KubernetesJob, terms: JobTerms) -> str:
 
 def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
     """Return what a Job asks for. Raises RejectedError, which names what cannot be understood."""
-    needs, (user, account) = pod_needs(job.spec["template"]["spec"]), owner(job, terms)
+    needs, (user, account) = pod_needs(job.pod), owner(job, terms)
     message = JobSubmitted(
         job_id=id_of(job, terms),
         attempt=1,
@@ -65,7 +77,7 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
         reference_cluster=job.cluster,
         submitted_at_us=job.created_at_us,
         shareable=job.annotations.get(EXCLUSIVE) != "true",
-        priority=_priority(job),
+        priority=_priority(job, terms),
         architectures=[terms.architecture],
         cores_per_unit=needs.cores,
         memory_gib_per_unit=needs.memory_gib,
@@ -77,12 +89,26 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
 
 def require_placeable(job: KubernetesJob) -> None:
     """Raise RejectedError for a Job that says itself where it runs, or what runs it."""
-    pod = job.spec["template"]["spec"]
     for name in _PLACED_BY:
-        if pod.get(name):
+        if job.pod.get(name):
             raise RejectedError(f"{_POD}.{name}", "must not be set: Coplace chooses the nodes")
     if job.spec.get("managedBy") not in (None, "kubernetes.io/job-controller"):
         raise RejectedError("spec.managedBy", "must be left to the Job controller")
+
+
+def require_unchanged(job: KubernetesJob, submitted: JobSubmitted) -> None:
+    """Raise RejectedError for a Job whose pods need more than was submitted: placement knows
+    nothing of it."""
+    needs = pod_needs(job.pod)
+    most = submitted.resources_per_unit
+    is_more = (
+        needs.cores > submitted.cores_per_unit
+        or needs.memory_gib > submitted.memory_gib_per_unit
+        or any(count > most.get(name, 0) for name, count in needs.resources.items())
+    )
+    if is_more:
+        problem = "must not ask for more than was submitted: submit it anew"
+        raise RejectedError(f"{_POD}.containers", problem)
 
 
 def owner(job: KubernetesJob, terms: JobTerms) -> tuple[str, str]:
@@ -96,51 +122,61 @@ def owner(job: KubernetesJob, terms: JobTerms) -> tuple[str, str]:
 def _app(job: KubernetesJob) -> str:
     """As its label says, else what its generated name begins with, else its name."""
     metadata = job.metadata
-    return job.labels.get(APP) or (metadata.get("generateName") or metadata["name"]).rstrip("-")
+    name = job.labels.get(APP) or str(metadata.get("generateName") or "").rstrip("-")
+    return shown(name) or job.key.name
 
 
 def _units(job: KubernetesJob) -> int:
     """The pods that run at a time."""
-    parallelism, completions = job.spec.get("parallelism", 1), job.spec.get("completions")
-    pods = int(parallelism if completions is None else min(parallelism, completions))
-    NODES.require("spec.parallelism", pods)
-    return pods
+    for name in ("parallelism", "completions"):
+        told = job.spec.get(name)
+        if told is not None and whole_of(told) is None:
+            problem = f"must be a whole number, got {str(told)[:40]!r}"
+            raise RejectedError(f"spec.{name}", problem)
+    NODES.require("spec.parallelism", job.pods)
+    return job.pods
 
 
 def _walltime_s(job: KubernetesJob, terms: JobTerms) -> float:
     told = job.annotations.get(WALLTIME_S)
     if told:
         return _number(f"metadata.annotations[{WALLTIME_S}]", told)
-    asked = float(job.spec.get("activeDeadlineSeconds") or terms.default_walltime_s)
-    if not asked:
+    asked = job.spec.get("activeDeadlineSeconds")
+    if asked and whole_of(asked) is None:
+        problem = f"must be a whole number, got {str(asked)[:40]!r}"
+        raise RejectedError("spec.activeDeadlineSeconds", problem)
+    if not (walltime_s := float(whole_of(asked) or terms.default_walltime_s)):
         raise RejectedError("spec.activeDeadlineSeconds", f"must be set, or annotate {WALLTIME_S}")
-    return asked
+    return walltime_s
 
 
-def _priority(job: KubernetesJob) -> int:
-    priority = _number(f"metadata.annotations[{PRIORITY}]", job.annotations.get(PRIORITY) or "0")
+def _priority(job: KubernetesJob, terms: JobTerms) -> int:
+    field = f"metadata.annotations[{PRIORITY}]"
+    priority = _number(field, job.annotations.get(PRIORITY) or "0")
     PRIORITY_BOUND.require("priority", priority)
+    if priority > terms.most_priority:
+        raise RejectedError(field, f"must be at most {terms.most_priority} at this site")
     return round(priority)
 
 
 def _number(field: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise RejectedError(field, f"must be a number, got {text[:40]!r}") from None
+    """Digits as they are written everywhere, and no word such as `inf`."""
+    if not _NUMBER.fullmatch(text):
+        raise RejectedError(field, f"must be a number, got {text[:40]!r}")
+    return float(text)
 
 
-def submission(job: KubernetesJob, terms: JobTerms) -> Envelope:
-    """Return the event that it was submitted. Raises RejectedError, which names the field."""
-    message = submission_of(job, terms)
+def submission(record: KubernetesRecord, terms: JobTerms) -> Envelope:
+    """Return the event that it was submitted."""
+    message = record.submitted
     return job_fact(terms.site, message, 1, message.submitted_at_us)
 
 
-def start(job: KubernetesJob, terms: JobTerms) -> Envelope:
+def start(record: KubernetesRecord, terms: JobTerms) -> Envelope:
     """Return the event that it runs under its claim."""
-    claim = job.claim
+    claim = record.claim
     message = JobStarted(
-        job_id=id_of(job, terms),
+        job_id=record.job_id,
         attempt=claim.attempt,
         cluster=claim.cluster,
         nodes=claim.nodes,
@@ -152,40 +188,60 @@ def start(job: KubernetesJob, terms: JobTerms) -> Envelope:
     return job_fact(terms.site, message, claim.attempt, claim.at_us)
 
 
-def finish(job: KubernetesJob, terms: JobTerms, end: RunEnd) -> Envelope:
-    """Return the event that its run under its claim ended, or that it never ran."""
-    needs, (user, account) = pod_needs(job.spec["template"]["spec"]), owner(job, terms)
-    claim, units = job.claim, _held_units(job)
-    started_at_us = claim.at_us if claim.is_live else 0
+def finish(
+    record: KubernetesRecord, terms: JobTerms, end: RunEnd, now_us: int, since_us: int = 0
+) -> Envelope:
+    """Return the event that its run under its claim ended, or that it never ran under one; it ran
+    without one since `since_us`, where somebody let it."""
+    asked, claim = record.submitted, record.claim
+    units = list(claim.units) if claim.has_begun else [1] * asked.nodes
+    started_at_us = claim.at_us if claim.has_begun else since_us
+    cluster = claim.cluster if claim.has_begun else record.id.cluster
+    begin_us = started_at_us or asked.submitted_at_us
     message = JobFinished(
-        job_id=id_of(job, terms),
+        job_id=record.job_id,
         attempt=claim.attempt,
         outcome=end.outcome,
-        cluster=claim.cluster if claim.is_live else job.cluster,
-        app_id=_app(job),
-        user=user,
-        account=account,
+        cluster=cluster,
+        app_id=asked.app_id,
+        user=asked.user,
+        account=asked.account,
         nodes=len(units),
-        cores_per_node=max(units) * needs.cores,
-        freq_ghz=claim.freq_ghz if claim.is_live else 0.0,
-        submitted_at_us=job.created_at_us,
+        cores_per_node=max(units) * asked.cores_per_unit,
+        freq_ghz=claim.freq_ghz if claim.has_begun else 0.0,
+        submitted_at_us=asked.submitted_at_us,
         started_at_us=started_at_us,
-        # Kubernetes reports to the second.
-        ended_at_us=max(end.at_us, started_at_us, job.created_at_us),
-        node_model=terms.node_models[claim.cluster if claim.is_live else job.cluster],
-        grant=claim.grant if claim.is_live else 0,
-        cores=sum(units) * needs.cores,
-        resources={name: sum(units) * each for name, each in needs.resources.items()},
+        ended_at_us=_plausible_us(end.at_us, begin_us, now_us),
+        node_model=terms.node_models.get(cluster, ""),
+        grant=claim.grant if claim.has_begun else 0,
+        cores=sum(units) * asked.cores_per_unit,
+        resources={name: sum(units) * each for name, each in asked.resources_per_unit.items()},
     )
     return job_fact(terms.site, message, message.attempt, message.ended_at_us)
 
 
-def _held_units(job: KubernetesJob) -> list[int]:
-    """Units on each node that it holds; where it holds none, one on each that it asked for."""
-    claim = job.claim
-    if not claim.is_live:
-        return [1] * max(1, int(job.spec.get("parallelism", 1)))
-    return list(claim.node_units) or [1] * sum(len(expand(each)) for each in claim.nodes)
+def run_by_hand(
+    record: KubernetesRecord, terms: JobTerms, since_us: int, ended_us: int, now_us: int
+) -> Sequence[Envelope]:
+    """Return the facts of a run without a grant that its Job outlives: a job of its own, so that
+    the attempts and grants of the Job stay as they are. Its end comes before its submission, which
+    so asks for no nodes."""
+    asked = JobSubmitted()
+    asked.CopyFrom(record.submitted)
+    of_job = record.job_id.rpartition("/")[0]
+    asked.job_id = f"{of_job}{_BY_HAND}/{since_us // _SECOND_US}"
+    asked.submitted_at_us = since_us
+    run = replace(record, submitted=asked, claim=GrantClaim())
+    end = cancelled_end(ended_us)
+    return [finish(run, terms, end, now_us, since_us), submission(run, terms)]
+
+
+def _plausible_us(at_us: int, begin_us: int, now_us: int) -> int:
+    """Return when a run ended: as Kubernetes says, to the second, unless that is before its begin
+    or yet to come; then it is taken to have ended when that was seen."""
+    if begin_us - _SECOND_US <= at_us <= now_us:
+        return max(at_us, begin_us)
+    return max(now_us, begin_us)
 
 
 def cancelled_end(at_us: int) -> RunEnd:
@@ -193,15 +249,16 @@ def cancelled_end(at_us: int) -> RunEnd:
     return RunEnd(JOB_OUTCOME_CANCELLED, at_us)
 
 
-def requeue(job: KubernetesJob, terms: JobTerms, stop: StopRequest) -> Envelope:
+def requeue(record: KubernetesRecord, terms: JobTerms, stop: StopRequest) -> Envelope:
     """Return the event that its run ended and it waits again."""
-    claim = job.claim
+    claim = record.claim
     message = JobRequeued(
-        job_id=id_of(job, terms),
+        job_id=record.job_id,
         attempt=claim.attempt + 1,
-        reason=stop.reason,
+        reason=shown(stop.reason),
         requeued_at_us=stop.at_us,
         cluster=claim.cluster,
         failed_nodes=stop.failed_nodes,
+        grant=claim.grant,
     )
     return job_fact(terms.site, message, message.attempt, stop.at_us)

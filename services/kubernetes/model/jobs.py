@@ -1,6 +1,10 @@
-"""Jobs of `batch/v1` as the API server shows them."""
+"""Jobs of `batch/v1` as the API server shows them.
 
-from collections.abc import Mapping, Sequence
+Users write most of what is in them, so that each field is read as what it may be: one of another
+type counts as missing here, and `facts.py` names what a Job cannot be taken with."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -12,12 +16,15 @@ from coplace.v1.jobs_pb2 import (
     JobOutcome,
 )
 
-from services.kubernetes.model.claims import GrantClaim, StopRequest
-from services.kubernetes.model.names import CLAIM, COPY_OF, FINALIZER, GRANT, OUTCOME, STOP
+from coplace_client.errors import RejectedError
+from services.kubernetes.model.names import COPY_OF, FINALIZER, GRANT
 
 _UID_LENGTH: Final = 8
-# A Job's name becomes a label of its pods.
-_MOST_NAME: Final = 63
+_LATEST_US: Final = 4_102_444_800_000_000
+_MOST_DIGITS: Final = 18
+# The API server gives the id, and takes no other names.
+_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+_UID: Final = re.compile(r"[0-9A-Za-z](?:[-0-9A-Za-z.]{0,126}[0-9A-Za-z])?")
 
 
 class JobKey(NamedTuple):
@@ -28,6 +35,13 @@ class JobKey(NamedTuple):
     name: str
 
 
+class JobUid(NamedTuple):
+    """Cluster and uid of a Job: another one of its name has another one."""
+
+    cluster: str
+    uid: str
+
+
 class RunEnd(NamedTuple):
     """How and when a run ended, as its Job's conditions say."""
 
@@ -35,9 +49,41 @@ class RunEnd(NamedTuple):
     at_us: int
 
 
-def time_us(text: str | None) -> int:
+def time_us(text: object) -> int:
     """Parse a time of the API into microseconds; 0 where there is none."""
-    return round(datetime.fromisoformat(text).timestamp() * 1e6) if text else 0
+    try:
+        found = round(datetime.fromisoformat(str(text)).timestamp() * 1e6) if text else 0
+    except (ValueError, OverflowError, OSError):
+        return 0
+    return found if 0 < found < _LATEST_US else 0
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """Return a mapping; an empty one where it is none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def whole_of(value: object) -> int | None:
+    """Return a whole number; None where it is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _texts_of(value: object) -> Mapping[str, str]:
+    told = mapping_of(value).items()
+    return {name: text for name, text in told if isinstance(text, str)}
+
+
+def identified(cluster: str, fields: Mapping[str, Any]) -> "KubernetesJob":
+    """Return the Job that an API server shows. Raises RejectedError where it has no
+    identity."""
+    job = KubernetesJob(cluster, mapping_of(fields))
+    for name, form in (("namespace", _NAME), ("name", _NAME), ("uid", _UID)):
+        told = job.metadata.get(name)
+        if not isinstance(told, str) or not form.fullmatch(told):
+            raise RejectedError(f"metadata.{name}", f"must be a name, got {str(told)[:40]!r}")
+    if not job.created_at_us:
+        raise RejectedError("metadata.creationTimestamp", "must be a time")
+    return job
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +96,27 @@ class KubernetesJob:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Return the metadata of the Job."""
-        found: Mapping[str, Any] = self.fields["metadata"]
-        return found
+        return mapping_of(self.fields.get("metadata"))
 
     @property
     def spec(self) -> Mapping[str, Any]:
         """Return what was asked for."""
-        found: Mapping[str, Any] = self.fields["spec"]
-        return found
+        return mapping_of(self.fields.get("spec"))
+
+    @property
+    def template(self) -> Mapping[str, Any]:
+        """Return what its pods are made of."""
+        return mapping_of(self.spec.get("template"))
+
+    @property
+    def pod(self) -> Mapping[str, Any]:
+        """Return the specification of its pods."""
+        return mapping_of(self.template.get("spec"))
 
     @property
     def status(self) -> Mapping[str, Any]:
         """Return the status of the Job, as the API server has it."""
-        return self.fields.get("status") or {}
+        return mapping_of(self.fields.get("status"))
 
     @property
     def key(self) -> JobKey:
@@ -75,6 +129,11 @@ class KubernetesJob:
         return str(self.metadata["uid"])
 
     @property
+    def id(self) -> JobUid:
+        """Return its cluster and uid."""
+        return JobUid(self.cluster, self.uid)
+
+    @property
     def local_id(self) -> str:
         """Return what distinguishes it from all Jobs of its cluster, also those of its name in the
         same second."""
@@ -83,78 +142,83 @@ class KubernetesJob:
     @property
     def resource_version(self) -> str:
         """Return the version of what is shown: an update that names it changes nothing newer."""
-        return str(self.metadata["resourceVersion"])
+        return str(self.metadata.get("resourceVersion", ""))
 
     @property
     def labels(self) -> Mapping[str, str]:
         """Return the labels of the Job."""
-        return self.metadata.get("labels") or {}
+        return _texts_of(self.metadata.get("labels"))
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """Return the annotations of the Job."""
-        return self.metadata.get("annotations") or {}
+        return _texts_of(self.metadata.get("annotations"))
 
     @property
     def finalizers(self) -> Sequence[str]:
         """Return the finalizers that have to be removed before it is deleted."""
-        return self.metadata.get("finalizers") or ()
+        told = self.metadata.get("finalizers")
+        return [each for each in told if isinstance(each, str)] if isinstance(told, list) else []
 
     @property
     def created_at_us(self) -> int:
         """Return when it was created, to the second."""
-        return time_us(self.metadata["creationTimestamp"])
+        return time_us(self.metadata.get("creationTimestamp"))
+
+    @property
+    def is_deleted(self) -> bool:
+        """Return whether somebody deleted it: it goes when its finalizers are removed."""
+        return bool(self.metadata.get("deletionTimestamp"))
 
     @property
     def deleted_at_us(self) -> int:
-        """Return when it was deleted; 0 where it was not."""
+        """Return when it was deleted; 0 where it was not, or nobody knows when."""
         return time_us(self.metadata.get("deletionTimestamp"))
 
     @property
     def is_taken(self) -> bool:
-        """Return whether it is in Coplace's queue: it is not deleted before its end was
-        published."""
+        """Return whether it is not deleted before its finalizer was removed."""
         return FINALIZER in self.finalizers
 
     @property
     def is_copy(self) -> bool:
-        """Return whether it runs for a Job of another cluster."""
+        """Return whether it says of itself that it runs for a Job of another cluster."""
         return COPY_OF in self.labels
 
     @property
-    def copy_grant(self) -> int:
-        """Return the grant that a copy runs under."""
-        text = self.labels.get(GRANT, "")
-        return int(text) if text.isdecimal() else 0
+    def pods(self) -> int:
+        """Return how many pods run at a time; 0 where that cannot be understood."""
+        parallelism = whole_of(self.spec.get("parallelism", 1))
+        completions = self.spec.get("completions")
+        if parallelism is None or completions is None:
+            return max(0, parallelism or 0)
+        return max(0, min(parallelism, whole_of(completions) or 0))
 
     @property
-    def claim(self) -> GrantClaim:
-        """Return the claim on its newest grant."""
-        return GrantClaim.parse(self.annotations.get(CLAIM, ""))
-
-    @property
-    def stop(self) -> StopRequest | None:
-        """Return the request to end its run, where there is one."""
-        return StopRequest.parse(self.annotations.get(STOP, ""))
-
-    @property
-    def outcome(self) -> str:
-        """Return how it ended, once that was published; empty before."""
-        return self.annotations.get(OUTCOME, "")
+    def granted(self) -> int:
+        """Return the grant that its pods name; 0 where they name none."""
+        labels = _texts_of(mapping_of(self.template.get("metadata")).get("labels"))
+        told = labels.get(GRANT, "")
+        is_number = told.isascii() and told.isdecimal() and len(told) <= _MOST_DIGITS
+        return int(told) if is_number else 0
 
     @property
     def is_suspended(self) -> bool:
         """Return whether it must have no pods."""
-        return bool(self.spec.get("suspend"))
+        return self.spec.get("suspend") is True
+
+    @property
+    def started_at_us(self) -> int:
+        """Return since when its controller has it run; 0 where it does not."""
+        return time_us(self.status.get("startTime"))
 
     @property
     def is_quiet(self) -> bool:
         """Return whether it is suspended and the Job controller has ended all of its pods."""
         status = self.status
-        pods = (status.get("active") or 0) + (status.get("terminating") or 0)
         return (
             self.is_suspended
-            and not pods
+            and not (status.get("active") or status.get("terminating"))
             and not status.get("startTime")
             and self._condition("Suspended") is not None
         )
@@ -164,33 +228,30 @@ class KubernetesJob:
         """Return since when the Job controller has seen that it is suspended; 0 where it has
         not."""
         found = self._condition("Suspended")
-        return time_us(found["lastTransitionTime"]) if found else 0
+        return time_us(found.get("lastTransitionTime")) if found else 0
 
     @property
     def run_end(self) -> RunEnd | None:
         """Return how its pods ended, where they have."""
         if done := self._condition("Complete"):
-            at = self.status.get("completionTime") or done["lastTransitionTime"]
+            at = self.status.get("completionTime") or done.get("lastTransitionTime")
             return RunEnd(JOB_OUTCOME_COMPLETED, time_us(at))
         if failed := self._condition("Failed"):
             is_late = failed.get("reason") == "DeadlineExceeded"
             outcome = JOB_OUTCOME_TIMED_OUT if is_late else JOB_OUTCOME_FAILED
-            return RunEnd(outcome, time_us(failed["lastTransitionTime"]))
+            return RunEnd(outcome, time_us(failed.get("lastTransitionTime")))
         return None
-
-    @property
-    def run_key(self) -> JobKey:
-        """Return the key of what runs under its claim: itself, or its copy on another cluster."""
-        claim = self.claim
-        if claim.cluster in ("", self.cluster):
-            return self.key
-        end = f"-{self.uid[:_UID_LENGTH]}-{claim.grant}"
-        name = f"{self.key.name[: _MOST_NAME - len(end)]}{end}"
-        return JobKey(claim.cluster, self.key.namespace, name)
 
     def _condition(self, kind: str) -> Mapping[str, Any] | None:
-        for found in self.status.get("conditions") or ():
-            if found["type"] == kind and found["status"] == "True":
-                condition: Mapping[str, Any] = found
-                return condition
+        for found in conditions_of(self.status):
+            if found.get("type") == kind and found.get("status") == "True":
+                return found
         return None
+
+
+def conditions_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the conditions of a status."""
+    told = status.get("conditions")
+    for each in told if isinstance(told, list) else ():
+        if isinstance(each, Mapping):
+            yield each

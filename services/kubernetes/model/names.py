@@ -1,4 +1,6 @@
-"""Labels, annotations and the finalizer by which Coplace and Kubernetes refer to each other."""
+"""Labels, annotations and the finalizer by which Coplace and Kubernetes refer to each other.
+
+Users write all of them: what they ask for is read from them, and nothing else (`records.py`)."""
 
 from typing import Final
 
@@ -16,13 +18,13 @@ WALLTIME_S: Final = "coplace.io/walltime-s"
 FINALIZER: Final = "coplace.io/told"
 """On a Job whose end was not published to Coplace yet."""
 CLAIM: Final = "coplace.io/claim"
-"""Annotation of a Job: the answer to its newest grant."""
+"""Annotation of a Job, for its user to read: what became of its newest grant."""
 STOP: Final = "coplace.io/stop"
-"""Annotation of a Job: why its run has to end, and what follows then."""
+"""Annotation of a Job, for its user to read: why its run was ended."""
 OUTCOME: Final = "coplace.io/outcome"
-"""Annotation of a Job: how it ended, or why it never ran."""
+"""Annotation of a Job, for its user to read: how it ended, or why it never ran."""
 PROBLEM: Final = "coplace.io/problem"
-"""Annotation of a Job: why Coplace cannot take it."""
+"""Annotation of a Job, for its user to read: why Coplace cannot take it."""
 
 GRANT: Final = "coplace.io/grant"
 """Label of pods, and of a copy: the grant that they run under."""
@@ -32,3 +34,5 @@ JOB_ID: Final = "coplace.io/job-id"
 """Annotation of a Job, its copy and their pods: the id that Coplace knows it by."""
 COPY_OF: Final = "coplace.io/copy-of"
 """Label of a copy: the cluster where the Job that it runs for was submitted."""
+RECORD: Final = "coplace.io/record"
+"""Annotation of a copy: the name of the record, in that cluster, that says so."""

@@ -9,14 +9,18 @@ from typing import Any, Final
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, NodesDrained, NodesResumed
 from coplace.v1.ingest_service_pb2 import Envelope
 
+from coplace_client.bounds import CORES_PER_NODE
+from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
+from services.kubernetes.model.jobs import mapping_of
+from services.kubernetes.model.texts import shown
 from services.kubernetes.model.units import amounts, count_resources
 from shared.domain.folding import fold
+from shared.domain.hostlist import expand
 
 _GIB: Final = 1024**3
 _KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
-_MOST_REASON: Final = 256
 # Kubernetes sets these for what conditions and `spec.unschedulable` say anyway.
 _OF_STATE: Final = "node.kubernetes.io/"
 
@@ -28,8 +32,8 @@ class MixedNodesError(UnusableError):
 @dataclass(frozen=True, slots=True)
 class NodeTraits:
     """What Kubernetes does not know of a cluster's nodes; `tdp_w` is the thermal design power of
-    one of a resource by its name, and `nameplate_power_w` what a node draws at most, W; 0:
-    nobody said."""
+    one of a resource by its name, `processors_tdp_w` that of a node's processors together, and
+    `nameplate_power_w` what a node draws at most, W; 0: nobody said."""
 
     cluster: str
     site: str
@@ -40,6 +44,34 @@ class NodeTraits:
     architecture: str
     tdp_w: Mapping[str, float] = field(default_factory=dict)
     nameplate_power_w: float = 0.0
+    processors_tdp_w: float = 0.0
+
+
+def require_readable(node: Mapping[str, Any]) -> None:
+    """Raise RejectedError, which names the field, for a node that is not as nodes are."""
+    if not isinstance(node, Mapping):
+        raise RejectedError("node", "must be an object")
+    metadata, spec = mapping_of(node.get("metadata")), mapping_of(node.get("spec"))
+    for name in ("name", "creationTimestamp"):
+        told = metadata.get(name)
+        require_text(f"metadata.{name}", told if isinstance(told, str) else "")
+    for name in ("spec", "status"):
+        if not isinstance(node.get(name), Mapping):
+            raise RejectedError(name, "must be set")
+    if len(expand(str(metadata["name"]))) != 1:
+        raise RejectedError("metadata.name", "must be the name of one node")
+    taints, conditions = spec.get("taints") or (), node["status"].get("conditions") or ()
+    _require_texts("spec.taints", taints, ("key", "effect"))
+    _require_texts("status.conditions", conditions, ("type", "status"))
+    _allocatable(node)
+
+
+def _require_texts(field: str, told: object, names: Sequence[str]) -> None:
+    if not isinstance(told, list | tuple):
+        raise RejectedError(field, "must be a list")
+    for each in told:
+        if not all(isinstance(mapping_of(each).get(name), str) for name in names):
+            raise RejectedError(field, f"must have {' and '.join(names)} each")
 
 
 def is_worker(node: Mapping[str, Any]) -> bool:
@@ -82,6 +114,7 @@ def cluster_declared(nodes: Sequence[Mapping[str, Any]], traits: NodeTraits) -> 
         idle_power_w=traits.idle_power_w,
         peak_bandwidth_gbps=traits.peak_bandwidth_gbps,
         nameplate_power_w=traits.nameplate_power_w,
+        processors_tdp_w=traits.processors_tdp_w,
         architecture=traits.architecture,
         node_names=fold(str(node["metadata"]["name"]) for node in nodes),
     )
@@ -102,8 +135,10 @@ def _allocatable(node: Mapping[str, Any]) -> tuple[int, float, tuple[tuple[str, 
     told = amounts("status.allocatable", node["status"].get("allocatable") or {})
     if "cpu" not in told:
         raise RejectedError("status.allocatable.cpu", "must be set")
+    cores = floor(told["cpu"])
+    CORES_PER_NODE.require_if_known("status.allocatable.cpu", cores)
     memory_gib = float(told["memory"] / _GIB) if "memory" in told else 0.0
-    return floor(told["cpu"]), memory_gib, tuple(sorted(count_resources(told).items()))
+    return cores, memory_gib, tuple(sorted(count_resources(told).items()))
 
 
 def why_out(node: Mapping[str, Any]) -> str:
@@ -117,7 +152,7 @@ def why_out(node: Mapping[str, Any]) -> str:
     if ready is not None and ready["status"] == "True":
         return ""
     said = ready and (ready.get("message") or ready.get("reason"))
-    return f"not ready in Kubernetes: {said or 'nothing is known of it'}"[:_MOST_REASON]
+    return shown(f"not ready in Kubernetes: {said or 'nothing is known of it'}")
 
 
 def declaration(declared: ClusterDeclared, source: str, now_us: int) -> Envelope:

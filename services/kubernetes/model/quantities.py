@@ -7,7 +7,7 @@ from typing import Final
 from coplace_client.errors import RejectedError
 
 _QUANTITY: Final = re.compile(
-    r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d{1,2}|[KMGTPE]i|[numkMGTPE])?"
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([eE][+-]?[0-9]{1,2}|[KMGTPE]i|[numkMGTPE])?"
 )
 _POWERS: Final = (-9, -6, -3, 3, 6, 9, 12, 15, 18)
 _SCALES: Final = {
@@ -19,7 +19,7 @@ _MOST_DIGITS: Final = 40
 
 def quantity(field: str, text: object) -> Fraction:
     """Parse a quantity. Raises RejectedError, which names the field."""
-    written = str(text)
+    written = str(text) if isinstance(text, str | int | float) else ""
     found = _QUANTITY.fullmatch(written) if len(written) <= _MOST_DIGITS else None
     if found is None:
         raise RejectedError(field, f"must be a quantity such as 500m or 64Gi, got {written[:40]!r}")

@@ -17,6 +17,9 @@ _POD: Final = "spec.template.spec"
 # What is not counted by nodes, or not chosen by.
 _LEFT_OUT: Final = ("ephemeral-storage", "storage", "pods", "hugepages-", "attachable-volumes-")
 
+_ASKED: Final = ("limits", "requests")
+_MOST_KINDS: Final = 256
+
 _Amounts = Counter[str]
 
 
@@ -45,23 +48,32 @@ def count_resources(amounts: Mapping[str, Fraction]) -> dict[str, int]:
     return dict(found)
 
 
-def amounts(field: str, told: Mapping[str, object]) -> dict[str, Fraction]:
+def amounts(field: str, told: object) -> dict[str, Fraction]:
     """Parse quantities by resource. Raises RejectedError, which names the field."""
-    return {name: quantity(f"{field}.{name}", text) for name, text in told.items()}
+    if not isinstance(told, Mapping) or len(told) > _MOST_KINDS:
+        raise RejectedError(field, f"must be at most {_MOST_KINDS} quantities by resource")
+    found = {str(name): quantity(f"{field}.{name}", text) for name, text in told.items()}
+    for name, amount in found.items():
+        if amount < 0:
+            raise RejectedError(f"{field}.{name}", f"must be at least 0, got {amount}")
+    return found
 
 
 def pod_needs(pod: Mapping[str, Any]) -> PodNeeds:
     """Return what a pod asks for, as Kubernetes counts it: all containers together, or the largest
     of those that run before them; sidecars beside both. Raises RejectedError, which names the
     field."""
-    first = list(pod.get("initContainers") or ())
+    first = _containers("initContainers", pod)
     sidecars = [each for each in first if each.get("restartPolicy") == "Always"]
     before = [each for each in first if each.get("restartPolicy") != "Always"]
     beside = _sum(_requests("initContainers", sidecars))
-    most = _sum(_requests("containers", pod.get("containers") or ()))
+    most = _sum(_requests("containers", _containers("containers", pod)))
     for each in _requests("initContainers", before):
         most |= {name: max(amount, most.get(name, amount)) for name, amount in each.items()}
-    needs = _sum([most, beside, amounts(f"{_POD}.overhead", pod.get("overhead") or {})])
+    inside = _sum([most, beside])
+    for name, amount in _asked(f"{_POD}.resources", pod).items():  # of the pod as a whole
+        inside[name] = max(amount, inside.get(name, amount))
+    needs = _sum([inside, amounts(f"{_POD}.overhead", pod.get("overhead") or {})])
     if not needs.get("cpu"):
         raise RejectedError(f"{_POD}.containers[0].resources.requests.cpu", "must be set")
     memory_gib = float(needs.get("memory", Fraction(0)) / _GIB)
@@ -76,14 +88,27 @@ def pod_needs(pod: Mapping[str, Any]) -> PodNeeds:
     return found
 
 
+def _containers(field: str, pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    told = pod.get(field) or []
+    if not isinstance(told, list) or not all(isinstance(each, Mapping) for each in told):
+        raise RejectedError(f"{_POD}.{field}", "must be a list of containers")
+    return told
+
+
 def _requests(
     field: str, containers: Iterable[Mapping[str, Any]]
 ) -> Iterable[Mapping[str, Fraction]]:
     """Of each container; what has a limit alone requests that."""
     for number, container in enumerate(containers):
-        told = container.get("resources") or {}
-        asked = {**(told.get("limits") or {}), **(told.get("requests") or {})}
-        yield amounts(f"{_POD}.{field}[{number}].resources.requests", asked)
+        yield _asked(f"{_POD}.{field}[{number}].resources", container)
+
+
+def _asked(field: str, of: Mapping[str, Any]) -> Mapping[str, Fraction]:
+    told = of.get("resources") or {}
+    if not isinstance(told, Mapping):
+        raise RejectedError(field, "must be requests and limits")
+    limits, requests = (amounts(f"{field}.{each}", told.get(each) or {}) for each in _ASKED)
+    return {**limits, **requests}
 
 
 def _sum(each: Iterable[Mapping[str, Fraction]]) -> dict[str, Fraction]:

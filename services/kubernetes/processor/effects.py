@@ -1,12 +1,13 @@
 """What is to be done about a Job, in order; each may be done again."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from coplace.v1.ingest_service_pb2 import Envelope
 
 from services.kubernetes.model.bodies import Body
-from services.kubernetes.model.jobs import JobKey, KubernetesJob
+from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
+from services.kubernetes.model.records import KubernetesRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +21,64 @@ class PublishFact:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateRecord:
+    """Begin to keep what becomes of a Job."""
+
+    id: JobUid
+    body: Body
+
+    def __str__(self) -> str:
+        return "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchRecord:
+    """Change a record as it was seen."""
+
+    record: KubernetesRecord
+    body: Body
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecord:
+    """Delete the record of a Job that is not there any more, and whose end was published."""
+
+    record: KubernetesRecord
+
+    def __str__(self) -> str:
+        return "deleted the record"
+
+
+@dataclass(frozen=True, slots=True)
 class PatchJob:
-    """Change a Job as it was seen. Where the API server will never take it, `otherwise` says what
-    to do, with the reason."""
+    """Change a Job as it was seen, where its record is still as it was seen too. `informs` are
+    annotations for its user: where the API server takes no more of them, it is changed without.
+    Where it will never take the rest, `otherwise` says what to do, with the reason."""
 
     job: KubernetesJob
     body: Body
     words: str
+    record: KubernetesRecord | None = None
+    informs: Mapping[str, str | None] = field(default_factory=dict)
     otherwise: "Otherwise | None" = None
 
     def __str__(self) -> str:
         return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseJob:
+    """Report to a Job's user why Coplace does not take it."""
+
+    job: KubernetesJob
+    why: str
+
+    def __str__(self) -> str:
+        return f"not understood: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +87,7 @@ class CreateCopy:
 
     key: JobKey
     body: Body
+    record: KubernetesRecord
     otherwise: "Otherwise"
 
     def __str__(self) -> str:
@@ -68,5 +117,15 @@ class NotifyUser:
         return f"{self.reason}: {self.message}"
 
 
-JobEffect = PublishFact | PatchJob | CreateCopy | DeleteJob | NotifyUser
+JobEffect = (
+    PublishFact
+    | CreateRecord
+    | PatchRecord
+    | DeleteRecord
+    | PatchJob
+    | RefuseJob
+    | CreateCopy
+    | DeleteJob
+    | NotifyUser
+)
 Otherwise = Callable[[str], Sequence[JobEffect]]

@@ -1,27 +1,37 @@
 """What the API servers were seen to have."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from services.kubernetes.model.jobs import JobKey, KubernetesJob
-from services.kubernetes.model.names import GRANT, JOB_ID
+from services.kubernetes.model.jobs import (
+    JobKey,
+    JobUid,
+    KubernetesJob,
+    conditions_of,
+    mapping_of,
+)
+from services.kubernetes.model.names import GRANT
+from services.kubernetes.model.records import KubernetesRecord
+from services.kubernetes.model.texts import shown
 from services.kubernetes.processor.reconcile import PodDisruption
 
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
+_MOST_DIGITS: Final = 18
 # With these the node was lost, and not only the pod.
 _NODE_LOST: Final = ("DeletionByTaintManager", "DeletionByPodGC")
 
 
 class JobMirror:
-    """The Jobs of all clusters, and whose pods were disrupted."""
+    """The Jobs and records of all clusters, and whose pods were disrupted."""
 
     def __init__(self, id_of: Callable[[KubernetesJob], str]) -> None:
         """`id_of` says which job of Coplace a Job is, whatever its annotations say."""
         self._id_of = id_of
-        self._jobs: dict[JobKey, KubernetesJob] = {}
-        self._copies: dict[str, set[JobKey]] = defaultdict(set)
-        self._of_ids: dict[str, JobKey] = {}
+        self._jobs: dict[JobUid, KubernetesJob] = {}
+        self._records: dict[JobUid, KubernetesRecord] = {}
+        self._of_keys: dict[JobKey, JobUid] = {}
+        self._of_ids: dict[str, JobUid] = {}
+        self._of_runs: dict[JobKey, JobUid] = {}
         self._disruptions: dict[JobKey, tuple[int, PodDisruption]] = {}
 
     def __len__(self) -> int:
@@ -31,84 +41,125 @@ class JobMirror:
         """Return the Jobs of all clusters as they were seen last."""
         return list(self._jobs.values())
 
-    def get(self, key: JobKey) -> KubernetesJob | None:
-        """Return the Job there, as it was seen last."""
-        return self._jobs.get(key)
+    def job(self, uid: JobUid) -> KubernetesJob | None:
+        """Return a Job as it was seen last."""
+        return self._jobs.get(uid)
 
-    def of_id(self, job_id: str) -> KubernetesJob | None:
+    def at(self, key: JobKey) -> KubernetesJob | None:
+        """Return the newest Job of a name, as it was seen last."""
+        uid = self._of_keys.get(key)
+        return self._jobs.get(uid) if uid else None
+
+    def record(self, uid: JobUid) -> KubernetesRecord | None:
+        """Return the record of a Job, as it was seen last."""
+        return self._records.get(uid)
+
+    def of_id(self, job_id: str) -> JobUid | None:
         """Return the Job that Coplace knows by an id."""
-        key = self._of_ids.get(job_id)
-        return self._jobs.get(key) if key else None
+        return self._of_ids.get(job_id)
 
-    def copies(self, job_id: str) -> list[KubernetesJob]:
-        """Return what runs for a Job on other clusters."""
-        return [self._jobs[key] for key in sorted(self._copies.get(job_id, ()))]
+    def of_run(self, key: JobKey) -> KubernetesRecord | None:
+        """Return the record whose Job runs elsewhere as what has this name."""
+        uid = self._of_runs.get(key)
+        return self._records.get(uid) if uid else None
 
     def put(self, job: KubernetesJob) -> None:
         """Note a Job that was seen; what was seen of it later stays."""
-        before = self._jobs.get(job.key)
-        if before is not None and before.uid == job.uid and _is_older(job, before):
+        before = self._jobs.get(job.id)
+        if before is not None and _is_older(job.resource_version, before.resource_version):
             return
-        self.remove(job.key)
-        self._jobs[job.key] = job
-        if job.is_copy:
-            self._copies[job.annotations.get(JOB_ID, "")].add(job.key)
-        else:
-            self._of_ids[self._id_of(job)] = job.key
+        self._jobs[job.id] = job
+        self._of_keys[job.key] = job.id
+        self._of_ids[self._id_of(job)] = job.id
 
-    def remove(self, key: JobKey) -> None:
+    def remove(self, uid: JobUid) -> None:
         """Forget a Job that was deleted."""
-        job = self._jobs.pop(key, None)
+        job = self._jobs.pop(uid, None)
         if job is None:
             return
-        if not job.is_copy:
-            del self._of_ids[self._id_of(job)]
-            return
-        job_id = job.annotations.get(JOB_ID, "")
-        self._copies[job_id].discard(key)
-        if not self._copies[job_id]:
-            del self._copies[job_id]
+        if self._of_keys.get(job.key) == uid:
+            del self._of_keys[job.key]
+            self._disruptions.pop(job.key, None)
+        self._forget_id(self._id_of(job), uid)
 
-    def replace(self, cluster: str, jobs: Iterable[KubernetesJob]) -> list[JobKey]:
+    def put_record(self, record: KubernetesRecord) -> None:
+        """Note a record that was seen; what was seen of it later stays."""
+        before = self._records.get(record.id)
+        if before is not None:
+            if _is_older(record.version, before.version):
+                return
+            self._of_runs.pop(before.run_key, None)
+        self._records[record.id] = record
+        self._of_ids[record.job_id] = record.id
+        if record.runs_elsewhere:
+            self._of_runs[record.run_key] = record.id
+
+    def remove_record(self, uid: JobUid) -> None:
+        """Forget a record that was deleted."""
+        record = self._records.pop(uid, None)
+        if record is not None:
+            self._of_runs.pop(record.run_key, None)
+            self._forget_id(record.job_id, uid)
+
+    def _forget_id(self, job_id: str, uid: JobUid) -> None:
+        if uid not in self._jobs and uid not in self._records and self._of_ids.get(job_id) == uid:
+            del self._of_ids[job_id]
+
+    def replace(self, cluster: str, jobs: Iterable[KubernetesJob]) -> list[JobUid]:
         """Replace all that a cluster has, after a gap; returns what may have changed."""
-        found = {job.key: job for job in jobs}
-        gone = [key for key in self._jobs if key.cluster == cluster and key not in found]
-        for key in gone:
-            self.remove(key)
-            self._disruptions.pop(key, None)
+        found = {job.id: job for job in jobs}
+        gone = [uid for uid in self._jobs if uid.cluster == cluster and uid not in found]
+        for uid in gone:
+            self.remove(uid)
         for job in found.values():
             self.put(job)
         return [*gone, *found]
 
-    def disrupt(self, cluster: str, pod: Mapping[str, Any]) -> JobKey | None:
-        """Note a pod that was seen; return the Job that it was of, if Kubernetes ended it."""
-        condition = _disruption(pod)
-        labels = pod["metadata"].get("labels") or {}
-        grant = labels.get(GRANT, "")
-        if condition is None or _JOB_NAME not in labels or not grant.isdecimal():
-            return None
-        key = JobKey(cluster, pod["metadata"]["namespace"], labels[_JOB_NAME])
-        reason, node = str(condition.get("reason") or "disrupted"), pod["spec"].get("nodeName")
-        failed = (str(node),) if node and reason in _NODE_LOST else ()
-        message = f"{reason}: {condition.get('message') or 'its pod was ended'}"
-        self._disruptions[key] = (int(grant), PodDisruption(message[:256], failed))
-        return key
+    def replace_records(self, cluster: str, records: Iterable[KubernetesRecord]) -> list[JobUid]:
+        """Replace all records that a cluster has; returns what may have changed."""
+        found = {record.id: record for record in records}
+        gone = [uid for uid in self._records if uid.cluster == cluster and uid not in found]
+        for uid in gone:
+            self.remove_record(uid)
+        for record in found.values():
+            self.put_record(record)
+        return [*gone, *found]
 
-    def disruption(self, run: KubernetesJob, grant: int) -> PodDisruption | None:
+    def disrupt(self, cluster: str, pod: Mapping[str, Any]) -> JobUid | None:
+        """Note a pod that was seen; return the Job that it was of, if Kubernetes ended it."""
+        metadata = mapping_of(mapping_of(pod).get("metadata"))
+        labels, condition = mapping_of(metadata.get("labels")), _disruption(pod)
+        grant = str(labels.get(GRANT, ""))
+        if condition is None or not _is_number(grant):
+            return None
+        key = JobKey(cluster, str(metadata.get("namespace")), str(labels.get(_JOB_NAME)))
+        if key not in self._of_keys:
+            return None
+        reason = shown(condition.get("reason") or "disrupted")
+        node = mapping_of(pod.get("spec")).get("nodeName")
+        failed = (str(node),) if node and reason in _NODE_LOST else ()
+        message = shown(f"{reason}: {condition.get('message') or 'its pod was ended'}")
+        self._disruptions[key] = (int(grant), PodDisruption(message, failed))
+        return self._of_keys[key]
+
+    def disruption(self, key: JobKey, grant: int) -> PodDisruption | None:
         """Return how Kubernetes ended pods of a run under a grant, where it did."""
-        found = self._disruptions.get(run.key)
+        found = self._disruptions.get(key)
         return found[1] if found and found[0] == grant else None
 
 
 def _disruption(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    for found in pod.get("status", {}).get("conditions") or ():
-        if found["type"] == "DisruptionTarget" and found["status"] == "True":
-            condition: Mapping[str, Any] = found
-            return condition
+    for found in conditions_of(mapping_of(mapping_of(pod).get("status"))):
+        if found.get("type") == "DisruptionTarget" and found.get("status") == "True":
+            return found
     return None
 
 
-def _is_older(job: KubernetesJob, than: KubernetesJob) -> bool:
+def _is_older(version: str, than: str) -> bool:
     """Versions are numbers that grow with each write, of the API server's own (etcd's revision)."""
-    versions = (job.resource_version, than.resource_version)
-    return all(each.isdecimal() for each in versions) and int(versions[0]) < int(versions[1])
+    both = (version, than)
+    return all(map(_is_number, both)) and int(version) < int(than)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS

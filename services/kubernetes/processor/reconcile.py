@@ -1,5 +1,8 @@
 """Effects of the state of a Job: from the objects of the API server alone, so that a restart
-goes on where it was."""
+goes on where it was.
+
+Its record is believed, and the Job is not: what a user may write there asks for something, or is
+set back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,29 +11,45 @@ from coplace.v1.jobs_pb2 import JobOutcome
 
 from coplace_client.errors import RejectedError
 from coplace_client.facts import decline_event
-from services.kubernetes.model import bodies
+from services.kubernetes.model import bodies, records
 from services.kubernetes.model.claims import AfterStop, StopRequest
 from services.kubernetes.model.facts import (
     JobTerms,
     cancelled_end,
     finish,
-    id_of,
     requeue,
     require_placeable,
+    require_unchanged,
+    run_by_hand,
     start,
     submission,
     submission_of,
 )
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
-from services.kubernetes.model.names import PROBLEM
+from services.kubernetes.model.names import (
+    CLAIM,
+    JOB_ID,
+    OUTCOME,
+    PROBLEM,
+    QUEUE_NAME,
+    STOP,
+    WALLTIME_S,
+)
+from services.kubernetes.model.records import KubernetesRecord, record_body
+from services.kubernetes.model.texts import shown
 from services.kubernetes.processor.effects import (
     CreateCopy,
+    CreateRecord,
     DeleteJob,
+    DeleteRecord,
     JobEffect,
     NotifyUser,
     PatchJob,
+    PatchRecord,
     PublishFact,
+    RefuseJob,
 )
+from shared.domain.hostlist import expand
 
 _OUTCOMES = {
     JobOutcome.JOB_OUTCOME_COMPLETED: "completed",
@@ -38,6 +57,7 @@ _OUTCOMES = {
     JobOutcome.JOB_OUTCOME_TIMED_OUT: "timed out",
     JobOutcome.JOB_OUTCOME_CANCELLED: "cancelled",
 }
+_BY_HAND = "it was let run without its grant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,147 +69,349 @@ class PodDisruption:
     failed_nodes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SeenJob:
+    """A Job, what runs for it (itself, or its copy on another cluster) and how Kubernetes ended
+    pods of that; None: it is not there."""
+
+    job: KubernetesJob | None
+    run: KubernetesJob | None = None
+    disruption: PodDisruption | None = None
+
+
 def reconcile(
-    job: KubernetesJob,
-    run: KubernetesJob | None,
-    disruption: PodDisruption | None,
-    terms: JobTerms,
-    now_us: int,
+    seen: SeenJob, record: KubernetesRecord | None, terms: JobTerms, now_us: int
 ) -> Sequence[JobEffect]:
-    """Return what to do about a Job; its run is itself, or its copy on another cluster."""
-    if job.outcome:
-        return _release(run)
-    if not job.is_taken:
-        return _take(job, terms)
-    if job.claim.is_live:
-        return _running(job, run, disruption, terms, now_us)
-    return _waiting(job, terms)
+    """Return what to do about a Job and its record."""
+    if record is None:
+        return _take(seen.job, terms) if seen.job else ()
+    if record.outcome:
+        return _release(seen, record, terms, now_us)
+    if record.claim.is_live:
+        return _Running(seen, record, terms, now_us).wanted()
+    return _waiting(seen.job, record, terms, now_us)
 
 
-def stray(copy: KubernetesJob, job: KubernetesJob | None) -> Sequence[JobEffect]:
-    """Return what to do about a copy, with the Job that it runs for (None: that is deleted): one
-    without a claim is deleted."""
-    if not copy.is_taken or (job is not None and _is_run_of(copy, job)):
+def stray(copy: KubernetesJob, record: KubernetesRecord | None) -> Sequence[JobEffect]:
+    """Return what to do about a Job that is a copy, with the record that it runs for (None: there
+    is none): one without a claim is deleted, and one that only says so is refused."""
+    if copy.run_end and not copy.is_taken:
         return ()
-    return _release(copy) if copy.deleted_at_us else [DeleteJob(copy)]
+    if record is not None and _is_run_of(copy, record):
+        return ()
+    if not copy.is_taken:
+        return _refuse(copy, "metadata.labels[coplace.io/copy-of]: must not be set")
+    return (
+        [PatchJob(copy, bodies.releasing(copy), "let go")] if copy.is_deleted else [DeleteJob(copy)]
+    )
 
 
-def _is_run_of(copy: KubernetesJob, job: KubernetesJob) -> bool:
-    claim = job.claim
-    return claim.grant == copy.copy_grant and (claim.is_live or bool(job.outcome))
+def _is_run_of(copy: KubernetesJob, record: KubernetesRecord) -> bool:
+    claim = record.claim
+    return (
+        record.run_key == copy.key
+        and claim.run_uid in ("", copy.uid)
+        and (claim.is_live or bool(record.outcome))
+    )
 
 
 def _take(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
     """Into the queue, if it can be understood; else its user reads why."""
-    if job.deleted_at_us or job.run_end:
-        return ()
+    if job.is_deleted or job.run_end:
+        return [PatchJob(job, bodies.releasing(job), "let go")] if job.is_taken else ()
     try:
         require_placeable(job)
         asked = submission_of(job, terms)
     except RejectedError as error:
-        return problem(job, str(error))
-    body = bodies.taking(job, asked.job_id, asked.walltime_s)
-    return [PatchJob(job, body, "taken into the queue")]
+        return _refuse(job, str(error))
+    return [CreateRecord(job.id, record_body(job, asked, terms.queue))]
 
 
-def problem(job: KubernetesJob, why: str) -> Sequence[JobEffect]:
-    """Report why Coplace does not take a Job, where it was not reported yet."""
-    if job.annotations.get(PROBLEM) == why:
-        return ()
-    user = NotifyUser(job, "NotUnderstood", why, is_warning=True)
-    return [PatchJob(job, bodies.problem(job, why), f"not understood: {why}"), user]
+def _refuse(job: KubernetesJob, why: str) -> Sequence[JobEffect]:
+    """Jobs of the queue have no pods without a grant, also those that never get one."""
+    if job.is_suspended or job.run_end or job.is_deleted:
+        return [RefuseJob(job, why)]
+    patch = PatchJob(job, bodies.suspending(job), "suspended: it is not understood")
+    return [patch, RefuseJob(job, why)]
 
 
-def _waiting(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
-    if job.deleted_at_us:
-        return _close(job, terms, cancelled_end(job.deleted_at_us))
-    if job.run_end:  # somebody started it by hand, and it was short
-        return _close(job, terms, cancelled_end(job.run_end.at_us))
-    if not job.is_suspended:
-        return [PatchJob(job, bodies.suspending(job), "suspended: it has no grant")]
-    if job.status.get("startTime"):
-        return ()  # pods of before are still being ended
-    try:
-        return [PublishFact(submission(job, terms))]
-    except RejectedError as error:
-        return problem(job, str(error))
-
-
-def _running(
-    job: KubernetesJob,
-    run: KubernetesJob | None,
-    disruption: PodDisruption | None,
-    terms: JobTerms,
-    now_us: int,
+def _waiting(
+    job: KubernetesJob | None, record: KubernetesRecord, terms: JobTerms, now_us: int
 ) -> Sequence[JobEffect]:
-    if run is None:
-        return [_create(job, terms, now_us)]
-    told: list[JobEffect] = [PublishFact(start(job, terms))]
-    if run.run_end:
-        return [*told, *_close(job, terms, run.run_end)]
-    if run.deleted_at_us:  # Kubernetes ends the pods once the Job is let go
-        return [*told, *_close(job, terms, cancelled_end(run.deleted_at_us))]
-    if job.stop is not None:
-        return _stopping(job, run, job.stop, terms)
-    if stop := _why_stop(job, run, disruption, now_us):
-        words = NotifyUser(job, "Stopped", stop.reason)
-        return [*told, PatchJob(job, bodies.stopping(job, stop), f"stops: {stop.reason}"), words]
-    return told
+    told = PublishFact(submission(record, terms))
+    if job is None:  # its finalizer was taken
+        return [told, *_close(record, terms, cancelled_end(now_us), now_us)]
+    if end := _end_without_grant(job, terms.queue, now_us):
+        # Somebody may have started it by hand, and it was short.
+        since_us = _since_us(job, record) if job.run_end and not job.is_deleted else 0
+        return [told, *_close(record, terms, end, now_us, since_us)]
+    if (began := _began_by_hand(job, record, now_us)) or not (job.is_taken and job.is_suspended):
+        return [_taking(job, record), *began]
+    if job.started_at_us:
+        return ()  # pods of before are still being ended
+    if record.by_hand is not None:
+        return [told, *_charge_by_hand(record, terms, job.suspended_at_us, now_us)]
+    try:
+        require_unchanged(job, record.submitted)
+    except RejectedError as error:
+        user = NotifyUser(job, "Cancelled", str(error), is_warning=True)
+        return [told, *_close(record, terms, cancelled_end(now_us), now_us), user]
+    return [told]
 
 
-def _create(job: KubernetesJob, terms: JobTerms, now_us: int) -> JobEffect:
-    """It is claimed, and has not been created yet: where it never can be, the grant is declined."""
-    claim, job_id = job.claim, id_of(job, terms)
-    kept = claim.declining(claim.grant, claim.attempt)
+def _end_without_grant(job: KubernetesJob, queue: str, now_us: int) -> RunEnd | None:
+    """Return how a Job that waits is over; None where it goes on."""
+    if job.is_deleted:
+        return cancelled_end(job.deleted_at_us)
+    if job.run_end:
+        return job.run_end
+    return cancelled_end(now_us) if job.labels.get(QUEUE_NAME) != queue else None
 
-    def otherwise(why: str) -> Sequence[JobEffect]:
-        told = decline_event(terms.site, job_id, claim.attempt, claim.grant, why, now_us)
+
+def _since_us(job: KubernetesJob, record: KubernetesRecord) -> int:
+    return record.by_hand.at_us if record.by_hand else job.started_at_us
+
+
+def _taking(job: KubernetesJob, record: KubernetesRecord) -> JobEffect:
+    words = "taken into the queue" if not job.is_taken else "suspended: it has no grant"
+    asked = record.submitted
+    informs = {JOB_ID: record.job_id, WALLTIME_S: f"{asked.walltime_s:g}", PROBLEM: None}
+    return PatchJob(job, bodies.taking(job), words, record, informs)
+
+
+def _began_by_hand(
+    job: KubernetesJob, record: KubernetesRecord, now_us: int
+) -> Sequence[JobEffect]:
+    """Keep since when a Job runs that has no grant: its controller does not, once it is suspended.
+    Before it goes a patch of the Job, which holds only where that is as it was seen."""
+    if record.by_hand is not None or not job.started_at_us:
+        return ()
+    since_us = min(max(job.started_at_us, job.created_at_us), now_us)
+    kept = records.stopping(record, StopRequest(AfterStop.REQUEUE, _BY_HAND, since_us))
+    return [PatchRecord(record, kept, "keeps since when it runs")]
+
+
+def _charge_by_hand(
+    record: KubernetesRecord, terms: JobTerms, ended_us: int, now_us: int
+) -> Sequence[JobEffect]:
+    """Publish the run without a grant that is over."""
+    assert record.by_hand is not None
+    facts = run_by_hand(record, terms, record.by_hand.at_us, ended_us, now_us)
+    return [
+        *map(PublishFact, facts),
+        PatchRecord(record, records.stopped(record), "ran without its grant"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """One look at a Job whose claim is live."""
+
+    seen: SeenJob
+    record: KubernetesRecord
+    terms: JobTerms
+    now_us: int
+
+    def wanted(self) -> Sequence[JobEffect]:
+        """Return what to do about it."""
+        if not self.record.claim.has_begun:
+            return self._begin()
+        stop, run = self.record.stop, self.seen.run
+        if stop is not None and stop.then is AfterStop.FORGET and run and not run.run_end:
+            return self._go_on()
+        return [PublishFact(start(self.record, self.terms)), *self._go_on()]
+
+    def _begin(self) -> Sequence[JobEffect]:
+        """It is claimed, and is not known to have begun."""
+        job, run, record = self.seen.job, self.seen.run, self.record
+        if run is not None and (record.runs_elsewhere or bodies.carries(run, record)):
+            return [self._begun(run)]
+        if record.stop is not None:
+            return self._give_back(record.stop)
+        if job is None or job.is_deleted:
+            return self._decline("the Job was deleted")
+        if not job.is_suspended:
+            return self._decline(_BY_HAND)
+        return [self._copy(job)] if record.runs_elsewhere else self._start(job)
+
+    def _begun(self, run: KubernetesJob) -> PatchRecord:
+        """Since when it runs, as far as is known: the controller's word, or this look."""
+        told_us = run.started_at_us
+        at_us = told_us if 0 < told_us < self.now_us else self.now_us
+        began = self.record.claim.began(run.uid, at_us)
+        return PatchRecord(self.record, records.answering(self.record, began), "has begun")
+
+    def _start(self, job: KubernetesJob) -> Sequence[JobEffect]:
+        claim = self.record.claim
+        informs = {CLAIM: f"grant {claim.grant} started", STOP: None}
+        body, words = bodies.starting(job, self.record), f"started grant {claim.grant}"
+        started = PatchJob(job, body, words, self.record, informs, self._decline)
+        began = claim.began(job.uid, self.now_us)
         return [
-            PatchJob(job, bodies.claiming(job, kept), f"declined grant {claim.grant}"),
-            PublishFact(told),
-            NotifyUser(job, "Declined", f"grant {claim.grant} on {claim.cluster}: {why}"),
+            started,
+            PatchRecord(self.record, records.answering(self.record, began), "has begun"),
         ]
 
-    return CreateCopy(job.run_key, bodies.copy(job, job_id), otherwise)
+    def _copy(self, job: KubernetesJob) -> JobEffect:
+        record = self.record
+        body = bodies.copy(job, record, self.terms.queue)
+        return CreateCopy(record.run_key, body, record, self._decline)
+
+    def _decline(self, why: str) -> Sequence[JobEffect]:
+        """Keep that it cannot begin, so that nobody starts it any more."""
+        asked = StopRequest(AfterStop.DECLINE, why, self.now_us)
+        body = records.stopping(self.record, asked)
+        return [PatchRecord(self.record, body, f"gives its grant back: {why}")]
+
+    def _give_back(self, stop: StopRequest) -> Sequence[JobEffect]:
+        """First change the Job: a stalled process that would still start it as it was is refused
+        then."""
+        job, record, claim = self.seen.job, self.record, self.record.claim
+        told: list[JobEffect] = []
+        if job is not None and not job.is_suspended:
+            told += [PatchJob(job, bodies.suspending(job), f"suspended: {_BY_HAND}", record)]
+        elif job is not None:
+            informs = {CLAIM: f"grant {claim.grant} was given back"}
+            words = "noted that it does not start"
+            told += [PatchJob(job, bodies.update(job), words, record, informs)]
+        if stop.then is AfterStop.FORGET:
+            body = records.claiming(record, claim.over())
+            return [*told, PatchRecord(record, body, "waits again")]
+        kept = claim.declining(claim.grant, claim.attempt)
+        of = (record.job_id, claim.attempt, claim.grant)
+        declined = decline_event(self.terms.site, *of, shown(stop.reason), self.now_us)
+        told += [PublishFact(declined)]
+        if job is not None:
+            words = f"grant {claim.grant} on {claim.cluster}: {stop.reason}"
+            told += [NotifyUser(job, "Declined", words)]
+        body = records.claiming(record, kept)
+        if stop.then is AfterStop.CANCEL:
+            body = records.closing(record, f"cancelled: {stop.reason}", kept)
+        return [*told, PatchRecord(record, body, f"declined grant {claim.grant}")]
+
+    def _go_on(self) -> Sequence[JobEffect]:
+        """It has begun: it runs, ends or has ended."""
+        job, run, record = self.seen.job, self.seen.run, self.record
+        if run is None:  # its finalizer was taken, and it was deleted
+            return self._close(cancelled_end(self.now_us))
+        if run.run_end:
+            return self._close(run.run_end)
+        if run.is_deleted:  # Kubernetes ends the pods once the Job is let go
+            return self._close(cancelled_end(run.deleted_at_us))
+        if record.stop is not None:
+            return self._stop(run, record.stop)
+        if stop := self._why_stop(run):
+            body = records.stopping(record, stop)
+            told: list[JobEffect] = [PatchRecord(record, body, f"stops: {stop.reason}")]
+            return [*told, NotifyUser(job, "Stopped", stop.reason)] if job else told
+        return self._set_back(run)
+
+    def _close(self, end: RunEnd) -> Sequence[JobEffect]:
+        return _close(self.record, self.terms, end, self.now_us)
+
+    def _why_stop(self, run: KubernetesJob) -> StopRequest | None:
+        job, disruption = self.seen.job, self.seen.disruption
+        if job is None or job.is_deleted:
+            return StopRequest(AfterStop.CANCEL, "the Job was deleted", self.now_us)
+        if run.is_suspended:
+            return StopRequest(AfterStop.REQUEUE, "suspended in Kubernetes", self.now_us)
+        if disruption is not None:
+            own = {name for each in self.record.claim.nodes for name in expand(each)}
+            reason = disruption.reason
+            failed = tuple(name for name in disruption.failed_nodes if name in own)
+            return StopRequest(AfterStop.REQUEUE, reason, self.now_us, failed)
+        return None
+
+    def _set_back(self, run: KubernetesJob) -> Sequence[JobEffect]:
+        """A run has what was granted to it, and its Job stays in the queue until its end."""
+        record, told = self.record, list[JobEffect]()
+        for job in {each.id: each for each in (self.seen.job, run) if each is not None}.values():
+            if body := bodies.keeping(job, self.terms.queue):
+                told.append(PatchJob(job, body, "set back to the queue", record))
+            elif job is run:
+                if body := bodies.limiting(run, record.claim):
+                    told.append(PatchJob(run, body, "set back to what was granted", record))
+            elif not job.is_suspended:
+                body = bodies.suspending(job)
+                told.append(PatchJob(job, body, "suspended: it runs elsewhere", record))
+        return told
+
+    def _stop(self, run: KubernetesJob, stop: StopRequest) -> Sequence[JobEffect]:
+        record = self.record
+        if not run.is_suspended:
+            body, informs = bodies.suspending(run), {STOP: stop.reason}
+            return [PatchJob(run, body, "suspended: it has to end", record, informs)]
+        if not run.is_quiet:
+            return ()
+        waits = PatchRecord(record, records.claiming(record, record.claim.over()), "waits again")
+        match stop.then:
+            case AfterStop.FORGET:
+                return [waits]
+            case AfterStop.REQUEUE | AfterStop.DECLINE:
+                # What ran is charged. The requeue goes first, so that the job never counts as over.
+                ended = finish(record, self.terms, self._end_of(run, stop), self.now_us)
+                again = requeue(record, self.terms, stop)
+                return [PublishFact(again), PublishFact(ended), waits]
+        return self._close(self._end_of(run, stop))
+
+    def _end_of(self, run: KubernetesJob, stop: StopRequest) -> RunEnd:
+        return cancelled_end(max(stop.at_us, run.suspended_at_us))
 
 
-def _why_stop(
-    job: KubernetesJob, run: KubernetesJob, disruption: PodDisruption | None, now_us: int
-) -> StopRequest | None:
-    if job.deleted_at_us:
-        return StopRequest(AfterStop.CANCEL, "the Job was deleted", now_us)
-    if run.is_suspended:
-        return StopRequest(AfterStop.REQUEUE, "suspended in Kubernetes", now_us)
-    if disruption is not None:
-        failed = disruption.failed_nodes
-        return StopRequest(AfterStop.REQUEUE, disruption.reason, now_us, failed)
-    return None
-
-
-def _stopping(
-    job: KubernetesJob, run: KubernetesJob, stop: StopRequest, terms: JobTerms
+def _close(
+    record: KubernetesRecord, terms: JobTerms, end: RunEnd, now_us: int, since_us: int = 0
 ) -> Sequence[JobEffect]:
-    if not run.is_suspended:
-        return [PatchJob(run, bodies.suspending(run), "suspended: it has to end")]
-    if not run.is_quiet:
-        return ()
-    waits = PatchJob(job, bodies.waiting(job, job.claim.over()), "waits again")
-    match stop.then:
-        case AfterStop.FORGET:
-            return [waits]
-        case AfterStop.REQUEUE:
-            return [PublishFact(start(job, terms)), PublishFact(requeue(job, terms, stop)), waits]
-    ended_at_us = max(stop.at_us, run.suspended_at_us)
-    return [PublishFact(start(job, terms)), *_close(job, terms, cancelled_end(ended_at_us))]
-
-
-def _close(job: KubernetesJob, terms: JobTerms, end: RunEnd) -> Sequence[JobEffect]:
     outcome = _OUTCOMES[end.outcome]
-    patch = PatchJob(job, bodies.closing(job, outcome), outcome)
-    return [PublishFact(finish(job, terms, end)), patch]
+    body = records.closing(record, outcome, is_charged=bool(since_us))
+    patch = PatchRecord(record, body, outcome)
+    return [PublishFact(finish(record, terms, end, now_us, since_us)), patch]
 
 
-def _release(run: KubernetesJob | None) -> Sequence[JobEffect]:
-    if run is None or not run.is_copy or not run.is_taken:
+def _release(
+    seen: SeenJob, record: KubernetesRecord, terms: JobTerms, now_us: int
+) -> Sequence[JobEffect]:
+    """Let the Job go, then its copy, then its record."""
+    if record.by_hand is not None:
+        return _release_by_hand(seen.job, record, terms, now_us)
+    job, run, told = seen.job, seen.run, list[JobEffect]()
+    if job is not None and job.is_taken:
+        informs = {OUTCOME: record.outcome, STOP: None}
+        told += [PatchJob(job, bodies.releasing(job), "let go", record, informs)]
+    if run is not None and record.runs_elsewhere:
+        told += _release_copy(run, record)
+    if job is not None and _runs_on(job, terms.queue):
+        told += [PatchJob(job, bodies.suspending(job), "suspended: it has ended", record)]
+        told += _began_by_hand(job, record, now_us)
+    return [*told, DeleteRecord(record)] if job is None else told
+
+
+def _release_by_hand(
+    job: KubernetesJob | None, record: KubernetesRecord, terms: JobTerms, now_us: int
+) -> Sequence[JobEffect]:
+    """End the run without a grant of a job that is over, and charge it."""
+    if job is None:
+        return _charge_by_hand(record, terms, now_us, now_us)
+    if job.run_end:
+        return _charge_by_hand(record, terms, job.run_end.at_us, now_us)
+    if job.is_deleted:
+        return _charge_by_hand(record, terms, job.deleted_at_us, now_us)
+    if not job.is_suspended:
+        return [PatchJob(job, bodies.suspending(job), f"suspended: {_BY_HAND}", record)]
+    if job.started_at_us:
         return ()
-    return [PatchJob(run, bodies.releasing(run), "let the copy go")]
+    return _charge_by_hand(record, terms, job.suspended_at_us, now_us)
+
+
+def _release_copy(copy: KubernetesJob, record: KubernetesRecord) -> Sequence[JobEffect]:
+    """One that was ended by Coplace goes, so that nobody lets it run again."""
+    if not copy.run_end and not copy.is_deleted:
+        return [DeleteJob(copy)]
+    if not copy.is_taken:
+        return ()
+    return [PatchJob(copy, bodies.releasing(copy), "let the copy go", record)]
+
+
+def _runs_on(job: KubernetesJob, queue: str) -> bool:
+    """Return whether somebody lets a Job run that was cancelled; outside the queue he may."""
+    is_running = not job.is_suspended and not job.run_end and not job.is_deleted
+    return is_running and job.labels.get(QUEUE_NAME) == queue

@@ -1,18 +1,40 @@
 """Statements in the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification; as a page.
 
-Times are ISO 8601 in UTC, costs are exact decimals in service units. `x_SlowedDownBy` is a column
-of our own: the co-runners behind the difference of `ListCost` and `BilledCost`, the sum of the
-parts."""
+A job is priced in service units, the pricing currency, and billed in the national currency that its
+tariff declares. Where that declares none, costs are in service units and `BillingCurrency` is
+empty: FOCUS demands a national currency, so that such rows are not of FOCUS.
+
+Times are ISO 8601 in UTC, costs exact decimals. `x_SlowedDownBy` is a column of our own: the
+co-runners behind the difference of `PricingQuantity` and `PricingCurrencyEffectiveCost`, the sum of
+the parts.
+"""
 
 import html
-from collections.abc import Iterator, Mapping
-from decimal import Decimal
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal
+from typing import Final
 
-from services.pricing.accounts.statement import OPERATOR, Posting, SlowedBy, Statement
+from services.pricing.accounts.statement import (
+    OPERATOR,
+    ChargeEntry,
+    Posting,
+    SlowedBy,
+    Statement,
+)
 from shared.domain.times import in_utc
 
 FocusValue = str | int | float | None | list[dict[str, str | int]]
 FocusRow = Mapping[str, FocusValue]
+
+SERVICE_UNIT: Final = "SU"
+# 18 digits times 18 digits: no product is rounded.
+_EXACT: Final = Context(prec=40)
+# The end of the year 9999, behind which no month begins.
+_LAST_US: Final = 253_402_300_799_000_000
+# What is priced by the rate of a core and second alone.
+_UNRATED: Final = "core-seconds"
 
 
 def focus_rows(statement: Statement) -> Iterator[FocusRow]:
@@ -21,46 +43,106 @@ def focus_rows(statement: Statement) -> Iterator[FocusRow]:
         yield _row(statement, posting)
 
 
+def unbilled(statement: Statement) -> int:
+    """Return how many postings are of tariffs that name no currency."""
+    return sum(not posting.entry.currency for posting in statement.postings)
+
+
 def _row(statement: Statement, posting: Posting) -> FocusRow:
-    entry = posting.entry
-    cost, in_full = f"{posting.amount_su:f}", f"{posting.in_full_su:f}"
-    core_h = Decimal(entry.cores) * Decimal(round(entry.runtime_s * 1e6)) / 3_600_000_000
-    surcharge = posting.surcharge
-    if surcharge is not None:
-        core_h = Decimal(0)
-    quantity = f"{-core_h if posting.is_reversal else core_h:.6f}"
-    start_us = entry.started_at_us or entry.ended_at_us
+    entry, surcharge = posting.entry, posting.surcharge
+    unit_cost = entry.su_cost if entry.currency else Decimal(1)
+    cost, in_full = (
+        _decimal(_EXACT.multiply(su, unit_cost)) for su in (posting.amount_su, posting.in_full_su)
+    )
+    begin_us, end_us = billing_period(posting.booked_at_us, statement.closed_us)
     return {
         "BilledCost": cost,
         "BillingAccountId": OPERATOR,
-        "BillingCurrency": "SU",
-        "BillingPeriodEnd": _at(statement.until_us),
-        "BillingPeriodStart": _at(statement.from_us),
-        "ChargeCategory": "Adjustment" if posting.is_adjustment else "Usage",
-        "ChargeClass": "Correction" if posting.is_adjustment else None,
+        "BillingAccountName": OPERATOR,
+        "BillingAccountType": "Operator",
+        "BillingCurrency": entry.currency or None,
+        "BillingPeriodEnd": _at(end_us),
+        "BillingPeriodStart": _at(begin_us),
+        "ChargeCategory": "Usage",
+        "ChargeClass": "Correction" if posting.is_correction else None,
         "ChargeDescription": _description(posting),
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": _at(entry.ended_at_us),
-        "ChargePeriodStart": _at(start_us),
-        "ConsumedQuantity": quantity,
-        "ConsumedUnit": "core-hours",
-        "ContractedCost": cost,
+        "ChargePeriodStart": _at(entry.started_at_us or entry.ended_at_us),
+        # None is bought: whether a quantity may be empty depends on it.
+        "CommitmentDiscountStatus": None,
+        "ConsumedQuantity": f"{core_hours(posting):.6f}",
+        "ConsumedUnit": "Core-Hours",
+        "ContractedCost": in_full,
+        "ContractedUnitPrice": _decimal(unit_cost),
         "EffectiveCost": cost,
+        "InvoiceId": f"{statement.account}/{_at(begin_us)}",
         "InvoiceIssuerName": OPERATOR,
         "ListCost": in_full,
-        "PricingQuantity": quantity,
-        "PricingUnit": "core-hours",
-        "ProviderName": "Coplace",
+        "ListUnitPrice": _decimal(unit_cost),
+        "PricingCategory": "Standard",
+        "PricingCurrency": SERVICE_UNIT,
+        "PricingCurrencyContractedUnitPrice": "1.0",
+        "PricingCurrencyEffectiveCost": _decimal(posting.amount_su),
+        "PricingCurrencyListUnitPrice": "1.0",
+        "PricingQuantity": _decimal(posting.in_full_su),
+        "PricingUnit": SERVICE_UNIT,
+        "ProviderName": OPERATOR,
         "PublisherName": "Coplace",
-        "RegionId": entry.cluster,
+        "RegionId": entry.cluster or None,
+        "RegionName": entry.cluster or None,
         "ResourceId": surcharge.co_runner_job_id if surcharge else entry.job_id,
+        "ResourceName": None,
         "ResourceType": "Job",
         "ServiceCategory": "Compute",
         "ServiceName": "Batch jobs",
-        "SkuId": entry.tariff or None,
+        "ServiceSubcategory": "Other (Compute)",
+        "SkuId": f"batch-jobs/{entry.tariff.rpartition('/')[0] or _UNRATED}",
+        "SkuMeter": "Service units of jobs",
+        "SkuPriceDetails": None,
+        "SkuPriceId": entry.tariff or _UNRATED,
         "SubAccountId": statement.account,
+        "SubAccountName": statement.account,
+        "SubAccountType": "Account",
         "x_SlowedDownBy": [_part(each) for each in posting.slowed_by],
     }
+
+
+def billing_period(booked_us: int, closed_us: Sequence[int]) -> tuple[int, int]:
+    """Return the period that something is billed in: a calendar month in UTC, cut where a period
+    was closed within it."""
+    month = datetime.fromtimestamp(booked_us // 1_000_000, UTC).replace(
+        day=1, hour=0, minute=0, second=0
+    )
+    begin_us = round(month.timestamp() * 1e6)
+    following = (month + timedelta(days=31)).replace(day=1) if month.year < 9999 else None
+    end_us = round(following.timestamp() * 1e6) if following else _LAST_US
+    place = bisect_right(closed_us, booked_us)
+    before = closed_us[place - 1] if place else 0
+    after = closed_us[place] if place < len(closed_us) else _LAST_US
+    return max(begin_us, before), min(end_us, after)
+
+
+def columns() -> Sequence[str]:
+    """Return the names of the columns, of a statement without a posting too."""
+    none = Decimal(0)
+    entry = ChargeEntry("", 1, 1, "", "", none, none, 0, 0.0, 0, 0, 0, "", "")
+    return [*_row(Statement("", 0, 0, none, ()), Posting(0, entry, "", none, none, False))]
+
+
+def core_hours(posting: Posting) -> Decimal:
+    """Return what a posting is of: a surcharge is of no time of the account's own."""
+    if posting.surcharge is not None:
+        return Decimal(0)
+    entry = posting.entry
+    core_h = Decimal(entry.cores) * Decimal(round(entry.runtime_s * 1e6)) / 3_600_000_000
+    return -core_h if posting.is_reversal else core_h
+
+
+def _decimal(value: Decimal) -> str:
+    """With a point: readers of CSV take a column of whole numbers for integers."""
+    text = f"{value:f}"
+    return text if "." in text else f"{text}.0"
 
 
 def _description(posting: Posting) -> str:
@@ -83,7 +165,8 @@ def page(statement: Statement) -> str:
     """Return the statement for people: one HTML page that loads nothing."""
     rows = "\n".join(_html_row(posting) for posting in statement.postings)
     account = html.escape(statement.account)
-    period = f"{_at(statement.from_us)} to {_at(statement.until_us)}"
+    since = f"{_at(statement.from_us)} " if statement.from_us else ""
+    period = f"{since}to {_at(statement.until_us)}"
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Statement of {account}</title>
 <style>body{{font-family:sans-serif}}td,th{{padding:.2em .8em;text-align:right}}

@@ -17,6 +17,7 @@ from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason
 from services.pricing.attribution import attribute
 from services.pricing.charge import ChargedSurcharge, surcharges_of
 from shared.domain.money import QUANTUM, apportion
+from shared.domain.natural_order import natural
 
 OPERATOR: Final = "operator"
 # Shares are published in millionths.
@@ -60,6 +61,13 @@ class ChargeEntry(NamedTuple):
     reason: str
     slowed_by: tuple[SlowedBy, ...] = ()
     surcharges: tuple[ChargedSurcharge, ...] = ()
+    currency: str = ""
+    su_cost: Decimal = Decimal(1)
+
+    @property
+    def is_late(self) -> bool:
+        """Return whether the period in which the run ended was closed when it was charged."""
+        return self.booked_at_us > self.ended_at_us
 
     @classmethod
     def from_charge(cls, charge: ChargeMade) -> "ChargeEntry":
@@ -84,15 +92,19 @@ class ChargeEntry(NamedTuple):
             ChargeReason.Name(charge.reason).removeprefix("CHARGE_REASON_"),
             _slowed_by(charge),
             tuple(surcharges_of(charge)),
+            charge.currency,
+            Decimal(charge.su_cost or 1),
         )
 
-    def posted(self, booked_at_us: int, *, is_adjustment: bool) -> "Iterator[Posting]":
-        """Yield the postings on its own account, and on those that it surcharges."""
+    def posted(self, by: "ChargeEntry", *, is_adjustment: bool) -> "Iterator[Posting]":
+        """Yield the postings on its own account, and on those that it surcharges, when and as late
+        as the entry `by` which they are made is booked."""
+        how = is_adjustment, by.is_late
         own = self.account, self.price_su, self.in_full_su
-        yield Posting(booked_at_us, self, *own, is_adjustment)
+        yield Posting(by.booked_at_us, self, *own, *how)
         for each in self.surcharges:
-            surcharged = each.account, each.su, Decimal(0)
-            yield Posting(booked_at_us, self, *surcharged, is_adjustment, surcharge=each)
+            surcharged = each.account, each.su, each.su
+            yield Posting(by.booked_at_us, self, *surcharged, *how, surcharge=each)
 
 
 def _slowed_by(charge: ChargeMade) -> tuple[SlowedBy, ...]:
@@ -112,7 +124,9 @@ def _slowed_by(charge: ChargeMade) -> tuple[SlowedBy, ...]:
 
 class Posting(NamedTuple):
     """An amount that an account owes the operator, or below 0 the operator an account: for a run of
-    its own, or as a surcharge for having slowed down that of the entry."""
+    its own, or as a surcharge for having slowed down that of the entry. `is_adjustment` where it
+    corrects what was posted before, or the period of the run is closed, `is_correction` in the
+    second case alone."""
 
     booked_at_us: int
     entry: ChargeEntry
@@ -120,6 +134,7 @@ class Posting(NamedTuple):
     amount_su: Decimal
     in_full_su: Decimal
     is_adjustment: bool
+    is_correction: bool = False
     is_reversal: bool = False
     surcharge: ChargedSurcharge | None = None
 
@@ -144,28 +159,29 @@ def postings(entries: Iterable[ChargeEntry]) -> list[Posting]:
     for _, revisions in groupby(sorted(set(entries)), key=lambda entry: entry[:2]):
         before: ChargeEntry | None = None
         for entry in revisions:
-            booked_us = entry.booked_at_us
             if before is not None:
-                again = before.posted(booked_us, is_adjustment=True)
+                again = before.posted(entry, is_adjustment=True)
                 found.extend(each.reversed for each in again)
-            is_late = before is not None or booked_us > entry.ended_at_us
-            found.extend(entry.posted(booked_us, is_adjustment=is_late))
+            is_adjustment = before is not None or entry.is_late
+            found.extend(entry.posted(entry, is_adjustment=is_adjustment))
             before = entry
     return sorted(
-        found, key=lambda each: (each.booked_at_us, each.entry.job_id, each.entry.attempt)
+        found,
+        key=lambda each: (each.booked_at_us, natural(each.entry.job_id), each.entry.attempt),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """What an account owed before a time, what was posted from then until another, and what it owes
-    then."""
+    then. `closed_us` are the ends of the closed periods, in order."""
 
     account: str
     from_us: int
     until_us: int
     opening_su: Decimal
     postings: Sequence[Posting]
+    closed_us: Sequence[int] = ()
 
     @property
     def closing_su(self) -> Decimal:
@@ -173,12 +189,18 @@ class Statement:
         return self.opening_su + sum((each.amount_su for each in self.postings), Decimal(0))
 
 
-def statement_of(account: str, posted: Iterable[Posting], from_us: int, until_us: int) -> Statement:
+def statement_of(
+    account: str,
+    posted: Iterable[Posting],
+    from_us: int,
+    until_us: int,
+    closed_us: Sequence[int] = (),
+) -> Statement:
     """Return the statement of one account and a time."""
     own = [each for each in posted if each.account == account]
     before = (each.amount_su for each in own if each.booked_at_us < from_us)
     within = [each for each in own if from_us <= each.booked_at_us < until_us]
-    return Statement(account, from_us, until_us, sum(before, Decimal(0)), within)
+    return Statement(account, from_us, until_us, sum(before, Decimal(0)), within, closed_us)
 
 
 def trial_balance(posted: Iterable[Posting]) -> dict[str, Decimal]:

@@ -24,7 +24,13 @@ from coplace_client.bounds import CORE_S
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 from shared.catalogue.payloads.domain_types import cores_of, run_us
-from shared.catalogue.payloads.tariffs import allocated_su, require_finish, require_past, tariff_of
+from shared.catalogue.payloads.tariffs import (
+    allocated_su,
+    require_amounts,
+    require_finish,
+    require_past,
+    tariff_of,
+)
 from shared.catalogue.policy_declarations import check_declaration
 from shared.domain.hostlist import expand
 from shared.domain.model_names import PAIR_TREES, TREES
@@ -124,8 +130,8 @@ def _known_model(message: ModelPinned | ModelRolledBack) -> None:
 
 
 _CHECKS: Final[Mapping[type[Message], tuple[Callable[[Any], object], ...]]] = {
-    TariffDeclared: (tariff_of,),
-    AllocationDeclared: (allocated_su,),
+    TariffDeclared: (tariff_of, require_amounts),
+    AllocationDeclared: (allocated_su, require_amounts),
     PeriodClosed: (require_past,),
     RepriceAsked: (require_finish,),
     NodesDrained: (_host_lists,),

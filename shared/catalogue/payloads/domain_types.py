@@ -59,6 +59,7 @@ def cluster_of(message: ClusterDeclared) -> Cluster:
             for each in message.node_classes
         ),
         nameplate_power_w=message.nameplate_power_w,
+        processors_tdp_w=message.processors_tdp_w,
     )
 
 

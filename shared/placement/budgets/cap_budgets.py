@@ -39,6 +39,31 @@ class CapBudgets:
         return self._models.rules.now.cap_margin
 
 
+class UnratedClusters:
+    """The clusters under a cap that do not declare what a node draws at most, each with the cap:
+    nobody knows what a job draws there of which nothing says so."""
+
+    def __init__(self, models: ModelStore) -> None:
+        self._models = models
+        self._caps: dict[str, Cap] = {}
+
+    def begin_round(self, now_s: float) -> bool:
+        """Follow what is declared and in force now; return whether these are others than before."""
+        before, models = self._caps, self._models
+        unrated = [each for each in models.declared.values() if not each.most_node_w]
+        self._caps = {
+            cluster.name: declared.cap
+            for covered, declared in (models.caps.items() if unrated else ())
+            for cluster in unrated
+            if covered.covers(cluster) and holds(declared.cap, now_s)
+        }
+        return self._caps != before
+
+    def cap_over(self, cluster: str) -> Cap | None:
+        """Return the cap over such a cluster; None over any other."""
+        return self._caps.get(cluster)
+
+
 def lowered(cap: Cap, share: float) -> Cap:
     """Return a cap of which a share is kept free, to the milliwatt below."""
     if not share:

@@ -7,7 +7,7 @@ from coplace.v1.prediction_pb2 import NodeMetersRead, NodePowerPublished
 from google.protobuf.message import Message
 
 from shared.catalogue.event import Event, Publish
-from shared.placement.budgets.cap_budgets import CapBudgets
+from shared.placement.budgets.cap_budgets import CapBudgets, UnratedClusters
 from shared.placement.budgets.joint_margin import JointMargin
 from shared.placement.budgets.meters import Meters
 from shared.placement.budgets.overshoots import Overshoots
@@ -23,7 +23,7 @@ class BudgetLayer:
 
     def __init__(self, kept: State, state: StateLayer) -> None:
         self._state, models, jobs = state, state.models, state.jobs
-        self.caps = CapBudgets(models)
+        self.caps, self.unrated = CapBudgets(models), UnratedClusters(models)
         self.meters = Meters(kept, jobs, models)
         self.overshoots = Overshoots(kept, jobs.allocations, models)
         self.margin = JointMargin(jobs, models, self.meters)

@@ -1,9 +1,10 @@
 """Whether the meters of nodes that jobs hold are read, and what counts where they are not.
 
 A cap leans on what is predicted and metered. Where the meter of a node that a job holds has been
-silent for `meter_silence_s`, nobody knows what the node draws, and what its cluster declares as the
-most that it can, its nameplate power, counts until it is read again. Silence is what is *not*
-published, so that everything that fails between a meter and here makes a cap safe.
+silent for `meter_silence_s`, nobody knows what the node draws, and the most that it can by what its
+cluster declares, its nameplate power, counts until it is read again. Silence is what is *not*
+published, so that everything that fails between a meter and here makes a cap safe. A reading that
+no node in use can show is none.
 
 It is measured in the time of rounds, of which each counts for a minute at most: a region that made
 no rounds, or a clock that jumped, is no silence.
@@ -19,11 +20,13 @@ from coplace.v1.prediction_pb2 import NodeMetersRead
 from numpy.typing import NDArray
 
 from shared.catalogue.event import Event, Publish
+from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.domain.node import NodeNames
+from shared.domain.plausible_power import is_plausible
 from shared.placement.state.announcements import announce
-from shared.placement.state.candidate import draw_mw
+from shared.placement.state.candidate import nameplate_mw
 from shared.placement.state.caps import Covered
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
@@ -114,9 +117,19 @@ class CountedTime(NamedTuple):
     now_s: float | None = None
 
 
+class SilentNodes(NamedTuple):
+    """How many nodes are silent under a cap, what their jobs draw by nameplate, mW, and whether
+    that follows from design powers for any of them."""
+
+    nodes: int
+    nameplate_mw: int
+    is_derived: bool
+
+
 class Meters:
     """Folds what is read, and publishes at the end of a round what is not. A cluster of which
-    nothing was ever read, or that declares no nameplate power, counts as predicted."""
+    nothing was ever read, or that declares nothing that a nameplate power follows from, counts as
+    predicted."""
 
     def __init__(self, state: State, job_table: JobTable, models: ModelStore) -> None:
         self._job_table, self._models, self._rules = job_table, models, models.rules
@@ -134,7 +147,8 @@ class Meters:
         meters = self._known.get(message.cluster) or _Meters.of(cluster.nodes)
         if message.told_at_us <= meters.told_at_us:
             raise AlreadyAppliedError(event.id)
-        meters.read[[*_indices(names, message, len(meters.read))]] = True
+        read = [*_trusted(names, message, cluster)]
+        meters.read[[node for node in read if node < len(meters.read)]] = True
         meters.told_at_us = message.told_at_us
         self._known.put(message.cluster, meters)
 
@@ -175,16 +189,16 @@ class Meters:
         """Return whether the meter of any node is silent."""
         return any(meters.silent.any() for meters in self._known.values())
 
-    def under(self, covered: Covered) -> tuple[int, int]:
-        """Return how many nodes are silent under a cap, and what their jobs draw by nameplate,
-        mW."""
+    def under(self, covered: Covered) -> SilentNodes:
+        """Return which nodes are silent under a cap."""
         clusters = [c for c in self._models.clusters.values() if covered.covers(c)]
         silent = {c.name: len(self.silent(c.name)) for c in clusters}
         jobs = self._job_table.allocations.all() if any(silent.values()) else ()
         nameplate_mw = [
             job.run.drawn_mw for job, p in jobs if p.silent_units and p.cluster in silent
         ]
-        return sum(silent.values()), sum(nameplate_mw)
+        is_derived = any(silent[c.name] and c.nameplate_is_derived for c in clusters)
+        return SilentNodes(sum(silent.values()), sum(nameplate_mw), is_derived)
 
     def counted(self, job: JobRecord, placed: JobAllocation) -> tuple[int, int]:
         """Return how many units of a job are on nodes whose meters are silent, and what it counts
@@ -204,11 +218,11 @@ class Meters:
             return 0, 0
         cluster, all_units = self._models.clusters[placed.cluster], int(units.sum())
         predicted_mw = (placed.draw_mw or 0) * (all_units - silent) // all_units
-        return silent, draw_mw(job.job, cluster, cluster.nameplate_power_w, silent) + predicted_mw
+        return silent, nameplate_mw(job.job, cluster, silent) + predicted_mw
 
     def _nameplate_w(self, name: str) -> float:
         cluster = self._models.clusters.get(name)
-        return cluster.nameplate_power_w if cluster else 0.0
+        return cluster.most_node_w if cluster else 0.0
 
     def _pass_time(self, name: str, meters: _Meters) -> bool:
         """Return whether other nodes are silent now."""
@@ -245,6 +259,7 @@ class Meters:
             meter_silence_s=self._rules.now.meter_silence_s,
             round=ended.number,
             told_at_us=ended.ended_at_us,
+            nameplate_derived=self._models.clusters[name].nameplate_is_derived,
         )
         return announce(message, f"{name}/{ended.number}", name, ended)
 
@@ -258,9 +273,15 @@ def repair(state: State, now_us: int) -> None:
             meters.changed(name)
 
 
-def _indices(names: NodeNames, message: NodeMetersRead, nodes: int) -> Iterator[int]:
-    """Yield those of the nodes that a message names which the cluster still has."""
-    return (index for index in told_nodes(names, message) if index is not None and index < nodes)
+def _trusted(names: NodeNames, message: NodeMetersRead, cluster: Cluster) -> Iterator[int]:
+    """Yield those of the nodes that a message names which were declared, but for those whose meter
+    shows what no node in use draws: it is as good as silent. Of nodes without a job nobody asks."""
+    told, told_mw = list(told_nodes(names, message)), message.node_power_mw
+    has_powers = len(told) == len(told_mw)
+    for place, node in enumerate(told):
+        node_w = told_mw[place] / 1000 if has_powers else cluster.idle_power_w
+        if node is not None and is_plausible(cluster, node_w, in_use=True):
+            yield node
 
 
 def told_nodes(names: NodeNames, message: NodeMetersRead) -> Iterator[int | None]:

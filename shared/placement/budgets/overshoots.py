@@ -5,7 +5,7 @@ of the nodes under a cap showed. What they show together counts until the next t
 at most. Within five minutes one time above a cap is the same as the one before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -14,6 +14,8 @@ from coplace.v1.placement_pb2 import PowerCapExceeded, UnderPredicted
 from coplace.v1.prediction_pb2 import NodeMetersRead
 
 from shared.catalogue.event import Publish
+from shared.domain.cluster import Cluster
+from shared.domain.plausible_power import is_plausible
 from shared.placement.budgets.metered_power import (
     UNREAD,
     MeteredPower,
@@ -190,6 +192,7 @@ class Overshoots:
         jobs = [(job, p) for job, p in self._allocations.running() if p.cluster == name]
         expected = expected_mw(cluster.nodes, jobs)
         read = _fitted(self._read.drop(name), cluster.nodes)
+        _distrust(cluster, read, {node for _, placed in jobs for node in placed.nodes})
         before = _fitted(self._expected.get(name), cluster.nodes)
         metered = metered_power(cluster, jobs, expected, before, read, at_us)
         self._metered.put(name, metered)
@@ -278,6 +281,13 @@ def _fitted(array: Milliwatts | None, nodes: int) -> Milliwatts:
         kept = min(nodes, len(array))
         found[:kept] = array[:kept]
     return found
+
+
+def _distrust(cluster: Cluster, read: Milliwatts, in_use: Collection[int]) -> None:
+    """Make those nodes unread whose meters show what no node draws; others may be off."""
+    for node in np.flatnonzero(read != UNREAD).tolist():
+        if not is_plausible(cluster, int(read[node]) / 1000, in_use=node in in_use):
+            read[node] = UNREAD
 
 
 def _key(covered: Covered) -> str:

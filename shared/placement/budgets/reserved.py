@@ -9,6 +9,7 @@ from shared.placement.state.job_table import JobTable
 from shared.scheduling.backfill import Dispatch
 from shared.scheduling.load import Reservation
 from shared.scheduling.power import Budgets, PowerBudget, PowerReservation
+from shared.scheduling.slurm import SlurmScheduler
 from shared.scheduling.wait_queue import WaitQueue
 from shared.streams.state.state import State
 
@@ -128,6 +129,10 @@ def _reservations(plan: Dispatch) -> Iterator[ReservedWatts]:
             if watts is not None and watts.start_s == reservation.start_s:
                 yield ReservedWatts(cluster, reservation.arrival, *watts)
                 break
+    for cluster in sorted(plan.schedulers):
+        scheduler = plan.schedulers[cluster]
+        for each in scheduler.planned() if isinstance(scheduler, SlurmScheduler) else ():
+            yield ReservedWatts(cluster, each.arrival, each.start_s, each.end_s, each.draw_mw)
 
 
 def _reservation(queue: WaitQueue, reservation: Reservation) -> PowerReservation | None:

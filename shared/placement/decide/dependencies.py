@@ -33,7 +33,7 @@ class Dependencies:
     def settle(self, job: JobRecord) -> bool:
         """Drop what a job need not wait for any more; True when that was something."""
         before = job.life.awaits
-        job.life.awaits = tuple(d for d in before if job.waits and self._unmet(d) is not None)
+        job.life.awaits = tuple(d for d in before if job.waits and self._unmet(job, d) is not None)
         self._watch(job.job.job_id, frozenset(d.job_id for d in job.life.awaits))
         return job.life.awaits != before
 
@@ -49,10 +49,11 @@ class Dependencies:
 
     def pending_reason(self, job: JobRecord) -> PendingReason | None:
         """Return what keeps the job waiting, the hopeless before the rest; None when all is met."""
-        unmet = map(self._unmet, job.life.awaits)
+        unmet = (self._unmet(job, dependency) for dependency in job.life.awaits)
         found: list[PendingReason] = [each for each in unmet if each is not None]
         if job.job.job_id in self._stuck:
-            circle = min(self._awaited[job.job.job_id] & self._stuck)
+            seen = (each for each in self._awaited[job.job.job_id] & self._stuck)
+            circle = min(each for each in seen if self._sees(job.job.job_id, each))
             found.append(WaitsInCircle(circle))
         return max(found, key=is_lasting, default=None)
 
@@ -70,11 +71,11 @@ class Dependencies:
         closes = bool(awaited) and job_id in self._dependents
         self._may_be_stuck |= closes or not self._stuck.isdisjoint({job_id, *awaited})
 
-    def _unmet(self, dependency: Dependency) -> PendingReason | None:
+    def _unmet(self, job: JobRecord, dependency: Dependency) -> PendingReason | None:
         job_id, condition = dependency.job_id, dependency.condition
         awaited = self._get(job_id)
-        if awaited is None:
-            return WaitsForJob(job_id, condition, Unmet.UNKNOWN)
+        if awaited is None or not job.may_see(awaited):
+            return WaitsForJob(job_id, condition, Unmet.NOT_ELIGIBLE)
         if not awaited.ended:
             return WaitsForJob(job_id, condition, Unmet.NOT_ENDED)
         if condition is Condition.AFTER_ANY or awaited.life.completed:
@@ -86,7 +87,7 @@ class Dependencies:
         """Return what is left when all that may still be met is taken away, again and again
         (Kahn)."""
         open_ends = {
-            job_id: sum(other in self._awaited for other in awaited)
+            job_id: sum(other in self._awaited and self._sees(job_id, other) for other in awaited)
             for job_id, awaited in self._awaited.items()
         }
         free = deque(job_id for job_id, count in open_ends.items() if not count)
@@ -94,7 +95,13 @@ class Dependencies:
             job_id = free.popleft()
             del open_ends[job_id]
             for dependent in self._dependents.get(job_id, ()):
+                if dependent not in open_ends or not self._sees(dependent, job_id):
+                    continue
                 open_ends[dependent] -= 1
                 if not open_ends[dependent]:
                     free.append(dependent)
         return set(open_ends)
+
+    def _sees(self, job_id: str, other: str) -> bool:
+        job, awaited = self._get(job_id), self._get(other)
+        return job is not None and awaited is not None and job.may_see(awaited)

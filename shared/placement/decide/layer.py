@@ -18,6 +18,7 @@ from shared.catalogue.event import Event
 from shared.placement.budgets.layer import BudgetLayer
 from shared.placement.decide.choices import Choice
 from shared.placement.decide.dependencies import Dependencies
+from shared.placement.decide.looks import Looks
 from shared.placement.decide.outcomes import CoRunners, Started
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.decide.planning import Planning
@@ -59,13 +60,16 @@ class DecideLayer:
         self._state, self._evaluation, self._budgets = state, evaluation, budgets
         self._jobs, models = state.jobs, state.models
         self.dependencies = Dependencies(self._jobs.get)
-        self.pending_reasons = PendingReasons(models, self._jobs.allocations, self.dependencies)
+        self.pending_reasons = PendingReasons(
+            models, self._jobs.allocations, self.dependencies, budgets.unrated
+        )
         self.waiting_jobs = WaitingJobs(self.pending_reasons, models.rules, state.plans)
         self.withdrawals = Withdrawals(self._jobs, models)
         self.published = PublishedDecisions(kept, self._jobs, models)
         self.planning = Planning(
             self._jobs, self.waiting_jobs, models, evaluation.clusters, budgets.margin
         )
+        self.looks = Looks(kept, models.rules)
         self._all_stale, self._has_sent_back = False, False
         self.folds: Folds = {
             # A cluster that is declared may have units of other resources than before.
@@ -78,9 +82,11 @@ class DecideLayer:
             PolicyDeclared: self._refresh_all,
         }
 
-    def begin_round(self) -> None:
-        """Give job kinds new numbers where there are many more numbers than jobs."""
+    def begin_round(self, now_s: float) -> None:
+        """Give job kinds new numbers where there are many more numbers than jobs, and see which
+        clusters caps hold closed to some."""
         self._all_stale |= self.waiting_jobs.forget_kinds()
+        self._all_stale |= self._budgets.unrated.begin_round(now_s)
 
     def refresh_all(self) -> None:
         """Let the next refresh bring all entries up to date."""
@@ -121,7 +127,8 @@ class DecideLayer:
         """Return every cluster with what runs and waits: see schedulers_of."""
         occupancy, neighbours = self._jobs.allocations.occupancy, self._evaluation.neighbours()
         budgets = self._budgets.of_a_pass(now_s)
-        return schedulers_of(occupancy, self.waiting_jobs, neighbours, budgets, apart=apart)
+        waiting, looks = self.waiting_jobs, self.looks
+        return schedulers_of(occupancy, waiting, neighbours, budgets, looks, apart=apart)
 
     def pass_over_queue(self, now_s: float) -> Dispatch:
         """Schedule what waits, once."""
@@ -163,9 +170,14 @@ class DecideLayer:
         """
         return self._refresh_stale() or plan.is_relieved or self._has_sent_back
 
+    def end_passes(self, plan: Dispatch) -> None:
+        """Note what the last pass of a round leaves to the next."""
+        self.looks.note(plan)
+
     def due_s(self) -> Iterator[float]:
-        """Return when the next start has to be confirmed."""
-        return self.withdrawals.due_s()
+        """Return when the next start has to be confirmed, and backfill looks again."""
+        yield from self.withdrawals.due_s()
+        yield from self.looks.due_s()
 
     def _refresh_stale(self) -> bool:
         """Bring entries up to date with limits, usage and clusters; True when some were lost."""

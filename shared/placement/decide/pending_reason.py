@@ -9,6 +9,7 @@ from shared.domain.job import Condition
 from shared.placement.state.closure import Closure
 from shared.placement.state.limits import Subject
 from shared.placement.state.misfit import Misfit
+from shared.scheduling.power import Cap
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class AwaitsLostCluster:
 class Unmet(StrEnum):
     """Why a dependency is not met."""
 
-    UNKNOWN = "no such job is known"
+    NOT_ELIGIBLE = "not eligible: its account has no job of this id"
     NOT_ENDED = "it has not ended"
     REJECTED = "it was rejected"
     FAILED = "it ended without completing"
@@ -127,6 +128,15 @@ class NodesDrained:
     cluster: str
 
 
+@dataclass(frozen=True, slots=True)
+class PowerUndeclared:
+    """Nothing says what the job draws, and the cluster is under a cap without that it declares what
+    its nodes draw at most."""
+
+    cluster: str
+    cap: Cap
+
+
 PendingReason = (
     RunsUndeclared
     | HeldJob
@@ -142,6 +152,7 @@ PendingReason = (
     | NodeLimitReached
     | ClusterClosed
     | NodesDrained
+    | PowerUndeclared
 )
 
 _LASTING: Final = (

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from shared.placement.budgets.cap_budgets import UnratedClusters
 from shared.placement.decide.dependencies import Dependencies
 from shared.placement.decide.pending_reason import (
     AccountEmpty,
@@ -14,6 +15,7 @@ from shared.placement.decide.pending_reason import (
     NodeLimitReached,
     NodesDrained,
     PendingReason,
+    PowerUndeclared,
     RequeuedTooOften,
     RunsUndeclared,
     StartsFailed,
@@ -33,6 +35,7 @@ class PendingReasons:
     models: ModelStore
     allocations: Allocations
     dependencies: Dependencies
+    unrated: UnratedClusters
 
     def of_job(self, job: JobRecord) -> PendingReason | None:
         """Return what keeps all entries of a waiting job out; None when nothing does."""
@@ -52,6 +55,8 @@ class PendingReasons:
             return ClusterClosed(cluster, closed[cluster])
         if self._is_drained(job, candidate):
             return NodesDrained(cluster)
+        if candidate.power_unknown and (cap := self.unrated.cap_over(cluster)):
+            return PowerUndeclared(cluster, cap)
         if not self.models.limits:
             return None
         on = self.models.clusters[cluster]

@@ -18,6 +18,7 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
 )
 from coplace.v1.placement_pb2 import (
+    PREDICTION_BASIS_FIRST_RUN,
     VERDICT_ACTION,
     VERDICT_CANCELLED,
     VERDICT_REJECTED,
@@ -25,6 +26,7 @@ from coplace.v1.placement_pb2 import (
     VERDICT_WITHDRAWN,
     PlacementDecided,
 )
+from coplace.v1.placement_pb2 import Candidate as CandidateMessage
 from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
@@ -32,7 +34,7 @@ from shared.domain.job import JobFact, JobState, next_state
 from shared.placement.evaluate.misfits import misfits
 from shared.placement.state.actions import KINDS, Action, ActionCause, ActionKind, CauseKind
 from shared.placement.state.announcements import SOURCE
-from shared.placement.state.candidate import draw_mw
+from shared.placement.state.candidate import draw_mw, nameplate_mw
 from shared.placement.state.grants import WithdrawalKind, WithdrawalReason
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
@@ -196,11 +198,14 @@ class PublishedDecisions:
     def _placed(self, job: JobRecord, decided: PlacementDecided) -> JobAllocation:
         nodes, units = tuple(decided.node_indices), tuple(decided.node_units)
         chosen = next((c for c in decided.candidates if c.cluster == decided.cluster), None)
+        power_unknown = chosen is not None and _is_power_unknown(chosen)
         drawn_mw = None
         if chosen is not None and chosen.planned_time_s > 0:
             power_w = chosen.planned_energy_j / chosen.planned_time_s
             cluster, count = self._models.declared[decided.cluster], sum(units) or len(nodes)
             drawn_mw = draw_mw(job.job, cluster, power_w, count)
+            if power_unknown and cluster.most_node_w:
+                drawn_mw = nameplate_mw(job.job, cluster, count)
         own = decided.instead_of.freq_ghz if decided.HasField("instead_of") else decided.freq_ghz
         return JobAllocation(
             decided.cluster,
@@ -214,6 +219,7 @@ class PublishedDecisions:
             decided.plan_round if decided.HasField("plan_round") else None,
             own,
             power_sd=chosen.power_sd if chosen and chosen.HasField("power_sd") else None,
+            power_unknown=power_unknown,
         )
 
     def _reject(self, job: JobRecord) -> None:
@@ -268,3 +274,8 @@ def _is_answered(decided: PlacementDecided, answer: Message) -> bool:
     number = answer.number if isinstance(answer, JobActionDone | JobActionRefused) else 0
     is_start = decided.verdict == VERDICT_START
     return decided.grant <= answer.grant if is_start else decided.action.number <= number
+
+
+def _is_power_unknown(chosen: CandidateMessage) -> bool:
+    """Return whether neither a signature nor a similar job said what a job would draw."""
+    return chosen.basis == PREDICTION_BASIS_FIRST_RUN and not chosen.HasField("power_sd")

@@ -9,6 +9,7 @@ from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import ClusterState
 from shared.scheduling.power import Shortage
+from shared.scheduling.slurm import SlurmScheduler
 from shared.scheduling.wait_queue import Entry
 
 
@@ -46,6 +47,15 @@ class DelaysReservation(NamedTuple):
     extra: int | None = None
 
 
+class AwaitsLook(NamedTuple):
+    """Slurm's backfill has not reached the entry: it looks again at a time, after a last look at so
+    many jobs, or until its table had so many records; 0 where the last one did not end early."""
+
+    at_s: float
+    depth: int = 0
+    records: int = 0
+
+
 class NodesNeverReleased(NamedTuple):
     """Suspended jobs that no cap lets resume have nodes that the entry needs."""
 
@@ -57,7 +67,15 @@ class WattsMissing(NamedTuple):
     lower_pstates: int
 
 
-Refusal = TooFew | Busy | NeighboursRefuse | DelaysReservation | NodesNeverReleased | WattsMissing
+Refusal = (
+    TooFew
+    | Busy
+    | NeighboursRefuse
+    | DelaysReservation
+    | AwaitsLook
+    | NodesNeverReleased
+    | WattsMissing
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +91,20 @@ class Refusals:
         scheduler = self.plan.schedulers[cluster]
         if isinstance(scheduler, ConsumableScheduler):
             nodes = _no_units(scheduler, entry)
+        elif isinstance(scheduler, SlurmScheduler):
+            nodes = _no_turn(scheduler, entry)
         else:
             nodes = _no_nodes(scheduler, entry, scheduler.state_before(entry))
         found: list[Refusal] = []
         if nodes is not None:
-            reservation = scheduler.reservation
-            if scheduler.reserved_for == entry.arrival and reservation and isinstance(nodes, Busy):
+            reservation = scheduler.reservation_for(entry.arrival)
+            if reservation and isinstance(nodes, Busy):
                 nodes = nodes._replace(until_s=reservation.start_s)
             found.append(nodes)
         if scheduler.is_any_allocated_for_ever and not scheduler.expects_nodes(entry):
             found.append(NodesNeverReleased())
         if shortages := self.shortages(cluster, entry):
+            found = [each for each in found if not isinstance(each, AwaitsLook)]
             found.append(WattsMissing(shortages, len(entry.others)))
         return found
 
@@ -97,6 +118,8 @@ class Refusals:
         scheduler = self.plan.schedulers[cluster]
         if isinstance(scheduler, ConsumableScheduler):
             has_room = _no_units(scheduler, entry) is None
+        elif isinstance(scheduler, SlurmScheduler):
+            has_room = isinstance(_no_turn(scheduler, entry), AwaitsLook)
         else:
             is_own = scheduler.reservation and scheduler.reservation.arrival == entry.arrival
             now = scheduler.state
@@ -116,6 +139,25 @@ def _no_nodes(scheduler: EasyScheduler, entry: Entry, before: ClusterState) -> R
         return None
     assert reservation is not None
     return DelaysReservation(nodes, ends_s, reservation.arrival, reservation.start_s, before.extra)
+
+
+def _no_turn(scheduler: SlurmScheduler, entry: Entry) -> Refusal:
+    """Return what refuses an entry as it is when the pass is over: its nodes, what the last look
+    reserved for those before it, or that no look has reached it."""
+    nodes, total, free = entry.nodes, scheduler.total, scheduler.free
+    if nodes > total:
+        return TooFew(nodes, total)
+    if nodes > free:
+        return Busy(nodes, free)
+    if (delayed := scheduler.delayed_by(entry)) is not None:
+        reservation, extra = delayed
+        ends_s, (arrival, _, start_s) = scheduler.end_s(entry), reservation
+        return DelaysReservation(nodes, ends_s, arrival, start_s, extra)
+    rules, depth, records = scheduler.parameters, 0, 0
+    if entry.order >= scheduler.ended_before:
+        is_full = scheduler.is_table_full
+        depth, records = (0, rules.records) if is_full else (rules.depth, 0)
+    return AwaitsLook(scheduler.next_look_s, depth, records)
 
 
 def _no_units(scheduler: ConsumableScheduler, entry: Entry) -> Refusal | None:

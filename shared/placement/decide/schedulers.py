@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.placement.decide.kinds import Kinds
+from shared.placement.decide.looks import Looks
 from shared.placement.decide.waiting_jobs import WaitingJobs
 from shared.placement.state.occupancy import Occupancy
 from shared.scheduling.backfill import ClusterScheduler
@@ -11,6 +12,7 @@ from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.sharing import Neighbours
+from shared.scheduling.slurm import SlurmScheduler
 from shared.scheduling.wait_queue import Entry, WaitQueue
 
 
@@ -27,6 +29,7 @@ def schedulers_of(
     waiting_jobs: WaitingJobs,
     neighbours: Mapping[str, Neighbours],
     budgets: Mapping[str, Sequence[PowerBudget]],
+    looks: Looks,
     *,
     apart: Arriving | None = None,
 ) -> dict[str, ClusterScheduler]:
@@ -43,7 +46,7 @@ def schedulers_of(
                 queue.add(apart.entries[name])
         under, is_apart = budgets[name], apart is not None
         schedulers[name] = _scheduler(
-            held, queue, kinds, neighbours[name], under, name, number, apart=is_apart
+            held, queue, kinds, neighbours[name], under, looks, name, number, apart=is_apart
         )
     return schedulers
 
@@ -54,14 +57,18 @@ def _scheduler(
     kinds: Kinds,
     neighbours: Neighbours,
     budgets: Sequence[PowerBudget],
+    looks: Looks,
     name: str,
     number: int,
     *,
     apart: bool,
 ) -> ClusterScheduler:
     """Return the scheduler of a cluster: counting nodes is enough, and faster, where no job that
-    runs or waits has parts of them."""
+    runs or waits has parts of them; there Slurm's backfill may look, where that is chosen."""
     if not (queue.in_parts or held.is_in_parts):
+        if looks.are_made_under(budgets):
+            last = looks.last(name)
+            return SlurmScheduler(held.load, queue, looks.parameters, number, budgets, last)
         return EasyScheduler(held.load, queue, number, budgets)
     capacity, holds = held.available(number, apart=apart)
     return ConsumableScheduler(

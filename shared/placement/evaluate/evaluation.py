@@ -20,11 +20,12 @@ from shared.eamc.ranking import FREQUENCY_RULES, NO_PREFERENCE, compare
 from shared.placement.evaluate.misfits import misfit
 from shared.placement.evaluate.predictions import (
     ClusterModels,
+    Mask,
     Predictions,
     predict,
     reference_columns,
 )
-from shared.placement.state.candidate import Candidate, draw_mw
+from shared.placement.state.candidate import Candidate, draw_mw, nameplate_mw
 from shared.placement.state.policy_in_force import ranking_by, weighing_by
 from shared.power_prediction.power_model import PowerModel
 from shared.scheduling.problem import core_share
@@ -48,7 +49,8 @@ def evaluate(
     if not jobs:
         return []
     rule = FREQUENCY_RULES[rules.policy]
-    found = predict(jobs, clusters, power_model, rule, weighing_by(rules), rules.quantile)
+    weighing, quantile, explored = weighing_by(rules), rules.quantile, rules.explore_share
+    found = predict(jobs, clusters, power_model, rule, weighing, quantile, explored)
     planned = found.planned
     reference = reference_columns(jobs, clusters)
     there = [cluster.cluster.name not in gone for cluster in clusters]
@@ -59,7 +61,7 @@ def evaluate(
     preferred = np.where(found.known.any(axis=1), NO_PREFERENCE, reference)
     efficiency, ranking = compare(energy_j, planned.time_s, fits, *ranking_by(rules), preferred)
     limit_s = limits(jobs, found, reference, rules.max_slowdown)
-    draw_mw = _draws_mw(jobs, clusters, planned.power_w, nodes)
+    draw_mw = _draws_mw(jobs, clusters, planned.power_w, nodes, found.power_unknown)
     columns = (
         found.freq_ghz,
         found.known,
@@ -75,6 +77,8 @@ def evaluate(
         ranking.rank,
         ranking.tier,
         draw_mw,
+        found.power_unknown,
+        found.explores_from_ghz,
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
     candidate = partial(_candidate, power_model.version)
@@ -122,6 +126,8 @@ def _candidate(
     rank: int,
     tier: int,
     draw_mw: int,
+    power_unknown: bool,
+    explores_from_ghz: float,
 ) -> Candidate:
     return Candidate(
         cluster=on.cluster.name,
@@ -143,6 +149,8 @@ def _candidate(
         power_model_version="" if known else power_version,
         draw_mw=draw_mw,
         share=share,
+        power_unknown=power_unknown,
+        explores_from_ghz=None if isnan(explores_from_ghz) else explores_from_ghz,
     )
 
 
@@ -151,17 +159,23 @@ def _draws_mw(
     clusters: Sequence[ClusterModels],
     node_w: Floats,
     nodes: Sequence[Sequence[int]],
+    unknown: Mask,
 ) -> Ints:
-    return np.array(
+    """Return what each job draws beyond idle on each cluster: as planned, or what its nodes draw at
+    most where nothing says what it draws and the cluster declares that."""
+    on = [c.cluster for c in clusters]
+    by_job = zip(jobs, node_w.tolist(), nodes, strict=True)
+    found = np.array(
         [
-            [
-                draw_mw(job, *on)
-                for on in zip([c.cluster for c in clusters], row, needed, strict=True)
-            ]
-            for job, row, needed in zip(jobs, node_w.tolist(), nodes, strict=True)
+            [draw_mw(job, *there) for there in zip(on, row, needed, strict=True)]
+            for job, row, needed in by_job
         ],
         dtype=np.int64,
     )
+    for row, column in np.argwhere(unknown).tolist():
+        if on[column].most_node_w:
+            found[row, column] = nameplate_mw(jobs[row], on[column], nodes[row][column])
+    return found
 
 
 def limits(jobs: Sequence[Job], found: Predictions, reference: Ints, max_slowdown: float) -> Floats:

@@ -96,8 +96,9 @@ class EvaluateLayer:
             on = job.run.allocation
             assert on is not None
             candidate = next(c for c in candidates if c.cluster == on.cluster)
-            drawn_mw = candidate.draw_mw * len(on.nodes) // candidate.nodes
-            self._jobs.estimate(job, drawn_mw)
+            units = sum(on.units) or len(on.nodes)
+            drawn_mw = candidate.draw_mw * units // candidate.nodes
+            self._jobs.estimate(job, drawn_mw, power_unknown=candidate.power_unknown)
 
     def offer_slower_modes(self, touched: Iterable[JobRecord]) -> list[JobRecord]:
         """Let jobs that wait start at lower P-states where a cap refuses their own: those that came

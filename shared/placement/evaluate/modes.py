@@ -118,6 +118,7 @@ def _at(
         walltime_s=min(candidate.walltime_s * longer, WALLTIME_S.most),
         draw_mw=draw_mw(job.job, cluster, row.planned_w[pstate], candidate.nodes),
         slower=None,
+        explores_from_ghz=None,
     )
 
 

@@ -18,9 +18,11 @@ from shared.eamc.chosen import ChosenPStates
 from shared.eamc.frequency import FrequencyRule, Weighing, distance
 from shared.eamc.reference import reference_signature
 from shared.models.ear import project, unlearned
+from shared.models.own_history import with_history
 from shared.models.projection import Projection
 from shared.models.spread import Quantile, Stretch
 from shared.models.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
+from shared.placement.evaluate.exploration import Exploration, Explored
 from shared.placement.evaluate.known_applications import KnownApplications
 from shared.placement.evaluate.over_pstates import OverPStates
 from shared.power_prediction.power_model import PowerModel
@@ -29,16 +31,17 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Row = tuple[float, ...]
 
-_UNKNOWN: Final[Row] = (nan,) * 7
+_UNKNOWN: Final[Row] = (nan,) * 8
 
 
 class WorkedOut:
     """What was worked out of a cluster's signatures before: times at the nominal P-state, `rows` at
-    the P-states of one choice, and what they say over all P-states."""
+    the P-states of one choice, second clocks, and what they say over all P-states."""
 
     def __init__(self) -> None:
         self.times = KnownApplications[AppTime]()
         self.rows = KnownApplications[Row]()
+        self.explorations = KnownApplications[Exploration]()
         self.over_pstates = KnownApplications[OverPStates]()
 
 
@@ -76,8 +79,11 @@ class Predictions:
 
     Times are of one iteration, or of the whole job where no cluster knows the application; power
     is that of one node used whole; `nominal_s` is the time at the nominal P-state. `known` says
-    where a signature is behind it. Relative standard deviations are NaN where nothing says how good
-    a prediction is; `planned` is the quantile that choices were made by.
+    where a signature is behind it, `power_unknown` where neither a signature nor a similar job says
+    what the job draws: then `power_w` is what its nodes draw in the mean, or idle. Relative
+    standard deviations are NaN where nothing says how good a prediction is; `planned` is the
+    quantile that choices were made by. `explores_from_ghz` is the P-state that the rule chose where
+    the job runs at a second clock of its application instead, elsewhere NaN.
     """
 
     known: Mask
@@ -89,6 +95,8 @@ class Predictions:
     planned: Quantile
     distance: Floats
     nominal_s: Floats
+    power_unknown: Mask
+    explores_from_ghz: Floats
 
 
 def predict(
@@ -98,16 +106,21 @@ def predict(
     rule: FrequencyRule,
     weighing: Weighing,
     quantile: float,
+    explore_share: float = 0.0,
 ) -> Predictions:
-    """Predict all jobs on all clusters; P-states are chosen by a quantile of the predictions.
+    """Predict all jobs on all clusters; P-states are chosen by a quantile of the predictions, and
+    some jobs explore a second clock of their application.
 
     An application without signature on a cluster is a first run there (D'Amico and Corbalan 2021,
     section 3.2): the nominal P-state and the power model's figure. Its time is that on a cluster
     that knows it, or else the walltime on the job's reference cluster, times the time coefficient
     of the two node models (section 3.3).
     """
-    tables = [_from_signatures(jobs, c, rule, weighing, quantile) for c in clusters]
-    freq, time, power, time_sd, power_sd, far, nominal = np.moveaxis(np.stack(tables, axis=1), 2, 0)
+    choice = rule, weighing, quantile, explore_share
+    tables = [_from_signatures(jobs, cluster, *choice) for cluster in clusters]
+    freq, time, power, time_sd, power_sd, far, nominal, own = np.moveaxis(
+        np.stack(tables, axis=1), 2, 0
+    )
     known = ~np.isnan(nominal)
     nominal = _scaled_times(jobs, clusters, nominal)
     time_s = np.where(known, time, nominal)
@@ -124,6 +137,8 @@ def predict(
         planned=Quantile.stretch(time_s, power_w, Stretch.planned(time_sd, power_sd, quantile)),
         distance=np.where(known, far, _only_distance(power_w * time_s, time_s, weighing)),
         nominal_s=nominal,
+        power_unknown=~known & np.isnan(first_run_sd),
+        explores_from_ghz=own,
     )
 
 
@@ -158,20 +173,49 @@ def _from_signatures(
     rule: FrequencyRule,
     weighing: Weighing,
     quantile: float,
+    explore_share: float,
 ) -> Floats:
     """Return frequency, time, power, the deviations of both, distance and nominal time of each job,
-    NaN where unknown."""
+    and what it explores from, NaN where unknown."""
 
     def chosen(apps: Sequence[str]) -> Iterator[tuple[str, Row]]:
         for names, projection in projections(known, apps):
             rows = _rows(ChosenPStates.choose(projection, rule, weighing, quantile))
-            yield from zip(names, rows, strict=True)
+            yield from ((name, (*row, nan)) for name, row in zip(names, rows, strict=True))
+
+    def second_clocks(apps: Sequence[str]) -> Iterator[tuple[str, Exploration]]:
+        for names, projection in projections(known, apps):
+            planned = projection.planned(quantile)
+            far = distance(planned.energy_j, planned.time_s, weighing)
+            at = ChosenPStates.choose(projection, rule, weighing, quantile)
+            explored = Explored(projection, planned, far, at)
+            for row, name in enumerate(names):
+                found = explored.second_clock(row, known.signatures[name], explore_share)
+                if found is not None:
+                    yield name, found
 
     apps = sorted({job.app_id for job in jobs} & known.signatures.keys())
     choice = rule, quantile, weighing.t_weight, weighing.reading
     basis = known.cluster, known.coefficients, *choice
-    rows = known.worked_out.rows.of(basis, {app: known.signatures[app] for app in apps}, chosen)
-    return np.array([rows.get(job.app_id, _UNKNOWN) for job in jobs])
+    signatures = {app: known.signatures[app] for app in apps}
+    rows = known.worked_out.rows.of(basis, signatures, chosen)
+    found = [rows.get(job.app_id, _UNKNOWN) for job in jobs]
+    if explore_share > 0 and rule is not FrequencyRule.NOMINAL:
+        explored_by = *basis, explore_share
+        second = known.worked_out.explorations.of(explored_by, signatures, second_clocks)
+        found = [
+            _exploring(job, row, second.get(job.app_id))
+            for job, row in zip(jobs, found, strict=True)
+        ]
+    return np.array(found)
+
+
+def _exploring(job: Job, row: Row, second: Exploration | None) -> Row:
+    """Return the row of a job at the second clock where it is one that explores."""
+    if second is None or not second.is_for(job.job_id):
+        return row
+    at = second.freq_ghz, second.time_s, second.power_w, second.time_sd, second.power_sd
+    return (*at, second.distance, row[-2], second.own_ghz)
 
 
 def projections(
@@ -179,7 +223,8 @@ def projections(
 ) -> Iterator[tuple[list[str], Projection]]:
     """Yield applications with their projections over the cluster's P-states, a batch a TPI scale.
 
-    Left out is what has no value at the nominal P-state: nothing could be compared with it.
+    What an application's own runs at other clocks say is in them. Left out is what has no value at
+    the nominal P-state: nothing could be compared with it.
     """
     for _, group in groupby(sorted(apps, key=known.tpi_scale), key=known.tpi_scale):
         batch = list(group)
@@ -188,6 +233,8 @@ def projections(
         found = [signature for signature in references if signature is not None]
         if found:
             projection = project(table, found).onto(known.cluster.pstates_ghz)
+            histories = [known.signatures[signature.app_id] for signature in found]
+            projection = with_history(projection, found, histories)
             usable = projection.available[:, -1]
             names = [s.app_id for s, use in zip(found, usable, strict=True) if use]
             yield names, projection.only(usable)

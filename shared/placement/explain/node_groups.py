@@ -31,6 +31,7 @@ class _Alike(NamedTuple):
     state: NodeState.ValueType
     jobs: tuple[str, ...]
     drain: Drain | None
+    also_by: tuple[str, ...] = ()
 
 
 def node_groups(
@@ -42,7 +43,8 @@ def node_groups(
     for node in range(held.nodes):
         drains = drained.get(node)
         drain = max(drains, key=lambda each: each.until_s) if drains else None
-        alike[_Alike(_state(held, node, drain), jobs.get(node, ()), drain)].append(node)
+        also_by = tuple(sorted({each.by for each in drains or () if drain and each.by != drain.by}))
+        alike[_Alike(_state(held, node, drain), jobs.get(node, ()), drain, also_by)].append(node)
     found = sorted(alike.items(), key=lambda each: each[1][0])
     return [_group(cluster, names, *each) for each in found]
 
@@ -69,6 +71,7 @@ def _group(cluster: str, names: NodeNames, alike: _Alike, nodes: Sequence[int]) 
     drain = alike.drain
     if drain is not None:
         found.reason, found.drained_by = drain.reason, drain.by
+        found.also_drained_by.extend(alike.also_by)
         found.drained_at_us = round(drain.since_s * 1e6)
         found.until_us = round(drain.until_s * 1e6) if drain.until_s < inf else 0
     return found

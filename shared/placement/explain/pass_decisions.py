@@ -43,7 +43,7 @@ from shared.placement.explain.constraints import MOST_CANDIDATES, Constraint, Wa
 from shared.placement.explain.decisions import Decisions
 from shared.placement.explain.notices import JobSituation
 from shared.placement.explain.pending_words import PendingReasonWords
-from shared.placement.explain.power_words import write_shortage
+from shared.placement.explain.power_words import nameplate_words, write_shortage
 from shared.placement.explain.refusals import RefusalWords, WhyNot, unexplained
 from shared.placement.explain.state_words import closure_words
 from shared.placement.state.actions import CapShortage
@@ -117,6 +117,7 @@ class PassDecisions:
         """Return one compared choice, and why the job does not start there, in words and in
         figures."""
         found = candidate_message(job.job, self.clusters[choice.cluster], choice, why_not)
+        self._write_nameplate(found, choice.candidate)
         if why_not.shortages:
             self._write_caps(found.power, why_not.shortages)
         return found
@@ -127,8 +128,16 @@ class PassDecisions:
         for choice, why_not in compared:
             found = decided.candidates.add()
             _write_candidate(found, job.job, self.clusters[choice.candidate.cluster], choice)
+            self._write_nameplate(found, choice.candidate)
             self._write_why_not(found, why_not)
         decided.candidates_left_out = len(job.evaluated.candidates) - len(compared)
+
+    def _write_nameplate(self, found: CandidateMessage, candidate: Candidate) -> None:
+        """Write what counts under caps in place of what nobody knows."""
+        if candidate.power_unknown and self.pending_reasons.models.is_capped(candidate.cluster):
+            on = self.clusters[candidate.cluster]
+            found.nameplate_power_w = on.most_node_w
+            found.nameplate_derived = on.nameplate_is_derived
 
     def _write_why_not(self, found: CandidateMessage | OwnPState, why_not: WhyNot) -> None:
         if why_not.constraints:
@@ -224,6 +233,10 @@ class PassDecisions:
             return WhyNot() if kept is None else WhyNot([kept])
         if start is None or entry.order < start.entry.order:
             why = self.refusals.why(choice.cluster, entry)
+            if why.shortages and choice.candidate.power_unknown:
+                last = why.constraints[-1]
+                words = f"{last.words}; {nameplate_words(self.clusters[choice.cluster])}"
+                why = why._replace(constraints=[*why.constraints[:-1], last._replace(words=words)])
             if why.constraints[0].kind not in _TOO_FEW:
                 return why
             drained = self._drained(choice.cluster)
@@ -333,5 +346,7 @@ def _write_candidate(found: CandidateMessage, job: Job, on: Cluster, choice: Cho
         found.coefficients_version = candidate.coefficients_version
     if candidate.power_model_version:
         found.power_model_version = candidate.power_model_version
+    if candidate.explores_from_ghz is not None:
+        found.explores_from_ghz = candidate.explores_from_ghz
     if job.has_unknown_memory_on(on):
         found.memory_unknown = True

@@ -12,10 +12,12 @@ from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_LIMIT,
     CONSTRAINT_KIND_LOST_CLUSTER,
     CONSTRAINT_KIND_MISFIT,
+    CONSTRAINT_KIND_POWER_UNDECLARED,
     CONSTRAINT_KIND_RUNS,
     MISFIT_KIND_NOT_DECLARED,
 )
 
+from shared.domain.power import unrated_words
 from shared.placement.decide.pending_reason import (
     AccountEmpty,
     AwaitsLostCluster,
@@ -27,6 +29,7 @@ from shared.placement.decide.pending_reason import (
     NodeLimitReached,
     NodesDrained,
     PendingReason,
+    PowerUndeclared,
     RequeuedTooOften,
     RunsUndeclared,
     StartsFailed,
@@ -87,14 +90,25 @@ class PendingReasonWords:
                 return Constraint(CONSTRAINT_KIND_LOST_CLUSTER, closure_words(closure))
             case NodesDrained(cluster):
                 return Constraint(CONSTRAINT_KIND_DRAINED_NODES, self.drains(cluster))
-            case WaitsForJob(job_id, condition, unmet):
-                return _dependency(job_id, f"{condition} {job_id}: {unmet}")
-            case WaitsInCircle(job_id):
-                return _dependency(job_id, f"waits for {job_id}, which waits in a circle")
+            case PowerUndeclared():
+                return _unrated(reason)
+            case WaitsForJob() | WaitsInCircle():
+                return _dependency(reason)
         raise TypeError(f"{reason!r} has no words")
 
 
-def _dependency(job_id: str, words: str) -> Constraint:
+def _unrated(reason: PowerUndeclared) -> Constraint:
+    words = f"nothing says what it draws, and {unrated_words(reason.cluster)}"
+    words = f"{words}: the power cap of {reason.cap.subject} lets it start once it does"
+    return Constraint(CONSTRAINT_KIND_POWER_UNDECLARED, words, by=reason.cap.name)
+
+
+def _dependency(reason: WaitsForJob | WaitsInCircle) -> Constraint:
+    match reason:
+        case WaitsForJob(job_id, condition, unmet):
+            words = f"{condition} {job_id}: {unmet}"
+        case WaitsInCircle(job_id):
+            words = f"waits for {job_id}, which waits in a circle"
     return Constraint(CONSTRAINT_KIND_DEPENDENCY, words, by=job_id)
 
 

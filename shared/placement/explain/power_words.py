@@ -5,6 +5,7 @@ from typing import Final
 
 from coplace.v1.placement_pb2 import PowerShortage
 
+from shared.domain.cluster import Cluster
 from shared.domain.power import in_watts
 from shared.domain.times import in_utc
 from shared.placement.state.actions import Action, CapShortage, CauseKind
@@ -29,6 +30,13 @@ def shortage_words(lacks: CapShortage, now_s: float) -> str:
         until = f"until {in_utc(lacks.until_s)}"
     needs = f"needs {in_watts(lacks.needed_mw)}"
     return f"{needs}, {left}{_declared_by(lacks)}{since}{rest}, {until}"
+
+
+def nameplate_words(cluster: Cluster) -> str:
+    """Return in words why nameplate power counts for a job, and what it follows from."""
+    derived = ", derived from design powers," if cluster.nameplate_is_derived else ""
+    watts = f"the nameplate of {cluster.most_node_w:,g} W a node{derived}"
+    return f"nothing says what it draws: {watts} counts"
 
 
 def excess_words(excess: CapShortage) -> str:

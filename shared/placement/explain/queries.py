@@ -36,6 +36,7 @@ from coplace.v1.placement_service_pb2 import (
 )
 
 from shared.authority.binding import SitedCluster
+from shared.authority.holding import HeldRun
 from shared.authority.rules import OwnedJob
 from shared.domain.job import Dependency, Job, JobState
 from shared.placement.budgets.layer import BudgetLayer
@@ -62,6 +63,7 @@ from shared.placement.state.caps import (
     Covered,
     covered_by,
     step_messages,
+    unrated,
     watts_or_none,
 )
 from shared.placement.state.job_allocation import JobAllocation
@@ -143,7 +145,7 @@ class Queries:
         )
         if job.run.allocation is not None:
             answer.allocation.CopyFrom(self._allocation(job, job.run.allocation))
-        if job.waits or job.life.state is JobState.REJECTED:
+        if job.waits or _was_rejected(job):
             answer.misfits.extend(each.message() for each in job.evaluated.misfits)
         if job.waits:
             self._explain(answer, job)
@@ -157,8 +159,9 @@ class Queries:
         if job is None:
             return OwnedJob(job_id)
         on = job.run.allocation
-        granted = (self.sited(on.cluster),) if on else ()
-        return OwnedJob(job_id, job.job.user, job.job.account, granted)
+        held = HeldRun(job.job.attempt, on.grant, self.sited(on.cluster)) if on else None
+        runs, newest = (held,) if held else (), job.grants.newest
+        return OwnedJob(job_id, job.job.user, job.job.account, runs, newest)
 
     def sited(self, cluster: str) -> SitedCluster:
         """Return a cluster with its site."""
@@ -318,6 +321,9 @@ class Queries:
             promises_broken=self.guarantees.broken,
             pairs_kept_apart=self.guarantees.pairs_apart,
             pairs_apart=self.guarantees.listed(),
+            under_easy=self._decide.looks.under_easy(self._last.refusals.refusals.plan)
+            if self._last
+            else {},
         )
 
     @property
@@ -365,7 +371,7 @@ class Queries:
         if capped and is_capped:
             margin_mw = cap_mw - self._budgets.caps.allowed_mw(capped.cap, now_s)
             margin_mw += self._budgets.margin.of_what_runs(covered)
-        silent_nodes, nameplate_mw = self._budgets.meters.under(covered)
+        silent = self._budgets.meters.under(covered)
         found = PowerStanding(
             scope=MESSAGES[covered.scope],
             name=covered.name,
@@ -374,8 +380,10 @@ class Queries:
             committed_w=drawn_mw / 1000,
             headroom_w=(cap_mw - margin_mw - idle_mw - drawn_mw) / 1000 if is_capped else 0.0,
             margin_w=margin_mw / 1000,
-            silent_nodes=silent_nodes,
-            nameplate_w=nameplate_mw / 1000,
+            silent_nodes=silent.nodes,
+            nameplate_w=silent.nameplate_mw / 1000,
+            nameplate_derived=silent.is_derived,
+            unrated_clusters=unrated(covered, self._models.declared.values()),
         )
         if capped is not None:
             found.ahead.extend(step_messages(capped.cap, now_s))
@@ -507,9 +515,17 @@ def _asked(action: Action) -> AskedAction:
 def _why_not_waiting(job: JobRecord) -> str:
     """Return how a job ended, or what was asked of it."""
     if job.requests.cancelled is not None and job.life.state is not JobState.FINISHED:
-        return f"cancelled: {job.requests.cancelled}" if job.requests.cancelled else "cancelled"
+        told = f"cancelled: {job.requests.cancelled}" if job.requests.cancelled else "cancelled"
+        rejected = misfit_words(job.evaluated.misfits) if _was_rejected(job) else ""
+        return f"{told}; it had been rejected: {rejected}" if rejected else told
     if job.life.state is JobState.REJECTED:
         return misfit_words(job.evaluated.misfits)
     if job.life.state is JobState.FINISHED:
         return "completed" if job.life.completed else "ended without completing"
     return withdrawal_words(job.grants.withdrawn) if job.grants.withdrawn else ""
+
+
+def _was_rejected(job: JobRecord) -> bool:
+    """Whether it fitted on no cluster from the start: a cancellation takes no reason away."""
+    is_ended = job.life.state in (JobState.REJECTED, JobState.CANCELLED)
+    return is_ended and bool(job.evaluated.misfits) and not job.evaluated.admitted

@@ -21,6 +21,7 @@ from coplace.v1.placement_pb2 import (
 from shared.domain.times import in_utc
 from shared.placement.budgets.reserved import holder_id
 from shared.placement.decide.refusals import (
+    AwaitsLook,
     Busy,
     DelaysReservation,
     NeighboursRefuse,
@@ -111,6 +112,8 @@ class RefusalWords:
                 held = "jobs that are suspended, and that no"
                 words = f"{held} {POWER_CAP} lets run on, hold nodes that it needs"
                 return Constraint(CONSTRAINT_KIND_CAPACITY, words)
+            case AwaitsLook():
+                return _awaits_look(refusal)
             case DelaysReservation():
                 return self._delays(on, entry, refusal)
             case TooFew() | Busy() | NeighboursRefuse():
@@ -141,6 +144,15 @@ class RefusalWords:
             words = shortage_words(lacks, self.refusals.plan.now_s)
             said = self._said[id(shortage)] = shortage, words
         return said[1]
+
+
+def _awaits_look(found: AwaitsLook) -> Constraint:
+    words = f"Slurm's backfill looks again at {in_utc(found.at_s)}"
+    if found.depth:
+        words = f"{words}: its last look ended after {found.depth} jobs"
+    elif found.records:
+        words = f"{words}: its last look ended when its table had {found.records} records"
+    return Constraint(CONSTRAINT_KIND_NOT_TRIED, words, until_s=found.at_s)
 
 
 def _too_few(

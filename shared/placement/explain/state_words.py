@@ -67,6 +67,8 @@ _WITHDRAWN: Final = {
     ),
     WithdrawalKind.RUNS_UNDECLARED: "runs on {about}, as the resource manager there says",
     WithdrawalKind.RUNS_ELSEWHERE: "the job runs on {about}, as the resource manager there says",
+    WithdrawalKind.GRANTED_ELSEWHERE: "the job was granted to {about}",
+    WithdrawalKind.DECLINED: "grant {number} was declined",
     WithdrawalKind.REPLACED: "grant {number} was withdrawn: the newest is {newest}",
     WithdrawalKind.REQUEUED: "the job was requeued as attempt {number}",
 }

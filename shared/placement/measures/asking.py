@@ -88,6 +88,10 @@ class Asking:
     def modes_of(
         self, jobs: Sequence[JobRecord], cluster: str
     ) -> Mapping[tuple[str, str], tuple[Candidate, ...]]:
-        """Return the modes of several jobs on one cluster, by job id and cluster."""
+        """Return the modes of several jobs on one cluster, by job id and cluster. One of which
+        nothing says what it draws has none: it may draw its nameplate at any clock."""
+        jobs = [
+            job for job in jobs if not (job.run.allocation and job.run.allocation.power_unknown)
+        ]
         on = [each for each in self._clusters() if each.cluster.name == cluster]
         return modes_of(jobs, on, self._models.rules.now)

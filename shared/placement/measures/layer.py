@@ -152,7 +152,7 @@ class MeasureLayer:
             committed_mw = self._models.idle_mw(covered) + drawn_mw
             committed_mw += self._margin.of_what_runs(covered)
             if committed_mw > cap_mw:
-                silent_nodes, _ = self._meters.under(covered)
+                silent_nodes = self._meters.under(covered).nodes
                 yield _Excess(covered, declared, committed_mw, cap_mw, silent_nodes)
 
     def _reduce(self, excess: _Excess) -> Iterator[ActionAsked]:

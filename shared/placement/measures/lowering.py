@@ -1,6 +1,7 @@
 """The jobs that are to draw less, so that a job that waits for watts alone may start."""
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from math import inf
 from typing import Final, NamedTuple
 
@@ -50,7 +51,7 @@ class Lowering:
     ) -> None:
         self._now_s, self._models, self._reserved = asking.now_s, models, reserved
         self._givers, self._caps = givers, CapBudgets(models)
-        self._promised = plan.reservations()
+        self._promised = plan.all_reservations()
         self._allowed: dict[tuple[Covered, int, int | None], list[ClockStep]] = {}
         self._least_mw = self._least(reserved.committed(self._now_s))
 
@@ -101,7 +102,8 @@ class Lowering:
         """Return the steps of all jobs under the innermost cap that refuses an entry. No job draws
         less for one of a lower priority, or stays on nodes that are reserved for another."""
         own, priority = wanting.entry.arrival, wanting.job.job.priority
-        promised = any(each.arrival == own for each in self._promised.values())
+        every = chain.from_iterable(self._promised.values())
+        promised = any(each.arrival == own for each in every)
         covered = _innermost(wanting.shortages)
         key = covered, priority, own if promised else None
         if key not in self._allowed:
@@ -113,11 +115,9 @@ class Lowering:
         job, placed = self._givers.by_arrival[step.arrival]
         if job.job.priority > priority:
             return False
-        promised = self._promised.get(placed.cluster)
-        if promised is None or promised.arrival == own:
-            return True
-        later_s = self._releases_s(step.arrival, step.to)
-        return not job.run.releases_s <= promised.start_s < later_s
+        promised = [p for p in self._promised.get(placed.cluster, ()) if p.arrival != own]
+        later_s = self._releases_s(step.arrival, step.to) if promised else 0.0
+        return not any(job.run.releases_s <= p.start_s < later_s for p in promised)
 
     def _there_at(self, steps: Sequence[ClockStep], at_s: float) -> Sequence[ClockStep]:
         """Return the steps without those of jobs that have released by then what they draw; an

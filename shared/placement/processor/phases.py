@@ -38,9 +38,10 @@ Phase = Callable[[Layers, RoundInHand], Iterable[Publish]]
 
 def forget(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
     """Drop what is too old. First, so that nothing that is forgotten is decided on."""
+    layers.state.set_back(round_.ended.ended_at_us)
     layers.state.begin_round(round_.ended.now_s)
     layers.budgets.begin_round(round_.ended.now_s)
-    layers.decide.begin_round()
+    layers.decide.begin_round(round_.ended.now_s)
     return ()
 
 
@@ -125,6 +126,7 @@ def start_jobs(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
             compared, instead_of = written.before_start(starting)
             yield written.started(decide.take(starting, now_s), compared, instead_of)
         if not decide.needs_another_pass(plan):
+            decide.end_passes(plan)
             round_.last_pass = written
             return
 

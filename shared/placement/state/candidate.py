@@ -1,13 +1,16 @@
 """One way in which a job could run on a cluster, as it was evaluated."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from math import ceil
+from typing import Final, NamedTuple
 
 from coplace_client.bounds import NODE_POWER_W
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.scheduling.power import milliwatts
 from shared.scheduling.problem import unit_cores
+from shared.streams.state.rows import RowCodec
 
 
 class SlowerMode(NamedTuple):
@@ -34,7 +37,10 @@ class Candidate(NamedTuple):
     `planned_j` are the quantile of time and energy that rank and limit follow, and `draw_mw` is the
     same quantile of what all its nodes draw beyond idle. `nodes` are units where the job asks for
     cores, each a `share` of a node. In one of the `slower` modes, tried in their order, the job may
-    start where a cap of power refuses this one: None while nobody looked for them.
+    start where a cap of power refuses this one: None while nobody looked for them. Where
+    `power_unknown` nothing says what the job draws, and `draw_mw` is what its nodes draw at most.
+    `explores_from_ghz` is the P-state that the policy would choose where the job runs at a second
+    clock of its application instead.
 
     A tuple, since rows of thousands of them are written in a round.
     """
@@ -59,6 +65,8 @@ class Candidate(NamedTuple):
     draw_mw: int
     share: float = 1.0
     slower: tuple[SlowerMode, ...] | None = None
+    power_unknown: bool = False
+    explores_from_ghz: float | None = None
 
     @property
     def energy_j(self) -> float:
@@ -70,9 +78,13 @@ class Candidate(NamedTuple):
         slower = next((mode for mode in self.slower or () if mode.draw_mw == draw_mw), None)
         if slower is None:
             return self
-        return self._replace(**slower._asdict(), slower=None)
+        return self._replace(**slower._asdict(), slower=None, explores_from_ghz=None)
 
 
+# The version before said neither of what power is unknown nor what explores a second clock.
+CANDIDATES: Final = RowCodec[tuple[Candidate, ...]](
+    tuple[Candidate, ...], version=2, previous=RowCodec(tuple[Candidate, ...]).decode
+)
 # By job id and cluster.
 Modes = Mapping[tuple[str, str], tuple[Candidate, ...]]
 
@@ -88,3 +100,32 @@ def draw_mw(job: Job, cluster: Cluster, node_w: float, units: int) -> int:
     most_w = NODE_POWER_W.most * cluster.cores_per_node / cores
     beyond_idle_mw = milliwatts((min(node_w, most_w) - cluster.idle_power_w) * units)
     return max(0, beyond_idle_mw * cores // cluster.cores_per_node)
+
+
+def nameplate_mw(job: Job, cluster: Cluster, units: int) -> int:
+    """Return what so many units of a job draw at most beyond the idle power of their nodes, mW; 0
+    where the cluster declares nothing that it follows from.
+
+    A unit draws its share of what a node draws at most, by its cores, and beyond that the design
+    power of its accelerators. Of a resource without a design power it may draw its share too.
+    """
+    beyond_mw = ceil(cluster.most_node_w * 1000) - milliwatts(cluster.idle_power_w)
+    if beyond_mw <= 0:
+        return 0
+    share = Fraction(unit_cores(job, cluster), cluster.cores_per_node)
+    if share == 1 or not job.resources_per_unit:
+        return ceil(beyond_mw * share) * units
+    classes = cluster.node_classes
+    node_w = max(cluster.accelerators_w(each.resources) for each in classes)
+    own_mw = ceil(cluster.accelerators_w(job.resources_per_unit) * 1000)
+    own_mw -= int(share * milliwatts(node_w))
+    share = max([share, *_unrated_shares(job, cluster)])
+    return min(beyond_mw, ceil(beyond_mw * share) + max(0, own_mw)) * units
+
+
+def _unrated_shares(job: Job, cluster: Cluster) -> Iterator[Fraction]:
+    """Yield the largest part of a node's that a unit has of each resource without design power."""
+    for name, count in job.resources_per_unit:
+        if not cluster.accelerators_w(((name, 1),)):
+            there = [dict(each.resources).get(name, 0) for each in cluster.node_classes]
+            yield Fraction(count, min((has for has in there if has >= count), default=count))

@@ -15,6 +15,7 @@ from coplace.v1.control_pb2 import (
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.cluster import Cluster
+from shared.domain.power import unrated_words
 from shared.scheduling.power import NO_CAP_MW, Cap, Scope, Step, milliwatts
 
 SCOPES: Final[Mapping[PowerScope.ValueType, Scope]] = {
@@ -77,6 +78,11 @@ def idle_mw(covered: Covered, clusters: Iterable[Cluster]) -> int:
     return sum(c.nodes * milliwatts(c.idle_power_w) for c in clusters if covered.covers(c))
 
 
+def unrated(covered: Covered, clusters: Iterable[Cluster]) -> list[str]:
+    """Return the names of those that do not declare what a node draws at most."""
+    return [each.name for each in clusters if covered.covers(each) and not each.most_node_w]
+
+
 def require_possible(
     message: PowerCapDeclared, clusters: Mapping[str, Cluster], least: int
 ) -> None:
@@ -90,6 +96,14 @@ def require_possible(
         if step.HasField("watts") and milliwatts(step.watts) < least:
             problem = f"{step.watts:,g} W is below the idle power of its nodes, {least / 1000:,g} W"
             raise RejectedError(f"steps[{number}].watts", problem)
+
+
+def require_rated(message: PowerCapDeclared, clusters: Iterable[Cluster]) -> None:
+    """Raise RejectedError for a cap over clusters of which one does not say what its nodes draw at
+    most: nothing would hold a job back there of which nobody knows what it draws."""
+    if any(step.HasField("watts") for step in message.steps):
+        for name in unrated(Covered(SCOPES[message.scope], message.name), clusters):
+            raise RejectedError("name", f"{unrated_words(name)}: declare one first")
 
 
 def step_messages(cap: Cap, now_s: float) -> list[PowerCapStep]:

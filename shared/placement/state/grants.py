@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from coplace.v1.jobs_pb2 import JobDeclined, JobFinished, JobStarted
+from coplace.v1.jobs_pb2 import JobDeclined, JobFinished, JobRequeued, JobStarted
 
 from coplace_client.errors import RejectedError
 from shared.placement.state.closure import Closure
@@ -28,7 +28,9 @@ class WithdrawalKind(StrEnum):
     NOT_CONFIRMED = "not confirmed"
     RUNS_UNDECLARED = "runs on an undeclared cluster"
     RUNS_ELSEWHERE = "runs elsewhere"
+    GRANTED_ELSEWHERE = "granted elsewhere"
     REPLACED = "replaced"
+    DECLINED = "declined"
     REQUEUED = "requeued"
     SEIZED = "seized"
     PUBLISHED = "published before"
@@ -73,6 +75,24 @@ def lower_grant(message: JobStarted, newest: int) -> VoidStart | None:
         return None
     reason = WithdrawalReason(WithdrawalKind.REPLACED, number=message.grant, newest=newest)
     return VoidStart(message.attempt, message.grant, message.cluster, reason)
+
+
+def declined_grant(message: JobStarted) -> VoidStart:
+    """Return the start that a message claims under a grant that was declined before."""
+    reason = WithdrawalReason(WithdrawalKind.DECLINED, number=message.grant)
+    return VoidStart(message.attempt, message.grant, message.cluster, reason)
+
+
+def require_holder(message: JobFinished | JobRequeued, cluster: str, grant: int) -> None:
+    """Raise RejectedError for the end of a run on `cluster` under `grant`, by whom it is not held:
+    another cluster's resource manager, or one that had another grant. A requeue names its cluster
+    or its grant where the run has one."""
+    is_named = message.cluster or message.grant or not grant
+    if message.cluster not in (cluster, "") or not is_named:
+        problem = f"{message.cluster[:80]!r} does not hold the run, {cluster!r} does"
+        raise RejectedError("cluster", problem)
+    if message.grant not in (0, grant):
+        raise RejectedError("grant", f"{message.grant} is not that of the run, which is {grant}")
 
 
 def require_given(grant: int, newest: int) -> None:

@@ -14,7 +14,8 @@ class JobAllocation:
     `plan_round` is that of the plan which it started by, None without. `power_sd` is how far its
     power may be off, as a share: None where its prediction did not say. `silent_units` of it are on
     nodes whose meters are silent, and `nameplate_mw` is what it counts for at least meanwhile.
-    `predicted_mw` is what it draws as it was predicted, whatever meters show since."""
+    `predicted_mw` is what it draws as it was predicted, whatever meters show since. Where
+    `power_unknown` nothing says what it draws, and `draw_mw` is what its nodes draw at most."""
 
     cluster: str
     nodes: tuple[int, ...]
@@ -32,6 +33,7 @@ class JobAllocation:
     silent_units: int = 0
     nameplate_mw: int = 0
     predicted_mw: int | None = None
+    power_unknown: bool = False
 
     @property
     def walltime_s(self) -> float:

@@ -28,8 +28,10 @@ from shared.placement.state.grants import (
     VoidStart,
     WithdrawalKind,
     WithdrawalReason,
+    declined_grant,
     lower_grant,
     require_given,
+    require_holder,
 )
 from shared.placement.state.job_allocation import JobAllocation, share_ran
 from shared.placement.state.job_record import MOST_TEXT, JobRecord
@@ -48,11 +50,19 @@ class JobFacts:
         self._table = table
 
     def submit(self, event: Event, message: JobSubmitted) -> None:
-        """Add a job, or a new attempt of one, that was submitted."""
+        """Add a job, or a new attempt of one, that was submitted: a submission ends no run, and
+        whose the job is says the first one."""
         job, awaits = job_of(message), dependencies_of(message)
         known = self._table.get(job.job_id)
-        if known is not None and job.attempt <= known.job.attempt:
-            raise AlreadyAppliedError(event.id)
+        if known is not None:
+            if job.attempt <= known.job.attempt:
+                raise AlreadyAppliedError(event.id)
+            if job.user != known.job.user:
+                problem = f"{job.user[:80]!r} did not submit the job, {known.job.user!r} did"
+                raise RejectedError("user", problem)
+            if known.run.held_on:
+                problem = f"{known.job.attempt} is held by {known.run.held_on!r}: requeue it first"
+                raise EarlyError("attempt", problem)
         self._table.track(job, event.traceparent, awaits)
 
     def requeue(self, event: Event, message: JobRequeued) -> None:
@@ -60,14 +70,17 @@ class JobFacts:
         known = self._table.known(message.job_id)
         if message.attempt <= known.job.attempt:
             raise AlreadyAppliedError(event.id)
+        if known.run.held_on:
+            on = known.run.allocation
+            require_holder(message, known.run.held_on, on.grant if on else 0)
         job = self._table.begin_next(known, message.attempt)
         job.life.requeued_because = message.reason[:MOST_TEXT]
 
     def start(self, event: Event, message: JobStarted, names: Mapping[str, NodeNames]) -> None:
         """Record where an attempt runs and since when, as its resource manager says.
 
-        That is right, whatever was decided, unless the grant was taken from it. Of two resource
-        managers that run an attempt the first is right.
+        That is right, whatever was decided, if it has the live grant. A run without a grant is
+        right too, but where the job is held by another cluster: it replaces nothing.
         """
         known = self._table.known(message.job_id)
         void = self._void_claim(known, message)
@@ -78,20 +91,18 @@ class JobFacts:
             return
         job = self._table.newest(event, message.job_id, message.attempt)
         require_given(message.grant, job.grants.newest)
-        state, placed = next_state(job.life.state, JobFact.STARTED), job.run.allocation
-        elsewhere = placed is not None and placed.cluster != message.cluster
-        if state is job.life.state and not (elsewhere and job.life.state is JobState.RUNNING):
-            raise AlreadyAppliedError(event.id)
-        if state is job.life.state:
-            self._table.tell(job, _runs_on(placed, job.job.attempt, message.grant, message.cluster))
+        state = next_state(job.life.state, JobFact.STARTED)
+        if job.run.held_on not in ("", message.cluster):
+            self._table.tell(job, _held_on(job, message))
+            self._table.late_starts += 1
             return
+        if state is job.life.state:
+            raise AlreadyAppliedError(event.id)
         if message.cluster not in names:
             self._table.keep_for(job, message.cluster)
             problem = f"{message.cluster[:80]!r} is not declared: declare it first"
             raise EarlyError("cluster", problem)
         started = _started(job, message, names[message.cluster])
-        if placed is not None and elsewhere:
-            self._table.tell(job, _runs_on(started, job.job.attempt, placed.grant, placed.cluster))
         job.life.state, job.life.ended_s = state, None
         job.notice.verdict, job.grants.withdrawn = 0, None
         job.run.actions, job.run.runs_on = (), ""
@@ -111,6 +122,7 @@ class JobFacts:
         self._table.allocations.release(job)
         job.grants.missed_starts += job.grants.missed or not job.grants.withdrawn
         job.life.state, job.grants.withdrawn = state, None
+        job.grants.declined = message.grant
         self._table.revisit(job)
         if job.requests.cancelled is not None:
             self._table.end(job, next_state(state, JobFact.CANCELLED))
@@ -118,17 +130,34 @@ class JobFacts:
             self._table.move_to_the_end(job)
 
     def finish(self, event: Event, message: JobFinished) -> None:
-        """End an attempt, whatever is known of its start: its nodes are free."""
+        """End an attempt, as its holder says, whatever is known of its start: its nodes are
+        free."""
         if self._is_answered(message):
             return
         job = self._table.newest(event, message.job_id, message.attempt)
         state = next_state(job.life.state, JobFact.FINISHED)
         if state is job.life.state or 0 < message.grant < job.grants.newest:
             raise AlreadyAppliedError(event.id)
-        job.life.ran = share_ran(job.run.allocation, message)
+        on = job.run.allocation
+        if not message.started_at_us and job.run.held_on not in ("", message.cluster):
+            self._leave_queue(event, job)
+            return
+        if job.run.held_on:
+            require_holder(message, job.run.held_on, on.grant if on else 0)
+        elif 0 < message.grant == job.grants.declined:
+            raise RejectedError("grant", f"{message.grant} was declined: it gives no right")
+        job.life.ran = share_ran(on, message)
         self._table.allocations.release(job)
         job.life.completed = message.outcome == JOB_OUTCOME_COMPLETED
         self._table.end(job, state)
+
+    def _leave_queue(self, event: Event, job: JobRecord) -> None:
+        """Cancel a job that left the queue of its resource manager while another cluster holds it:
+        who does not hold a run can ask that it end, no more."""
+        if job.requests.cancelled is not None:
+            raise AlreadyAppliedError(event.id)
+        job.requests.cancelled = "it left the queue of its resource manager"
+        self._table.revisit(job)
 
     def correct_draw(
         self, event: Event, message: RunningPowerMeasured, clusters: Mapping[str, Cluster]
@@ -157,7 +186,10 @@ class JobFacts:
             placed.run_on(at_s)
         elif placed.suspended_s is None:
             placed.suspended_s = max(at_s, placed.since_s)
+        before_mw = placed.draw_mw
         placed.change(done.freq_ghz, done.draw_mw, done.walltime_s, at_s)
+        if placed.power_unknown:  # by what its nodes draw at most by now
+            placed.draw_mw = placed.predicted_mw = before_mw
         job.run.actions = tuple(each for each in job.run.actions if each.number > done.number)
         job.run.done_action = done.number
         self._table.allocations.refresh(job)
@@ -189,6 +221,8 @@ class JobFacts:
     def _void_claim(self, job: JobRecord, message: JobStarted) -> VoidStart | None:
         """Return what a start claims that must not take place; None where it is right."""
         if message.attempt == job.job.attempt:
+            if 0 < message.grant == job.grants.declined:
+                return declined_grant(message)
             return lower_grant(message, job.grants.newest)
         claimed = (void for void in job.grants.seized if void.is_of(message))
         return next((replace(void, cluster=message.cluster) for void in claimed), None)
@@ -210,11 +244,13 @@ def _require_few_void(job: JobRecord) -> None:
         raise RejectedError("job_id", problem)
 
 
-def _runs_on(placed: JobAllocation | None, attempt: int, grant: int, cluster: str) -> VoidStart:
-    """Return the void start on this cluster: the job runs where it was placed."""
-    where = placed.cluster if placed else ""
-    reason = WithdrawalReason(WithdrawalKind.RUNS_ELSEWHERE, where)
-    return VoidStart(attempt, grant, cluster, reason)
+def _held_on(job: JobRecord, message: JobStarted) -> VoidStart:
+    """Return the void start that a message claims: another cluster holds the attempt, which runs
+    there or may start at any moment."""
+    runs = job.life.state is not JobState.GRANTED
+    kind = WithdrawalKind.RUNS_ELSEWHERE if runs else WithdrawalKind.GRANTED_ELSEWHERE
+    reason = WithdrawalReason(kind, job.run.held_on)
+    return VoidStart(job.job.attempt, message.grant, message.cluster, reason)
 
 
 def _started(job: JobRecord, message: JobStarted, names: NodeNames) -> JobAllocation:
@@ -230,7 +266,8 @@ def _started(job: JobRecord, message: JobStarted, names: NodeNames) -> JobAlloca
     grant = message.grant or (here.grant if here else 0)
     count = sum(units) or len(nodes)
     on = (c for c in job.evaluated.candidates if (c.cluster, c.nodes) == (message.cluster, count))
-    draw_mw = next((candidate.draw_mw for candidate in on), None)
+    # What nobody knows is estimated anew: its nodes may draw more by now than when it came.
+    draw_mw = next((each.draw_mw for each in on if not each.power_unknown), None)
     return JobAllocation(message.cluster, nodes, limit_s, since_s + limit_s, grant, draw_mw, units)
 
 

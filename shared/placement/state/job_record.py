@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from shared.domain.job import Dependency, Job, JobState
@@ -67,7 +68,7 @@ class Grants:
     """The starts of a job, numbered over all its attempts. `withdrawn` is why the newest was, and
     `missed` says that it was since nobody answered in time; `missed_starts` counts those that were
     then declined. Holders of `void` starts are to be notified; those of `seized` ones have not
-    answered."""
+    answered. `declined` is the number of the last one that was given back."""
 
     newest: int = 0
     withdrawn: WithdrawalReason | None = None
@@ -75,6 +76,7 @@ class Grants:
     missed_starts: int = 0
     void: tuple[VoidStart, ...] = ()
     seized: tuple[VoidStart, ...] = ()
+    declined: int = 0
 
 
 @dataclass(slots=True)
@@ -109,6 +111,11 @@ class PlacedRun:
     refusals: tuple[Refused, ...] = ()
 
     @property
+    def held_on(self) -> str:
+        """Return the cluster whose resource manager holds the attempt; empty where none does."""
+        return self.allocation.cluster if self.allocation else self.runs_on
+
+    @property
     def is_suspended(self) -> bool:
         """Return whether the job is suspended."""
         return self.allocation is not None and self.allocation.suspended_s is not None
@@ -138,7 +145,9 @@ class PlacedRun:
         """Return what the job draws beyond idle once an action is done, mW: no P-state lowers what
         counts by nameplate."""
         assert self.allocation is not None
-        return 0 if action.stops else max(action.draw_mw, self.allocation.nameplate_mw)
+        placed = self.allocation
+        least_mw = placed.counted_mw if placed.power_unknown else placed.nameplate_mw
+        return 0 if action.stops else max(action.draw_mw, least_mw)
 
     @property
     def releases_s(self) -> float:
@@ -194,6 +203,12 @@ class JobRecord:
     guarantee: Guarantee = field(default_factory=Guarantee)
     notice: Notice = field(default_factory=Notice)
 
+    def may_see(self, other: "JobRecord") -> bool:
+        """Return whether the job may wait for another: one of its account. A dependency must
+        disclose nothing of other jobs, neither that there is one nor how it ended; and users are
+        named by resource managers that have only accounts of their own."""
+        return self.job.account == other.job.account
+
     @property
     def waits(self) -> bool:
         """Return whether the job may be started."""
@@ -215,14 +230,9 @@ _RECORDS: Final[Mapping[str, Form[Any]]] = {
     "guarantee": by_position(Guarantee),
     "notice": by_position(Notice),
 }
+# The version before did not know which start was given back.
+_RECORDS_BEFORE: Final = {**_RECORDS, "grants": by_position(Grants, without=("declined",))}
 _named_tuple: Any = NamedTuple
-_KeptJob: Final = _named_tuple(
-    "JobRecord",
-    [
-        *(("job", Job), ("arrival", int), ("traceparent", str)),
-        *((name, form.kept) for name, form in _RECORDS.items()),
-    ],
-)
 
 
 def _of_job(job: JobRecord) -> Any:
@@ -244,13 +254,28 @@ def _of_job(job: JobRecord) -> Any:
     )
 
 
-def _to_job(kept: Any) -> JobRecord:
-    job, arrival, traceparent, *records = kept
-    forms = zip(_RECORDS.values(), records, strict=True)
+def _form(records: Mapping[str, Form[Any]]) -> Form[JobRecord]:
+    """Return the form of jobs whose records have these forms."""
+    named = (("job", Job), ("arrival", int), ("traceparent", str))
+    kept = _named_tuple(
+        "JobRecord", [*named, *((name, form.kept) for name, form in records.items())]
+    )
+    return Form(kept, _of_job, partial(_to_job, records))
+
+
+def _to_job(records: Mapping[str, Form[Any]], kept: Any) -> JobRecord:
+    job, arrival, traceparent, *found = kept
+    forms = zip(records.values(), found, strict=True)
     restored = JobRecord(job, arrival, traceparent, *(form.to_row(row) for form, row in forms))
     if (on := restored.run.allocation) is not None:
         restored.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)))
     return restored
 
 
-JOBS: Final = RowCodec(JobRecord, form=Form(_KeptJob, _of_job, _to_job))
+# Nor did it say whether it is known what a job draws: it is where nobody says so.
+JOBS: Final = RowCodec(
+    JobRecord,
+    version=2,
+    previous=RowCodec(JobRecord, form=_form(_RECORDS_BEFORE)).decode,
+    form=_form(_RECORDS),
+)

@@ -1,6 +1,7 @@
 """What users and operators ask of jobs."""
 
 from dataclasses import replace
+from typing import Final
 
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
@@ -19,7 +20,10 @@ from shared.domain.job import JobFact, next_state
 from shared.placement.state.grants import require_given
 from shared.placement.state.job_record import MOST_TEXT, JobRecord
 from shared.placement.state.job_table import JobTable
+from shared.placement.state.stamps import is_ahead, require_newer, set_back, stamp_of
 from shared.streams.stages.stage import AlreadyAppliedError
+
+_STAMPS: Final = ("asked", "suspend_asked", "requeue_asked", "priority_asked")
 
 
 class JobRequests:
@@ -31,6 +35,18 @@ class JobRequests:
 
     def __init__(self, table: JobTable) -> None:
         self._table = table
+        # Of which something was asked since the last round ended; after a restart all.
+        self._asked_of = {job.job.job_id for job in table.all()}
+
+    def set_back(self, ended_us: int) -> None:
+        """Set back what was asked from a clock ahead of the end of this round."""
+        for job in self._table.found(self._asked_of):
+            for name in _STAMPS:
+                asked = getattr(job.requests, name)
+                if is_ahead(asked[0], ended_us):
+                    setattr(job.requests, name, set_back(asked, ended_us))
+                    self._table.save(job)
+        self._asked_of.clear()
 
     def cancel(self, event: Event, message: JobCancelled) -> None:
         """Cancel a job, whatever its attempt: one that waits ends at once, one that runs by its
@@ -60,12 +76,11 @@ class JobRequests:
 
     def prioritize(self, event: Event, message: JobPrioritized) -> None:
         """Give a job another priority: one that waits goes to its new place in the queue."""
-        job, asked = self._table.known(message.job_id), (event.time_us, event.id)
-        if asked <= job.requests.priority_asked:
-            raise AlreadyAppliedError(event.id)
-        job.requests.priority_asked = asked
+        job = self._table.known(message.job_id)
+        require_newer(event, job.requests.priority_asked)
+        job.requests.priority_asked = stamp_of(event)
         job.job = replace(job.job, priority=message.priority)
-        self._table.revisit(job)
+        self._revisit(job)
 
     def seize(self, event: Event, message: JobSeized) -> None:
         """Seize an attempt, since an operator vouches that it does not run where it was started or
@@ -86,17 +101,17 @@ class JobRequests:
         one that waits goes to the end of the queue, one that is granted when that has declined.
         Raises RejectedError for one that has ended or is to end."""
         job = self._table.newest(event, message.job_id, message.attempt)
-        asked = event.time_us, event.id
-        if asked <= job.requests.requeue_asked or job.requests.requeue is not None:
+        if job.requests.requeue is not None:
             raise AlreadyAppliedError(event.id)
+        require_newer(event, job.requests.requeue_asked)
         if job.ended or job.requests.cancelled is not None:
             state = job.life.state if job.ended else "to end: it was cancelled"
             raise RejectedError("attempt", f"{message.attempt} cannot be requeued, it is {state}")
-        job.requests.requeue_asked = asked
+        job.requests.requeue_asked = stamp_of(event)
         job.requests.requeue = (
             f"requeued by {event.source[:MOST_TEXT]}: {message.reason[:MOST_TEXT]}"
         )
-        self._table.revisit(job)
+        self._revisit(job)
         if job.waits:
             self._table.move_to_the_end(job)
 
@@ -115,18 +130,19 @@ class JobRequests:
     def _asked(self, event: Event, job_id: str) -> JobRecord:
         """Return the job of which something is asked, unless something newer was. Of one that has
         ended it is asked for its next attempt."""
-        job, asked = self._table.known(job_id), (event.time_us, event.id)
-        if asked <= job.requests.asked:
-            raise AlreadyAppliedError(event.id)
-        job.requests.asked = asked
-        self._table.revisit(job)
+        job = self._table.known(job_id)
+        require_newer(event, job.requests.asked)
+        job.requests.asked = stamp_of(event)
+        self._revisit(job)
         return job
 
     def _asked_to_suspend(self, event: Event, job: JobRecord) -> JobRecord:
         """Return the job, unless something newer was asked of its run."""
-        asked = event.time_us, event.id
-        if asked <= job.requests.suspend_asked:
-            raise AlreadyAppliedError(event.id)
-        job.requests.suspend_asked = asked
-        self._table.revisit(job)
+        require_newer(event, job.requests.suspend_asked)
+        job.requests.suspend_asked = stamp_of(event)
+        self._revisit(job)
         return job
+
+    def _revisit(self, job: JobRecord) -> None:
+        self._asked_of.add(job.job.job_id)
+        self._table.revisit(job)

@@ -10,7 +10,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
 from shared.placement.state.actions import Action
 from shared.placement.state.allocations import Allocations
-from shared.placement.state.candidate import Candidate
+from shared.placement.state.candidate import CANDIDATES, Candidate
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JOBS, MOST_TEXT, JobRecord, Life
@@ -35,7 +35,7 @@ class JobTable:
         self.allocations = Allocations()
         self._remember_s = remember_days * _DAY_S
         self._rows = state.table(TABLE, JOBS)
-        self._candidates = state.table("candidates", tuple[Candidate, ...])
+        self._candidates = state.table("candidates", CANDIDATES)
         self._jobs = self._rows.rows
         self._ended: list[tuple[float, str]] = []
         self._ending: set[str] = set()
@@ -185,15 +185,24 @@ class JobTable:
         """Return whether a job that has not ended refers to a cluster."""
         return any(not job.ended and _knows(job, cluster) for job in self._jobs.values())
 
-    def estimate(self, job: JobRecord, draw_mw: int) -> None:
-        """Store what a job draws where it runs."""
+    def estimate(self, job: JobRecord, draw_mw: int, *, power_unknown: bool = False) -> None:
+        """Store what a job draws where it runs, or what its nodes draw at most."""
         if job.run.allocation is not None:
             placed = job.run.allocation
             if placed.predicted_mw is None:
                 placed.predicted_mw = draw_mw if placed.draw_mw is None else placed.draw_mw
-            placed.draw_mw = draw_mw
+            placed.draw_mw, placed.power_unknown = draw_mw, power_unknown
             self.allocations.refresh(job)
             self.save(job)
+
+    def estimate_anew(self, cluster: str) -> None:
+        """Forget what jobs draw there of which nothing said so: its nodes draw another power at
+        most."""
+        for job, placed in self.allocations.all():
+            if placed.cluster == cluster and placed.power_unknown:
+                placed.draw_mw = placed.predicted_mw = None
+                self.allocations.refresh(job)
+                self.save(job)
 
     def count_nameplate(self, job: JobRecord, silent_units: int, nameplate_mw: int) -> None:
         """Set what a job counts for at least since meters of so many of its units are silent."""
@@ -269,6 +278,7 @@ class JobTable:
         draw_mw, ends_s = start.entry.draw_mw, now_s + limit_s
         on = start.cluster, nodes, limit_s, ends_s, job.grants.newest, draw_mw, units
         placed = JobAllocation(*on, mode.freq_ghz, plan_round, wanted_ghz, power_sd=mode.power_sd)
+        placed.power_unknown = mode.power_unknown
         self.allocations.hold(job, placed)
         self.save(job)
         return placed
@@ -333,6 +343,7 @@ class JobTable:
             before.grants.void,
             before.grants.seized,
         )
+        after.grants.declined = before.grants.declined
         if after.job.attempt == before.job.attempt:
             after.run.runs_on = before.run.runs_on
         placed = before.run.allocation

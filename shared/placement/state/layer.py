@@ -1,6 +1,7 @@
 """What placement keeps of a region, and the messages that it folds."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from coplace.v1.accounts_pb2 import AccountStanding
@@ -49,6 +50,7 @@ from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
+from shared.domain.cluster import Cluster
 from shared.placement.state.job_facts import JobFacts
 from shared.placement.state.job_requests import JobRequests
 from shared.placement.state.job_table import JobTable
@@ -56,6 +58,7 @@ from shared.placement.state.model_store import ModelStore
 from shared.placement.state.node_states import Failure, NodeStates
 from shared.placement.state.plans import Plans
 from shared.placement.state.slowdown_guarantees import SlowdownGuarantees
+from shared.streams.stages.stage import AlreadyAppliedError
 from shared.streams.state.state import State
 
 # Applies an event with this payload. Raises RejectedError, EarlyError or AlreadyAppliedError, and
@@ -91,7 +94,7 @@ class StateLayer:
         self.plans = Plans(state)
         self.guarantees = SlowdownGuarantees(state, self.jobs)
         self._facts = facts = JobFacts(self.jobs)
-        requests = JobRequests(self.jobs)
+        self._requests = requests = JobRequests(self.jobs)
         self.folds: Folds = {
             **dict.fromkeys(_PUBLISHED, self._publish),
             ClusterDeclared: self._declare,
@@ -120,6 +123,13 @@ class StateLayer:
             JobResumed: requests.resume,
         }
 
+    def set_back(self, ended_us: int) -> None:
+        """Set back what was said from clocks ahead of the end of this round, so that whatever comes
+        in a later one is newer."""
+        self.models.set_back(ended_us)
+        self.nodes.set_back(ended_us)
+        self._requests.set_back(ended_us)
+
     def begin_round(self, now_s: float) -> None:
         """Forget what is too old, and number anew what has become much."""
         self.jobs.forget(now_s)
@@ -142,8 +152,12 @@ class StateLayer:
         self.models.fold(event)
 
     def _declare(self, event: Event, message: ClusterDeclared) -> None:
+        before = self.models.clusters.get(message.cluster)
         self.models.fold(event)
-        self.jobs.allocations.declare(self.models.clusters[message.cluster])
+        cluster = self.models.clusters[message.cluster]
+        self.jobs.allocations.declare(cluster)
+        if before is not None and _rating(before) != _rating(cluster):
+            self.jobs.estimate_anew(cluster.name)
         self.nodes.touch(message.cluster)
 
     def _undeclare(self, event: Event, message: ClusterUndeclared) -> None:
@@ -162,16 +176,32 @@ class StateLayer:
     def _correct_draw(self, event: Event, message: RunningPowerMeasured) -> None:
         self._facts.correct_draw(event, message, self.models.clusters)
 
-    # Nodes that failed under a job are noted also where the fact is late for the job.
-
     def _requeue(self, event: Event, message: JobRequeued) -> None:
-        if message.failed_nodes:
-            failure = Failure(message.requeued_at_us, message.job_id, message.attempt - 1)
-            self.nodes.fail(message.cluster, message.failed_nodes, failure)
-        self._facts.requeue(event, message)
+        failure = Failure(message.requeued_at_us, message.job_id, message.attempt - 1)
+        with self._noting(message, failure):
+            self._facts.requeue(event, message)
 
     def _finish(self, event: Event, message: JobFinished) -> None:
+        failure = Failure(message.ended_at_us, message.job_id, message.attempt)
+        with self._noting(message, failure):
+            self._facts.finish(event, message)
+
+    @contextmanager
+    def _noting(self, message: JobRequeued | JobFinished, failure: Failure) -> Iterator[None]:
+        """Note the nodes that failed under a job, also where the fact is late for the job; not of
+        one that is refused."""
+        try:
+            yield
+        except AlreadyAppliedError:
+            self._fail_nodes(message, failure)
+            raise
+        self._fail_nodes(message, failure)
+
+    def _fail_nodes(self, message: JobRequeued | JobFinished, failure: Failure) -> None:
         if message.failed_nodes:
-            failure = Failure(message.ended_at_us, message.job_id, message.attempt)
             self.nodes.fail(message.cluster, message.failed_nodes, failure)
-        self._facts.finish(event, message)
+
+
+def _rating(cluster: Cluster) -> tuple[object, ...]:
+    """Return what the most that a job draws there follows from."""
+    return cluster.most_node_w, cluster.idle_power_w, cluster.cores_per_node, cluster.node_classes

@@ -28,6 +28,7 @@ from coplace_client.errors import RejectedError
 from coplace_client.signature import Signature
 from shared.catalogue.digest import Model, require_sha256
 from shared.catalogue.event import Event
+from shared.catalogue.options import owners
 from shared.catalogue.payloads.domain_types import cluster_of, coefficients_of, signatures_of
 from shared.catalogue.payloads.pair_trees import chosen_pair_trees
 from shared.catalogue.payloads.power_history import kind_of, update_of
@@ -43,6 +44,7 @@ from shared.placement.state.closure import Closure
 from shared.placement.state.limits import Limit, Subject, limit_of
 from shared.placement.state.model_updates import ModelUpdates
 from shared.placement.state.policy_in_force import PolicyInForce, ranking_by
+from shared.placement.state.stamps import is_ahead, require_newer, set_event_back, stamp_of
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.power_model import PowerModel
 from shared.power_prediction.similar_jobs import ORIGIN
@@ -76,6 +78,8 @@ class ModelStore:
         self._limits: dict[Subject, Limit] = {}
         self._refused: dict[str, str] = {}
         self._newest = state.table("publication", EVENTS)
+        # Commands since the last round ended; after a restart all.
+        self._declared_now = {key for key, event in self._newest.items() if event.type in owners()}
         for key, event in self._newest.items():
             self._restore(key, event)
         self.node_factors = self._node_factors()
@@ -108,6 +112,7 @@ class ModelStore:
             # Not where it is restored: nodes may have come since.
             covered = power_caps.Covered(power_caps.SCOPES[event.payload.scope], event.payload.name)
             power_caps.require_possible(event.payload, self._clusters, self.idle_mw(covered))
+            power_caps.require_rated(event.payload, self.declared.values())
         self._require_declared_since(event)
         before = self._known_of(event.payload)
         self._fold(event)
@@ -130,8 +135,8 @@ class ModelStore:
             raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
         if isinstance(message, ClusterDeclared | ClusterLost | ClusterReturned):
             undeclared = self._newest.get(_undeclaration(message.cluster))
-            if undeclared and (event.time_us, event.id) <= (undeclared.time_us, undeclared.id):
-                raise AlreadyAppliedError(event.id)
+            if undeclared:
+                require_newer(event, stamp_of(undeclared))
 
     def _known_of(self, message: Message) -> object:
         """Return what is known now of a message's subject, if jobs are evaluated by it."""
@@ -158,11 +163,24 @@ class ModelStore:
     def _fold(self, event: Event) -> None:
         key = _subject(event.payload)
         newest = self._newest.get(key)
-        if newest is not None and _order(event) <= _order(newest):
+        if newest is not None and event.type in owners():
+            require_newer(event, stamp_of(newest))
+        elif newest is not None and _order(event) <= _order(newest):
             raise AlreadyAppliedError(event.id)
         self._take(event)
         self._newest.put(key, event)
+        if event.type in owners():
+            self._declared_now.add(key)
         self._revise(event.payload)
+
+    def set_back(self, ended_us: int) -> None:
+        """Set back what was declared from a clock ahead of the end of this round."""
+        for key in sorted(self._declared_now):
+            event = self._newest.get(key)
+            if event is not None and is_ahead(event.time_us, ended_us):
+                self._newest.put(key, set_event_back(event, ended_us))
+        self._declared_now.clear()
+        self.rules.set_back(ended_us)
 
     def _revise(self, message: Message) -> None:
         if not isinstance(message, PowerHistoryUpdated | PowerTreesChosen):
@@ -226,6 +244,11 @@ class ModelStore:
     def caps(self) -> Mapping[power_caps.Covered, power_caps.Declared]:
         """Return the declared caps of power of clusters, sites and the region."""
         return self._caps
+
+    def is_capped(self, cluster: str) -> bool:
+        """Return whether a cap is declared that a cluster is part of."""
+        on = self._clusters.get(cluster)
+        return on is not None and any(covered.covers(on) for covered in self._caps)
 
     def idle_mw(self, covered: power_caps.Covered) -> int:
         """Return the idle power that counts against a cap, mW: 0 where the policy counts none."""

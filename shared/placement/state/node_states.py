@@ -6,8 +6,8 @@ time, id), so that copies and late ones change nothing.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final, NamedTuple, Self
 
@@ -19,6 +19,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.node import NodeNames
 from shared.placement.state.announcements import announce
 from shared.placement.state.policy_in_force import PolicyInForce
+from shared.placement.state.stamps import Stamp, is_ahead, overtaken, set_back
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from shared.streams.state.state import State
 
@@ -26,7 +27,6 @@ from shared.streams.state.state import State
 _ALL: Final = ""
 _MOST_TEXT: Final = 256
 _MOST_JOBS_TOLD: Final = 3
-Stamp = tuple[int, str]
 _NEVER: Final[Stamp] = (0, "")
 
 
@@ -122,11 +122,14 @@ class NodeStates:
         self._known: dict[str, _Cluster] = {}
         self._rows = state.table("node", _NodeRecord)
         self._touched: set[str] = set()
+        # Saved since the last round ended; after a restart all.
+        self._told_now: set[tuple[str, str]] = set()
         self._revisions = Counter[str]()
         self._due_s = -inf
         for key, record in self._rows.items():
             cluster, _, node = key.partition("|")
             self._of(cluster).records[node] = record
+            self._told_now.add((cluster, node))
             self.touch(cluster)
 
     def touch(self, cluster: str) -> None:
@@ -156,7 +159,7 @@ class NodeStates:
         resumed = self._of(message.cluster).whole.resumed
         records = self._records(message.cluster, message.nodes)
         found = [(n, r) for n, r in records if drain.stamp > max(r.newest, resumed)]
-        self._require_news(event, found)
+        self._require_news(event, records, found, resumed)
         for node, record in found:
             record.drain, record.is_over = drain, False
             self._save(message.cluster, node, record)
@@ -166,7 +169,7 @@ class NodeStates:
         stamp = event.time_us, event.id
         records = self._records(message.cluster, message.nodes)
         found = [(n, r) for n, r in records if stamp > r.resumed]
-        self._require_news(event, found)
+        self._require_news(event, records, found)
         if not message.nodes:
             found = list(self._of(message.cluster).records.items()) + found
         for node, record in found:
@@ -198,6 +201,18 @@ class NodeStates:
         for node in self._known.pop(cluster, _Cluster()).records:
             self._rows.drop(_key(cluster, node))
         self._revisions[cluster] += 1
+
+    def set_back(self, ended_us: int) -> None:
+        """Set back what was said from a clock ahead of the end of this round."""
+        for cluster, node in sorted(self._told_now):
+            record = self._of(cluster).records.get(node)
+            if record is not None and is_ahead(record.newest[0], ended_us):
+                record.resumed = set_back(record.resumed, ended_us)
+                if record.drain is not None:
+                    stamp = set_back(record.drain.stamp, ended_us)
+                    record.drain = replace(record.drain, stamp=stamp)
+                self._rows.put(_key(cluster, node), record)
+        self._told_now.clear()
 
     def of_round(self, ended: Round) -> list[Publish]:
         """Let time pass: drains end, failures of long ago count no more, and nodes that failed too
@@ -314,9 +329,22 @@ class NodeStates:
         known = self._of(cluster).records
         return [(n, known.get(n) or _NodeRecord()) for n in self._named(cluster, nodes) or [_ALL]]
 
-    def _require_news(self, event: Event, found: object) -> None:
-        if not found:
+    def _require_news(
+        self,
+        event: Event,
+        records: Sequence[tuple[str, _NodeRecord]],
+        found: object,
+        resumed: Stamp = _NEVER,
+    ) -> None:
+        """Raise AlreadyAppliedError for a copy, and OvertakenError where nothing is left of what
+        an event is about that it is newer than."""
+        newest = max((record.newest for _, record in records), default=_NEVER)
+        known = {record.resumed[1] for _, record in records}
+        known |= {record.drain.stamp[1] for _, record in records if record.drain}
+        if event.id in known:
             raise AlreadyAppliedError(event.id)
+        if not found:
+            raise overtaken(event, max(newest, resumed))
 
     def _expire(self, record: _NodeRecord, now_s: float) -> bool:
         """Return whether time changed a record. It goes back where a clock was repaired."""
@@ -329,6 +357,7 @@ class NodeStates:
     def _save(self, cluster: str, node: str, record: _NodeRecord) -> None:
         self._of(cluster).records[node] = record
         self._rows.put(_key(cluster, node), record)
+        self._told_now.add((cluster, node))
         self.touch(cluster)
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from shared.placement.state.candidate import Candidate
+from shared.streams.state.rows import RowCodec
 
 
 class PlannedMode(NamedTuple):
@@ -21,6 +22,10 @@ class PlannedJob(NamedTuple):
 
     attempt: int
     modes: Mapping[str, PlannedMode]
+
+
+# The version before had candidates that did not say of what power is unknown.
+PLANNED: Final = RowCodec(PlannedJob, version=2, previous=RowCodec(PlannedJob).decode)
 
 
 class PlanInForce(NamedTuple):

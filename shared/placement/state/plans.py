@@ -15,7 +15,7 @@ from shared.catalogue.event import Event
 from shared.domain.pstates import same_ghz
 from shared.placement.state.candidate import Candidate, Modes
 from shared.placement.state.job_record import JobRecord
-from shared.placement.state.planned import PlanInForce, PlannedJob, PlannedMode
+from shared.placement.state.planned import PLANNED, PlanInForce, PlannedJob, PlannedMode
 from shared.scheduling.power import milliwatts
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from shared.streams.state.state import State
@@ -31,7 +31,7 @@ class Plans:
         self.now_s = -inf
         self._kept_proposal = state.value("plan-proposed", PlanProposed)
         self._kept_in_force = state.value("plan", PlanInForce)
-        self._rows = state.table("planned", PlannedJob)
+        self._rows = state.table("planned", PLANNED)
         self.in_force = self._kept_in_force.get() or PlanInForce()
         self._jobs: Mapping[str, PlannedJob] = self._rows.rows
 

@@ -12,6 +12,7 @@ from shared.catalogue.policy_declarations import declared, names_in
 from shared.catalogue.policy_settings import DECLARABLE, PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.eamc.frequency import Weighing
+from shared.placement.state.stamps import Stamp, is_ahead, require_newer, set_event_back, stamp_of
 from shared.streams.stages.stage import AlreadyAppliedError
 from shared.streams.state.events import EVENTS
 from shared.streams.state.state import State
@@ -73,15 +74,24 @@ class PolicyInForce:
 
     def declare(self, event: Event, message: PolicyDeclared) -> bool:
         """Fold a declaration; return whether jobs are to be evaluated anew. Raises
-        AlreadyAppliedError where something newer is known of all settings that the event names."""
-        newer = [name for name in names_in(message) if _stamp(event) > _stamp(self.word(name))]
-        if not newer:
+        AlreadyAppliedError for a copy, and where something newer is known of all settings that the
+        event names."""
+        names = list(names_in(message))
+        newer = [name for name in names if stamp_of(event) > self._stamp(name)]
+        if not newer or any(event.id == self._stamp(name)[1] for name in names):
+            require_newer(event, min(map(self._stamp, names), default=stamp_of(event)))
             raise AlreadyAppliedError(event.id)
         before = self.now
         for name in newer:
             self._words.put(name, event)
         self._follow(self._in_force())
         return any(getattr(before, name) != getattr(self.now, name) for name in _WEIGHED_BY)
+
+    def set_back(self, ended_us: int) -> None:
+        """Set back what was declared from a clock ahead of the end of this round."""
+        for name, event in list(self._words.items()):
+            if is_ahead(event.time_us, ended_us):
+                self._words.put(name, set_event_back(event, ended_us))
 
     def rank_earlier(self, number: int, ranking: Ranking) -> None:
         """Keep the ranking of jobs that were evaluated before this number of the updates."""
@@ -119,6 +129,10 @@ class PolicyInForce:
         """Return the newest declaration of a setting; None where there is none."""
         return self._words.get(name)
 
+    def _stamp(self, name: str) -> Stamp:
+        event = self.word(name)
+        return stamp_of(event) if event else (0, "")
+
     def _in_force(self) -> PolicySettings:
         said = {name: event.payload for name, event in self._words.items()}
         found: dict[str, Any] = {}
@@ -143,7 +157,3 @@ def _require_known(name: str, word: Event) -> None:
             f"{name} was declared by {word.source}, and this release does not know it: "
             f"`coplace policy reset {name}` under the release that does"
         )
-
-
-def _stamp(event: Event | None) -> tuple[int, str]:
-    return (event.time_us, event.id) if event else (0, "")

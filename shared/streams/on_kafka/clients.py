@@ -15,6 +15,7 @@ from kafka.errors import KafkaError
 
 from shared.catalogue.record import NewRecord, Record, TopicPartition
 from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.ends import Ends
 from shared.streams.on_kafka.refusals import require_kafka_believes
 
 # A killed broker is back within seconds; the pauses between attempts would grow to 30.
@@ -114,8 +115,10 @@ class Reader:
 
     def to_end(self) -> Iterator[Record]:
         """Yield every record up to what is committed now."""
-        ends = self._consumer.end_offsets(self._partitions)
-        while any(self._consumer.position(found) < ends[found] for found in self._partitions):
+        ends = Ends(self._consumer.end_offsets(self._partitions))
+        while ends.are_ahead({each: self._consumer.position(each) for each in ends.partitions}):
+            if ends.are_doubtful:
+                ends.check(self._consumer.end_offsets(ends.partitions))
             yield from self.poll()
 
     def _named(self, partition: TopicPartition) -> KafkaPartition:

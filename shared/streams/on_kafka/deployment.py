@@ -31,8 +31,10 @@ class Deployment:
         holds."""
         install()
         topics = Topics(kafka_partitions=settings.kafka_partitions or None)
-        limit = EventTimeLimit() if settings.is_emulated else EventTimeLimit.from_wall_clock()
-        limit = replace(limit, round_ahead_us=round(settings.clock_tolerance_s * 1e6))
+        limit, tolerance_us = EventTimeLimit(), round(settings.clock_tolerance_s * 1e6)
+        if not settings.is_emulated:
+            limit = replace(EventTimeLimit.from_wall_clock(), command_ahead_us=tolerance_us)
+        limit = replace(limit, round_ahead_us=tolerance_us)
         codec = Codec(
             topics, settings.max_message_bytes, is_guarded=settings.kafka_knows_its_clients
         )

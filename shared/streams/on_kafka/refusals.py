@@ -42,11 +42,23 @@ async def _kafka_problem_at(
     except ssl.SSLError as error:
         return tls_problem(peer, TlsFiles.of(settings, "kafka"), error)
     except (OSError, TimeoutError):
-        return ""
+        return await _of_protocol(peer, settings, host, port)
     except KafkaError as error:
-        return _of_password(peer, settings, error)
+        return _of_password(peer, settings, error) or await _of_protocol(peer, settings, host, port)
     connection.close()
     return ""
+
+
+async def _of_protocol(peer: str, settings: Settings, host: str, port: int) -> str:
+    """A broker that speaks no TLS ends the connection without a word too, as one does that is being
+    started."""
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT_S)
+    except (OSError, TimeoutError):
+        return ""
+    writer.close()
+    protocol = f"COPLACE_KAFKA_SECURITY_PROTOCOL={settings.kafka_security_protocol}"
+    return f"{peer} is there and does not speak {protocol}"
 
 
 def _of_password(peer: str, settings: Settings, error: KafkaError) -> str:

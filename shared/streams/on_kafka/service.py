@@ -9,6 +9,7 @@ from shared.catalogue.topics import DLQ_PREFIX
 from shared.process.life import Process, run_process
 from shared.streams.on_kafka.driver import run_stages
 from shared.streams.on_kafka.waiting import wait_for_topics
+from shared.streams.stages import outcomes
 from shared.streams.stages.stage import Stage
 from shared.streams.telemetry import hooks_of
 
@@ -49,5 +50,6 @@ def _topics(stages: Sequence[Stage]) -> set[str]:
             *stage.outputs,
             stage.changelog,
             *(DLQ_PREFIX + topic for topic in stage.inputs),
+            *((outcomes.TOPIC,) if outcomes.are_told_by(stage) else ()),
         )
     }

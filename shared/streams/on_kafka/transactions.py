@@ -9,6 +9,7 @@ from aiokafka.structs import RecordMetadata
 
 from shared.catalogue.record import NewRecord, TopicPartition
 from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.ends import EndsOfConsumer
 from shared.streams.stages.provenance import Provenance
 from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import Commit
@@ -125,6 +126,8 @@ async def read_changelog(deployment: Deployment, partition: TopicPartition) -> M
         **deployment.connection,
         isolation_level="read_committed",
         enable_auto_commit=False,
+        # Where records are deleted meanwhile: the default would pass over the whole state.
+        auto_offset_reset="earliest",
         max_partition_fetch_bytes=deployment.max_record_bytes,
     )
     await consumer.start()
@@ -138,8 +141,8 @@ async def read_changelog(deployment: Deployment, partition: TopicPartition) -> M
 
 async def _read_to_end(consumer: AIOKafkaConsumer, partition: KafkaPartition) -> dict[str, bytes]:
     state: dict[str, bytes] = {}
-    end = (await consumer.end_offsets([partition]))[partition]
-    while await consumer.position(partition) < end:
+    ends = await EndsOfConsumer.of(consumer, [partition])
+    while await ends.are_ahead():
         for records in (await consumer.getmany(partition, timeout_ms=_POLL_MS)).values():
             for record in records:
                 _apply(state, record.key.decode(), record.value)

@@ -6,8 +6,10 @@ from typing import Final
 
 import structlog
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 
+from coplace_client.errors import CannotStartError
 from coplace_client.health import Readiness
 from coplace_client.tls import files_problem
 from shared.process.refusals import acl_problem
@@ -16,6 +18,8 @@ from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.refusals import kafka_problem
 
 _PAUSE_S: Final = 0.3
+_LEAST_SESSION: Final = "group.min.session.timeout.ms"
+_MOST_SESSION: Final = "group.max.session.timeout.ms"
 
 log = structlog.get_logger(__name__)
 
@@ -23,7 +27,11 @@ log = structlog.get_logger(__name__)
 async def wait_for_topics(
     settings: Settings, topics: Iterable[str], readiness: Readiness, stop: asyncio.Event
 ) -> None:
-    """Return when Kafka answers and has all topics, or when `stop` is set."""
+    """Return when Kafka answers and has all topics, or when `stop` is set.
+
+    Raises CannotStartError for a session time-out that Kafka does not take: groups with such a one
+    never read, and Faust's neither say so nor stop.
+    """
     deployment = Deployment.from_settings(settings)
     wanted = {deployment.name(topic) for topic in topics}
     while not stop.is_set():
@@ -42,6 +50,9 @@ async def _missing(deployment: Deployment, wanted: set[str]) -> str:
     admin = AIOKafkaAdminClient(**deployment.connection)
     try:
         await admin.start()
+        # With access control services have no right to this: Kafka would log a denial each time.
+        if settings.kafka_security_protocol == "PLAINTEXT":
+            await _require_session(admin, settings)
         absent = sorted(wanted - set(await admin.list_topics()))
         forbidden = await _forbidden(admin, absent)
     except KafkaConnectionError:
@@ -59,3 +70,29 @@ async def _forbidden(admin: AIOKafkaAdminClient, absent: Sequence[str]) -> list[
     described = await admin.describe_topics(list(absent)) if absent else []
     refused = TopicAuthorizationFailedError.errno
     return [topic["topic"] for topic in described if topic["error_code"] == refused]
+
+
+async def _require_session(admin: AIOKafkaAdminClient, settings: Settings) -> None:
+    """Raise CannotStartError for a session time-out out of Kafka's bounds, where Kafka has them
+    under these names."""
+    brokers = (await admin.describe_cluster())["brokers"]
+    names = {_LEAST_SESSION: None, _MOST_SESSION: None}
+    of = [
+        ConfigResource(ConfigResourceType.BROKER, str(each["node_id"]), names) for each in brokers
+    ]
+    answers = await admin.describe_configs(of[:1])
+    told = {
+        name: int(value) / 1_000
+        for answer in answers
+        for *_, entries in answer.resources
+        for name, value, *_ in entries
+    }
+    if told.keys() != names.keys():
+        return
+    least_s, most_s = told[_LEAST_SESSION], told[_MOST_SESSION]
+    if not least_s <= settings.session_timeout_s <= most_s:
+        raise CannotStartError(
+            f"COPLACE_SESSION_TIMEOUT_S={settings.session_timeout_s:g}: Kafka at "
+            f"{settings.kafka_bootstrap} takes {least_s:g} to {most_s:g} s: set one of these, "
+            f"or change {_LEAST_SESSION} and {_MOST_SESSION} of its brokers"
+        )

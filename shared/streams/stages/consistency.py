@@ -177,6 +177,22 @@ def check_at_work(
     ]
 
 
+def committed_meanwhile(
+    unit: UnitPartitions, before: Provenance | None, later: Provenance, found: LogFacts
+) -> bool:
+    """Return whether the group was, between two readings of a changelog, where a unit at work was
+    then: it is no further than the later one says, and no less far than the earlier."""
+    known = before or Provenance()
+    if later.commits <= known.commits or later.format != FORMAT:
+        return False
+    if not known.commits <= (found.commits or 0) <= later.commits:
+        return False
+    return all(
+        known.positions.get(partition, 0) <= at <= later.positions.get(partition, 0)
+        for partition, at in _committed(unit, found).items()
+    )
+
+
 def read_model_differences(
     provenance: Provenance, found: LogFacts, compacted: frozenset[str]
 ) -> list[Inconsistency]:

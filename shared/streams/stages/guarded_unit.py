@@ -4,7 +4,9 @@ The first failures end the process, as everything unexpected does: a restart cur
 input's fault. Each is counted in the unit's own changelog, so that the count survives the process.
 When one has happened often enough the next life is *careful*: it keeps the state and the records
 that are not committed, so that on an exception fresh units can try the same again, each without
-something else, until one passes. Nothing but the cause is left out.
+something else, until one passes. Nothing but the cause is left out. Where the end of a round fails
+whatever is left out, the round itself is set aside: it ends with nothing decided, and the next one
+decides of the same state.
 
 A process that is killed, by a signal or for want of memory, counts nothing. So each life notes at
 which records it begins, before it handles them, until they are passed. Where as many lives in a row
@@ -33,7 +35,7 @@ from shared.streams.state.rows import UnreadableRowError
 
 Build = Callable[[Mapping[str, bytes], Blame | None], Unit]
 
-# Beyond so many causes of one round's failure it is broken, not its input: the process ends.
+# Beyond so many causes of one round's failure it is not its input: the round is set aside.
 _MOST_CULPRITS: Final = 100
 # In place of the partition where a round is counted.
 _ROUND: Final = TopicPartition("", 0)
@@ -52,19 +54,20 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _InHand:
-    """What a unit was at: a record (none to blame where it is a barrier), or (None) the end of a
-    round with these suspects."""
+    """What a unit was at: a record, or the end of a round with these suspects; neither where it
+    died before its first."""
 
-    record: Sequence[At] | None
-    suspects: Sequence[str]
+    record: At | None = None
+    suspects: Sequence[str] = ()
+    ending: int | None = None
 
     @classmethod
     def of(cls, unit: Unit) -> "_InHand":
         """Return what a unit is at now."""
         record = unit.at_record
         if record is None:
-            return cls(None, unit.suspects)
-        return cls([] if is_barrier(record) else [identify(record)], ())
+            return cls(suspects=unit.suspects, ending=unit.ending)
+        return cls(identify(record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class GuardedUnit:
         self._state = dict(restored) if self.is_careful else {}
         self._uncommitted: list[Record] = []
         self._work = _Work((), 0, closes_round=False)
+        self._set_aside: Mapping[int, Fault] = {}
         self.unit = build(restored, None)
 
     def begin(self, records: Sequence[Record]) -> Commit:
@@ -135,17 +139,21 @@ class GuardedUnit:
     def isolate(self, error: Exception) -> Commit:
         """Do what failed without what made it fail, and log what that was.
 
-        Raises the error where nothing that could be left out makes a difference.
+        Raises the error where nothing that could be left out makes a difference: neither a record,
+        nor a subject, nor a round as a whole.
         """
         blame = Blame()
         while isinstance(tried := self._try(blame), _Failed):
             blamed = self._blame(blame, tried)
             if len(blamed) == len(blame):
+                where = {"stage": self.unit.stage.name, "unit": self.unit.number}
+                _log.error("fails whatever is left out: go back a release, or report it", **where)
                 raise tried.error from error
             blame = blamed
         self.unit = tried.unit
         self.unit.go_on()
-        tried.commit.tally.quarantined += len(blame.subjects)
+        self._set_aside = blame.rounds
+        tried.commit.tally.quarantined += len(blame.subjects) + len(blame.rounds)
         self._alarm(error, blame)
         return self._settled(tried.commit, is_isolated=True)
 
@@ -170,7 +178,11 @@ class GuardedUnit:
             log.error("quarantined", **where, offset=offset, why=fault.what, stack=fault.digest)
         for subject, fault in blame.subjects.items():
             log.error("held back", subject=subject, why=fault.what, stack=fault.digest)
-        for fault in {*blame.records.values(), *blame.subjects.values()}:
+        for number, fault in blame.rounds.items():
+            what = "set aside: nothing was decided in this round"
+            log.error(what, round=number, why=fault.what, stack=fault.digest)
+        faults = (blame.records, blame.subjects, blame.rounds)
+        for fault in {fault for blamed in faults for fault in blamed.values()}:
             log.error("what was isolated failed here", digest=fault.digest, stack=fault.stack)
 
     def _where(self) -> tuple[str, int, int]:
@@ -219,7 +231,7 @@ class GuardedUnit:
         death = death_of(lambda tell: self._tried(blame, tell), self._after)
         if death is None:
             return None
-        in_hand = death.last_told if isinstance(death.last_told, _InHand) else _InHand([], ())
+        in_hand = death.last_told if isinstance(death.last_told, _InHand) else _InHand()
         return _Failed(_died(death), Fault.from_death(death.how, death.stack), in_hand)
 
     def _tried(self, blame: Blame, tell: Tell | None = None) -> _Passed | _Failed:
@@ -237,12 +249,27 @@ class GuardedUnit:
         return _Passed(unit, total)
 
     def _blame(self, blame: Blame, failed: _Failed) -> Blame:
-        if failed.in_hand.record is not None:
-            return blame.with_records(failed.in_hand.record, failed.fault)
-        return self._blame_for_round(blame, failed.in_hand.suspects, failed.fault)
+        in_hand, fault = failed.in_hand, failed.fault
+        if in_hand.record is not None:
+            return blame.with_records([in_hand.record], fault)
+        if in_hand.ending is None:
+            return blame
+        if self._fails_on(blame, in_hand.ending, fault):
+            return blame.with_round(in_hand.ending, fault)
+        found = self._blame_for_round(blame, in_hand.suspects, fault)
+        if len(found) == len(blame):
+            return blame.with_round(in_hand.ending, fault)
+        return found
+
+    def _fails_on(self, blame: Blame, number: int, fault: Fault) -> bool:
+        """Return whether the round before was set aside for the same: no search for a cause in each
+        round."""
+        before = blame.rounds.get(number - 1) or self._set_aside.get(number - 1)
+        return before is not None and before.digest == fault.digest
 
     def _blame_for_round(self, blame: Blame, suspects: Sequence[str], fault: Fault) -> Blame:
-        """The fewest of the events since the last commit, or of what the round deals with.
+        """The fewest of the events since the last commit, or of what the round deals with; no more
+        than before where none of them makes a difference.
 
         Events that were committed before cannot be taken back, and with one event many subjects may
         fail; where it takes as many of the one as of the other, a subject that is held is reported

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from traceback import walk_tb
 from typing import Final, Protocol, Self, TypeVar, runtime_checkable
 
@@ -65,21 +65,27 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What a unit leaves out: records become dead letters, subjects of its processor are held."""
+    """What a unit leaves out: records become dead letters, subjects of its processor are held, and
+    rounds end with nothing decided."""
 
     records: Mapping[At, Fault] = field(default_factory=dict)
     subjects: Mapping[str, Fault] = field(default_factory=dict)
+    rounds: Mapping[int, Fault] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.records) + len(self.subjects)
+        return len(self.records) + len(self.subjects) + len(self.rounds)
 
     def with_records(self, ats: Sequence[At], fault: Fault) -> "Blame":
         """Return the blame with these records too."""
-        return Blame({**self.records, **dict.fromkeys(ats, fault)}, self.subjects)
+        return replace(self, records={**self.records, **dict.fromkeys(ats, fault)})
 
     def with_subjects(self, subjects: Sequence[str], fault: Fault) -> "Blame":
         """Return the blame with these subjects too."""
-        return Blame(self.records, {**self.subjects, **dict.fromkeys(subjects, fault)})
+        return replace(self, subjects={**self.subjects, **dict.fromkeys(subjects, fault)})
+
+    def with_round(self, number: int, fault: Fault) -> "Blame":
+        """Return the blame with this round too."""
+        return replace(self, rounds={**self.rounds, number: fault})
 
 
 @runtime_checkable

@@ -28,6 +28,11 @@ class AlreadyAppliedError(Exception):
     dropped and counted."""
 
 
+class OvertakenError(AlreadyAppliedError):
+    """Raised by a processor's `handle` for a command that counts no more, since a newer one is in
+    force: it is dropped and counted as a copy is, and its outcome has this reason."""
+
+
 class EarlyError(RejectedError):
     """Raised by a processor's `handle` for a fact about a job, if it has not heard enough of the
     job or its cluster yet: the unit keeps it and hands it over again behind what is applied of the
@@ -87,7 +92,8 @@ class Stage:
     and the number of the first round that the state does not know: what was published must not be
     published otherwise. `consumes` are the types of events that the processor takes, by their full
     names: others are skipped by their header and counted, those of a later release too. None: all
-    of its inputs."""
+    of its inputs. `passes_to` is the stage that takes what this one passes on: a command of that
+    stage which is refused here has its outcome from here."""
 
     name: str
     inputs: tuple[str, ...]
@@ -102,6 +108,7 @@ class Stage:
     keyed_by: Callable[[str, bytes], str] | None = None
     recall: Recall | None = None
     consumes: frozenset[str] | None = None
+    passes_to: str = ""
 
     @property
     def changelog(self) -> str:

@@ -16,20 +16,28 @@ from google.protobuf.message import Message
 
 from coplace_client.clock import TOLERANCE_US
 from coplace_client.errors import RejectedError
-from shared.catalogue.codec import Codec, OversizeError, count_unknown_fields
+from shared.catalogue.codec import Codec, OversizeError, count_unknown_fields, is_barrier
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import NewRecord, Record, TopicPartition
 from shared.catalogue.subjects import is_awaited_by_all, job_of
 from shared.catalogue.times import time_fields
-from shared.catalogue.topics import Topics
+from shared.catalogue.topics import ROUND_ENDED, Topics
 from shared.domain.rounds import RoundSource
 from shared.streams.stages.barriers import check_number, check_time, check_writer
 from shared.streams.stages.consumption import Skipping
 from shared.streams.stages.dead_letters import dead_letter, posted, quarantine
 from shared.streams.stages.early import EarlyFacts
 from shared.streams.stages.hooks import Hooks, Tally
+from shared.streams.stages.outcomes import Command, Outcomes
 from shared.streams.stages.quarantine import Blame, Isolating, identify
-from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, Round, Stage, Waking
+from shared.streams.stages.stage import (
+    AlreadyAppliedError,
+    EarlyError,
+    OvertakenError,
+    Round,
+    Stage,
+    Waking,
+)
 from shared.streams.stages.unit_state import (
     ROUND_KEY,
     WAKE_KEY,
@@ -58,13 +66,16 @@ class EventTimeLimit:
     ahead_us: int = 366 * _DAY_US
     round_ahead_us: int = TOLERANCE_US
     """How far the clocks of two machines may differ: a round that ended later is not believed."""
+    command_ahead_us: int = 366 * _DAY_US
+    """For commands, at the door: of two the newer counts, and one from a clock ahead would be that
+    for long. Stages take what a door took: their own clocks may be behind."""
 
     @classmethod
     def from_wall_clock(cls, origin_us: int = 0) -> "EventTimeLimit":
         """Return a limit of a day ahead of the clock: in production no event lies in the future.
         The default's year is for emulated runs, where a round may skip the days in which nothing
         happens."""
-        return cls(origin_us, _DAY_US)
+        return cls(origin_us, _DAY_US, command_ahead_us=TOLERANCE_US)
 
     def check(self, event: Event, *reached_us: int) -> None:
         """Raise RejectedError when the event lies too far ahead of what time has reached."""
@@ -152,12 +163,16 @@ class Unit:
         self.partitions = tuple(unit_partitions(stage.inputs, stage, number, codec.topics))
         self._own_partitions = unit_partitions(stage.outputs, stage, number, codec.topics)
         self._barrier_partitions = self._own_partitions if stage.puts_barriers else []
+        topics = codec.topics
+        marked = tuple(each for each in stage.outputs if ROUND_ENDED in topics.spec(each).messages)
+        self._marked_partitions = unit_partitions(marked, stage, number, topics)
         # What a predecessor handled may still wait for the end of its round.
         self._has_news = True
         self._closed = closed_round(restored)
         self._heard_of = heard_of(restored)
         self._processor = stage.create(number, processor_state(restored))
         self._early = EarlyFacts(restored)
+        self._outcomes = Outcomes(stage, restored)
         self._codec = codec
         self._skipping = Skipping(stage, codec.topics)
         self._limit = limit or EventTimeLimit()
@@ -175,6 +190,8 @@ class Unit:
         """The record in hand; None at the end of a round."""
         self.read_record: Record | None = None
         """The one that was read last: it may have brought an early one into hand."""
+        self.ending: int | None = None
+        """The round that ends, or that ended last in this unit."""
         self.suspects: Sequence[str] = ()
         """What the last end of a round dealt with, in a trial of a processor that knows."""
         self.taken_in_hand: Callable[[], None] = _nobody
@@ -272,7 +289,7 @@ class Unit:
         try:
             self._handle(record, event)
         except EarlyError as error:
-            self._keep(job_id, record, str(error))
+            self._keep(job_id, record, event, str(error))
         else:
             is_for_all = is_awaited_by_all(event.payload)
             for subject in self._early.jobs() if is_for_all else (job_id,):
@@ -286,21 +303,38 @@ class Unit:
             raise
         except RejectedError as error:
             self._refuse(record, str(error))
+        except OvertakenError as error:
+            self._commit.tally.copies_dropped += 1
+            self._tell_refusal(Command.from_event(event), str(error))
         except AlreadyAppliedError:
             self._commit.tally.copies_dropped += 1
+            self._tell_in_force(event, is_copy=True)
         else:
             self._has_news = True
             self._publish(outputs)
+            self._tell_in_force(event)
+
+    def _tell_in_force(self, event: Event, *, is_copy: bool = False) -> None:
+        """Publish at the end of the round that a command holds. One that was said again has this
+        outcome too: the round has to end for that."""
+        self._has_news |= self._outcomes.apply(event, is_copy=is_copy)
+
+    def _tell_refusal(self, command: Command, reason: str) -> None:
+        for told in self._outcomes.refuse(command, reason, self.next_round, self.closed_us):
+            self._append(told)
 
     def _refuse(self, record: Record, reason: str) -> None:
         self._commit.tally.dead_letters += 1
         self._append(dead_letter(record, reason, self.stage.name, self.closed_us))
+        self._tell_refusal(Command.from_headers(dict(record.headers)), reason)
 
-    def _keep(self, job_id: str, record: Record, reason: str) -> None:
+    def _keep(self, job_id: str, record: Record, event: Event, reason: str) -> None:
         """Keep an early fact, which waits for what it is about."""
         self._has_news = True
         if self._early.keep(job_id, record, reason, self.stage.name):
             self._commit.tally.early += 1
+            for told in self._outcomes.defer(event, reason, self.next_round, self.closed_us):
+                self._append(told)
         else:
             self._refuse(record, f"{reason} (there are too many facts that came too early)")
 
@@ -335,6 +369,10 @@ class Unit:
         self._commit.tally.dead_letters += 1
         self._commit.tally.quarantined += 1
         self._append(quarantine(record, fault, self.stage.name, self.closed_us))
+        if is_barrier(record) and self.stage.rounds is not RoundSource.CLOCK:
+            # It uses up its number, as one of a false time does: the next one could not follow.
+            self._close(Round(self.next_round, self.closed_us))
+        self._tell_refusal(Command.from_headers(dict(record.headers)), fault.reason)
         return True
 
     @property
@@ -394,8 +432,15 @@ class Unit:
             self._commit.positions[partition] = offset + 1
         self._end(ended, self._end_round(ended))
 
+    def _is_set_aside(self, number: int) -> bool:
+        return self._blame is not None and number in self._blame.rounds
+
     def _end_round(self, ended: Round) -> Iterable[Publish]:
-        self.at_record = None
+        self.at_record, self.ending = None, ended.number
+        if self._is_set_aside(ended.number):
+            # What it would have decided waits for the next round, which finds the same state.
+            self.taken_in_hand()
+            return ()
         if self._blame is not None and isinstance(self._processor, Isolating):
             self.suspects = self._processor.suspects()
         self.taken_in_hand()
@@ -411,10 +456,16 @@ class Unit:
         for letter in self._early.end_round(ended.ended_at_us, is_last=ended.last):
             self._commit.tally.dead_letters += 1
             self._append(posted(letter, ended.ended_at_us))
+            self._tell_refusal(Command.from_headers(letter.headers), letter.reason)
+        for told in self._outcomes.end_round(ended):
+            self._append(told)
         barrier = self._close(ended)
         if 0 < self._wake_us <= ended.ended_at_us:
             self._wake_us, self._commit.changelog[WAKE_KEY] = 0, None
-        for partition in self._barrier_partitions:
+        # Who reads outputs learns that nothing was decided also where nobody closes rounds by them.
+        barrier.set_aside = self._is_set_aside(ended.number)
+        marked = self._marked_partitions if barrier.set_aside else self._barrier_partitions
+        for partition in marked:
             self._commit.outputs.append(
                 self._codec.encode_barrier(partition, self._own_event(barrier, ""))
             )
@@ -480,6 +531,7 @@ class Unit:
         commit, self._commit = self._commit, Commit()
         commit.changelog.update(self._processor.changes())
         commit.changelog.update(self._early.changes())
+        commit.changelog.update(self._outcomes.changes())
         for key, value in commit.changelog.items():
             self._codec.check_state(key, value)
         commit.tally.records_out = len(commit.outputs)

@@ -6,7 +6,7 @@ from typing import Final
 from coplace.v1.control_pb2 import RoundEnded
 
 from shared.catalogue.topics import ROUND_ENDED
-from shared.streams.stages import early
+from shared.streams.stages import early, outcomes
 from shared.streams.stages.stage import Round
 from shared.streams.state.rows import rows_of
 from shared.streams.state.state import key_of
@@ -27,7 +27,7 @@ def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:
     return {
         key: value
         for key, value in restored.items()
-        if key not in OWN_KEYS and not key.startswith(early.PREFIX)
+        if key not in OWN_KEYS and not key.startswith((early.PREFIX, outcomes.PREFIX))
     }
 
 

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Makes a root with Debian 13's Slurm 24.11 and its jobcomp/kafka plugin, once, into the folder of
+# what was fetched or built before; prints where it is. Debian 12's Slurm has no such plugin.
+#
+# Usage: build-slurm.sh
+set -euo pipefail
+
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/coplace/slurm-24.11
+packages=(slurmctld slurmd slurm-client slurm-wlm-kafka-plugin)
+
+build() {
+    rm -rf "$folder/root"
+    # Its mounts go away with its namespace, even when it is killed.
+    unshare --mount debootstrap --variant=minbase trixie "$folder/root"
+    # The host's ways to the packages: certificates, names and settings of apt.
+    cp -r /etc/ssl/certs "$folder/root/etc/ssl/"
+    cp -r /etc/apt/apt.conf.d "$folder/root/etc/apt/"
+    cp -L /etc/resolv.conf "$folder/root/etc/"
+    # Without it slurmctld and its commands wait for a resolver.
+    echo '127.0.0.1 localhost' >"$folder/root/etc/hosts"
+    chroot "$folder/root" env DEBIAN_FRONTEND=noninteractive sh -c \
+        "apt-get update -q && apt-get install -qy --no-install-recommends ${packages[*]}"
+    touch "$folder/made"
+}
+
+mkdir -p "$folder"
+exec 9>"$folder/lock"
+flock 9
+if [ ! -e "$folder/made" ]; then
+    command -v debootstrap >/dev/null || { echo "Debian's debootstrap is needed." >&2; exit 1; }
+    build >&2
+fi
+echo "$folder/root"

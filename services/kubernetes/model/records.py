@@ -1,0 +1,155 @@
+"""What Coplace knows of a job of a cluster: a resource of its own, `JobRecord` of `coplace.io/v1`.
+
+Users can neither read nor write it (the chart gives the right to one account), so that it is
+believed: what was submitted, the word on each grant, why a run has to end, how it ended. It is
+named by the uid of what it is about and outlives that until its end was published."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from coplace.v1.jobs_pb2 import JobSubmitted
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
+from services.kubernetes.model.claims import GrantClaim, StopRequest
+from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, mapping_of
+from services.kubernetes.model.names import QUEUE_NAME
+from services.kubernetes.model.texts import shown
+
+API_VERSION: Final = "coplace.io/v1"
+KIND: Final = "JobRecord"
+PLURAL: Final = "jobrecords"
+_UID_LENGTH: Final = 8
+# A Job's name becomes a label of its pods.
+_MOST_NAME: Final = 63
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesRecord:
+    """The record of one job. `record_uid` is the record's own id, which no user knows."""
+
+    id: JobUid
+    record_uid: str
+    version: str
+    job_key: JobKey
+    submitted: JobSubmitted
+    claim: GrantClaim
+    stop: StopRequest | None = None
+    outcome: str = ""
+
+    @classmethod
+    def parse(cls, cluster: str, fields: Mapping[str, Any]) -> Self:
+        """Return the record that an API server has. Raises RejectedError, which names the field."""
+        fields = mapping_of(fields)
+        metadata, spec = mapping_of(fields.get("metadata")), mapping_of(fields.get("spec"))
+        status, of = mapping_of(fields.get("status")), mapping_of(spec.get("job"))
+        names = [str(of.get(name) or "") for name in ("namespace", "name")]
+        own = [str(metadata.get(name) or "") for name in ("name", "uid", "resourceVersion")]
+        for name in (*own, *names):
+            require_text("metadata or spec.job", name)
+        try:
+            submitted = ParseDict(
+                dict(mapping_of(spec.get("submitted"))), JobSubmitted(), ignore_unknown_fields=True
+            )
+        except ParseError as error:
+            raise RejectedError("spec.submitted", str(error)[:200]) from error
+        require_text("spec.submitted.jobId", submitted.job_id)
+        return cls(
+            id=JobUid(cluster, own[0]),
+            record_uid=own[1],
+            version=own[2],
+            job_key=JobKey(cluster, *names),
+            submitted=submitted,
+            claim=GrantClaim.of_fields(mapping_of(status.get("claim"))),
+            stop=StopRequest.of_fields(mapping_of(status.get("stop"))),
+            outcome=str(status.get("outcome") or ""),
+        )
+
+    @property
+    def job_id(self) -> str:
+        """Return the id that Coplace knows the job by."""
+        return self.submitted.job_id
+
+    @property
+    def by_hand(self) -> StopRequest | None:
+        """Return the request to end a run that somebody let begin without a grant; None: there is
+        no such run."""
+        return None if self.claim.is_live else self.stop
+
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Return whether its newest run is a copy on another cluster."""
+        return self.claim.cluster not in ("", self.id.cluster)
+
+    @property
+    def run_key(self) -> JobKey:
+        """Return the key of what runs under its claim: the Job, or its copy on another cluster.
+        The name of a copy holds the id of the record, so that nobody can take it beforehand."""
+        if not self.runs_elsewhere:
+            return self.job_key
+        end = f"-{self.record_uid[:_UID_LENGTH]}-{self.claim.grant}"
+        name = f"{self.job_key.name[: _MOST_NAME - len(end)]}{end}"
+        return JobKey(self.claim.cluster, self.job_key.namespace, name)
+
+
+def record_body(job: KubernetesJob, submitted: JobSubmitted, queue: str) -> Mapping[str, Any]:
+    """Return the record of a Job that is taken into the queue."""
+    key = job.key
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": job.uid, "labels": {QUEUE_NAME: queue}},
+        "spec": {
+            "job": {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "namespace": key.namespace,
+                "name": key.name,
+            },
+            "submitted": MessageToDict(submitted),
+        },
+        "status": {},
+    }
+
+
+def claiming(record: KubernetesRecord, claim: GrantClaim) -> Mapping[str, Any]:
+    """Keep the word on a grant; no request to end a run is left."""
+    return _update(record, {"claim": claim.to_fields(), "stop": None})
+
+
+def answering(record: KubernetesRecord, claim: GrantClaim) -> Mapping[str, Any]:
+    """Keep the word on a grant beside what runs."""
+    return _update(record, {"claim": claim.to_fields()})
+
+
+def stopping(record: KubernetesRecord, stop: StopRequest) -> Mapping[str, Any]:
+    """Keep that a run has to end."""
+    return _update(record, {"stop": stop.to_fields()})
+
+
+def stopped(record: KubernetesRecord) -> Mapping[str, Any]:
+    """Keep that nothing runs that has to end."""
+    return _update(record, {"stop": None})
+
+
+def closing(
+    record: KubernetesRecord,
+    outcome: str,
+    claim: GrantClaim | None = None,
+    *,
+    is_charged: bool = False,
+) -> Mapping[str, Any]:
+    """Keep how it ended, once that was published. A run without a grant is yet to be charged."""
+    told: dict[str, Any] = {"outcome": shown(outcome)}
+    if record.by_hand is None or is_charged:
+        told["stop"] = None
+    if claim is not None:
+        told["claim"] = claim.to_fields()
+    return _update(record, told)
+
+
+def _update(record: KubernetesRecord, status: Mapping[str, Any]) -> Mapping[str, Any]:
+    version = {"uid": record.record_uid, "resourceVersion": record.version}
+    return {"metadata": version, "status": status}
