@@ -21,6 +21,14 @@ Coefficients = Annotated[
     Path | None,
     typer.Option(exists=True, file_okay=False, help="Folder of EAR coefficients, not learned."),
 ]
+Reports = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        file_okay=False,
+        help="Folder of EAR's reports, NODE_MODEL.csv each: imported before the first job.",
+    ),
+]
 Workers = Annotated[int, typer.Option(min=1, max=100, help="Processes of each stateful service.")]
 Secure = Annotated[
     bool, typer.Option(help="On Kafka: with TLS, passwords and access control everywhere.")
@@ -35,6 +43,7 @@ def demo(
     out: Out = Path("out"),
     swf: Swf = None,
     coefficients: Coefficients = None,
+    reports: Reports = None,
     kafka: Annotated[bool, typer.Option(help="On real Kafka and Redis.")] = False,
     workers: Workers = 1,
     secure: Secure = False,
@@ -47,7 +56,9 @@ def demo(
     from lab.demo.options import DemoOptions
     from lab.demo.run import run_embedded, run_on_servers, run_sharing
 
-    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers, secure=secure)
+    options = DemoOptions(
+        seed, jobs, policy, out, swf, coefficients, workers, secure=secure, reports=reports
+    )
     if compare_sharing:
         if kafka:
             raise typer.BadParameter("is played without servers", param_hint="--compare-sharing")
@@ -109,7 +120,7 @@ def report(
     from shared.streams.on_kafka.deployment import Deployment
 
     topics = KafkaTopics(Deployment.from_settings(settings()))
-    summary = write_files(topics, out, hold_redis=redis)
+    _, summary = write_files(topics, out, hold_redis=redis)
     Console().print(table(summary, settings().namespace or "report"))
 
 

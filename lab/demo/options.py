@@ -25,7 +25,8 @@ class DemoOptions:
     """The knobs of `make demo`; on Kafka each stateful service has `workers` processes. With `caps`
     the operators declare what a cluster and the region may draw; a `secure` run on Kafka has TLS,
     passwords and access control everywhere. Without `sharing` nobody has a neighbour that slows him
-    down at all."""
+    down at all. `without` names effects that are left out of what really happens; `reports` is a
+    folder of EAR's, imported before the first job."""
 
     seed: int = 1
     jobs: int = 1000
@@ -37,12 +38,21 @@ class DemoOptions:
     caps: bool = True
     secure: bool = False
     sharing: bool = True
+    without: str | None = None
+    reports: Path | None = None
 
     @property
     def simulation(self) -> SimulationSettings:
         """Return the emulator's settings."""
         return SimulationSettings(
-            **_given(seed=self.seed, jobs=self.jobs, swf=self.swf, coefficients=self.coefficients),
+            **_given(
+                seed=self.seed,
+                jobs=self.jobs,
+                swf=self.swf,
+                coefficients=self.coefficients,
+                without=self.without,
+                reports=self.reports,
+            ),
             caps=self.caps,
             planned=self.planned,
         )
@@ -55,12 +65,17 @@ class DemoOptions:
     @property
     def placement(self) -> PlacementSettings:
         """Return placement's settings: what it decides by where no plan is in force."""
-        given = _given(max_slowdown=self._max_slowdown)
+        given = _given(max_slowdown=self._max_slowdown, meter_silence_s=self._meter_silence_s)
         return PlacementSettings(policy=Policy(self.policy.without_plan), **given)
 
     @property
     def _max_slowdown(self) -> float | None:
         return None if self.sharing else 1.0
+
+    @property
+    def _meter_silence_s(self) -> float | None:
+        """Meters that are read at the end of jobs alone are not silent in between."""
+        return None if self.simulation.metered_every_s else 0.0
 
     @property
     def planned(self) -> bool:

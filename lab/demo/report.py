@@ -17,6 +17,7 @@ from shared.catalogue.event import ReadTopic
 from shared.catalogue.event_json import data_of, write_events
 from shared.domain.money import QUANTUM
 from shared.process.folders import write_csv
+from shared.replay.rules import RULES
 
 DECISIONS = "decisions.jsonl"
 FILES = (
@@ -29,6 +30,7 @@ FILES = (
     "power.png",
     "cap.png",
     "placement.inputs.jsonl",
+    RULES,
 )
 INPUTS = "placement.inputs"
 COLUMNS = (

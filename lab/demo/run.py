@@ -10,14 +10,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.kafka_topics import CHARGES, KafkaTopics
-from lab.demo import accounts, embedded, report
+from lab.demo import accounts, embedded, imported, report
 from lab.demo.history import History
 from lab.demo.options import DemoOptions
 from lab.demo.parity import first_difference
 from lab.demo.servers import running
 from lab.demo.summary import DemoSummary
 from lab.emulator.app import workload
+from lab.emulator.imported import read_imported
 from shared.process.folders import path_within
+from shared.replay.rules import write_rules
 
 PATIENCE_S: Final = 180.0
 
@@ -29,7 +31,9 @@ def run_embedded(options: DemoOptions, console: Console) -> DemoSummary:
     history = History.read(system.topic)
     summary = report.write(history, accounts.fold_charges(history.charges), options.out)
     report.write_inputs(system.topic, options.out)
+    write_rules(options.out, options.placement.rules)
     _show(summary, options, console, "no server")
+    _show_imported(history, options, console)
     return summary
 
 
@@ -49,8 +53,10 @@ def run_on_servers(options: DemoOptions, console: Console, run_dir: Path) -> Non
             console.print(f"while it runs: coplace why JOB --address {address}")
         with _finished_jobs(options, console) as told:
             system.topics.follow(told, PATIENCE_S)
-        summary = write_files(system.topics, options.out)
+        history, summary = write_files(system.topics, options.out)
+    write_rules(options.out, options.placement.rules)
     _show(summary, options, console, "Kafka and Redis")
+    _show_imported(history, options, console)
 
 
 def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | None:
@@ -62,8 +68,11 @@ def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | N
     return first_difference(alone.out, served.out)
 
 
-def write_files(topics: KafkaTopics, out: Path, *, hold_redis: bool = True) -> DemoSummary:
-    """Write the files of a complete run on Kafka, with the balances that Redis has.
+def write_files(
+    topics: KafkaTopics, out: Path, *, hold_redis: bool = True
+) -> tuple[History, DemoSummary]:
+    """Write the files of a complete run on Kafka, with the balances that Redis has, and return what
+    happened and its figures.
 
     Raises WrongAccountsError when these are not the sums of the charges; without `hold_redis`
     the charges alone are summed.
@@ -74,12 +83,19 @@ def write_files(topics: KafkaTopics, out: Path, *, hold_redis: bool = True) -> D
         found = accounts.in_redis(topics.deployment, topics.ends(CHARGES), PATIENCE_S)
         accounts.require_equal(found, spent)
     report.write_inputs(topics.topic, out)
-    return report.write(history, spent, out)
+    return history, report.write(history, spent, out)
 
 
 def _show(summary: DemoSummary, options: DemoOptions, console: Console, where: str) -> None:
     console.print(report.table(summary, f"{options.policy}, seed {options.seed}, {where}"))
     console.print(f"{', '.join(report.FILES)} are in {options.out}")
+
+
+def _show_imported(history: History, options: DemoOptions, console: Console) -> None:
+    if options.reports is not None:
+        _, clusters = workload(options.simulation)
+        found = imported.clocks_from_import(history, read_imported(options.reports, clusters))
+        console.print(imported.table(found))
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import Record, TopicPartition
 from shared.catalogue.topics import ROUND_ENDED
 from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.ends import EndsOfConsumer
 from shared.streams.stages.stage import Round
 
 SOURCE: Final = "simulation"
@@ -146,6 +147,7 @@ class RecordedAnswers:
             **deployment.connection,
             isolation_level="read_committed",
             enable_auto_commit=False,
+            auto_offset_reset="earliest",
             fetch_max_wait_ms=_POLL_MS,
             max_partition_fetch_bytes=deployment.max_record_bytes,
         )
@@ -160,8 +162,8 @@ class RecordedAnswers:
         ]
         self._consumer.assign(partitions)
         await self._consumer.seek_to_beginning(*partitions)
-        ends = await self._consumer.end_offsets(partitions)
-        while any([await self._consumer.position(p) < ends[p] for p in partitions]):
+        ends = await EndsOfConsumer.of(self._consumer, partitions)
+        while await ends.are_ahead():
             await self._poll()
         return self
 

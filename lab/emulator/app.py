@@ -7,10 +7,12 @@ import structlog
 from lab.emulator.adapters import MARKED, EmulatorIngest, RecordedAnswers, RoundBarriers
 from lab.emulator.answers import answered_in
 from lab.emulator.caps import built_in_caps
+from lab.emulator.effects import effects_without
 from lab.emulator.emulator import Emulator
+from lab.emulator.imported import read_imported
 from lab.emulator.scales import PER_INSTRUCTION, read_eamc_scale
 from lab.emulator.settings import SimulationSettings
-from lab.workloads.clusters import GPU_NODES, clusters
+from lab.workloads.clusters import GPU_NODES, clusters, rated
 from lab.workloads.generate import built_in
 from lab.workloads.mislabel import mislabel
 from lab.workloads.parts import with_parts
@@ -47,6 +49,8 @@ def _labelled_workload(
 def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Cluster, ...]]:
     gpu_nodes = GPU_NODES if settings.gpus_share else 0
     emulated = clusters(gpu_nodes=gpu_nodes, nameplate_power_w=settings.nameplate_power_w)
+    if settings.caps:
+        emulated = tuple(map(rated, emulated))
     requests = built_in(settings.seed, settings.jobs, emulated)
     shares = settings.quarters_share, settings.gpus_share
     return with_parts(requests, emulated, settings.seed, *shares), emulated
@@ -67,6 +71,8 @@ def emulator(settings: SimulationSettings) -> Emulator:
         metered_every_s=settings.metered_every_s,
         under_predicted_share=settings.under_predicted_share,
         caps=built_in_caps(emulated) if settings.caps else (),
+        effects=effects_without(settings.without),
+        imported=read_imported(settings.reports, emulated) if settings.reports else {},
     )
 
 

@@ -6,6 +6,7 @@ A function of (requests, clusters, seed, decisions): given the same, it says the
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from types import MappingProxyType
 from typing import Final
 
 from coplace.v1 import placement_pb2
@@ -31,6 +32,7 @@ from coplace.v1.plans_pb2 import PlanProposed
 from coplace_client.errors import UnusableError
 from lab.emulator import facts
 from lab.emulator.caps import cap_event, step_times_us
+from lab.emulator.effects import EVERY, Effect
 from lab.emulator.facts import EPOCH_US, id_of, submit_us
 from lab.emulator.feasibility import (
     ImpossibleDecisionError,
@@ -39,6 +41,7 @@ from lab.emulator.feasibility import (
     require_pstate,
     units_of,
 )
+from lab.emulator.imported import ImportedSignatures
 from lab.emulator.machine import Machine
 from lab.emulator.profiling import observe, profiling_events
 from lab.emulator.running import ATTEMPT, EmulatedUnits, RunningJob, TimeBeside, node_power_w
@@ -46,8 +49,8 @@ from lab.emulator.scales import PER_INSTRUCTION, TpiScale
 from lab.emulator.shapes import units_that_fit
 from lab.emulator.truth.laws import Behaviour
 from lab.emulator.truth.noise import Noise
+from lab.emulator.truth.runs import EmulatedTruth
 from lab.workloads.request import JobRequest
-from lab.workloads.table1 import profile
 from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
 from shared.scheduling.progress import Progress
@@ -82,7 +85,8 @@ class Emulator:
     are `UNDER_PREDICTED` below what their nodes draw. Operators declare each of `caps` when
     it says; while jobs wait or run, a round ends when one changes. Actions are obeyed at the end of
     the round that they were decided in; the answers, and plans, go out with the next round, which
-    follows at once. A plan has rounds end when it lets something start.
+    follows at once. A plan has rounds end when it lets something start. `effects` are those that
+    what really happens is made of; `imported` is known of applications in place of a first run.
 
     Raises UnusableError for a request that no cluster can hold or a cluster that it does not know.
     """
@@ -100,14 +104,17 @@ class Emulator:
         metered_every_s: float = 0.0,
         under_predicted_share: float = 0.0,
         caps: Sequence[PowerCapDeclared] = (),
+        effects: frozenset[Effect] = EVERY,
+        imported: ImportedSignatures = MappingProxyType({}),
     ) -> None:
         self._noise = Noise(seed)
+        self._truth = EmulatedTruth(self._noise, effects)
         self._machines = {cluster.name: Machine(cluster, self._noise) for cluster in clusters}
         for request in requests:
             _require_placeable(request, clusters)
         self._arrivals = sorted(requests, key=lambda r: (submit_us(r), r.index), reverse=True)
         self._round_us = round(round_s * 1e6)
-        self._tpi_scale = tpi_scale
+        self._tpi_scale, self._imported = tpi_scale, imported
         self._kill_at_limit = kill_at_limit
         self._measured_after_us = round(measured_after_s * 1e6)
         self._metered_every_us, self._metered_next_us = round(metered_every_s * 1e6), 0
@@ -143,8 +150,9 @@ class Emulator:
             self._outbox.append(Publish(facts.COMMANDS, self._proposed))
             self._proposed = None
         if self._round.number == 0:
+            known = self._tpi_scale, self._truth, self._noise, self._imported
             for machine in self._machines.values():
-                self._outbox += profiling_events(machine, self._tpi_scale, self._noise)
+                self._outbox += profiling_events(machine, *known)
             self._declare_caps(EPOCH_US)
         else:
             self._pass_time(self._round.ended_at_us)
@@ -308,11 +316,13 @@ class Emulator:
             return
         freq_ghz = asked.freq_ghz or run.allocation.freq_ghz
         require_pstate(decision, freq_ghz, run.machine)
+        nodes = len(run.allocation.nodes)
+        solo, _ = self._observed(run.request, run.machine, freq_ghz, run.job_id, nodes)
         run.act(
             now_us,
             suspended=asked.kind == ACTION_KIND_SUSPEND,
             allocation=replace(run.allocation, freq_ghz=freq_ghz),
-            solo=self._observed(run.request, run.machine, freq_ghz, run.job_id),
+            solo=solo,
             walltime_s=asked.walltime_s or run.walltime_s,
         )
         for job in self._on_nodes_of(run):
@@ -343,16 +353,21 @@ class Emulator:
                     self._outbox.append(read)
 
     def _observed(
-        self, request: JobRequest, machine: Machine, freq_ghz: float, job: str
-    ) -> Behaviour:
-        """How a job really runs."""
-        nominal = profile(request.true_app_id, machine.cluster.node_model)
-        seen = observe(nominal, machine, freq_ghz, self._noise, job)
+        self, request: JobRequest, machine: Machine, freq_ghz: float, job: str, nodes: int
+    ) -> tuple[Behaviour, float]:
+        """How a job really runs, and how often it repeats that."""
+        mean, repetitions = self._truth.job(request, job, machine.model, freq_ghz, nodes)
+        seen = observe(mean, self._noise, job)
         is_under = self._noise.generator("under", job).random() < self._under_predicted_share
-        return seen._replace(power_w=seen.power_w / (1 - UNDER_PREDICTED)) if is_under else seen
+        if is_under:
+            seen = seen._replace(power_w=seen.power_w / (1 - UNDER_PREDICTED))
+        return seen, repetitions
 
     def _run(self, decision: PlacementDecided, request: JobRequest, machine: Machine) -> RunningJob:
-        solo = self._observed(request, machine, decision.freq_ghz, decision.job_id)
+        nodes = tuple(decision.node_indices)
+        solo, repetitions = self._observed(
+            request, machine, decision.freq_ghz, decision.job_id, len(nodes)
+        )
         started_us = self._current.ended_at_us
         limit_us = started_us + max(1, round(decision.walltime_s * 1e6))
         return RunningJob(
@@ -360,14 +375,14 @@ class Emulator:
             request=request,
             machine=machine,
             allocation=EmulatedUnits(
-                tuple(decision.node_indices),
+                nodes,
                 tuple(units_of(decision)),
                 decision.cores_per_node,
                 decision.freq_ghz,
             ),
             started_us=started_us,
             solo=solo,
-            progress=Progress(solo.time_s * request.repetitions),
+            progress=Progress(solo.time_s * repetitions),
             deadline_us=limit_us if self._kill_at_limit else None,
             grant=decision.grant,
             attempt=decision.attempt,

@@ -170,6 +170,7 @@ def requeue(run: RunningJob, reason: str, now_us: int) -> Publish:
         reason=reason,
         requeued_at_us=now_us,
         cluster=cluster.name,
+        grant=run.grant,
     )
     return _of_job(JOBS, cluster, run.job_id, now_us, payload, sequence=attempt)
 

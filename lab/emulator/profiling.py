@@ -1,6 +1,7 @@
 """What is known before the first job: the clusters, the learning phase, profiling runs."""
 
 from collections.abc import Iterator
+from types import MappingProxyType
 
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
 from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
@@ -14,12 +15,14 @@ from lab.emulator.facts import (
     signature,
     source,
 )
+from lab.emulator.imported import ImportedSignatures
 from lab.emulator.machine import Machine
 from lab.emulator.scales import TpiScale
-from lab.emulator.truth.kernels import KERNELS, kernel_profile
-from lab.emulator.truth.laws import Behaviour, behaviour
+from lab.emulator.truth.kernels import KERNELS
+from lab.emulator.truth.laws import TRANSACTION_BYTES, Behaviour
 from lab.emulator.truth.noise import Noise
-from lab.workloads.table1 import APPS, AppProfile
+from lab.emulator.truth.runs import EmulatedTruth
+from lab.workloads.table1 import APPS
 from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
 
@@ -27,11 +30,8 @@ FIRST_NODE = 0  # profiling runs use one node of each cluster
 SAMPLE_PERIOD_US = 60_000_000
 
 
-def observe(
-    nominal: AppProfile, machine: Machine, freq_ghz: float, noise: Noise, *subject: str
-) -> Behaviour:
-    """Return one run as it really goes: the law with the noise of the run that `subject` names."""
-    mean = behaviour(nominal, machine.model, freq_ghz)
+def observe(mean: Behaviour, noise: Noise, *subject: str) -> Behaviour:
+    """Return one run as it really goes: the mean run with the noise that `subject` names."""
     run = noise.run(*subject)
     return Behaviour(
         time_s=mean.time_s * run.time,
@@ -42,11 +42,19 @@ def observe(
     )
 
 
-def profiling_events(machine: Machine, scale: TpiScale, noise: Noise) -> Iterator[Publish]:
-    """Yield what a cluster's operator declares and what profiling it measures."""
+def profiling_events(
+    machine: Machine,
+    scale: TpiScale,
+    truth: EmulatedTruth,
+    noise: Noise,
+    imported: ImportedSignatures = MappingProxyType({}),
+) -> Iterator[Publish]:
+    """Yield what a cluster's operator declares and what profiling it measures: no application of
+    which something was imported."""
     yield _declaration(machine.cluster)
-    yield from _kernel_runs(machine, scale, noise)
-    yield from _app_runs(machine, scale, noise)
+    yield from _kernel_runs(machine, scale, truth, noise)
+    yield from _imported(machine.cluster, scale, imported)
+    yield from _app_runs(machine, scale, truth, noise, imported)
 
 
 def _declaration(cluster: Cluster) -> Publish:
@@ -60,6 +68,7 @@ def _declaration(cluster: Cluster) -> Publish:
         idle_power_w=cluster.idle_power_w,
         peak_bandwidth_gbps=cluster.peak_bandwidth_gbps,
         nameplate_power_w=cluster.nameplate_power_w,
+        processors_tdp_w=cluster.processors_tdp_w,
         memory_gib_per_node=cluster.memory_gib_per_node,
         architecture=cluster.architecture,
         node_names=cluster.node_names,
@@ -76,28 +85,48 @@ def _declaration(cluster: Cluster) -> Publish:
     return _of_cluster(COMMANDS, cluster, cluster.name, cluster.name, payload)
 
 
-def _kernel_runs(machine: Machine, scale: TpiScale, noise: Noise) -> Iterator[Publish]:
+def _kernel_runs(
+    machine: Machine, scale: TpiScale, truth: EmulatedTruth, noise: Noise
+) -> Iterator[Publish]:
     """The learning phase: every kernel at every P-state, where coefficients are learned here."""
     if not scale.learned_here:
         return
-    for name, kernel in KERNELS.items():
-        nominal = kernel_profile(kernel, machine.model)
+    for name in KERNELS:
         for freq_ghz in machine.cluster.pstates_ghz:
-            seen = _profiled(name, nominal, machine, freq_ghz, noise)
+            mean = truth.kernel(name, machine.model, freq_ghz)
+            seen = _profiled(name, mean, machine, freq_ghz, noise)
             payload = signature(name, machine.cluster, freq_ghz, seen, scale)
             payload.kernel = True
             yield _signature(name, machine.cluster, freq_ghz, payload)
 
 
-def _app_runs(machine: Machine, scale: TpiScale, noise: Noise) -> Iterator[Publish]:
+def _imported(cluster: Cluster, scale: TpiScale, imported: ImportedSignatures) -> Iterator[Publish]:
+    """What was imported for the nodes of a cluster. EAR counts the bytes of transactions."""
+    for (app_id, node_model), signatures in imported.items():
+        for each in signatures if node_model == cluster.node_model else ():
+            tpi = each.tpi / TRANSACTION_BYTES
+            seen = Behaviour(each.time_s, each.power_w, each.cpi, each.mem_gbps, tpi)
+            payload = signature(app_id, cluster, each.freq_ghz, seen, scale)
+            yield _signature(app_id, cluster, each.freq_ghz, payload)
+
+
+def _app_runs(
+    machine: Machine,
+    scale: TpiScale,
+    truth: EmulatedTruth,
+    noise: Noise,
+    imported: ImportedSignatures,
+) -> Iterator[Publish]:
     """Each application once at the nominal P-state, and what the node's meter showed."""
     cluster = machine.cluster
     samples = []
-    for number, app in enumerate(APPS.values()):
-        nominal = app.on[cluster.node_model]
-        seen = _profiled(app.app_id, nominal, machine, cluster.nominal_ghz, noise)
-        payload = signature(app.app_id, cluster, cluster.nominal_ghz, seen, scale)
-        yield _signature(app.app_id, cluster, cluster.nominal_ghz, payload)
+    for number, app_id in enumerate(APPS):
+        if (app_id, cluster.node_model) in imported:
+            continue
+        mean = truth.application(app_id, machine.model, cluster.nominal_ghz)
+        seen = _profiled(app_id, mean, machine, cluster.nominal_ghz, noise)
+        payload = signature(app_id, cluster, cluster.nominal_ghz, seen, scale)
+        yield _signature(app_id, cluster, cluster.nominal_ghz, payload)
         time_us = EPOCH_US - (len(APPS) - number) * SAMPLE_PERIOD_US
         samples.append(NodeSample(time_us=time_us, power_w=seen.power_w))
     node = machine.node_names[FIRST_NODE]
@@ -108,10 +137,10 @@ def _app_runs(machine: Machine, scale: TpiScale, noise: Noise) -> Iterator[Publi
 
 
 def _profiled(
-    app_id: str, nominal: AppProfile, machine: Machine, freq_ghz: float, noise: Noise
+    app_id: str, mean: Behaviour, machine: Machine, freq_ghz: float, noise: Noise
 ) -> Behaviour:
     node = machine.node_names[FIRST_NODE]
-    seen = observe(nominal, machine, freq_ghz, noise, app_id, node, f"{freq_ghz:.1f}")
+    seen = observe(mean, noise, app_id, node, f"{freq_ghz:.1f}")
     factor = float(machine.power_factors([FIRST_NODE])[0])
     return seen._replace(power_w=seen.power_w * factor)
 

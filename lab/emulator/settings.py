@@ -1,11 +1,19 @@
 """Settings of the emulator, read from COPLACE_SIMULATION_* environment variables."""
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic_settings import SettingsConfigDict
 
+from lab.emulator.effects import effects_without
 from shared.process.environment import EnvironmentSettings
+
+
+def _known(names: str) -> str:
+    """Require that effects of these names exist."""
+    effects_without(names)
+    return names
 
 
 class SimulationSettings(EnvironmentSettings):
@@ -18,6 +26,9 @@ class SimulationSettings(EnvironmentSettings):
     swf: Path | None = Field(None, description="Log in the Standard Workload Format to replay")
     coefficients: Path | None = Field(
         None, description="Folder whose apps.csv names the TPI unit of imported coefficients"
+    )
+    reports: Path | None = Field(
+        None, description="Folder of EAR's reports, NODE_MODEL.csv each, that are imported first"
     )
     round_s: float = Field(30.0, gt=0, description="Virtual time of a round")
     kill_at_limit: bool = Field(False, description="End jobs at their limit")
@@ -44,6 +55,9 @@ class SimulationSettings(EnvironmentSettings):
     )
     under_predicted_share: float = Field(
         0.0, ge=0, le=1, description="Share of the jobs that predictions are 40 % too low for"
+    )
+    without: Annotated[str, AfterValidator(_known)] = Field(
+        "", description="Effects to leave out of what really happens, with commas between them"
     )
     caps: bool = Field(
         False, description="Operators cap the power of the first cluster and of the region"

@@ -72,6 +72,7 @@ def cases_of(scenario: ClustersScenario) -> list[Case]:
         ahead=scenario.look_ahead.ahead,
         slurm=scenario.slurm.backfill,
         cap_slowdown=scenario.cap_slowdown,
+        discipline=scenario.discipline,
     )
 
 
@@ -100,7 +101,7 @@ def setup_of(system: System, coefficients: Path) -> Setup:
 def run(scenario: ClustersScenario) -> None:
     """Play, print and write. Raises OSError or UnusableError for what cannot be played."""
     system, cases = system_of(scenario), cases_of(scenario)
-    system.require_kept_by(scenario.policy)
+    system.require_kept_by(scenario.policy, scenario.discipline)
     setup = setup_of(system, scenario.coefficients)
     results = (
         [_one(setup, cases[0], scenario.out)]

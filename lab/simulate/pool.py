@@ -62,7 +62,7 @@ def _lines(
         (policy,) = scenario.policy
         yield _line(scenario, policy, _one(scenario, logged, machine, policy))
         return
-    play = partial(_summary, logged, machine, scenario.runtimes)
+    play = partial(_summary, logged, machine, scenario.runtimes, scenario.passing_share)
     with (
         progress_of(len(scenario.policy), "simulations") as done,
         ProcessPoolExecutor(scenario.workers, mp_context=get_context("spawn")) as pool,
@@ -78,7 +78,8 @@ def _one(
     scenario: PoolScenario, logged: LoggedJobs, machine: PoolMachine, policy: SimulatedPolicy
 ) -> Summary:
     with progress_of(1, "simulations") as done:
-        played = play_log(logged, machine, policy, scenario.runtimes)
+        runtimes = scenario.runtimes, scenario.passing_share
+        played = play_log(logged, machine, policy, *runtimes)
         done(1)
     summary = summarise(played)
     if scenario.jobs_csv is not None:
@@ -89,9 +90,13 @@ def _one(
 
 
 def _summary(
-    logged: LoggedJobs, machine: PoolMachine, runtimes: Runtimes, policy: SimulatedPolicy
+    logged: LoggedJobs,
+    machine: PoolMachine,
+    runtimes: Runtimes,
+    passing_share: float,
+    policy: SimulatedPolicy,
 ) -> Summary:
-    return summarise(play_log(logged, machine, policy, runtimes))
+    return summarise(play_log(logged, machine, policy, runtimes, passing_share))
 
 
 def _line(

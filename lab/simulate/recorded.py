@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from coplace.v1.control_pb2 import PolicyDeclared
 from coplace.v1.placement_pb2 import PlacementDecided
@@ -28,6 +29,7 @@ from services.planner.settings import PlannerSettings
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.domain.energy_tariff import Tariff
+from shared.domain.queue_discipline import QueueDiscipline
 from shared.planning.searches import Searches
 from shared.process.folders import path_within
 from shared.process.settings import settings
@@ -35,12 +37,14 @@ from shared.process.tariff_files import read_tariffs
 from shared.replay.caps import AS_RECORDED, CapChanges
 from shared.replay.inputs import (
     TOPIC,
+    RecordedDecisions,
     RecordedInputs,
     read_decisions,
     read_inputs,
 )
 from shared.replay.region import RecordFollower, Setting, replay
 from shared.replay.results import Fidelity, played_of
+from shared.replay.rules import RULES, read_rules
 from shared.replay.truth import Truth
 from shared.replay.what_if import Course, WhatIf, as_recorded
 from shared.streams.on_kafka.deployment import Deployment
@@ -68,25 +72,27 @@ class _Record:
 
     name: str
     inputs: RecordedInputs
-    decisions: Sequence[PlacementDecided] | None
+    told: RecordedDecisions | None
+
+    @property
+    def decisions(self) -> Sequence[PlacementDecided] | None:
+        """Return what was decided on it; None where nobody kept that."""
+        return self.told.made if self.told else None
 
     @property
     def policy(self) -> Policy | None:
-        """The one that decided first, as the decisions say; None where none are there. Raises
-        UnusableError for one that placement does not have."""
-        if not self.decisions:
-            return None
-        name = self.decisions[0].policy
-        if name not in [*Policy]:
-            raise UnusableError(f"the record was decided by {name[:40]!r}, no policy of placement")
-        return Policy(name)
+        """The one that decided first, as the decisions say; None where none are there, or one that
+        this version does not have."""
+        name = self.decisions[0].policy if self.decisions else ""
+        return Policy(name) if name in [*Policy] else None
 
 
 def run(scenario: RecordedScenario) -> None:
     """Replay, play, print and write. Raises OSError or UnusableError for what is no record, and for
     caps and tariffs of other clusters."""
     record, own = _read(scenario), PlacementSettings()
-    rules = replace(own.rules, policy=record.policy or own.policy)
+    began_with = _rules(scenario) or own.rules
+    rules = replace(began_with, policy=record.policy or began_with.policy)
     setting = Setting(rules, own.remember_days)
     note(_doubts(record))
     decisions, truth = _replayed(record, setting)
@@ -102,7 +108,8 @@ def run(scenario: RecordedScenario) -> None:
 def _replayed(record: _Record, setting: Setting) -> tuple[list[PlacementDecided], Truth]:
     """What is decided on a record as it is, and what it says of its jobs."""
     with progress_of(len(record.inputs.rounds), "rounds replayed") as done:
-        decisions, region = replay(record.inputs, setting, done)
+        set_aside = record.told.set_aside if record.told else ()
+        decisions, region = replay(record.inputs, setting, done, set_aside)
     note(f"placement refused: {reason}" for reason in sorted(set(region.refused)))
     truth = Truth.from_record(record.inputs, decisions, setting)
     _tell_fidelity("replay", _fidelity(record, truth, decisions))
@@ -136,13 +143,25 @@ def _read(scenario: RecordedScenario) -> _Record:
         deployment = Deployment.from_settings(settings())
         topics = KafkaTopics(deployment)
         events = topics.topic(TOPIC)
-        told = (event.payload for event in topics.topic(_DECISIONS))
-        decisions = [each for each in told if isinstance(each, PlacementDecided)]
+        decisions = RecordedDecisions()
+        for event in topics.topic(_DECISIONS):
+            decisions.add(event.payload)
         return _Record(deployment.name(TOPIC), RecordedInputs.from_events(events), decisions)
-    beside = scenario.recorded.parent / DECISIONS
-    file = scenario.decisions or (beside if beside.exists() else None)
+    file = scenario.decisions or _beside(scenario.recorded, DECISIONS)
     found = read_decisions(file) if file else None
     return _Record(scenario.recorded.name, read_inputs(scenario.recorded), found)
+
+
+def _rules(scenario: RecordedScenario) -> PolicySettings | None:
+    """Return the rules that a file says the record began with; None where there is no such file."""
+    file = scenario.rules or (scenario.recorded and _beside(scenario.recorded, RULES))
+    return read_rules(file) if file else None
+
+
+def _beside(record: Path, name: str) -> Path | None:
+    """Return the file of that name in the folder of a record, if there is one."""
+    path = record.parent / name
+    return path if path.exists() else None
 
 
 def _cases(
@@ -153,12 +172,16 @@ def _cases(
     yield RecordedCase(SAME_RULES, RegionPolicy(own.policy), own)
     if not scenario.changes_rules:
         return
-    threshold = own.threshold if scenario.threshold is None else scenario.threshold
+    given: dict[str, Any] = {
+        "threshold": scenario.threshold,
+        "discipline": scenario.discipline and QueueDiscipline(scenario.discipline),
+    }
+    as_given = replace(own, **{name: said for name, said in given.items() if said is not None})
     policies = scenario.policy or (RegionPolicy(own.policy),)
     weights = scenario.t_weight or (own.t_weight,)
     for policy, t_weight in product(policies, weights):
         ranking = Policy(policy.without_plan)
-        rules = replace(own, policy=ranking, t_weight=t_weight, threshold=threshold)
+        rules = replace(as_given, policy=ranking, t_weight=t_weight)
         is_again = t_weight != weights[0] and not SimulatedPolicy(policy).weighs
         differs = is_planned or policy.is_planned or (rules, caps) != (own, AS_RECORDED)
         if differs and not is_again:
@@ -171,6 +194,7 @@ def _label(
 ) -> str:
     parts = [f"{policy} w={rules.t_weight:g}"]
     parts += [f"threshold={rules.threshold:g}"] if rules.threshold != own.threshold else []
+    parts += [rules.discipline] if rules.discipline != own.discipline else []
     parts += ["no caps"] if caps.dropped else []
     parts += [cap.text for cap in caps.instead]
     return ", ".join(parts)
@@ -237,6 +261,7 @@ def _line(
         "policy": case.policy,
         "t_weight": case.rules.t_weight,
         "threshold": case.rules.threshold,
+        "discipline": case.rules.discipline,
         "unfinished": course.unfinished,
         "rejected": course.rejected,
     }
@@ -284,8 +309,14 @@ _WHY: Final = (
 
 
 def _doubts(record: _Record) -> Iterator[str]:
-    for kind, count in record.inputs.passed_over.items():
-        yield f"{count} events passed over: this version does not know {kind}"
+    yield from record.inputs.doubts(record.name)
+    if record.told is not None:
+        yield from record.told.left_out.doubts("the decisions")
+        for number in sorted(record.told.set_aside):
+            yield f"round {number} was set aside: nothing is decided in it here, either"
+    if record.decisions and record.policy is None:
+        first = record.decisions[0].policy
+        yield f"{first[:40]!r} decided, no policy of this version: replayed as settings say"
     declared = [e for e in record.inputs.events if isinstance(e.payload, PolicyDeclared)]
     if declared:
         yield (

@@ -9,10 +9,11 @@ from math import nan
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from cli.cap.schedule import read_schedule, steps
 from cli.region_policy import RegionPolicy
+from coplace_client.numbers import finite_number
 from lab.simulation.capping import AS_PREDICTED, CappingMethod
 from lab.simulation.jobs import CIRNE, MODELS
 from lab.simulation.lookahead import AS_TUNED, Ahead
@@ -23,10 +24,11 @@ from shared.catalogue.policy_settings import CAP_MARGIN, CAP_RISK
 from shared.domain.cluster import Cluster
 from shared.domain.eamc_policy import Reading
 from shared.eamc.frequency import EVEN
+from shared.process.plain_numbers import PlainModel
 from shared.replay.caps import CapChanges, GivenCap
 from shared.scheduling.lookahead import Prices
 from shared.scheduling.pool import Discipline
-from shared.scheduling.runtimes import Runtimes
+from shared.scheduling.runtimes import PASSING_SHARE, Runtimes
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 
 # Of Eurora: without a cap they say nothing.
@@ -61,6 +63,12 @@ def _distinct(values: tuple[_T, ...]) -> tuple[_T, ...]:
     return values
 
 
+def _require_chosen(discipline: Discipline) -> None:
+    """Raise ValueError for a discipline that is not chosen beside a policy."""
+    if discipline not in (Discipline.EASY, Discipline.SLURM):
+        raise ValueError("{discipline} is easy or slurm")
+
+
 def _require_threshold(policies: Iterable[str]) -> None:
     """Raise ValueError where none of the policies has a threshold."""
     if not any(SimulatedPolicy(policy).has_threshold for policy in policies):
@@ -72,6 +80,7 @@ Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Duration = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Watts = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 # Several of a kind, each once: a list in a file, the option again on the command line.
 Several = Annotated[tuple[_T, ...], BeforeValidator(_listed), AfterValidator(_distinct)]
 UNIFORM: Final = "uniform"
@@ -87,7 +96,7 @@ def _field(default: Any, what: str, option: str = "") -> Any:
     return Field(default, description=what, json_schema_extra={"option": option})
 
 
-class Section(BaseModel):
+class Section(PlainModel):
     """Part of a scenario. Raises pydantic.ValidationError."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -100,7 +109,7 @@ class Scenario(Section):
 
 
 class SlurmSection(Section):
-    """The parameters of Slurm's backfill, of the policy slurm alone."""
+    """The parameters of Slurm's backfill, of that policy or discipline alone."""
 
     bf_depth: Count = _field(
         SLURM_DEFAULTS.depth, "Jobs that slurm's backfill looks at: bf_max_job_test."
@@ -111,11 +120,14 @@ class SlurmSection(Section):
     bf_interval_s: Duration = _field(
         SLURM_DEFAULTS.interval_s, "Between two looks, s: bf_interval."
     )
+    bf_records: Annotated[int, Field(ge=0)] = _field(
+        SLURM_DEFAULTS.records, "Records of its table at which a look ends; 0 is any number."
+    )
 
     @property
     def backfill(self) -> SlurmBackfill:
         """Return the section as the scheduler takes it."""
-        return SlurmBackfill(self.bf_depth, self.bf_window_s, self.bf_interval_s)
+        return SlurmBackfill(self.bf_depth, self.bf_window_s, self.bf_interval_s, self.bf_records)
 
 
 class _Schedules(Scenario):
@@ -140,9 +152,14 @@ class _Schedules(Scenario):
     @model_validator(mode="after")
     def _is_of_slurm(self) -> Self:
         said = sorted(self.slurm.model_fields_set)
-        if said and SimulatedPolicy.SLURM not in self.policy:
+        if said and not self.is_slurm_played:
             raise ValueError(f"{{{said[0]}}} is of the policy slurm alone: leave it out")
         return self
+
+    @property
+    def is_slurm_played(self) -> bool:
+        """Return whether anything is played by Slurm's backfill."""
+        return SimulatedPolicy.SLURM in self.policy
 
 
 class PoolScenario(_Schedules):
@@ -156,6 +173,9 @@ class PoolScenario(_Schedules):
     proc_w: Amount = _field(0.0, "Power of a busy processor, W.")
     idle_w: Amount = _field(0.0, "Power of an idle processor, W.")
     runtimes: Runtimes = _field(Runtimes.REQUESTED, "What backfilling expects. Of easy alone.")
+    passing_share: Share = _field(
+        PASSING_SHARE, "Of the pool, what jobs may take that pass others by predictions."
+    )
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -169,6 +189,8 @@ class PoolScenario(_Schedules):
         if self.runtimes is Runtimes.PREDICTED and others:
             problem = f"is of no use to {others[0]}, which does not backfill by predictions"
             raise ValueError(f"{{runtimes}} predicted {problem}: say {{policy}} easy alone")
+        if self.runtimes is Runtimes.REQUESTED and "passing_share" in self.model_fields_set:
+            raise ValueError("{passing_share} is of no use without {runtimes} predicted")
         return self
 
 
@@ -190,7 +212,6 @@ class LookAheadSection(Section):
     budget: Annotated[int, Field(ge=0)] = _field(
         AS_TUNED.bounds.budget, "Proposals at one instant."
     )
-    large: Amount = _field(AS_TUNED.bounds.large, "Units x root of h from which jobs count alike.")
     patience_h: Amount = _field(
         AS_TUNED.bounds.patience_s / 3600, "A job that waited so long is passed no more, h."
     )
@@ -202,7 +223,6 @@ class LookAheadSection(Section):
             AS_TUNED.bounds,
             head=self.head,
             budget=self.budget,
-            large=self.large,
             patience_s=3600 * self.patience_h,
         )
         return Ahead(Prices(self.response_price, self.unit_price, self.makespan_price), bounds)
@@ -246,7 +266,15 @@ class ClustersScenario(_Schedules):
     cap_slowdown: Annotated[float, Field(ge=1, le=MOST, allow_inf_nan=False)] = _field(
         1.0, "How much longer a job may take at a lower P-state where a cap refuses its own."
     )
+    discipline: Discipline | None = _field(
+        None, "What may pass what waits, under EAMC's policies: easy or slurm; else easy."
+    )
     look_ahead: LookAheadSection = LookAheadSection()
+
+    @property
+    def is_slurm_played(self) -> bool:
+        """Return whether anything is played by Slurm's backfill."""
+        return super().is_slurm_played or self.discipline is Discipline.SLURM
 
     @property
     def of_caps(self) -> list[str]:
@@ -278,6 +306,19 @@ class ClustersScenario(_Schedules):
         return self
 
     @model_validator(mode="after")
+    def _has_its_discipline(self) -> Self:
+        if self.discipline is None:
+            return self
+        _require_chosen(self.discipline)
+        if others := [policy for policy in self.policy if not policy.takes_discipline]:
+            raise ValueError(f"{{discipline}} is of no use to {others[0]}: leave it out")
+        if self.is_slurm_played and self.cap_slowdown > 1:
+            raise ValueError("{cap_slowdown} is of no use under {discipline} slurm")
+        if self.is_slurm_played and self.region_cap_w is not None:
+            raise ValueError("{discipline} slurm keeps caps of single clusters alone")
+        return self
+
+    @model_validator(mode="after")
     def _is_of_use(self) -> Self:
         said = sorted(self.look_ahead.model_fields_set)
         if said and SimulatedPolicy.LOOK_AHEAD not in self.policy:
@@ -305,7 +346,7 @@ class ClustersScenario(_Schedules):
 
 def _share(mix: str) -> float:
     try:
-        return float(mix)
+        return finite_number(mix)
     except ValueError:
         raise ValueError(f"{{mix}} must be {UNIFORM} or a share, got {mix[:40]!r}") from None
 
@@ -387,7 +428,7 @@ class EuroraScenario(Scenario):
         if self.slowdown in (MIXED, OF_CPI):
             return None
         try:
-            factor = float(self.slowdown)
+            factor = finite_number(self.slowdown)
         except ValueError:
             factor = nan
         if not 0 <= factor <= 1:
@@ -408,11 +449,19 @@ class RecordedScenario(Scenario):
     decisions: Path | None = _field(
         None, "What was decided on the record; decisions.jsonl beside it if there is one."
     )
+    rules: Path | None = _field(
+        None,
+        "The rules that placement began with, a setting and its value a line; rules.csv beside "
+        "the record if there is one, else COPLACE_PLACEMENT_*.",
+    )
     policy: Several[RegionPolicy] = _field(
         (), "What decides; several are compared. look-ahead is by the settings of the planner."
     )
     t_weight: Several[Amount] = _field((), "Weight of time over energy; several are compared.")
     threshold: Amount | None = _field(None, "Of priority-inc-v.")
+    discipline: Discipline | None = _field(
+        None, "What may pass what waits: easy or slurm, by the bf_* settings of placement."
+    )
     cap: Several[str] = _field(
         (),
         "CLUSTER=WATTS, SITE=WATTS or region=WATTS, or a schedule's file in place of watts, as "
@@ -428,6 +477,8 @@ class RecordedScenario(Scenario):
             raise ValueError("give {recorded} or {from_kafka}, one of them")
         if self.threshold is not None and self.policy:
             _require_threshold(self.policy)
+        if self.discipline is not None:
+            _require_chosen(self.discipline)
         _ = self.caps
         return self
 
@@ -449,6 +500,7 @@ class RecordedScenario(Scenario):
             "policy": self.policy,
             "t_weight": self.t_weight,
             "threshold": self.threshold is not None,
+            "discipline": self.discipline is not None,
         }
         return frozenset(name for name, is_given in given.items() if is_given)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from lab.simulation.entries import Entries
 from lab.simulation.epm import Epm
+from lab.simulation.policy import SimulatedPolicy
 from lab.simulation.system import System
 from shared.eamc.frequency import worth_choosing
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
@@ -19,10 +20,13 @@ from shared.scheduling.workload import NO_ENTRY, Ints, Schedule
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """The prices of look-ahead and how far it goes."""
+    """The prices of look-ahead, how far it goes, and the policy that it starts from, at whose
+    P-states jobs run where it keeps them."""
 
     prices: Prices
     bounds: Bounds
+    keeps_pstates: bool = False
+    starts_from: SimulatedPolicy = SimulatedPolicy.PRIORITY_INC_V
 
 
 AS_TUNED: Final = Ahead(Prices(), Bounds())
@@ -31,10 +35,10 @@ AS_TUNED: Final = Ahead(Prices(), Bounds())
 def play_ahead(
     system: System, epm: Epm, entries: Entries, ahead: Ahead
 ) -> tuple[Entries, Schedule]:
-    """Return the schedule of entries that PriorityInc-V ranked, and the entries at the P-states
+    """Return the schedule of entries as look-ahead starts from them, and these at the P-states
     chosen."""
     objective = Objective(system.tariffs, ahead.prices)
-    offered = _OfferedPstates(system, epm, entries)
+    offered = _OfferedPstates(system, epm, entries, keeps=ahead.keeps_pstates)
     jobs = [offered.job(job) for job in range(len(entries.workload))]
     policy = LookAhead(objective, ahead.bounds)
     planned = replan(system.pools, jobs, offered.run_s, policy, system.over)
@@ -44,7 +48,8 @@ def play_ahead(
 class _OfferedPstates:
     """Jobs with all P-states that are worth a choice."""
 
-    def __init__(self, system: System, epm: Epm, entries: Entries) -> None:
+    def __init__(self, system: System, epm: Epm, entries: Entries, *, keeps: bool) -> None:
+        self._keeps = keeps
         work = entries.workload
         self._pools, self._left_mw = system.pools, system.left_mw
         self._app = entries.traits.app
@@ -87,7 +92,7 @@ class _OfferedPstates:
         app, usual = self._app[job], self._pstate(job, cluster)
         projection = self._projections[cluster]
         time_s, node_w = projection.time_s[app], projection.power_w[app]
-        for pstate in self._worth[cluster][app]:
+        for pstate in [usual] if self._keeps else self._worth[cluster][app]:
             longer = float(time_s[pstate] / time_s[usual])
             drawn_w = self._power_w[job][cluster] * float(node_w[pstate] / node_w[usual])
             limit_s, idle_w = self._limit_s[job][cluster], self._idle_w(job, cluster, drawn_w)

@@ -5,6 +5,7 @@ scheduling", JSSPP 1998. The others are those of D'Amico and Corbalan (2021), se
 """
 
 from dataclasses import dataclass
+from math import ceil, fsum
 from typing import Final
 
 import numpy as np
@@ -13,17 +14,23 @@ from lab.simulation.steps import power_w
 from shared.replay.played import Played, SharedCap, Traits
 from shared.scheduling.workload import Floats, Mask
 
-PERCENTILES: Final = (50, 90, 99)
+PERCENTILES: Final = (50, 90, 99, 99.9, 100)
+# Of the jobs, the widest whose waits are measured on their own.
+_WIDEST: Final = 0.01
+# A promise is kept by a start this much later: times are sums of floats.
+_ROUNDING_S: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """A measure over the jobs: its mean and percentiles."""
+    """A measure over the jobs: its mean, its percentiles and its largest value."""
 
     mean: float
     p50: float
     p90: float
     p99: float
+    p999: float
+    longest: float
 
     @classmethod
     def from_values(cls, values: Floats) -> "Percentiles":
@@ -56,12 +63,16 @@ class Summary:
     frequency is that over jobs. `mean_freq_ghz` and `best_cluster_share` are None where the
     applications are unknown, `energy_cost` where no tariff is. `highest_of_cap` is the highest
     draw as a share of its cap, `above_cap_s` for how long one was exceeded, each of the cap where
-    that is most; None without a cap.
+    that is most; None without a cap. `widest_wait_s` is the mean wait of the widest 1 % of the
+    jobs, those as wide as the last of them included. `promises_kept_share` is, of the jobs that
+    ever had the reservation, the share that started by the time that was first reserved for them;
+    None where nobody noted it, or no job ever had one.
     """
 
     jobs: int
     makespan_s: float
     wait_s: Percentiles
+    widest_wait_s: float
     response_s: Percentiles
     bounded_slowdown_10s: Percentiles
     bounded_slowdown_60s: Percentiles
@@ -76,6 +87,7 @@ class Summary:
     energy_cost: float | None = None
     highest_of_cap: float | None = None
     above_cap_s: float | None = None
+    promises_kept_share: float | None = None
 
 
 def summarise(played: Played) -> Summary:
@@ -88,6 +100,7 @@ def summarise(played: Played) -> Summary:
         jobs=len(played.workload),
         makespan_s=played.makespan_s,
         wait_s=Percentiles.from_values(played.wait_s),
+        widest_wait_s=_widest_wait_s(played),
         response_s=Percentiles.from_values(played.response_s),
         bounded_slowdown_10s=Percentiles.from_values(
             bounded_slowdown(played.wait_s, played.runtime_s, 10)
@@ -96,7 +109,7 @@ def summarise(played: Played) -> Summary:
             bounded_slowdown(played.wait_s, played.runtime_s, 60)
         ),
         utilisation=busy_unit_s / (float(played.fleet.units.sum()) * played.makespan_s),
-        busy_energy_j=float(played.energy_j.sum()),
+        busy_energy_j=fsum(played.energy_j),
         idle_energy_j=sum(cluster.idle_energy_j for cluster in clusters),
         sum_runtime_s=float(played.runtime_s.sum()),
         backfilled_share=float(played.schedule.backfilled.mean()),
@@ -106,12 +119,30 @@ def summarise(played: Played) -> Summary:
         energy_cost=played.energy_cost,
         highest_of_cap=max((share for share, _ in drawn), default=None),
         above_cap_s=max((above_s for _, above_s in drawn), default=None),
+        promises_kept_share=_kept_share(played),
     )
 
 
 def bounded_slowdown(wait_s: Floats, runtime_s: Floats, threshold_s: float) -> Floats:
     """Return max(1, (wait + run) / max(run, threshold)) of each job."""
     return np.maximum(1, (wait_s + runtime_s) / np.maximum(runtime_s, threshold_s))
+
+
+def _widest_wait_s(played: Played) -> float:
+    """The mean wait of the widest jobs: at least one, and all that are as wide as the last."""
+    units = played.used_units
+    count = ceil(_WIDEST * len(units))
+    least = np.sort(units)[-count]
+    return float(played.wait_s[units >= least].mean())
+
+
+def _kept_share(played: Played) -> float | None:
+    promised_s = played.schedule.promised_s
+    if promised_s is None:
+        return None
+    ever = ~np.isnan(promised_s)
+    kept = played.schedule.start_s[ever] <= promised_s[ever] + _ROUNDING_S
+    return _mean(kept.astype(np.float64))
 
 
 def _cluster(played: Played, index: int) -> ClusterSummary:
@@ -123,7 +154,7 @@ def _cluster(played: Played, index: int) -> ClusterSummary:
         name=played.fleet.names[index],
         jobs=int(here.sum()),
         utilisation=busy_unit_s / unit_s,
-        busy_energy_j=float(played.energy_j[here].sum()),
+        busy_energy_j=fsum(played.energy_j[here]),
         idle_energy_j=float(played.fleet.idle_w[index]) * (unit_s - busy_unit_s),
         mean_response_s=_mean(played.response_s[here]),
         mean_freq_ghz=_mean_freq_ghz(played, here),

@@ -10,7 +10,7 @@ from lab.simulation.log import LoggedJobs
 from lab.simulation.policy import ONE_POOL, SimulatedPolicy, order_of
 from shared.replay.played import Fleet, Played
 from shared.scheduling.pool import Pool
-from shared.scheduling.runtimes import PredictingPool, Runtimes, UserRuntimes
+from shared.scheduling.runtimes import PASSING_SHARE, PredictingPool, Runtimes, UserRuntimes
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 from shared.scheduling.timeline import play
 
@@ -47,6 +47,7 @@ def play_log(
     machine: PoolMachine,
     policy: SimulatedPolicy,
     runtimes: Runtimes = Runtimes.REQUESTED,
+    passing_share: float = PASSING_SHARE,
 ) -> Played:
     """Play a log.
 
@@ -62,7 +63,8 @@ def play_log(
     pool = machine.pool
     if runtimes is Runtimes.PREDICTED:
         capped = pool.cap_w, pool.idle_w, pool.cap_counts_idle
-        pool = PredictingPool(pool.units, *capped, runtimes=_predictions(logged))
+        expected = _predictions(logged)
+        pool = PredictingPool(pool.units, *capped, runtimes=expected, passing_share=passing_share)
     schedule = play([pool], workload, policy.discipline)
     return Played(workload, schedule, machine.fleet)
 
@@ -70,5 +72,8 @@ def play_log(
 def _predictions(logged: LoggedJobs) -> UserRuntimes:
     jobs = logged.workload
     return UserRuntimes(
-        logged.user_id.tolist(), jobs.limit_s[:, 0].tolist(), jobs.run_s[:, 0].tolist()
+        logged.user_id.tolist(),
+        jobs.submit_s.tolist(),
+        jobs.limit_s[:, 0].tolist(),
+        jobs.run_s[:, 0].tolist(),
     )

@@ -48,6 +48,11 @@ class SimulatedPolicy(StrEnum):
         return self.discipline in (Discipline.EASY, Discipline.FCFS)
 
     @property
+    def takes_discipline(self) -> bool:
+        """Return whether what may pass what waits is another choice: of EAMC's policies."""
+        return self.ranking is not None and self is not SimulatedPolicy.LOOK_AHEAD
+
+    @property
     def takes_slower_modes(self) -> bool:
         """Return whether it takes slower modes: not where it reserves for all that waits, of which
         it knows one mode, or look-ahead chooses among all of them."""

@@ -44,7 +44,8 @@ class Setup:
 class Case:
     """One simulation: what decides, on which workload. The same case gives the same result.
 
-    `threshold` is that of PriorityInc-V, `reading` that of equations 4 and 5,
+    `threshold` is that of PriorityInc-V, `reading` that of equations 4 and 5, `discipline` what may
+    pass what waits under EAMC's policies, None the policy's own,
     `ahead` the prices of look-ahead, `slurm` what Slurm's backfill looks at. Where a cap refuses a
     job's P-state it may start at one at which it takes `cap_slowdown` times as long at most: raises
     ValueError where the policy has no use for it.
@@ -60,8 +61,13 @@ class Case:
     ahead: Ahead = AS_TUNED
     slurm: SlurmBackfill = SLURM_DEFAULTS
     cap_slowdown: float = 1.0
+    discipline: Discipline | None = None
 
     def __post_init__(self) -> None:
+        if self.discipline is not None and not self.policy.takes_discipline:
+            raise ValueError(f"discipline is of no use to {self.policy}: leave it out")
+        if self.cap_slowdown > 1 and self.discipline is Discipline.SLURM:
+            raise ValueError("cap_slowdown is of no use under the discipline slurm: leave it out")
         if self.cap_slowdown > 1 and not self.policy.takes_slower_modes:
             raise ValueError(f"cap_slowdown is of no use to {self.policy}: leave it out")
 
@@ -96,7 +102,7 @@ def play_case(setup: Setup, case: Case) -> Outcome:
     OSError or UnusableError for a workload that cannot be read or of which nothing fits, and for a
     policy that does not keep the system's caps.
     """
-    setup.system.require_kept_by([case.policy])
+    setup.system.require_kept_by([case.policy], case.discipline)
     return play_jobs(setup, case, submit_jobs(case.workload, case.seed, setup.system))
 
 
@@ -107,14 +113,16 @@ def play_jobs(
     epm = Epm.from_models(setup.models)
     app = draw_apps(epm.best(), case.workload, case.seed, len(jobs.jobs))
     weighing = Weighing(case.t_weight, case.reading)
-    by = case.policy, weighing, case.threshold, case.kill_at_limit, case.cap_slowdown
+    is_ahead = case.policy is SimulatedPolicy.LOOK_AHEAD
+    policy = case.ahead.starts_from if is_ahead else case.policy
+    by = policy, weighing, case.threshold, case.kill_at_limit, case.cap_slowdown
     choice = PolicyChoice(*by)
     entries = entries_of(setup.system, epm, jobs, app, choice)
-    if case.policy is SimulatedPolicy.LOOK_AHEAD:
+    if is_ahead:
         entries, schedule = play_ahead(setup.system, epm, entries, case.ahead)
     else:
         pools = [replace(pool, slurm=case.slurm) for pool in setup.system.pools]
-        passing = discipline or case.policy.discipline
+        passing = discipline or case.discipline or case.policy.discipline
         schedule = play(pools, entries.workload, passing, setup.system.over)
         entries = entries.started(schedule)
     played = Played(entries.workload, schedule, setup.system.fleet, entries.traits)
@@ -149,9 +157,10 @@ def combinations(
     ahead: Ahead = AS_TUNED,
     slurm: SlurmBackfill = SLURM_DEFAULTS,
     cap_slowdown: float = 1.0,
+    discipline: Discipline | None = None,
 ) -> list[Case]:
     """Return all cases; a policy without weights is there with the first weight only."""
-    how = threshold, reading, kill_at_limit, ahead, slurm, cap_slowdown
+    how = threshold, reading, kill_at_limit, ahead, slurm, cap_slowdown, discipline
     return [
         Case(policy, workload, seed, t_weight, *how)
         for workload, policy, t_weight, seed in product(workloads, policies, t_weights, seeds)

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from coplace_client.errors import UnusableError
 from lab.simulation.policy import SimulatedPolicy
 from lab.workloads.clusters import clusters
 from shared.domain import eamc_source
 from shared.domain.energy_tariff import Tariff
+from shared.process.plain_numbers import PlainModel
 from shared.process.user_files import read_yaml
 from shared.replay.played import Fleet, SharedCap
-from shared.scheduling.pool import Over, Pool
+from shared.scheduling.pool import Discipline, Over, Pool
 from shared.scheduling.power import Cap, Scope, Step, milliwatts
 from shared.scheduling.workload import Ints
 
@@ -41,7 +42,7 @@ class SizeUnit(StrEnum):
     CORE = "core"
 
 
-class SimulatedCluster(BaseModel):
+class SimulatedCluster(PlainModel):
     """One cluster; `module` is its node model as the files of coefficients and signatures call it.
 
     Raises pydantic.ValidationError, which names the field.
@@ -175,9 +176,17 @@ class System:
             caps_count_idle=self.cap_counts_idle,
         )
 
-    def require_kept_by(self, policies: Iterable[SimulatedPolicy]) -> None:
-        """Raise UnusableError for a policy that knows no caps over several clusters, under one."""
+    def require_kept_by(
+        self, policies: Iterable[SimulatedPolicy], discipline: Discipline | None = None
+    ) -> None:
+        """Raise UnusableError for a policy that knows no caps over several clusters, under one, by
+        itself or under a discipline that was chosen beside it."""
         over, others = self.over, [each for each in policies if not each.keeps_shared_caps]
+        if over and discipline is Discipline.SLURM:
+            raise UnusableError(
+                f"slurm keeps caps of single clusters alone, and {over[0][0].subject} has one: "
+                "take easy, or cap_w of each cluster in its place"
+            )
         if over and others:
             raise UnusableError(
                 f"policy {others[0]} keeps caps of single clusters alone, and {over[0][0].subject} "
@@ -205,11 +214,13 @@ def _scope(name: str, steps: tuple[Step, ...]) -> Cap:
     return Cap(Scope.REGION, "", steps) if is_region else Cap(Scope.SITE, name, steps)
 
 
-class _SystemFile(BaseModel):
+class _SystemFile(PlainModel):
     model_config = ConfigDict(extra="forbid")
 
     clusters: list[SimulatedCluster]
-    caps: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = {}
+    caps: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
 
 
 def read_system(path: Path, *, cap_counts_idle: bool = True) -> System:

@@ -1,6 +1,7 @@
 """The emulated clusters, as their operators declare them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -20,6 +21,10 @@ IDLE_POWER_W: Final[Mapping[str, float]] = MappingProxyType(
 PEAK_BANDWIDTH_GBPS: Final[Mapping[str, float]] = MappingProxyType(
     {PLATINUM_8168.name: 256.0, GOLD_6254.name: 281.6}
 )
+# Two sockets each, by Intel's figures for the processors: 205 W and 200 W.
+PROCESSORS_TDP_W: Final[Mapping[str, float]] = MappingProxyType(
+    {PLATINUM_8168.name: 410.0, GOLD_6254.name: 400.0}
+)
 
 
 def clusters(
@@ -27,7 +32,8 @@ def clusters(
 ) -> tuple[Cluster, ...]:
     """Return one cluster of `nodes` nodes of each node model: p1 and p2 of the EAMC paper. The last
     `gpu_nodes` of the first have two GPUs each, which no source has there: they draw nothing.
-    `nameplate_power_w` is what operators declare as the most that a node draws; 0: nothing."""
+    `nameplate_power_w` is what operators declare as the most that a node draws; 0: it follows from
+    the processors, where there are no GPUs."""
     return tuple(
         Cluster(
             name=model.partition,
@@ -39,10 +45,19 @@ def clusters(
             idle_power_w=IDLE_POWER_W[model.name],
             peak_bandwidth_gbps=PEAK_BANDWIDTH_GBPS[model.name],
             nameplate_power_w=nameplate_power_w,
+            processors_tdp_w=PROCESSORS_TDP_W[model.name],
             declared_classes=_classes(nodes, gpu_nodes) if model is PLATINUM_8168 else (),
         )
         for model in NODE_MODELS.values()
     )
+
+
+def rated(cluster: Cluster) -> Cluster:
+    """Return a cluster that says what its nodes draw at most: its GPUs draw nothing."""
+    if cluster.most_node_w:
+        return cluster
+    most_w = cluster.idle_power_w + cluster.processors_tdp_w
+    return replace(cluster, nameplate_power_w=most_w)
 
 
 def _classes(nodes: int, gpu_nodes: int) -> tuple[NodeClass, ...]:

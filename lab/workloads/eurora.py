@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from coplace_client.bounds import CORES_PER_NODE, MOST_NODES, NODE_MEMORY_GIB, RESOURCES, WALLTIME_S
 from coplace_client.checks import require_count, require_text
 from coplace_client.errors import RejectedError, UnusableError
+from coplace_client.numbers import finite_number
 from shared.domain.cluster import NodeClass
 from shared.domain.resources import Resources, require_resources, resources_of
 from shared.process.user_files import lines
@@ -161,7 +162,7 @@ def _whole(field: str, text: str, most: int, least: int = 0) -> int:
     """Parse a whole number in digits. Raises RejectedError for any other text or one out of
     bounds."""
     digits = text.strip()
-    is_short = digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    is_short = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
     if not is_short or not least <= int(digits) <= most:
         problem = f"must be a whole number from {least:,} to {most:,}"
         raise RejectedError(field, f"{problem}, got {digits[:40]!r}")
@@ -230,7 +231,7 @@ def _rows(path: Path, column: str) -> Iterator[tuple[int, str, str]]:
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        return finite_number(text)
     except ValueError:
         return nan
 

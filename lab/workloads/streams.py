@@ -20,6 +20,7 @@ class Stream(IntEnum):
     ACCURACY = 8
     MISLABELLED = 9
     PARTS = 10
+    WINDOW = 11
 
 
 def stream(seed: int, purpose: Stream) -> np.random.Generator:

@@ -15,11 +15,16 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from coplace_client.numbers import finite_number
 from shared.process.user_files import BrokenOffError, lines
 
 Floats = NDArray[np.float64]
 
-_SIZE_COMMENT: Final = re.compile(r";\s*(MaxProcs|MaxNodes):\s*(\d+)")
+_SIZE_COMMENT: Final = re.compile(r";\s*(MaxProcs|MaxNodes):\s*([0-9]{1,15})(?![0-9_])")
+# What a line of plain numbers consists of; another one is read field by field.
+_PLAIN: Final = re.compile(r"[0-9eE+\-.\s]*")
+# A part of a job that was checkpointed or swapped out: to be continued, the last, the last failed.
+_OF_A_BURST: Final = (2, 3, 4)
 # Lines that are parsed at a time: a broken one sends no more than these down the slow path.
 _BLOCK: Final = 4096
 # Whole numbers up to here are exact as float64.
@@ -32,6 +37,7 @@ class Skip(StrEnum):
     FIELD_COUNT = "line without 18 fields"
     NOT_A_NUMBER = "field that is no finite number"
     TRUNCATED = "compressed file broken off"
+    BURST = "burst of a job that is played as a whole"
     NO_SUBMIT_TIME = "unknown submit time"
     NO_RUN_TIME = "run time not above 0"
     NO_PROCESSORS = "processors not above 0"
@@ -126,7 +132,30 @@ def read_swf(path: Path) -> SwfLog:
         _read_comments((line for line in block if line.startswith(";")), declared)
         blocks.append(_parsed([line for line in block if line and line[0] != ";"], skipped))
     machine_procs = declared.get("MaxProcs", declared.get("MaxNodes"))
-    return SwfLog(np.concatenate(blocks), machine_procs, dict(skipped))
+    rows = _whole_jobs(np.concatenate(blocks), skipped)
+    return SwfLog(rows, machine_procs, dict(skipped))
+
+
+def _whole_jobs(rows: Floats, skipped: Counter[Skip]) -> Floats:
+    """Without the lines of bursts: a job that was checkpointed has one for the whole beside them.
+    Where that is missing, the first burst is of the time that all of them ran."""
+    numbers, status = rows[:, 0], rows[:, _FIELDS.index("status")]
+    is_burst = np.isin(status, _OF_A_BURST)
+    if not is_burst.any():
+        return rows
+    has_whole = np.isin(numbers, numbers[~is_burst])
+    _, first, job = np.unique(numbers[is_burst], return_index=True, return_inverse=True)
+    places = np.flatnonzero(is_burst)
+    run_s = _FIELDS.index("run_s")
+    ran_s = np.bincount(job, np.maximum(rows[places, run_s], 0.0))
+    several = np.bincount(job) > 1
+    rows = rows.copy()
+    rows[places[first[several]], run_s] = ran_s[several]
+    is_left_out = is_burst.copy()
+    is_left_out[places[first]] = has_whole[places[first]]
+    if count := int(is_left_out.sum()):
+        skipped[Skip.BURST] += count
+    return rows[~is_left_out]
 
 
 def parse_line(line: str) -> list[float] | Skip:
@@ -135,7 +164,7 @@ def parse_line(line: str) -> list[float] | Skip:
     if len(fields) != len(_FIELDS):
         return Skip.FIELD_COUNT
     try:
-        return [float(field) for field in fields]
+        return [finite_number(field) for field in fields]
     except ValueError:
         return Skip.NOT_A_NUMBER
 
@@ -158,6 +187,8 @@ def _parsed(lines: Sequence[str], skipped: Counter[Skip]) -> Floats:
 
 def _fast(lines: Sequence[str]) -> Floats | None:
     """All lines at once, None where one of them is broken."""
+    if not all(map(_PLAIN.fullmatch, lines)):
+        return None
     try:
         rows = np.loadtxt(lines, comments=None, ndmin=2) if lines else None
     except ValueError:

@@ -15,6 +15,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 from deploy.local.ports import free_ports
 
 ROOT: Final = Path(__file__).parents[3]
+_CHART_FILES: Final = ROOT / "helm/coplace/files"
 MANAGER: Final = "coplace"
 _WITHIN_S: Final = 120.0
 _TOKENS: Final = "admin,admin,1,system:masters\nmanager,coplace,2\n"
@@ -106,9 +107,10 @@ class RealCluster:
             self._start_controllers()
 
     async def prepare(self, nodes: int, cores: int) -> None:
-        """Create its nodes, a namespace, and the rights of the resource manager, as the chart has
-        them."""
-        rules = yaml.safe_load((ROOT / "helm/coplace/files/kubernetes-rules.yaml").read_text())
+        """Create its nodes, a namespace, the kind of records and the rights of the resource
+        manager, as the chart has them."""
+        rules = yaml.safe_load((_CHART_FILES / "kubernetes-rules.yaml").read_text())
+        records = yaml.safe_load((_CHART_FILES / "jobrecords.yaml").read_text())
         role = {"metadata": {"name": MANAGER}, "rules": [*rules["own"], *rules["copies"]]}
         group = "rbac.authorization.k8s.io"
         binding = {
@@ -117,6 +119,8 @@ class RealCluster:
             "subjects": [{"apiGroup": group, "kind": "User", "name": MANAGER}],
         }
         async with self.client() as client:
+            kinds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+            await call(client, "POST", kinds, records)
             await call(client, "POST", f"/apis/{group}/v1/clusterroles", role)
             await call(client, "POST", f"/apis/{group}/v1/clusterrolebindings", binding)
             await call(client, "POST", "/api/v1/namespaces", {"metadata": {"name": "physics"}})

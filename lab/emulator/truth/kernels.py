@@ -8,19 +8,25 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from lab.emulator.truth.laws import POWER_CURVES, TRANSACTION_BYTES
+from lab.emulator.effects import EVERY, Effect
+from lab.emulator.truth.hardware import power_law
+from lab.emulator.truth.laws import TRANSACTION_BYTES
+from lab.emulator.truth.noise import Noise
+from lab.emulator.truth.traits import AppTraits, traits_of
 from lab.workloads.table1 import AppProfile, PublishedNodeModel
 
 
 class Kernel(NamedTuple):
     """What a loop does on a core, whatever the node: it takes `core_cpi` cycles an instruction
     while it computes and `stall_cycles` (of the nominal clock) a transaction while it waits. All
-    cores of a node together draw `core_w`: both models have processors of about 200 W."""
+    cores of a node together draw `core_w`: both models have processors of about 200 W. Its wide
+    vector instructions hold the clock at `vector_limit` times the nominal one; 1: it has none."""
 
     core_cpi: float
     transactions_per_instruction: float
     stall_cycles: float
     core_w: float
+    vector_limit: float = 1.0
 
 
 # Declared. The stalls span what Table 1 gives for the applications (20 to 90 cycles a transaction,
@@ -30,9 +36,9 @@ KERNELS: Final[Mapping[str, Kernel]] = MappingProxyType(
         "kernel-scalar": Kernel(0.85, 0.00001, 40.0, 225.0),
         "kernel-branchy": Kernel(1.10, 0.0004, 60.0, 205.0),
         "kernel-integer": Kernel(0.55, 0.00005, 40.0, 240.0),
-        "kernel-fma": Kernel(0.35, 0.0003, 30.0, 310.0),
-        "kernel-vector": Kernel(0.33, 0.0028, 25.0, 330.0),
-        "kernel-blocked": Kernel(0.40, 0.0018, 25.0, 295.0),
+        "kernel-fma": Kernel(0.35, 0.0003, 30.0, 310.0, 0.90),
+        "kernel-vector": Kernel(0.33, 0.0028, 25.0, 330.0, 0.92),
+        "kernel-blocked": Kernel(0.40, 0.0018, 25.0, 295.0, 0.95),
         "kernel-stencil": Kernel(0.38, 0.0045, 40.0, 255.0),
         "kernel-sparse": Kernel(0.45, 0.0070, 70.0, 225.0),
         "kernel-gather": Kernel(0.60, 0.0150, 85.0, 200.0),
@@ -44,18 +50,27 @@ KERNELS: Final[Mapping[str, Kernel]] = MappingProxyType(
 NOMINAL_TIME_S: Final = 60.0
 
 
-def kernel_profile(kernel: Kernel, model: PublishedNodeModel) -> AppProfile:
+def kernel_traits(name: str, noise: Noise) -> AppTraits:
+    """Return what a kernel has of an application's traits: its clocks. It is one program on one
+    node, and has one input."""
+    turbo_ghz = traits_of(noise, name).turbo_ghz
+    return AppTraits(vector_limit=KERNELS[name].vector_limit, turbo_ghz=turbo_ghz)
+
+
+def kernel_profile(
+    kernel: Kernel, model: PublishedNodeModel, effects: frozenset[Effect] = EVERY
+) -> AppProfile:
     """Return the kernel on a node of `model` at the nominal P-state, on all cores."""
     cpi = kernel.core_cpi + kernel.stall_cycles * kernel.transactions_per_instruction
     instructions_per_s = model.cores * model.nominal_ghz * 1e9 / cpi
     moved = instructions_per_s * kernel.transactions_per_instruction
     mem_gbps = moved * TRANSACTION_BYTES / 1e9
-    curve = POWER_CURVES[model.name]
+    law = power_law(model, effects)
     return AppProfile(
         cpi=cpi,
         mem_gbps=mem_gbps,
         time_s=NOMINAL_TIME_S,
-        power_w=curve.idle_w + kernel.core_w + curve.memory_w_per_gbps * mem_gbps,
+        power_w=law.drawn_w(law.idle_w + kernel.core_w + law.memory_w_per_gbps * mem_gbps),
         slope_s_per_100mhz=_slope_s_per_100mhz(kernel.core_cpi / cpi, model),
     )
 

@@ -8,7 +8,7 @@ import typer
 from cli.failures import ReportingGroup
 from cli.main import Out
 from lab.papers.options import Data, Into
-from lab.papers.placement.run import Options, run
+from lab.papers.placement.run import Options, Part, run
 from lab.papers.published_data import DATA
 
 app = typer.Typer(cls=ReportingGroup)
@@ -18,6 +18,13 @@ app = typer.Typer(cls=ReportingGroup)
 def bench(
     data: Data = DATA,
     seeds: Annotated[int, typer.Option(min=1, max=1_000, help="Workloads of each kind.")] = 10,
+    claim_seeds: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Workloads of each kind beside the paper.")
+    ] = 12,
+    only: Annotated[list[Part] | None, typer.Option(help="Part to play; again; else all.")] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Play only what is not in claims.jsonl yet, of the same code.")
+    ] = False,
     out: Out = Path("out/placement"),
     into: Into = None,
     workers: Annotated[
@@ -25,7 +32,9 @@ def bench(
     ] = None,
 ) -> None:
     """Compare EAMC with the paper's figures, and play real logs under EASY."""
-    for name, table in run(Options(data, seeds, out, into, workers)).items():
+    parts = tuple(only or Part)
+    options = Options(data, seeds, claim_seeds, out, into, workers, parts, resume)
+    for name, table in run(options).items():
         typer.echo(f"\n{name}\n\n{table}")
     typer.echo(f"\ntables.md, the figure and CSV files are in {out}")
 

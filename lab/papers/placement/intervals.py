@@ -33,8 +33,13 @@ def interval(summaries: Sequence[Summary], measure: Measure) -> Interval:
     return Interval.of([measure(summary) for summary in summaries])
 
 
-def gain(ours: Sequence[Summary], theirs: Sequence[Summary], measure: Measure) -> Interval:
+def gains(ours: Sequence[Summary], theirs: Sequence[Summary], measure: Measure) -> list[float]:
     """Return by how much a measure is below that of another policy, in percent of the other's,
     paired: the same seed is the same jobs."""
     pairs = zip(ours, theirs, strict=True)
-    return Interval.of([100 * (1 - measure(our) / measure(their)) for our, their in pairs])
+    return [100 * (1 - measure(our) / measure(their)) for our, their in pairs]
+
+
+def gain(ours: Sequence[Summary], theirs: Sequence[Summary], measure: Measure) -> Interval:
+    """Return the interval of the gains of all seeds."""
+    return Interval.of(gains(ours, theirs, measure))

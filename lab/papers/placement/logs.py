@@ -43,14 +43,16 @@ _REPEATS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class LogRun:
-    """One log under one policy: seconds of the simulation loop with the energy of each job, of all
-    from the file to the measures, and the most memory that the process had."""
+    """One log under one policy: waits, of which `tail_s` is the 99th and 99.9th percentile, the
+    longest and the mean of the widest 1 %; seconds of the simulation loop with the energy of each
+    job, of all from the file to the measures, and the most memory that the process had."""
 
     log: str
     policy: SimulatedPolicy
     jobs: int
     left_out: int
     wait_s: float
+    tail_s: tuple[float, float, float, float]
     slowdown_10s: float
     slowdown_60s: float
     loop_s: float
@@ -107,13 +109,14 @@ def _log_run(log: str, path: Path, policy: SimulatedPolicy) -> LogRun:
     machine = PoolMachine(logged.procs, IDLE_W)
     summary = summarise(play_log(logged, machine, policy))
     whole_s = time.perf_counter() - began_s
-    peak_mib = _peak_mib()
+    peak_mib, waits = _peak_mib(), summary.wait_s
     return LogRun(
         log=log,
         policy=policy,
         jobs=summary.jobs,
         left_out=sum(logged.left_out.values()),
-        wait_s=summary.wait_s.mean,
+        wait_s=waits.mean,
+        tail_s=(waits.p99, waits.p999, waits.longest, summary.widest_wait_s),
         slowdown_10s=summary.bounded_slowdown_10s.mean,
         slowdown_60s=summary.bounded_slowdown_60s.mean,
         loop_s=_least_s(lambda: _energy_j(logged, machine, policy)),

@@ -3,13 +3,14 @@
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from cli.progress import progress_of
 from coplace_client.errors import UnusableError
 from coplace_client.files import write_whole
-from lab.papers.placement import figure, markdown, tables
+from lab.papers.placement import disciplines, figure, tables
 from lab.papers.placement.demotions import WEIGHINGS
 from lab.papers.placement.logs import (
     LOGS,
@@ -20,6 +21,7 @@ from lab.papers.placement.logs import (
     measured,
     scaled,
 )
+from lab.papers.placement.markdown import write_tables
 from lab.papers.placement.measures import MEASURES, p1_response_h, p2_response_h
 from lab.papers.placement.rows import ROWS, Grid, Row
 from lab.papers.placement.sensitivity import PLAYED, VARIATIONS
@@ -27,6 +29,7 @@ from lab.papers.placement.trials import AS_IS, Block, grids
 from lab.simulate.clusters import setup_of
 from lab.simulation.epm import Epm
 from lab.simulation.policy import SimulatedPolicy
+from lab.simulation.sweep import Setup
 from lab.simulation.system import built_in_system
 from shared.domain.eamc_policy import Reading
 from shared.eamc.frequency import Weighing
@@ -36,15 +39,27 @@ SENSITIVITY_SEEDS: Final = 5
 PICTURE: Final = "placement-gains.png"
 
 
+class Part(StrEnum):
+    """The parts of the benchmark."""
+
+    CLAIMS = "claims"
+    POLICIES = "policies"
+    LOGS = "logs"
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of the command: the folder of published data, how many seeds, where to write."""
+    """The options of the command: the folder of published data, how many seeds of the comparison
+    and of the paper's figures, where to write, what to play, whether to go on."""
 
     data: Path
     seeds: int
+    claim_seeds: int
     out: Path
     into: Path | None
     workers: int | None
+    parts: tuple[Part, ...] = tuple(Part)
+    resumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,33 +76,67 @@ def run(options: Options) -> dict[str, str]:
 
     Raises OSError or UnusableError for data that cannot be read and a document without marks.
     """
-    if missing := [name for name in LOGS.values() if not (options.data / "swf" / name).is_file()]:
-        raise UnusableError(f"{options.data / 'swf'} has no {', '.join(missing)}: set COPLACE_DATA")
-    setup = setup_of(built_in_system(["p1", "p2"]), options.data / "eamc")
+    parts = {Part.CLAIMS: _claims, Part.POLICIES: _policies, Part.LOGS: _logs}
+    if Part.LOGS in options.parts:
+        _require_logs(options.data / "swf")
+    found: dict[str, str] = {}
+    for part, tables_of in parts.items():
+        if part in options.parts:
+            found |= tables_of(options)
+    write_tables(found, options.out, options.into)
+    return found
+
+
+def _setup(options: Options) -> Setup:
+    return setup_of(built_in_system(["p1", "p2"]), options.data / "eamc")
+
+
+def _claims(options: Options) -> dict[str, str]:
+    blocks, path = disciplines.blocks_of(options.claim_seeds), options.out / "claims.jsonl"
+    known = disciplines.kept(path) if options.resumes else {}
+    with progress_of(sum(len(block.trials()) for block in blocks), "plays of the claims") as done:
+        every = disciplines.play_missing(
+            _setup(options), blocks, path, known, options.workers, done
+        )
+    _write_rows(options.out / "claims.csv", [*_case_rows(blocks, every)])
+    return {"claims": tables.claims(*every)}
+
+
+def _policies(options: Options) -> dict[str, str]:
+    setup = _setup(options)
     epm = Epm.from_models(setup.models)
     blocks = _blocks(options.seeds)
     with progress_of(sum(len(block.trials()) for block in blocks), "simulations") as done:
         played = _played(blocks, grids(setup, blocks, options.workers, done))
-    runs, sizes = _timed(options.data / "swf")
-    found = {
-        "claims": tables.claims(played.grid),
+    every = [played.grid, *played.readings.values(), *played.variations.values()]
+    _write_rows(options.out / "cases.csv", [*_case_rows(blocks, every)])
+    figure.draw(played.grid, options.out / PICTURE)
+    if options.into is not None:
+        figure.draw(played.grid, options.into.parent / PICTURE)
+    return {
         "gains": tables.gains(played.grid),
         "means": tables.means(played.grid),
         "beyond": tables.beyond(played.grid),
         "demoted": tables.demoted(epm),
         "readings": tables.changed(epm, played.grid, played.readings),
         "sensitivity": tables.sensitivity({AS_IS.name: played.grid} | dict(played.variations)),
-        "logs": tables.logs(runs),
-        "scale": tables.scale(sizes),
     }
-    _write(options.out, found, blocks, played)
+
+
+def _require_logs(folder: Path) -> None:
+    if missing := [name for name in LOGS.values() if not (folder / name).is_file()]:
+        raise UnusableError(f"{folder} has no {', '.join(missing)}: set COPLACE_DATA")
+
+
+def _logs(options: Options) -> dict[str, str]:
+    runs, sizes = _timed(options.data / "swf")
     _write_rows(options.out / "logs.csv", [asdict(each) for each in runs])
     _write_rows(options.out / "scale.csv", [asdict(each) for each in sizes])
-    if options.into is not None:
-        text = options.into.read_text(encoding="utf-8")
-        options.into.write_text(markdown.filled(text, found), encoding="utf-8")
-        figure.draw(played.grid, options.into.parent / PICTURE)
-    return found
+    return {
+        "logs": tables.logs(runs),
+        "log speed": tables.log_speed(runs),
+        "scale": tables.scale(sizes),
+    }
 
 
 def _blocks(seeds: int) -> list[Block]:
@@ -128,15 +177,6 @@ def _timed(folder: Path) -> tuple[list[LogRun], list[ScaleRun]]:
             sizes.append(scaled(jobs))
             done(len(runs) + len(sizes))
     return runs, sizes
-
-
-def _write(out: Path, found: Mapping[str, str], blocks: Sequence[Block], played: Played) -> None:
-    text = "\n\n".join(f"## {name}\n\n{shown}" for name, shown in found.items())
-    with write_whole(out / "tables.md") as path:
-        path.write_text(text + "\n", encoding="utf-8")
-    every = [played.grid, *played.readings.values(), *played.variations.values()]
-    _write_rows(out / "cases.csv", list(_case_rows(blocks, every)))
-    figure.draw(played.grid, out / PICTURE)
 
 
 def _case_rows(blocks: Sequence[Block], every: Sequence[Grid]) -> Iterator[dict[str, object]]:

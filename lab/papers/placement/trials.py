@@ -18,17 +18,20 @@ from lab.simulation.system import SizeUnit
 from lab.workloads.cirne import SIZE_REQUEST_CORRELATION, cirne_jobs
 from shared.domain.eamc_policy import Reading
 from shared.scheduling.pool import Discipline
+from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """The Cirne workload, or what differs from it; `discipline` None is the policy's own."""
+    """The Cirne workload, or what differs from it; `discipline` None is the policy's own, `slurm`
+    what Slurm's looks at."""
 
     name: str
     speed: float = 1.0
     correlation: float = SIZE_REQUEST_CORRELATION
     exact_requests: bool = False
     discipline: Discipline | None = None
+    slurm: SlurmBackfill = SLURM_DEFAULTS
 
     def jobs(self, seed: int) -> SubmittedJobs:
         """Return its jobs, the same for the same seed."""
@@ -42,6 +45,13 @@ class Variation:
 
 
 AS_IS: Final = Variation("as it is")
+# The authors' published configuration of Slurm: bf_interval, bf_queue_limit; and the 100 records of
+# its table of reservations at which Slurm ends a look.
+AS_AUTHORS: Final = Variation(
+    "slurm",
+    discipline=Discipline.SLURM,
+    slurm=SlurmBackfill(depth=1000, interval_s=23.0, records=100),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,12 @@ class Trial:
 
     case: Case
     variation: Variation = AS_IS
+
+    @property
+    def name(self) -> str:
+        """Return what only it has in its benchmark."""
+        case = self.case
+        return f"{self.variation.name}, {case.workload.share}, {case.label}, {case.seed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +96,14 @@ class Block:
         return Grid(self.seeds, dict(zip(self._keys, parts, strict=True)))
 
     def _case(self, workload: str, row: Row, seed: int) -> Case:
-        return Case(row.policy, WORKLOADS[workload], seed, row.t_weight, reading=self.reading)
+        return Case(
+            row.policy,
+            WORKLOADS[workload],
+            seed,
+            row.t_weight,
+            reading=self.reading,
+            slurm=self.variation.slurm,
+        )
 
 
 def grids(

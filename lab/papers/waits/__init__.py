@@ -1,0 +1,1 @@
+"""Waits of logs under EASY, by requests and by predicted run times."""
