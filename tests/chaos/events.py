@@ -45,6 +45,7 @@ from coplace.v1.telemetry_pb2 import (
 from shared.domain.hostlist import expand
 from shared.domain.node import node_name
 from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
+from tests.chaos.journal import Run
 from tests.chaos.world import World
 
 _USERS: Final = ("ada", "bob", "cyd", "dan")
@@ -93,8 +94,8 @@ def declare(world: World) -> None:
         architecture=rng.choice(_ARCHITECTURES),
         node_names=rng.choice([[], [f"{name}-n[01-{nodes:02d}]"]]),
         node_classes=_node_classes(rng, nodes),
-        # Where meters are silent it counts, on every other one.
-        nameplate_power_w=450.0 if nodes % 2 else 0.0,
+        # Where meters are silent it counts, and where nothing says what a job draws.
+        nameplate_power_w=450.0,
     )
     before = world.clusters.get(name)
     if before is not None:
@@ -415,7 +416,7 @@ def shutter(world: World) -> None:
     measured = ShuttersMeasured(
         job_id=run.job_id,
         attempt=run.attempt,
-        co_runner_job_id=rng.choice(_co_runners(world, run.job_id)),
+        co_runner_job_id=rng.choice(_co_runners(world, run, began_us, ended_us)),
         app_id=_APPS[0],
         co_runner_app_id=_APPS[1],
         node_model="gold",
@@ -427,10 +428,16 @@ def shutter(world: World) -> None:
     publish(world, run.job_id, _sequence(world), delay_us, shutters_measured=measured)
 
 
-def _co_runners(world: World, job_id: str) -> Sequence[str]:
-    """Two that may have been beside a job: others of the region, or such as nobody knows."""
-    others = [each for each in list(world.journal.submissions)[-3:] if each != job_id]
-    return [*others, "site/alpha/x/1", "site/alpha/y/1"][:2]
+def _co_runners(world: World, run: Run, began_us: int, ended_us: int) -> Sequence[str]:
+    """Two that an agent may name: one that was beside a run all that time, if there is one, then
+    others of the region, or such as nobody knows."""
+    beside = [
+        other.job_id
+        for other in world.journal.runs[-30:]
+        if other.job_id != run.job_id and other.was_beside(run, began_us, ended_us)
+    ]
+    others = [each for each in list(world.journal.submissions)[-3:] if each != run.job_id]
+    return [*beside[:1], *others, "site/alpha/x/1", "site/alpha/y/1"][:2]
 
 
 def _nodes_of(declared: ClusterDeclared) -> Sequence[str]:

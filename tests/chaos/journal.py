@@ -3,16 +3,28 @@ did. The auditor compares topics with it."""
 
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import Enum
 
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 
 from shared.catalogue.event import Event
 
 
+class End(Enum):
+    """Why a run is over: it finished, went back into the queue, was void as placement said, or its
+    nodes lost their power."""
+
+    FINISHED = "finished"
+    REQUEUED = "requeued"
+    VOID = "void"
+    POWER = "power"
+
+
 @dataclass(slots=True)
 class Run:
     """One real execution of an attempt, as its resource manager saw it; times in us. `units` are
-    those on each of the nodes, each of so many cores."""
+    those on each of the nodes, each of so many cores; `grant` is 0 where nobody granted it, and
+    `failed` are those of its nodes that failed."""
 
     job_id: str
     attempt: int
@@ -22,6 +34,9 @@ class Run:
     cores_per_unit: int
     began_us: int
     ended_us: int | None = None
+    grant: int = 0
+    end: End | None = None
+    failed: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, int]:
@@ -31,6 +46,14 @@ class Run:
     def is_alive_at(self, time_us: int) -> bool:
         """Whether it had begun and not ended."""
         return self.began_us <= time_us and (self.ended_us is None or time_us < self.ended_us)
+
+    def was_beside(self, other: "Run", began_us: int, ended_us: int) -> bool:
+        """Whether both were on a node all that time."""
+        is_on_node = self.cluster == other.cluster and not set(self.nodes).isdisjoint(other.nodes)
+        return is_on_node and all(
+            run.began_us <= began_us and (run.ended_us is None or ended_us <= run.ended_us)
+            for run in (self, other)
+        )
 
     def overlaps(self, other: "Run") -> bool:
         """Whether both were alive at once."""

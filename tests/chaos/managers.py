@@ -39,7 +39,7 @@ from shared.catalogue.record import TopicPartition
 from shared.domain.hostlist import expand
 from shared.domain.node import node_name
 from tests.chaos.clock import BEGIN_US, SECOND_US, Clock, some_time_us
-from tests.chaos.journal import Journal, Run
+from tests.chaos.journal import End, Journal, Run
 from tests.chaos.network import Network
 
 DECISIONS: Final = "placement.decisions"
@@ -82,9 +82,15 @@ class Manager:
     """
 
     def __init__(
-        self, cluster: str, rng: Random, clock: Clock, network: Network, journal: Journal
+        self,
+        cluster: str,
+        rng: Random,
+        clock: Clock,
+        network: Network,
+        journal: Journal,
+        site: str = "site",
     ) -> None:
-        self.cluster = cluster
+        self.cluster, self.site = cluster, site
         self.temper = Temper()
         self.inbox: list[PlacementDecided] = []
         self._rng, self._clock, self._network, self._journal = rng, clock, network, journal
@@ -167,7 +173,7 @@ class Manager:
         gone = [*self._pending, *self._runs]
         self._pending.clear()
         for grant in list(self._runs):
-            self._close(grant)
+            self._close(grant, End.POWER)
         self._claimed.update(gone)
         return gone
 
@@ -187,7 +193,7 @@ class Manager:
             if grant not in self._runs:
                 self._decline(grant, "withdrawn")
             elif decided.is_void:
-                self._close(grant)
+                self._close(grant, End.VOID)
         elif decided.verdict == VERDICT_ACTION:
             delay_us = some_time_us(self._rng, 1000, self.temper.start_within_us)
             self._asked.append((self._clock.now_us + delay_us, grant, decided.action))
@@ -221,7 +227,7 @@ class Manager:
         freq_ghz: float,
     ) -> None:
         now_us, (job_id, attempt, number) = self._clock.now_us, grant
-        run = Run(job_id, attempt, self.cluster, nodes, units, cores, now_us)
+        run = Run(job_id, attempt, self.cluster, nodes, units, cores, now_us, grant=number)
         self._runs[grant] = run
         self._began.add(grant)
         self._journal.runs.append(run)
@@ -291,7 +297,8 @@ class Manager:
             self._finish(grant, self._rng.choice(_OUTCOMES))
 
     def _put_back(self, grant: Grant, reason: str, *, failed_nodes: int) -> None:
-        run = self._close(grant)
+        run = self._close(grant, End.REQUEUED)
+        run.failed = run.nodes[:failed_nodes]
         requeued = JobRequeued(
             job_id=run.job_id,
             attempt=run.attempt + 1,
@@ -299,18 +306,19 @@ class Manager:
             requeued_at_us=self._clock.now_us,
             cluster=self.cluster,
             failed_nodes=run.nodes[:failed_nodes],
+            grant=grant[2],
         )
         self._report(run.job_id, run.attempt + 1, job_requeued=requeued)
 
-    def _close(self, grant: Grant) -> Run:
+    def _close(self, grant: Grant, end: End) -> Run:
         run = self._runs.pop(grant)
-        run.ended_us = self._clock.now_us
+        run.ended_us, run.end = self._clock.now_us, end
         self._ends.pop(grant, None)
         self._still.pop(grant, None)
         return run
 
     def _finish(self, grant: Grant, outcome: JobOutcome.ValueType) -> None:
-        run = self._close(grant)
+        run = self._close(grant, End.FINISHED)
         own = self._journal.own.get(run.job_id, _NOBODYS)
         submitted = self._journal.submissions.get(run.job_id, own)
         finished = JobFinished(
@@ -332,7 +340,7 @@ class Manager:
 
     def _report(self, subject: str, sequence: int, **payload: object) -> None:
         [fact] = payload.values()
-        source = f"site/{self.cluster}"
+        source = f"{self.site}/{self.cluster}"
         name = fact.DESCRIPTOR.full_name  # type: ignore[attr-defined]
         envelope = Envelope(
             id=f"{source}/{name}/{subject}/{sequence}",

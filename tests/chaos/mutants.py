@@ -571,7 +571,8 @@ def degradation_counts_once() -> AbstractContextManager[Any]:
 
 
 def surcharges_go_by_time_beside() -> AbstractContextManager[Any]:
-    """Who was there pays, not who slowed the run down."""
+    """Who was there pays, not who slowed the run down. In episodes few runs have two neighbours: it
+    must show in the run of `test_surcharged_neighbours.py`."""
     right = surcharging.surcharges_micro_su
 
     def wrong(rows: Sequence[PricedEvidence], discount_micro_su: int, surcharge: Surcharge) -> Any:
@@ -588,7 +589,8 @@ def what_was_told_is_decided_again() -> AbstractContextManager[Any]:
 
 
 def requests_that_were_overtaken_are_waited_for() -> AbstractContextManager[Any]:
-    """Nothing is asked again of who refused what came behind a request."""
+    """Nothing is asked again of a run that refused what came behind a request. In episodes two
+    requests seldom lie there at once: it must show in the run of `test_overtaken_requests.py`."""
     last = property(lambda run: run.actions[-1] if run.actions else None)
     return patch.object(PlacedRun, "pending", last)
 
@@ -644,7 +646,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     tariffs_hold_for_ever,
     empty_accounts_get_nodes,
     degradation_counts_once,
-    surcharges_go_by_time_beside,
-    requests_that_were_overtaken_are_waited_for,
     what_was_under_way_when_all_stood_still_is_not_awaited,
 )

@@ -24,13 +24,13 @@ _MUTANT_EVENTS: Final = 400
 # Which seed finds a planted bug first, where that is not the first one: when code that draws is
 # changed another does, and the search takes the others' time.
 _SOONEST: Final = {
-    "position_is_lost_beside_its_state": 4,
-    "nobody_is_fenced": 3,
+    "position_is_lost_beside_its_state": 7,
+    "nobody_is_fenced": 5,
     "refusals_leave_no_dead_letter": 5,
     "a_copy_of_a_submission_queues_up_again": 3,
-    "jobs_are_lost_by_a_restart": 4,
+    "jobs_are_lost_by_a_restart": 3,
     "a_node_is_given_twice": 2,
-    "late_shutters_are_dropped": 2,
+    "late_shutters_are_dropped": 46,
     "a_round_is_forgotten": 2,
     "early_facts_are_lost_by_a_restart": 2,
     "every_barrier_is_believed": 12,
@@ -40,21 +40,15 @@ _SOONEST: Final = {
     "jobs_are_forgotten_by_their_own_times": 2,
     "isolation_takes_neighbours_along": 2,
     "who_is_killed_is_killed_again": 13,
-    "the_undecided_is_read": 51,
-    "declared_policies_are_forgotten_by_a_restart": 7,
+    "the_undecided_is_read": 7,
+    "declared_policies_are_forgotten_by_a_restart": 17,
     "nobody_is_put_back": 7,
     "declared_coefficients_are_forgotten_by_a_restart": 10,
     "tariffs_hold_for_ever": 8,
     "empty_accounts_get_nodes": 9,
     "degradation_counts_once": 8,
     "no_share_of_a_cap_is_kept_free": 29,
-    "surcharges_go_by_time_beside": 109,
-    "requests_that_were_overtaken_are_waited_for": 7_100_395,
-    "what_was_under_way_when_all_stood_still_is_not_awaited": 27,
-}
-# Two requests have to lie before a resource manager that refuses the second.
-_LONG: Final = {
-    "requests_that_were_overtaken_are_waited_for": 1_000,
+    "what_was_under_way_when_all_stood_still_is_not_awaited": 8,
 }
 # What happens more often than usual: all has to stop for a day behind a fact.
 _MORE: Final[Mapping[str, Mapping[Fault, float]]] = {
@@ -115,13 +109,14 @@ def test_no_seed_finds_a_violation_where_plans_are_followed(seed: int) -> None:
 
 @pytest.mark.parametrize("mutant", _PLANTED, ids=lambda mutant: mutant.__name__)
 def test_each_planted_bug_is_found(mutant: Mutant) -> None:
-    events = _LONG.get(mutant.__name__, _MUTANT_EVENTS)
     faults = _MORE.get(mutant.__name__, {})
     for seed in dict.fromkeys([_SOONEST.get(mutant.__name__, 1), *_MUTANT_SEEDS]):
         with mutant():
-            found = Episode(seed, events, faults=faults).play().violations
+            found = Episode(seed, _MUTANT_EVENTS, faults=faults).play().violations
         assert not any("mutants.py" in each and "AttributeError" in each for each in found), found
         # A process that stops for weeks gets copies of what nobody remembers.
-        if found and not (faults and Episode(seed, events, faults=faults).play().violations):
+        if found and not (
+            faults and Episode(seed, _MUTANT_EVENTS, faults=faults).play().violations
+        ):
             return
     pytest.fail(f"{mutant.__name__} was not noticed in {len(_MUTANT_SEEDS)} episodes")

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import structlog
 from coplace.v1.control_pb2 import ClusterDeclared
@@ -68,6 +68,8 @@ class Scale:
 
 class World:
     """What there is. `adversary` moves it, the auditor judges it."""
+
+    services: ClassVar[Sequence[str]] = SERVICES
 
     def __init__(self, rng: Random, scale: Scale) -> None:
         # Thousands of injected deaths are no surprise; what matters is in the journal.
@@ -208,7 +210,8 @@ class World:
         codec = RememberingCodec(found.codec)
         self.deployment = replace(found, clock=clock, codec=codec)
         self.stages = {
-            service: _stages(service, settings, Duty()) for service in (*SERVICES, *self._planners)
+            service: _stages(service, settings, Duty())
+            for service in (*self.services, *self._planners)
         }
         self.workers = self._new_workers(settings)
 

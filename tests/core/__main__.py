@@ -7,9 +7,13 @@ import time
 import traceback
 from collections.abc import Iterator
 from itertools import count
+from typing import Final
 
 from tests.core.life import Life
 from tests.core.systems import Script, script, smallest
+
+# The last lines of a trace where `require` raises: the one before them states the rule.
+_OF_REQUIRE: Final = (", in require", ", in _break")
 
 
 def broken(steps: Script) -> str:
@@ -22,8 +26,10 @@ def broken(steps: Script) -> str:
 
 
 def kind(found: str) -> str:
-    """The line that raised: a smaller script is to break the same rule."""
-    return [line for line in found.splitlines() if line.startswith("  File ")][-1]
+    """The line that raised, or that states what is required: a smaller script is to break the same
+    rule."""
+    lines = [line for line in found.splitlines() if line.startswith("  File ")]
+    return [line for line in lines if not line.endswith(_OF_REQUIRE)][-1]
 
 
 def seeds(first: int, minutes: float) -> Iterator[int]:

@@ -3,7 +3,7 @@ refuse an entry does so, and what asks for no more than there is starts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from coplace.v1.placement_pb2 import CONSTRAINT_KIND_CAPACITY
 
@@ -11,11 +11,12 @@ from shared.placement.decide.schedulers import Arriving
 from shared.placement.explain.refusals import NOTHING
 from shared.placement.processor.placement import Placement
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, schedule
+from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.easy import EasyScheduler
+from shared.scheduling.slurm import SlurmScheduler
 from shared.scheduling.wait_queue import Entry
 from tests.core.plain import Lack, Region, Start, Waiting
-from tests.core.plain_state import BrokenError, require
-
-_RELAXED_TIMES: Final = 8
+from tests.core.plain_state import require
 
 
 @dataclass
@@ -115,20 +116,18 @@ class Checks:
         return f"leave less than the reservation of {job_id} at"
 
     def _check_relaxed(self, now_s: float, waiting: Waiting) -> None:
-        """An entry that asks no more than what there is, by what is named against it, starts."""
+        """An entry that asks no more than what there is, of all that is named against it, starts in
+        the next pass."""
         entry = self._entry_of(waiting)
         plan = self._with(now_s, waiting, entry)
         require(not _starts(plan), f"{waiting} starts in a second pass")
-        for _ in range(_RELAXED_TIMES):
-            plan = self._with(now_s, waiting, entry)
-            if (waiting.arrival, waiting.cluster) in _starts(plan):
-                return
-            less = _relaxed(now_s, plan, entry._replace(others=()), waiting.cluster)
-            if less is None:
-                return
-            require(less != entry, f"{waiting}: what is named is no constraint")
-            entry = less
-        raise BrokenError(f"{waiting} does not start as {entry}")
+        less = _relaxed(plan, entry, waiting.cluster)
+        if less is None:
+            return
+        require(less != entry._replace(others=()), f"{waiting}: what is named is no constraint")
+        starts = _starts(self._with(now_s, waiting, less))
+        does = (waiting.arrival, waiting.cluster) in starts
+        require(does, f"{waiting} does not start as {less}")
 
     def _with(self, now_s: float, waiting: Waiting, entry: Entry) -> Dispatch:
         """A pass with an entry in the place of one that waits."""
@@ -148,24 +147,45 @@ class Checks:
         return entry
 
 
-def _relaxed(now_s: float, plan: Dispatch, entry: Entry, cluster: str) -> Entry | None:
-    """The entry with no more than what there is of each that is named; None where there is
-    nothing."""
-    scheduler = plan.schedulers[cluster]
-    left_mw = [s.available_mw for s in scheduler.shortages(entry)]
-    if left_mw:
-        return entry._replace(draw_mw=min(left_mw)) if min(left_mw) >= 0 else None
-    if type(scheduler).__name__ == "EasyScheduler":
-        before = scheduler.state_before(entry)  # type: ignore[union-attr]
+def _relaxed(plan: Dispatch, entry: Entry, cluster: str) -> Entry | None:
+    """The entry with no more than what a pass without starts left of all that is named; None where
+    something is named of which there is nothing.
+
+    All at once: while it waits for one of them, others take what it gives up of another.
+    """
+    scheduler = _backfilling(plan.schedulers[cluster])
+    if isinstance(scheduler, EasyScheduler):
+        before = scheduler.state_before(entry)
         free, promise = before.free, before.reservation
     else:
-        free, promise = scheduler.units_now(entry), scheduler.reservation  # type: ignore[union-attr]
-    if entry.nodes > free:
-        return entry._replace(nodes=free) if free else None
-    if promise is None:
-        return entry
-    rest_s = promise.start_s - now_s
-    return entry._replace(limit_s=min(rest_s, entry.limit_s)) if rest_s > 0 else None
+        free, promise = scheduler.units_now(entry), scheduler.reservation
+    if not free:
+        return None
+    less = entry._replace(nodes=min(entry.nodes, free), others=())
+    others = promise if promise is not None and promise.arrival != entry.arrival else None
+    if others is not None and not _leaves_promise(scheduler, less):
+        rest_s = others.start_s - plan.now_s
+        if rest_s <= 0:
+            return None
+        less = less._replace(limit_s=min(rest_s, less.limit_s))
+    while shortages := scheduler.shortages(less):  # each names the first moment with less
+        left_mw = min(shortage.available_mw for shortage in shortages)
+        if left_mw < 0:
+            return None
+        less = less._replace(draw_mw=left_mw)
+    return less
+
+
+def _backfilling(scheduler: ClusterScheduler) -> EasyScheduler | ConsumableScheduler:
+    assert not isinstance(scheduler, SlurmScheduler)
+    return scheduler
+
+
+def _leaves_promise(scheduler: EasyScheduler | ConsumableScheduler, entry: Entry) -> bool:
+    """Whether an entry takes nothing of what is promised, however long it lasts."""
+    if isinstance(scheduler, EasyScheduler):
+        return entry.nodes <= scheduler.state_before(entry).extra
+    return scheduler.leaves_reservation(entry)
 
 
 def _start(entry: Entry, cluster: str, allocation: Any) -> Start:

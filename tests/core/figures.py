@@ -20,6 +20,8 @@ PSTATES: Final = (1.0, 2.0, 4.0)
 POWER_SHARE: Final = (0.625, 0.75, 1.0)
 NOMINAL_S: Final = {"a": (64.0, 64.0, 64.0, 64.0), "b": (128.0, 64.0, 128.0, 32.0)}
 IDLE_W, PEAK_GBPS, WEIGHT, MAX_SLOWDOWN = 64.0, 256.0, 8.0, 1.25
+# What a node draws at most, more than any application: caps need it, and all that runs is known.
+MOST_NODE_W: Final = 512.0
 GBPS: Final = (0.0, 64.0, 128.0, 256.0)
 UNKNOWN_MIB: Final = 2**40
 
@@ -142,6 +144,7 @@ def events_of(name: str, declared: systems.Declare, time_us: int) -> Iterator[Ev
         pstates_ghz=PSTATES,
         idle_power_w=IDLE_W,
         peak_bandwidth_gbps=PEAK_GBPS,
+        nameplate_power_w=MOST_NODE_W,
         node_classes=classes if with_gpus else [],
     )
     yield region.event(f"declared/{name}", payload, time_us)

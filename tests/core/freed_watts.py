@@ -6,17 +6,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, NamedTuple
 
 from coplace.v1.placement_pb2 import VERDICT_ACTION, PlacementDecided
 
 from tests.core.figures import Known, Mode
-from tests.core.plain import Budget, Kept, Region, Stay, Waiting
+from tests.core.plain import Budget, Kept, Lack, Region, Stay, Waiting
 from tests.core.plain_state import require
 from tests.core.runs import ANSWERED_WITHIN_S, ASKED_AGAIN_AFTER_S, CLOCK, Acting, Action, Run, Runs
 
 _FOR: Final = re.compile(r"so that (\S+) may start")
 _MOST_TIMES: Final = 3  # what all would draw of a cap
+
+
+# Of a cap that is short: from when on, what there is then, and until when, 0 for ever.
+_Figures = tuple[int, int, int]
 
 
 class FreedWatts(NamedTuple):
@@ -117,6 +122,10 @@ class Sharing:
         against = region.why_not(entry)
         if not against or against & {"room", "promise"}:
             return f"against it is {against or 'nothing'}"
+        lacks = sorted(map(_in_figures, region.lacks(entry)))
+        told = [(entry.draw_mw, lacks)] * len(asked)
+        if (found := list(map(_told, asked))) != told:
+            return f"{found} is asked, should be {told}"
         lost = 0.0
         for one in asked:
             run, mode = helpers[one.job_id], self._mode(one)
@@ -181,6 +190,18 @@ class Sharing:
 
     def _at(self, job_id: str, run: Run, ghz: float) -> Mode:
         return self.known.mode(job_id, run.cluster, ghz, sum(count for _, count in run.units))
+
+
+def _told(asked: PlacementDecided) -> tuple[int, list[_Figures]]:
+    """What is needed by the entry that watts are freed for, and what there is of it."""
+    shortages = asked.action.power.shortages
+    [needed_mw] = {round(1000 * shortage.needed_w) for shortage in shortages}
+    return needed_mw, sorted((s.at_us, round(1000 * s.available_w), s.until_us) for s in shortages)
+
+
+def _in_figures(lack: Lack) -> _Figures:
+    until_us = round(lack.until_s * 1e6) if lack.until_s < inf else 0
+    return round(lack.at_s * 1e6), round(lack.left_mw), until_us
 
 
 def _release_s(run: Run, mode: Mode, now_s: float) -> float:

@@ -419,10 +419,10 @@ class Life:
     def _end(self, job_id: str, *, on_time: bool = False, cancelled: bool = False) -> None:
         promised = self._promised
         self.overrun.discard(job_id)
-        del self.running[job_id]
+        cluster = self.running.pop(job_id).cluster
         self.managers.gone(job_id)
         outcome = JOB_OUTCOME_CANCELLED if cancelled else JOB_OUTCOME_COMPLETED
-        self._tell(region.finished(job_id, self._time_us(), 1, outcome))
+        self._tell(region.finished(job_id, self._time_us(), 1, outcome, cluster=cluster))
         self._promised = promised if on_time else None
 
     def _obey(self, decided: PlacementDecided) -> None:
@@ -536,13 +536,16 @@ class Life:
             self._check_forecast(*self._promised)
 
     def _promise_of_first(self, stood: Region) -> tuple[str, float] | None:
+        """That of the first job's entries before any of another job: what is between them may take
+        what those behind wait for."""
         promised = {(p.arrival, c): p.start_s for c, p in stood.promises.items()}
         first = min((e for e in stood.waiting if e[1:3] in promised), default=None)
         if first is None:
             return None
-        start_s = min(s for (arrival, _), s in promised.items() if arrival == first.arrival)
-        before = {e.arrival for e in stood.waiting if e.order < first.order}
-        return (self._id(first.arrival), start_s) if before <= {first.arrival} else None
+        other = min((e.order for e in stood.waiting if e.arrival != first.arrival), default=inf)
+        own = [e for e in stood.waiting if e.arrival == first.arrival and e.order < other]
+        starts_s = [promised[e[1:3]] for e in own if e[1:3] in promised]
+        return (self._id(first.arrival), min(starts_s)) if starts_s else None
 
     def _check_forecast(self, job_id: str, start_s: float) -> None:
         """Schedulers that live on while limits hold start the first of the queue by the time that

@@ -177,8 +177,8 @@ MUTANTS: Final = (
     Mutant(
         "a restart forgets what was asked of running jobs",
         "placement/state/job_record.py",
-        "    return restored\n\n\nJOBS",
-        "    restored.run.actions = ()\n    return restored\n\n\nJOBS",
+        "    return restored\n\n\n# Nor did",
+        "    restored.run.actions = ()\n    return restored\n\n\n# Nor did",
         soonest=77,
     ),
     Mutant(

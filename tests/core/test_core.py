@@ -18,6 +18,7 @@ from tests.core.systems import (
     Declare,
     Kill,
     LoseOrReturn,
+    Overrun,
     Pass,
     Rule,
     Stop,
@@ -171,5 +172,76 @@ def test_who_serves_looks_on_once_its_start_is_known_elsewhere() -> None:
             Submit(units=1, walltime_s=80, app=1),
             Submit(units=3, walltime_s=40, app=3, priority=1),
             Cap(scope=2, pick=2, levels=((0, 8),)),
+        )
+    )
+
+
+def test_the_first_of_the_queue_is_promised_no_more_than_its_entries_before_all_others() -> None:
+    """By the reordering policies a job comes between two clusters of the first one. What that was
+    promised on the second it may lose to the job between."""
+    Life().play(
+        (
+            Rule(policy=5, counts_idle=False),
+            Declare(cluster=0, nodes=6),
+            Declare(cluster=1, nodes=4, cores=2),
+            Declare(cluster=2, nodes=4),
+            Submit(units=2, walltime_s=16, app=2, cores=4, most=1, priority=-1),
+            Cap(scope=2, pick=0, levels=((0, 2), (96, 4), (104, 3))),
+            Submit(units=2, walltime_s=400, app=0, reference=1),
+            Submit(units=1, walltime_s=80, app=3),
+            Submit(units=4, walltime_s=400, app=0, reference=1),
+            Submit(units=1, walltime_s=200, app=1, priority=1),
+        )
+    )
+
+
+def test_a_job_that_lacks_nodes_and_watts_is_relaxed_in_both() -> None:
+    """It was relaxed in watts alone for eight passes, in each of which others that need no node of
+    its cluster took what it had given up."""
+    Life().play(
+        (
+            Declare(cluster=0, nodes=10),
+            Declare(cluster=1, nodes=9),
+            Cap(scope=2, pick=0, levels=((0, 30),)),
+            Submit(units=1, walltime_s=80, app=1),
+            Pass(seconds=1),
+            Submit(units=10, walltime_s=80, app=1),
+            *[Submit(walltime_s=400)] * 9,
+            Pass(seconds=1),
+            Pass(seconds=1),
+        )
+    )
+
+
+def test_watts_are_freed_for_the_entry_whose_lack_the_requests_name() -> None:
+    """The job lacked watts alone on two clusters, less on the one that the rules took it for."""
+    assert not broken(script(5_120_603))
+
+
+def test_a_job_starts_by_the_watts_that_another_cluster_kept_fewer_of_for_the_first() -> None:
+    """The first that waits reserved on one cluster with more watts than on the next, and the first
+    of them had passed over what then had enough."""
+    Life().play(
+        (
+            Rule(policy=3, cap_slowdown=2.0, measures=("suspend",), sharing=True),
+            Declare(cluster=0, nodes=6, cores=2),
+            Declare(cluster=1, nodes=6, cores=2),
+            Declare(cluster=2, nodes=4),
+            Submit(units=4, app=2, reference=1, shares=True, priority=1),
+            Submit(units=3, app=2, reference=1, shares=True, priority=1),
+            Submit(units=3, walltime_s=200, reference=1, user=1),
+            Cap(scope=2, pick=1, levels=((0, 12), (160, 3))),
+            Submit(units=2, walltime_s=400, app=2, reference=1, shares=True),
+            Submit(walltime_s=40, reference=2, priority=-1, user=1),
+            Submit(units=3, walltime_s=16, app=3, priority=1, user=1),
+            Submit(units=2, app=2),
+            Wait(rounds=3),
+            Wait(),
+            Submit(walltime_s=16, app=2, reference=1, priority=-1, user=1),
+            Submit(units=2, walltime_s=200, app=3, reference=1, priority=-1, user=1),
+            Submit(walltime_s=16, reference=1, shares=True, priority=1),
+            Submit(units=4, app=1, shares=True, priority=1),
+            Submit(walltime_s=200, app=3, reference=1, user=1),
+            Overrun(pick=14),
         )
     )

@@ -1,6 +1,7 @@
 """The record of a demo, replayed and played again."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,15 +10,29 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from cli.region_policy import RegionPolicy
+from lab.demo.effects import off
 from lab.demo.options import DemoOptions
 from lab.demo.run import run_embedded
+from lab.emulator.effects import NONE
 
 JOBS = 120
+# With all effects more jobs are suspended under the demo's caps: decisions are equal then too, but
+# what nodes draw meanwhile differs by more than the last digits.
+WITHOUT = off(NONE)
+
+
+def require_alike(record: Mapping[str, str], same: Mapping[str, str]) -> None:
+    """All figures are the same to the last digit, but for the energy of a job that was suspended:
+    meanwhile its nodes draw what they do idle, which a what-if takes as declared."""
+    differing = {name for name in record if record[name] != same[name]}
+    assert differing <= {"case", "busy_energy_j"}
+    energy_j = float(record["busy_energy_j"])
+    assert float(same["busy_energy_j"]) == pytest.approx(energy_j, rel=1e-5)
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    options = DemoOptions(jobs=JOBS, out=tmp_path_factory.mktemp("demo"))
+    options = DemoOptions(jobs=JOBS, out=tmp_path_factory.mktemp("demo"), without=WITHOUT)
     run_embedded(options, Console(quiet=True))
     return options.out
 
@@ -39,8 +54,7 @@ def test_the_record_of_a_demo_starts_each_job_when_and_where_placement_did(
     assert f"what-if under the same rules: {equal}\n" in done.stdout
     with (out / "comparison.csv").open(newline="") as file:
         record, same, other = csv.DictReader(file)
-    differing = {name for name in record if record[name] != same[name]}
-    assert differing == {"case"}
+    require_alike(record, same)
     assert other["jobs"] == str(JOBS)
     assert float(other["mean_freq_ghz"]) < float(record["mean_freq_ghz"])
     assert not other["highest_of_cap"]
@@ -49,7 +63,8 @@ def test_the_record_of_a_demo_starts_each_job_when_and_where_placement_did(
 def test_a_planner_beside_the_what_if_plans_what_it_planned_beside_placement(
     tmp_path: Path,
 ) -> None:
-    options = DemoOptions(jobs=JOBS, policy=RegionPolicy.LOOK_AHEAD, out=tmp_path / "demo")
+    out = tmp_path / "demo"
+    options = DemoOptions(jobs=JOBS, policy=RegionPolicy.LOOK_AHEAD, out=out, without=WITHOUT)
     run_embedded(options, Console(quiet=True))
     record, out = options.out / "placement.inputs.jsonl", tmp_path / "out"
     words = ["simulate", "--recorded", str(record), "--out", str(out)]
@@ -58,6 +73,7 @@ def test_a_planner_beside_the_what_if_plans_what_it_planned_beside_placement(
     assert done.exit_code == 0, done.output
     with (out / "comparison.csv").open(newline="") as file:
         recorded, same, planned, unplanned = csv.DictReader(file)
-    assert {name for name in recorded if recorded[name] != same[name]} == {"case"}
-    assert {name for name in recorded if recorded[name] != planned[name]} == {"case", "policy"}
+    require_alike(recorded, same)
+    require_alike(recorded, {**planned, "policy": recorded["policy"]})
+    assert recorded["policy"] != planned["policy"]
     assert planned["response_s_mean"] != unplanned["response_s_mean"]

@@ -2,11 +2,15 @@
 
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
+from services.kubernetes.model.claims import AfterStop, StopRequest
+from services.kubernetes.model.records import PLURAL, record_body
 from services.kubernetes.settings import clusters_of
 from tests.helm.chart import FIRST_TRY, KUBERNETES_JOBS, refusal, render
+from tests.unit.services.kubernetes.objects import LIVE, job, recorded
 
 ONE = (
     "--set",
@@ -39,11 +43,51 @@ def verbs(*arguments: str) -> dict[str, set[str]]:
 def test_with_one_cluster_it_creates_and_deletes_no_job_and_with_several_copies() -> None:
     assert verbs(*ONE) == {
         "jobs": {"get", "list", "watch", "patch"},
+        "jobrecords": {"get", "list", "watch", "create", "patch", "delete"},
         "pods": {"list", "watch"},
         "nodes": {"list", "watch"},
         "events": {"create"},
     }
     assert verbs()["jobs"] == {"get", "list", "watch", "patch", "create", "delete"}
+
+
+def records() -> Any:
+    found = [each for each in render(KUBERNETES_JOBS) if each["kind"] == "CustomResourceDefinition"]
+    [definition] = found
+    return definition
+
+
+def test_the_kind_of_its_records_is_installed_and_kept() -> None:
+    found = records()
+    assert (found["spec"]["group"], found["spec"]["names"]["plural"]) == ("coplace.io", PLURAL)
+    assert found["spec"]["scope"] == "Cluster"
+    assert found["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    without = render(KUBERNETES_JOBS, "--set", "kubernetes.installCrd=false")
+    assert "CustomResourceDefinition" not in {each["kind"] for each in without}
+
+
+def test_what_it_writes_fits_the_kind_of_its_records() -> None:
+    schema = records()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    stop = StopRequest(AfterStop.DECLINE, "too late", 1, ("n1",))
+    found = record_body(job(), recorded().submitted, "coplace")
+    status = {"claim": LIVE.to_fields(), "stop": stop.to_fields(), "outcome": "completed"}
+    jsonschema.validate({"spec": found["spec"], "status": status}, strict(schema))
+    wrong = {"spec": found["spec"], "status": {**status, "stop": {"then": "dance"}}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, strict(schema))
+
+
+def strict(schema: Any) -> Any:
+    """An API server drops what a kind does not name: here that fails."""
+    if isinstance(schema, dict):
+        found = {name: strict(each) for name, each in schema.items()}
+        is_open = schema.get("x-kubernetes-preserve-unknown-fields")
+        return found | ({"additionalProperties": False} if _is_closed(schema, is_open) else {})
+    return [strict(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def _is_closed(schema: Any, is_open: Any) -> bool:
+    return schema.get("type") == "object" and "properties" in schema and not is_open
 
 
 def test_it_reads_the_clusters_that_the_values_name(tmp_path: Any) -> None:

@@ -301,7 +301,10 @@ def test_without_a_table_everybody_is_heard_and_a_gauge_says_so(region: Region) 
     assert region.metric("ingest", "authority_table_version") == 0
     assert region.say("mallory", "cluster_lost", {"cluster": "x", "lostAtUs": NOW_US})[0] is _OK
     assert region.ask("mallory", "ListClusters", ListClustersRequest())[0] is _OK
-    assert region.audited() == []
+    # Who orders is on record all the same, by what they call themselves.
+    [found] = region.audited()
+    assert (found.who, found.action, found.refused) == ("mallory", "cluster_lost", False)
+    assert found.reason.startswith("no table of authority is declared")
     shown = region.coplace("mallory", "authority", "show")
     assert "everybody may publish and ask everything" in shown.stdout
     assert "you are mallory" in shown.stdout

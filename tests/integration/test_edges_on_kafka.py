@@ -37,7 +37,7 @@ from shared.process.settings import Settings
 from shared.streams.on_kafka.admin import admin_client, ensure_topics
 from shared.streams.on_kafka.clients import Publisher, Reader
 from shared.streams.on_kafka.deployment import Deployment
-from tests.unit.services.ingest.envelopes import JOB, NOW_US, envelope
+from tests.unit.services.ingest.envelopes import JOB, NOW_US, PAYLOADS, envelope
 
 _DEADLINE_S = 60.0
 _MODULES = {
@@ -203,14 +203,17 @@ def test_a_job_that_shared_its_nodes_is_discounted_and_its_account_charged(edges
     job = str(JOB["jobId"])
     refused = of_job("other", "jobFinished", nodes=0)
     ended_us = NOW_US + 3_600_000_000
+    # A pair is believed where both were on a node.
+    beside = str(PAYLOADS["shuttersMeasured"]["coRunnerJobId"])
     response = edges.publish(
+        of_job(beside, "jobStarted"),
         of_job(job, "jobSubmitted"),
         of_job(job, "jobStarted"),
         refused,
         of_job(job, "shuttersMeasured", endedAtUs=ended_us),
         of_job(job, "jobFinished", endedAtUs=ended_us),
     )
-    assert (response.published, response.rejections[0].index) == (4, 2)
+    assert (response.published, response.rejections[0].index) == (5, 3)
     eventually(lambda: edges.spent().get("physics", 0) > 0 and job in edges.charges())
     eventually(lambda: edges.charges()[job].slowdown_ratio > 1)
     charge = edges.charges()[job]
@@ -234,19 +237,21 @@ def test_a_copy_is_charged_once(edges: Edges) -> None:
 
 
 def test_slurms_messages_become_charges_and_what_is_broken_a_dead_letter(edges: Edges) -> None:
-    broken = [b"{", b'{"jobid": "\xff\xfe"}', b"[1]", orjson.dumps(SLURM_END | {"total_cpus": "x"})]
+    broken = [b"{", b'{"jobid": "\xff\xfe"}', b"[1]", orjson.dumps(SLURM_END | {"jobid": "x"})]
+    odd = {"job_name": "a\tb" + "x" * 300, "tres_alloc": "gres/tmpsize=10737418240"}
+    odder = orjson.dumps(SLURM_END | odd | {"jobid": 4243, "qos": "caf?"}).replace(b"?", b"\xe9")
     start = {name: value for name, value in SLURM_END.items() if name != "@end"} | {"state": None}
-    edges.publish_raw(orjson.dumps(start), *broken, orjson.dumps(SLURM_END))
-    eventually(lambda: "proj1" in edges.spent())
-    # 192 cores for an hour at 1 SU a core hour.
-    assert edges.spent()["proj1"] == 192_000_000
+    edges.publish_raw(orjson.dumps(start), *broken, orjson.dumps(SLURM_END), odder)
+    # Two jobs on 192 cores for an hour at 1 SU a core hour.
+    eventually(lambda: edges.spent().get("proj1", 0) >= 2 * 192_000_000)
+    assert edges.spent()["proj1"] == 2 * 192_000_000
     eventually(lambda: len(edges.dead_letters()) >= len(broken))
     letters = sorted(edges.dead_letters(), key=lambda letter: letter.offset)
     assert [letter.value for letter in letters] == broken
     assert [letter.value_sha256 for letter in letters] == [
         hashlib.sha256(value).digest() for value in broken
     ]
-    assert letters[3].reason.startswith("total_cpus")
+    assert letters[3].reason.startswith("jobid")
 
 
 @pytest.mark.parametrize("killed", ["ingest", "ingest-jobcomp", "pricing", "accounts"])

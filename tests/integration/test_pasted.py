@@ -52,11 +52,14 @@ ELSEWHERE = {
     "coplace models rollback": "tests/unit/cli/test_models.py",
     "coplace models unpin": "tests/unit/cli/test_models.py",
     "coplace models show": "tests/unit/cli/test_models.py",
+    "coplace policy allow": "tests/unit/cli/test_policy.py",
     "coplace quote": "tests/unit/cli/test_quote.py",
     "coplace report": "tests/e2e/test_compose.py",
     "coplace price": "tests/unit/cli/test_price.py",
     "coplace profile": "tests/unit/cli/profile/test_profile_cli.py",
+    "coplace energy ask --app lu.C": "tests/integration/test_energy_on_kafka.py",
     "coplace evaluate": "tests/unit/lab/evaluate/test_evaluate_degradation.py",
+    "coplace outcome": "tests/unit/cli/test_orders.py",
     "coplace preflight": "tests/integration/test_preflight.py",
     "coplace restore": "tests/contract/test_restore.py",
     "coplace simulate --swf small.swf": "tests/unit/docs/test_worked_examples.py",
@@ -301,7 +304,7 @@ def test_a_day_of_an_operator_goes_as_the_how_tos_say(pasted: dict[str, str]) ->
     assert f"to be resumed: {job(4716)}, which runs" in caps
     operate = pasted["operate.md"]
     assert re.search(
-        r"^\| [\d: -]+ \| withdrawn \| seized by operator: p1 burnt", operate, re.MULTILINE
+        r"^\| [\d: -]+ \| withdrawn \| seized by \S+@\S+: p1 burnt", operate, re.MULTILINE
     )
     assert f"to be requeued: {job(4715)}, which runs" in operate
     assert re.search(

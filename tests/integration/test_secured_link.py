@@ -108,12 +108,16 @@ def mirror(folder: Path, link: SecuredLink) -> Program:
 
 
 @pytest.fixture
-def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SecuredLink]:
+def link(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SecuredLink]:
+    """The paths of Unix sockets are short: folders are not named by the tests."""
+    folder = tmp_path_factory.mktemp("l")
     for name in ("COPLACE_KAFKA_BOOTSTRAP", "COPLACE_REDIS_URL"):
         monkeypatch.delenv(name, raising=False)
     with ExitStack() as stack:
-        hub = secured(tmp_path / "hub", {"north": "site"}, stack)
-        site = secured(tmp_path / "site", {}, stack)
+        hub = secured(folder / "hub", {"north": "site"}, stack)
+        site = secured(folder / "site", {}, stack)
         found = SecuredLink(hub, site)
         site.servers.start([mirror(tmp_path, found)])
         yield found

@@ -1,125 +1,27 @@
 """Debian's Slurm, whose jobs a real ingest and placement start on real Kafka."""
 
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from coplace.v1.jobs_pb2 import JobDeclined, JobFinished, JobStarted
-from typer.testing import CliRunner
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_COMPLETED,
+    JobActionDone,
+    JobActionRefused,
+    JobDeclined,
+    JobFinished,
+    JobStarted,
+)
 
-from cli.kafka_topics import KafkaTopics
-from cli.main import app
-from cli.slurm.jobs import SlurmJob
 from cli.slurm.slurm import Slurm
-from cli.stages import create_topics
-from deploy.local.ports import free_ports
-from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.process.settings import Settings
-from shared.streams.on_kafka.deployment import Deployment
 from tests.support.slurm import LocalSlurm, is_installed
-
-_WITHIN_S = 60.0
-
-
-class Region:
-    """A Slurm, what lies between, and Coplace."""
-
-    def __init__(self, servers: LocalServers, slurm: LocalSlurm) -> None:
-        self.slurm = slurm
-        self.deployment = Deployment.from_settings(
-            Settings(kafka_bootstrap=servers.kafka_bootstrap, namespace="slurm", kafka_partitions=2)
-        )
-        create_topics(self.deployment)
-        self._ports = free_ports(4)
-        self.ingest, self.placement = (f"127.0.0.1:{port}" for port in self._ports[:2])
-
-    def programs(self) -> list[Program]:
-        """Ingest and placement."""
-        return [
-            self._program("ingest", "INGEST", self._ports[0], self._ports[2]),
-            self._program("placement", "PLACEMENT", self._ports[1], self._ports[3]),
-        ]
-
-    def _program(self, name: str, prefix: str, port: int, http_port: int) -> Program:
-        environment = {
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "COPLACE_NAMESPACE": "slurm",
-            "COPLACE_KAFKA_PARTITIONS": "2",
-            "COPLACE_HTTP_PORT": str(http_port),
-            f"COPLACE_{prefix}_PORT": str(port),
-        }
-        command = [sys.executable, "-m", f"services.{name}"]
-        return Program(
-            f"slurm-{name}", command, environment, f"http://127.0.0.1:{http_port}/readyz"
-        )
-
-    def start(self, *programs: Sequence[str]) -> None:
-        """`coplace slurm ...` beside this Slurm."""
-        self._between = {tuple(each): self._start(*each) for each in programs}
-
-    def kill(self) -> list[Sequence[str]]:
-        """End what lies between at once; what that was."""
-        for program in self._between.values():
-            program.kill()
-            program.wait(30)
-        return list(self._between)
-
-    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        environment = {
-            **self.slurm.environment,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "COPLACE_KAFKA_BOOTSTRAP": self.deployment.settings.kafka_bootstrap,
-            "COPLACE_NAMESPACE": "slurm",
-            "COPLACE_KAFKA_PARTITIONS": "2",
-            "COPLACE_INGEST_ADDRESS": self.ingest,
-            "COPLACE_PLACEMENT_ADDRESS": self.placement,
-        }
-        program = "from cli.main import app; app()"
-        command = [sys.executable, "-c", program, "slurm", *arguments, "--site", "north"]
-        log = (self.slurm.folder / f"{arguments[0]}.log").open("ab")
-        with log:
-            return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-
-    def job(self, number: int) -> SlurmJob:
-        """A job as Slurm shows it."""
-        [found] = [job for job in Slurm().jobs() if job.job_id == number]
-        return found
-
-    def is_cancelled(self, number: int) -> bool:
-        """Whether it is over in Slurm by somebody's word."""
-        return self.job(number).state == "CANCELLED"
-
-    def id_of(self, number: int) -> str:
-        """Its id in Coplace."""
-        return f"north/alpha/{number}/{self.job(number).fields['submit_time']}"
-
-    def ask(self, *arguments: str) -> str:
-        """What `coplace` answers."""
-        where = {"COPLACE_PLACEMENT_ADDRESS": self.placement, "COPLACE_INGEST_ADDRESS": self.ingest}
-        result = CliRunner().invoke(app, arguments, env=where)
-        return result.output
-
-    def until(self, holds: Callable[[], object], what: str) -> None:
-        """Wait until something holds."""
-        deadline_s = time.monotonic() + _WITHIN_S
-        while not holds():
-            told = "".join(log.read_text() for log in self.slurm.folder.glob("*.log"))
-            assert time.monotonic() < deadline_s, f"{what} did not come: {told[-3000:]}"
-            time.sleep(0.2)
-
-    def facts(self, kind: type[Any], job_id: str) -> list[Any]:
-        """What `jobs.events` holds of a job, of one kind."""
-        events = KafkaTopics(self.deployment).topic("jobs.events")
-        payloads = [event.payload for event in events]
-        return [each for each in payloads if isinstance(each, kind) and each.job_id == job_id]
+from tests.support.slurm_region import TELL, Region
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +36,7 @@ def region(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> I
         programs = found.programs()
         servers.start(programs)
         stack.callback(servers.remove, programs)
-        nodes = ("--node-model", "gold-6254", "--pstates-ghz", "1.2,2.0,3.1")
-        draw = ("--idle-power-w", "110", "--peak-bandwidth-gbps", "140", "--period-s", "0.5")
-        found.start(("tell", *nodes, *draw), ("obey",))
+        found.start(TELL, ("obey",))
         stack.callback(found.kill)
         found.until(lambda: "alpha" in found.ask("clusters"), "the cluster")
         yield found
@@ -146,8 +46,11 @@ def test_a_job_starts_where_and_at_the_clock_that_is_decided_and_its_end_is_repo
     region: Region, tmp_path: Path
 ) -> None:
     said = tmp_path / "said"
+    # Bytes that are not UTF-8, a sign that no table can hold, and more of them than an event has.
+    odd = f"--job-name=na\udcefve\t{'x' * 300}"
     number = region.slurm.submit(
-        f'echo "$SLURM_JOB_NODELIST $SLURM_CPU_FREQ_REQ" > {said}; sleep 1', "--nodes=1", "--time=5"
+        f'echo "$SLURM_JOB_NODELIST $SLURM_CPU_FREQ_REQ" > {said}; sleep 1',
+        *("--nodes=1", "--time=5", odd),
     )
     job_id = region.id_of(number)
     region.until(partial(region.facts, JobFinished, job_id), "the end")
@@ -155,6 +58,7 @@ def test_a_job_starts_where_and_at_the_clock_that_is_decided_and_its_end_is_repo
     [started] = region.facts(JobStarted, job_id)
     assert said.read_text().split() == [*started.nodes, "3100000"]
     assert (started.grant, finished.grant, finished.freq_ghz) == (1, 1, 3.1)
+    assert finished.app_id == f"na\ufffdve_{'x' * 300}"[:256]
     assert 1 <= (finished.ended_at_us - finished.started_at_us) / 1e6 < 30
     region.until(lambda: "has ended" in region.ask("why", job_id), "its end in placement")
     assert region.job(number).state == "COMPLETED"
@@ -196,12 +100,61 @@ def test_a_node_that_slurm_takes_out_is_drained_until_it_is_back(region: Region)
     def change(*what: str) -> None:
         region.slurm.say("scontrol", "update", "NodeName=n2", *what)
 
-    change("State=DRAIN", "Reason=a fan is broken")
-    region.until(lambda: "a fan is broken" in region.ask("nodes", "alpha"), "the drain")
+    change("State=DRAIN", "Reason=a fan is\tbroken")
+    region.until(lambda: "a fan is_broken" in region.ask("nodes", "alpha"), "the drain")
     programs = region.kill()
     change("State=RESUME")
     region.start(*programs)
     region.until(lambda: "drained" not in region.ask("nodes", "alpha"), "the resumption")
+
+
+def test_a_requeue_by_a_user_ends_the_run_before_which_is_charged(region: Region) -> None:
+    number = region.slurm.submit("sleep 100", "--nodes=1", "--time=5")
+    job_id = region.id_of(number)
+    region.until(partial(region.facts, JobStarted, job_id), "the start")
+    # Slurm writes whole seconds, from when the node was ready: sooner, this run has none.
+    time.sleep(2.5)
+    region.slurm.say("scontrol", "update", f"JobId={number}", "Requeue=1")
+    region.slurm.say("scontrol", "requeue", str(number))
+    region.until(partial(region.facts, JobFinished, job_id), "the end of its run")
+    [finished] = region.facts(JobFinished, job_id)
+    assert (finished.outcome, finished.grant) == (JOB_OUTCOME_CANCELLED, 1)
+    assert 0 < finished.started_at_us < finished.ended_at_us
+    region.until(lambda: region.id_of(number) in region.ask("jobs"), "the job that it is now")
+    region.slurm.say("scancel", str(number))
+
+
+def test_a_run_is_suspended_and_resumed_and_its_price_leaves_that_time_out(region: Region) -> None:
+    number = region.slurm.submit("sleep 4", "--nodes=1", "--time=5")
+    job_id = region.id_of(number)
+    region.until(partial(region.facts, JobStarted, job_id), "the start")
+    region.ask("suspend", job_id, "--reason", "ask ada first", "--wait", "0")
+    region.until(partial(region.facts, JobActionDone, job_id), "the answer")
+    assert region.job(number).state == "SUSPENDED"
+    region.until(lambda: "suspended" in region.ask("why", job_id), "its state in placement")
+    time.sleep(1.0)  # Slurm counts whole seconds
+    region.ask("unsuspend", job_id, "--wait", "0")
+    region.until(lambda: len(region.facts(JobActionDone, job_id)) == 2, "the second answer")
+    region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
+    [suspended, resumed] = region.facts(JobActionDone, job_id)
+    [finished] = region.facts(JobFinished, job_id)
+    assert (suspended.freq_ghz, resumed.freq_ghz) == (0, 3.1)
+    assert finished.outcome == JOB_OUTCOME_COMPLETED
+    assert [each.freq_ghz for each in finished.intervals] == [3.1, 0, 3.1]
+
+
+def test_a_requeue_by_coplace_is_refused_and_the_run_goes_on(region: Region) -> None:
+    number = region.slurm.submit("sleep 100", "--nodes=1", "--time=5")
+    job_id = region.id_of(number)
+    region.until(partial(region.facts, JobStarted, job_id), "the start")
+    region.ask("requeue", job_id, "--reason", "wrong library", "--wait", "0")
+    region.until(partial(region.facts, JobActionRefused, job_id), "the refusal")
+    [refused] = region.facts(JobActionRefused, job_id)
+    assert "scontrol requeue" in refused.reason
+    assert region.job(number).state == "RUNNING"
+    region.ask("cancel", job_id, "--reason", "wrong library", "--wait", "0")
+    region.until(partial(region.is_cancelled, number), "the end in Slurm")
+    region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
 
 
 def test_what_lies_between_may_be_killed_at_any_moment(region: Region) -> None:

@@ -11,6 +11,8 @@ from coplace.v1.ingest_service_pb2 import (
     PublishRequest,
     PublishResponse,
     PublishStreamResponse,
+    ShowOutcomeRequest,
+    ShowOutcomeResponse,
 )
 from coplace.v1.ingest_service_pb2_grpc import (
     IngestServiceServicer,
@@ -32,6 +34,10 @@ class Ingest(IngestServiceServicer):
         if code is not grpc.StatusCode.OK:
             context.abort(code, "as set")
         return PublishResponse()
+
+    def ShowOutcome(self, request: ShowOutcomeRequest, context: Any) -> ShowOutcomeResponse:  # noqa: N802
+        """No owner answers here."""
+        return ShowOutcomeResponse()
 
     def PublishStream(self, request_iterator: Any, context: Any) -> PublishStreamResponse:  # noqa: N802
         """Agents do not use it."""

@@ -1,7 +1,5 @@
-"""All stages under an adversary: `python -m tests.support.hostile_run MESSAGES [SEED]`."""
+"""All stages under an adversary."""
 
-import sys
-import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -35,6 +33,7 @@ _TOPICS = {
     "PowerModelPublished": "prediction.models",
     "PowerHistoryUpdated": "prediction.power",
     "RunningPowerMeasured": "prediction.power",
+    "RunPowerPredicted": "prediction.power",
     "NodeMetersRead": "prediction.power",
     "NodePowerMeasured": "prediction.readings",
     "PowerTreesPublished": "prediction.models",
@@ -148,24 +147,3 @@ def _is_of_a_stage(letter: DeadLetter) -> bool:
 def _words(decision: PlacementDecided) -> str:
     told = (decision.reason, *(candidate.constraint for candidate in decision.candidates))
     return next((text for text in told if "please report" in text or "failed, stack" in text), "")
-
-
-def main(messages: int, seed: int) -> None:
-    """Print what was taken and refused; end at the first fault with the seed that shows it. What
-    NumPy warns of, a figure that is no number, is a defect like any other."""
-    warnings.simplefilter("error", RuntimeWarning)
-    done = 0
-    while done < messages:
-        run = HostileRun(seed)
-        run.play(rounds=25, messages=40)
-        faults = run.faults()
-        done += 1_000
-        print(f"seed {seed}: {run.taken} taken, {run.refused.total()} refused,", end=" ")
-        print(f"{run.decided} decided, {len(faults)} faults", run.refused.most_common(5))
-        if faults:
-            raise SystemExit("\n".join(faults[:5]))
-        seed += 1
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)

@@ -1,8 +1,10 @@
 """An API server and a Job controller in memory, as far as Jobs need them.
 
-Of Kubernetes it keeps: a version that grows with each write and that updates may name (409
-where it is another), uids, merge patches, finalizers, a template that changes only while its Job is
-suspended and has no pods (422), and a log of all that was written, which watches read.
+Of Kubernetes it keeps: a version that grows with each write that changes something and that
+updates may name (409 where it is another), uids, merge patches, finalizers, a template that changes
+only while its Job is suspended and has no pods (422), the most that annotations may hold (422), and
+a log of all that was written to Jobs, which watches read. Records, which no user may write, are
+kept separately.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +22,7 @@ from services.kubernetes.model.names import GRANT, JOB_ID, QUEUE_NAME
 
 EPOCH = "2026-01-01T00:00:00Z"
 Object = dict[str, Any]
+_MOST = 256 * 1024
 
 
 def merged(old: Any, patch: Any) -> Any:
@@ -70,6 +73,7 @@ class MemoryApiServer:
     told: list[Object] = field(default_factory=list)
     forbids_creation: bool = False
     uids: int = 0
+    records: dict[str, Object] = field(default_factory=dict)
     on_write: Callable[[], None] = lambda: None
 
     # What a user, or the Job controller, does.
@@ -98,7 +102,11 @@ class MemoryApiServer:
             return
         status = dict(job.get("status") or {})
         if not job["spec"].get("suspend"):
-            status |= {"active": job["spec"]["parallelism"], "startTime": EPOCH, "conditions": []}
+            status |= {
+                "active": job["spec"].get("parallelism", 1),
+                "startTime": EPOCH,
+                "conditions": [],
+            }
         elif status.get("active") and slowly:
             status |= {"active": 0, "terminating": 1}
         else:
@@ -158,6 +166,42 @@ class MemoryApiServer:
     async def tell(self, namespace: str, event: Mapping[str, Any]) -> None:
         self.told.append(dict(event))
 
+    async def get_record(self, name: str) -> Object:
+        if name not in self.records:
+            raise ApiMissingError(f"record {name} is missing")
+        return deepcopy(self.records[name])
+
+    async def patch_record(self, name: str, body: Mapping[str, Any]) -> Object:
+        before = await self.get_record(name)
+        for each in ("uid", "resourceVersion"):
+            if body["metadata"][each] != before["metadata"][each]:
+                raise ApiConflictError(f"{each} is {before['metadata'][each]}")
+        if (after := merged(before, deepcopy(dict(body)))) != before:
+            self._store_record(name, after)
+        return await self.get_record(name)
+
+    async def create_record(self, body: Mapping[str, Any]) -> Object:
+        record = deepcopy(dict(body))
+        name = record["metadata"]["name"]
+        if name in self.records:
+            raise ApiConflictError("already exists")
+        self.uids += 1
+        record["metadata"] |= {"uid": f"{self.uids:08x}-record", "creationTimestamp": EPOCH}
+        self._store_record(name, record)
+        return await self.get_record(name)
+
+    async def delete_record(self, name: str, uid: str) -> None:
+        if (await self.get_record(name))["metadata"]["uid"] != uid:
+            raise ApiConflictError("it is another one")
+        self.version += 1
+        del self.records[name]
+
+    def _store_record(self, name: str, record: Object) -> None:
+        self.version += 1
+        record["metadata"]["resourceVersion"] = str(self.version)
+        self.records[name] = record
+        self.on_write()
+
     def _create(self, key: JobKey, body: Object) -> None:
         self.uids += 1
         metadata = {"uid": f"{self.uids:08x}-{self.cluster}", "creationTimestamp": EPOCH}
@@ -166,7 +210,10 @@ class MemoryApiServer:
 
     def _store(self, key: JobKey, job: Object, *, by_hand: bool = False) -> None:
         before = self.objects.get(key)
+        if job == before:
+            return
         self._check_template(before, job)
+        self._check_annotations(job)
         self.version += 1
         job["metadata"] = {**job["metadata"], "resourceVersion": str(self.version)}
         self._count_start(before, job, by_hand=by_hand)
@@ -183,6 +230,11 @@ class MemoryApiServer:
             return
         if not before["spec"].get("suspend") or (before.get("status") or {}).get("startTime"):
             raise ApiRefusedError("spec.template: field is immutable")
+
+    def _check_annotations(self, job: Object) -> None:
+        told = job["metadata"].get("annotations")
+        if isinstance(told, Mapping) and sum(len(k) + len(str(v)) for k, v in told.items()) > _MOST:
+            raise ApiRefusedError(f"metadata.annotations: Too long: may not be more than {_MOST}")
 
     def _count_start(self, before: Object | None, job: Object, *, by_hand: bool) -> None:
         """A grant stays in the template of a Job that ran with it: whoever lets that run again by

@@ -47,6 +47,7 @@ class ScriptedManager:
                 pstates_ghz=[1.2, 2.0, _GHZ],
                 idle_power_w=110,
                 peak_bandwidth_gbps=140,
+                processors_tdp_w=400,
                 architecture=self.cluster,
             ),
         )

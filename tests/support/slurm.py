@@ -1,4 +1,7 @@
-"""A Slurm of Debian's packages on loopback: slurmctld and two nodes."""
+"""A Slurm of Debian's packages on loopback: slurmctld and two nodes.
+
+It is the one of this machine, or that of a root folder (`deploy/build-slurm.sh`), whose daemons and
+commands run in there."""
 
 import getpass
 import os
@@ -42,6 +45,17 @@ NodeName=n[1-2] NodeAddr=127.0.0.1 NodeHostname=localhost Port=[{first}-{last}] 
 RealMemory=1024
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+_COMMANDS: Final = ("scontrol", "scancel", "sinfo", "sbatch", "squeue")
+_WRAPPER: Final = """\
+#!/bin/bash
+exec chroot {root} /usr/bin/env SLURM_CONF={conf} {command} "$@"
+"""
+# The mounts go with the daemon.
+_DAEMON: Final = """\
+mount -t proc proc {root}/proc
+mount --bind /sys {root}/sys
+exec chroot {root} /usr/bin/env "$@"
+"""
 
 
 def is_installed() -> bool:
@@ -52,19 +66,29 @@ def is_installed() -> bool:
 class LocalSlurm:
     """Its daemons, with the project's files in place. A context manager."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+    def __init__(self, folder: Path, root: Path | None = None, more: str = "") -> None:
+        """`folder` is below the root, where there is one; `more` is appended to slurm.conf."""
+        self.folder, self._root, self._more = folder, root, more
+        self._inside = Path("/", folder.relative_to(root)) if root else folder
+        self.environment = {**os.environ, "SLURM_CONF": str(self._inside / "slurm.conf")}
+        if root:
+            self.environment["PATH"] = f"{folder / 'bin'}:{os.environ['PATH']}"
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> "LocalSlurm":
         self._write()
+        if self._root:
+            self._wrap(self._root)
         (self.folder / "state").mkdir()
-        self._start("slurmctld", "-D")
-        for node in NODES:
-            (self.folder / f"spool-{node}").mkdir()
-            self._start("slurmd", "-D", "-N", node)
-        self._wait()
+        try:
+            self._start("slurmctld", "-D")
+            for node in NODES:
+                (self.folder / f"spool-{node}").mkdir()
+                self._start("slurmd", "-D", "-N", node)
+            self._wait()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -81,6 +105,15 @@ class LocalSlurm:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
+    def _wrap(self, root: Path) -> None:
+        """Commands that are those of the root."""
+        (self.folder / "bin").mkdir()
+        for command in _COMMANDS:
+            file = self.folder / "bin" / command
+            conf = self._inside / "slurm.conf"
+            file.write_text(_WRAPPER.format(root=root, conf=conf, command=command))
+            file.chmod(0o755)
+
     def submit(self, script: str, *options: str) -> int:
         """Slurm's number of a new batch job."""
         file = self.folder / "job.sh"
@@ -92,9 +125,9 @@ class LocalSlurm:
         shutil.copy(_GLUE / "task_prolog.sh", self.folder)
         port, first, last = self._ports()
         text = _CONF.format(
-            folder=self.folder, port=port, first=first, last=last, user=getpass.getuser()
+            folder=self._inside, port=port, first=first, last=last, user=getpass.getuser()
         )
-        (self.folder / "slurm.conf").write_text(text)
+        (self.folder / "slurm.conf").write_text(text + self._more)
 
     def _ports(self) -> Sequence[int]:
         """One of the controller, and two beside each other for the nodes."""
@@ -106,6 +139,10 @@ class LocalSlurm:
 
     def _start(self, *command: str) -> None:
         log = (self.folder / f"{'-'.join(command)}.log").open("wb")
+        if self._root:
+            inside = (f"SLURM_CONF={self.environment['SLURM_CONF']}", *command)
+            script = _DAEMON.format(root=self._root)
+            command = ("unshare", "--mount", "sh", "-c", script, "sh", *inside)
         with log:
             daemon = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         self._daemons.append(daemon)

@@ -15,8 +15,18 @@ from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 import grpc
-from coplace.v1.control_pb2 import POWER_SCOPE_REGION, PowerCapDeclared, PowerCapStep
-from coplace.v1.ingest_service_pb2 import PublishRequest, PublishResponse
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_REGION,
+    CommandOutcome,
+    PowerCapDeclared,
+    PowerCapStep,
+)
+from coplace.v1.ingest_service_pb2 import (
+    PublishRequest,
+    PublishResponse,
+    ShowOutcomeRequest,
+    ShowOutcomeResponse,
+)
 from coplace.v1.pricing_pb2 import ChargeMade
 from typer.testing import CliRunner
 
@@ -26,7 +36,7 @@ from coplace_client.errors import RejectedError
 from lab.demo.accounts import fold_charges
 from lab.demo.embedded import EmbeddedSystem
 from lab.demo.history import History
-from lab.emulator.emulator import Emulator
+from lab.emulator.emulator import Emulator, RoundOutput
 from lab.emulator.facts import EPOCH_US
 from lab.workloads.clusters import clusters
 from lab.workloads.request import JobRequest
@@ -100,6 +110,7 @@ class Day:
         self._typed, self._programs = typed, programs
         self._said: dict[int, list[tuple[str, str]]] = {}
         self._now_us = EPOCH_US
+        self._open: RoundOutput | None = None
         settings = Settings(rounds=RoundSource.BARRIERS, kafka_partitions=2)
         self._system = EmbeddedSystem(settings)
         self._emulator = Emulator(requests(), _CLUSTERS, seed=1, caps=[self._rounds_when_typed()])
@@ -128,11 +139,17 @@ class Day:
     def _play_round(self, acting: dict[int, list[Typed]], asking: dict[int, list[Typed]]) -> None:
         """What acts is typed before a round is decided, what asks when that is done."""
         output = self._emulator.next_round()
-        self._now_us = output.round.ended_at_us
+        self._now_us, self._open = output.round.ended_at_us, output
         self._type(acting.pop(self._now_us, []), acts=True)
-        self._system.publish(output)
-        self._emulator.apply(*self._system.new_answers())
+        self._end_round()
         self._type(asking.pop(self._now_us, []), acts=False)
+
+    def _end_round(self) -> None:
+        """End the open round: of its own, or since a command waits for what comes of it."""
+        output, self._open = self._open, None
+        if output is not None:
+            self._system.publish(output)
+            self._emulator.apply(*self._system.new_answers())
 
     def _type(self, found: Sequence[Typed], *, acts: bool) -> None:
         """Type the lines that act, or those that ask, of what is typed at one time."""
@@ -173,19 +190,37 @@ class Day:
                 COPLACE_INGEST_ADDRESS=f"127.0.0.1:{port}",
                 XDG_STATE_HOME="/nonexistent",
             ),
+            patch("getpass.getuser", lambda: "olga"),
+            patch("socket.gethostname", lambda: "login1"),
             patch("time.time_ns", lambda: self._now_us * 1000),
             patch("cli.accounts.balances", self._balances),
-            patch("cli.accounts.charges", self._charges),
+            patch("cli.billing.KafkaTopics", lambda _deployment: self._system),
         ):
             yield
         server.stop(None)
 
     def _ingest_handlers(self) -> grpc.GenericRpcHandler:
-        """The one RPC that commands call."""
+        """The RPCs that commands call."""
         publish = grpc.unary_unary_rpc_method_handler(
             self._publish, PublishRequest.FromString, PublishResponse.SerializeToString
         )
-        return grpc.method_handlers_generic_handler(NAME, {"Publish": publish})
+        show = grpc.unary_unary_rpc_method_handler(
+            self._show, ShowOutcomeRequest.FromString, ShowOutcomeResponse.SerializeToString
+        )
+        return grpc.method_handlers_generic_handler(NAME, {"Publish": publish, "ShowOutcome": show})
+
+    def _show(
+        self, request: ShowOutcomeRequest, _context: grpc.ServicerContext
+    ) -> ShowOutcomeResponse:
+        """Say what came of a command at the end of its round."""
+        self._end_round()
+        told = (event.payload for event in self._system.topic("command.outcomes"))
+        of_it = [
+            each
+            for each in told
+            if isinstance(each, CommandOutcome) and each.command_id == request.event_id
+        ]
+        return ShowOutcomeResponse(outcome=of_it[0] if of_it else None)
 
     def _publish(self, request: PublishRequest, context: grpc.ServicerContext) -> PublishResponse:
         """Take one event in: it belongs to the round that ends next."""
@@ -201,9 +236,6 @@ class Day:
 
     def _balances(self, _deployment: object) -> dict[str, Decimal]:
         return {name: micro * QUANTUM for name, micro in sorted(fold_charges(self._made()).items())}
-
-    def _charges(self, _deployment: object, account: str) -> list[ChargeMade]:
-        return [charge for charge in self._made() if charge.account == account]
 
 
 _ACTS: Final = ("cancel", "drain", "hold", "release", "resume", "undeclare")

@@ -15,6 +15,12 @@ from tests.chaos.audit.nodes import names_of
 _NOBODY: frozenset[int] = frozenset()
 
 
+def most_node_w(cluster: ClusterDeclared) -> float:
+    """What a node draws at most: as declared, or else idle and with all of its processors. Nodes
+    with accelerators declare it here."""
+    return cluster.nameplate_power_w or cluster.idle_power_w + cluster.processors_tdp_w
+
+
 class Nodes(NamedTuple):
     """What a start took: units on each node, and the cores of one."""
 
@@ -34,7 +40,7 @@ class Nodes(NamedTuple):
         if not unseen:
             return drawn_w
         unseen_nodes = unseen * self.cores_per_node / cluster.cores_per_node
-        nameplate_w = (cluster.nameplate_power_w - cluster.idle_power_w) * unseen_nodes
+        nameplate_w = (most_node_w(cluster) - cluster.idle_power_w) * unseen_nodes
         seen_w = drawn_w * (1 - unseen / sum(self.units.values()))
         return max(drawn_w, nameplate_w + seen_w - 0.002)
 

@@ -1,8 +1,10 @@
 """What finished runs cost: computed again from what resource managers and agents reported."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeGuard
 
+from coplace.v1.jobs_pb2 import JobStarted
 from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
@@ -13,8 +15,11 @@ from services.pricing.model import CoRun, evidence
 from services.pricing.settings import PricingSettings
 from shared.models.shutters import Shutter, interference
 from tests.chaos.audit.evidence import Evidence, is_hostile
+from tests.chaos.journal import Run
 
 Key = tuple[str, int]
+# By how much clocks of agents and of resource managers may differ.
+_CLOCKS_US: Final = 10_000_000
 
 
 def each_finished_run_has_one_final_charge(found: Evidence) -> Iterator[str]:
@@ -107,13 +112,56 @@ def _final(found: Evidence) -> dict[Key, ChargeMade]:
 
 
 def _shutters(found: Evidence) -> dict[Key, list[CoRun]]:
+    """What agents measured of pairs that were together."""
     co_runs: dict[Key, list[CoRun]] = defaultdict(list)
-    for event in found.world.journal.events.values():
+    events = found.world.journal.events.values()
+    located = {(e.payload.job_id, e.payload.attempt) for e in events if _is_start(e.payload)}
+    for event in events:
         if isinstance(event.payload, ShuttersMeasured):
             told = event.payload
+            time_us = _time_together(found.world.journal.runs, told, located)
+            if time_us is None:
+                continue
             measured = interference(
                 [Shutter(s.ipc_before, s.ipc_during, s.ipc_after) for s in told.shutters]
             )
-            co_run = CoRun(told.co_runner_job_id, told.began_at_us, told.ended_at_us, measured)
+            co_run = CoRun(told.co_runner_job_id, *time_us, measured)
             co_runs[told.job_id, told.attempt].append(co_run)
     return co_runs
+
+
+def _is_start(payload: object) -> TypeGuard[JobStarted]:
+    return isinstance(payload, JobStarted)
+
+
+def _time_together(
+    runs: Sequence[Run], told: ShuttersMeasured, located: set[Key]
+) -> tuple[int, int] | None:
+    """The part of that time in which both were on a node, as far as clocks agree, by what their
+    resource managers did; of a run whose start nobody reported its nodes are not known."""
+    times_us = told.began_at_us, told.ended_at_us
+    mine = [run for run in runs if run.key == (told.job_id, told.attempt)]
+    others = [run for run in runs if run.job_id == told.co_runner_job_id]
+    found = [
+        _common(one, other, *times_us)
+        for one in mine
+        for other in others
+        if one.cluster == other.cluster
+        and one.overlaps(other)
+        and _lasted(one, *times_us)
+        and _lasted(other, *times_us)
+        and (not {one.key, other.key} <= located or not set(one.nodes).isdisjoint(other.nodes))
+    ]
+    return max(
+        (each for each in found if each[0] <= each[1]), key=lambda t: t[1] - t[0], default=None
+    )
+
+
+def _common(one: Run, other: Run, began_us: int, ended_us: int) -> tuple[int, int]:
+    ends_us = [run.ended_us for run in (one, other) if run.ended_us is not None]
+    return max(began_us, one.began_us, other.began_us), min([ended_us, *ends_us])
+
+
+def _lasted(run: Run, began_us: int, ended_us: int) -> bool:
+    until_us = ended_us if run.ended_us is None else run.ended_us
+    return run.began_us <= began_us + _CLOCKS_US and ended_us <= until_us + _CLOCKS_US

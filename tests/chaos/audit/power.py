@@ -31,13 +31,19 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
     JobSubmitted,
 )
-from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided, Verdict
+from coplace.v1.placement_pb2 import (
+    PREDICTION_BASIS_FIRST_RUN,
+    VERDICT_ACTION,
+    VERDICT_START,
+    PlacementDecided,
+    Verdict,
+)
 from coplace.v1.prediction_pb2 import RunningPowerMeasured
 from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
 from tests.chaos.audit.evidence import Evidence
-from tests.chaos.audit.meters import Nodes, SilentMeters
+from tests.chaos.audit.meters import Nodes, SilentMeters, most_node_w
 from tests.chaos.audit.rules import Rules
 
 _MAY_END = (
@@ -143,6 +149,8 @@ class _Known:
         return [cap for cap in found if isinstance(cap, PowerCapDeclared)]
 
     def start(self, decided: PlacementDecided) -> None:
+        if decided.cluster not in self.clusters:
+            return  # undeclared by then: another check finds it
         draw_w = _draw_w(decided, self.clusters[decided.cluster])
         ends_us = decided.decided_at_us + round(decided.walltime_s * 1e6)
         errs = _errs(decided, self.clusters[decided.cluster])
@@ -224,7 +232,9 @@ def no_start_breaks_a_cap(evidence: Evidence) -> Iterator[str]:
     for event in evidence.taken():
         if isinstance(event.payload, RoundEnded):
             known.silent.end_round(event.payload.round, known.clusters)
+            # Another check is about what started on an undeclared cluster.
             of_round = starts.pop(event.payload.round, [])
+            of_round = [each for each in of_round if each.cluster in known.clusters]
             for decided in of_round:
                 known.start(decided)
             for decided in of_round:
@@ -326,9 +336,12 @@ def _errs(decided: PlacementDecided, cluster: ClusterDeclared) -> tuple[float, f
 
 
 def _draw_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
-    """Beyond idle, in whole milliwatts as placement counts them, rounded down."""
+    """Beyond idle, in whole milliwatts as placement counts them, rounded down; by nameplate where
+    nothing says what the job draws."""
     [on] = [c for c in decided.candidates if c.cluster == decided.cluster]
-    return _least_w(on.power_w, cluster, _whole(Nodes.of(decided), cluster))
+    is_unknown = on.basis == PREDICTION_BASIS_FIRST_RUN and not on.HasField("power_sd")
+    node_w = most_node_w(cluster) if is_unknown else on.power_w
+    return _least_w(node_w, cluster, _whole(Nodes.of(decided), cluster))
 
 
 def _whole(nodes: Nodes, cluster: ClusterDeclared) -> float:

@@ -1,16 +1,18 @@
 """The command line as its users call it."""
 
 import json
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
+from coplace.v1.control_pb2 import CommandOutcome
 from coplace.v1.ingest_service_pb2 import Envelope
 from typer.testing import CliRunner, Result
 
 from cli.main import app
 from services.ingest.model import Intake
-from shared.catalogue.event import Publish
+from shared.catalogue.event import Event, Publish
 from shared.catalogue.topics import Topics
 
 
@@ -40,11 +42,24 @@ def refusal(*words: object) -> str:
     return line
 
 
-def published_by(commands: ModuleType, patched: pytest.MonkeyPatch) -> list[Envelope]:
-    """What these commands hand to ingest from now on."""
+def published_by(
+    commands: ModuleType,
+    patched: pytest.MonkeyPatch,
+    owner: Callable[[Event], object] = lambda _event: None,
+) -> list[Envelope]:
+    """What these commands hand to ingest from now on; its owner has it in force at once."""
     found: list[Envelope] = []
-    patched.setattr(commands, "publish", lambda _address, event: found.append(event))
+
+    def order(_address: str, event: Envelope, _wait_s: float) -> CommandOutcome:
+        found.append(event)
+        owner(taken(event).event)
+        return CommandOutcome(command_id=event.id, owner="its owner", round=7)
+
+    patched.setattr(commands, "order", order)
     return found
+
+
+IN_FORCE = "in force since round 7 of its owner\n"
 
 
 def taken(event: Envelope) -> Publish:

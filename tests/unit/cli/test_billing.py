@@ -3,19 +3,27 @@
 import csv
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from coplace.v1.accounts_pb2 import WHEN_EMPTY_WARN
+from coplace.v1.accounts_pb2 import (
+    STANDING_FUNDED,
+    STANDING_WARNED,
+    WHEN_EMPTY_WARN,
+    AccountStanding,
+    PeriodClosed,
+)
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
+from google.protobuf.message import Message
 
 from cli import billing
 from cli.kafka_topics import KafkaTopics
+from services.pricing.accounts.focus import billing_period
 from shared.catalogue.event import Event
-from tests.unit.cli.command_line import published_by, rows_of, said
+from tests.unit.cli.command_line import coplace, published_by, refusal, rows_of, said
 
 HOUR_US = 3_600_000_000
 T0_US = 1_767_225_600_000_000
@@ -45,7 +53,8 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> list[ChargeMade]:
 
 
 def statement(*options: str) -> str:
-    return said("accounts", "statement", "physics", *options)
+    """As CSV, where no option says otherwise: of two the later counts."""
+    return said("accounts", "statement", "physics", "--format=csv", *options)
 
 
 def as_csv(text: str) -> list[dict[str, str]]:
@@ -56,24 +65,118 @@ def test_an_allocation_and_the_end_of_a_period_are_declared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent = published_by(billing, monkeypatch)
+    bio = AccountStanding(account="bio", number=9, standing=STANDING_FUNDED)
+    standings = [
+        AccountStanding(
+            account="physics",
+            number=number,
+            standing=STANDING_WARNED,
+            allocated_su=f"{number}.500000",
+            charged_su="20.000000",
+            reserved_su="0.000000",
+        )
+        for number in (11, 12, 2)
+    ]
+    closed = [PeriodClosed(until_us=T0_US + days * 24 * HOUR_US) for days in (40, 31)]
+    topics: dict[str, Sequence[Message]] = {
+        "accounts.standings": [*standings, bio],
+        "billing": closed,
+    }
+
+    def topic(_topics: KafkaTopics, name: str) -> Iterable[Event]:
+        return [Event("e", "pricing", T0_US, "k", each) for each in topics[name]]
+
+    monkeypatch.setattr(KafkaTopics, "topic", topic)
+    monkeypatch.setattr(KafkaTopics, "__init__", lambda *_: None)
     told = said("accounts", "allocate", "physics", "12.5", "--when-empty=warn")
     assert "physics may spend 12.5 SU" in told
+    assert told.splitlines()[-1] == (
+        "pricing now has: 12.500000 SU allocated to physics, 20.000000 SU charged, "
+        "0.000000 SU reserved for runs: warned"
+    )
     assert sent[0].allocation_declared.allocated_su == "12.5"
     assert sent[0].allocation_declared.when_empty == WHEN_EMPTY_WARN
-    assert "2026-02-01T00:00:00Z" in said("accounts", "close", "2026-02-01")
+    told = said("accounts", "close", "2026-02-01")
+    assert "2026-02-01T00:00:00Z" in told
+    assert told.splitlines()[-1] == "pricing now has: periods closed until 2026-02-10T00:00:00Z"
     assert sent[1].period_closed.until_us == T0_US + 31 * 24 * HOUR_US
 
 
 def test_a_statement_reverses_what_was_replaced(ledger: list[ChargeMade]) -> None:
     ledger += [charge(1, "2.000000"), charge(2, "1.280000"), charge(2, "1.280000")]
     rows = as_csv(statement())
-    assert [(row["BilledCost"], row["ChargeCategory"]) for row in rows] == [
-        ("2.000000", "Usage"),
-        ("-2.000000", "Adjustment"),
-        ("1.280000", "Adjustment"),
-    ]
+    assert [row["BilledCost"] for row in rows] == ["2.000000", "-2.000000", "1.280000"]
     assert [row["ConsumedQuantity"] for row in rows] == ["4.000000", "-4.000000", "4.000000"]
-    assert {row["SkuId"] for row in rows} == {"t/1"}
+    assert {(row["SkuId"], row["SkuPriceId"]) for row in rows} == {("batch-jobs/t", "t/1")}
+
+
+def test_a_revision_corrects_nothing_that_was_billed_until_its_period_is_closed(
+    ledger: list[ChargeMade],
+) -> None:
+    """A correction within the billing period is of no class, by FOCUS (`ChargeClass`)."""
+    ledger += [charge(1, "2.000000"), charge(2, "1.500000")]
+    ledger.append(charge(3, "1.280000", booked_at_us=T0_US + 24 * HOUR_US))
+    rows = as_csv(statement())
+    assert {row["ChargeCategory"] for row in rows} == {"Usage"}
+    assert [(row["PricingQuantity"], row["ChargeClass"]) for row in rows] == [
+        ("2.000000", ""),
+        ("-2.000000", ""),
+        ("2.000000", ""),
+        ("-2.000000", "Correction"),
+        ("2.000000", "Correction"),
+    ]
+
+
+def test_costs_are_in_the_currency_of_the_tariff_and_prices_in_service_units(
+    ledger: list[ChargeMade],
+) -> None:
+    ledger.append(charge(1, "1.280000", currency="EUR", su_cost="0.025"))
+    [row] = as_csv(statement())
+    costs = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost", "ListUnitPrice")
+    assert [row[name] for name in costs] == [
+        *("0.032000000", "0.032000000", "0.050000000", "0.050000000", "0.025")
+    ]
+    assert (row["BillingCurrency"], row["PricingCurrency"]) == ("EUR", "SU")
+    assert row["PricingCurrencyEffectiveCost"] == "1.280000"
+    assert (row["RegionName"], row["SubAccountName"]) == ("alpha", "physics")
+
+
+def test_without_a_currency_costs_are_in_service_units_and_a_note_says_so(
+    ledger: list[ChargeMade],
+) -> None:
+    ledger += [charge(1, "1.280000", currency="EUR", su_cost="2"), charge(2, "1.000000")]
+    done = coplace("accounts", "statement", "physics", "--format=csv")
+    assert [row["BillingCurrency"] for row in as_csv(done.stdout)] == ["EUR", "EUR", ""]
+    assert [row["BilledCost"] for row in as_csv(done.stdout)] == [
+        "2.560000",
+        "-2.560000",
+        "1.000000",
+    ]
+    assert "1 rows are in service units" in done.stderr
+
+
+def test_a_billing_period_is_a_month_cut_where_periods_were_closed() -> None:
+    day_us = 24 * HOUR_US
+    month = T0_US, T0_US + 31 * day_us
+    assert billing_period(T0_US, ()) == billing_period(month[1] - 1, ()) == month
+    closed_us = (T0_US - 7 * day_us, T0_US + 10 * day_us)
+    assert billing_period(T0_US, closed_us) == (T0_US, closed_us[1])
+    assert billing_period(closed_us[1], closed_us) == (closed_us[1], month[1])
+
+
+def test_both_statement_commands_are_one_and_know_the_accounts(ledger: list[ChargeMade]) -> None:
+    ledger += [charge(1, "2.000000"), charge(2, "1.280000")]
+    told = said("statement", "physics")
+    assert told == said("accounts", "statement", "physics")
+    cells = [[cell.strip() for cell in line.split("|")] for line in told.splitlines()[3:]]
+    assert [(each[1], each[4]) for each in cells if len(each) > 4] == [
+        *(("<job>", "2.000000"), ("<job>, reversed", "-2.000000")),
+        *(("<job>", "1.280000"), ("in all", "1.280000")),
+    ]
+    for words in (("statement",), ("accounts", "statement")):
+        assert "no account that was charged 'physisc': known are physics" in refusal(
+            *words, "physisc"
+        )
 
 
 def test_what_is_late_is_in_the_statement_of_the_next_period(ledger: list[ChargeMade]) -> None:

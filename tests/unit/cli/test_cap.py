@@ -105,6 +105,21 @@ def test_the_commands_of_the_how_to_do_what_it_says(
     ]
 
 
+def test_a_cap_over_clusters_without_a_nameplate_is_refused_with_what_to_declare(
+    published: list[Envelope], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = answer()
+    found.standings[1].unrated_clusters.extend(("p1", "p2"))
+    monkeypatch.setattr(declare, "ask", lambda _address: found)
+    refused = run("coplace cap set north 90000")
+    assert refused.exit_code != 0
+    assert not published
+    told = " ".join(refused.stderr.split())
+    assert "cluster p1 declares neither nameplate_power_w nor processors_tdp_w" in told
+    assert "nor do 1 more: declare one first" in told
+    assert run("coplace cap clear north").exit_code == 0
+
+
 def test_an_answer_for_programs_has_all_that_placement_said(published: list[Envelope]) -> None:
     shown = run("coplace cap show --output json")
     assert Parse(shown.output, ShowPowerResponse()) == answer()

@@ -4,7 +4,7 @@ import pytest
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_ACCOUNT, LIMIT_SUBJECT_USER
 
 from cli import limits as commands
-from tests.unit.cli.command_line import published_by, refusal, rows_of, said, taken
+from tests.unit.cli.command_line import IN_FORCE, published_by, refusal, rows_of, said, taken
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import T0_US, limits, placement, round_of, submitted
 
@@ -27,9 +27,18 @@ def test_limits_are_shown_with_what_is_held_under_them() -> None:
 
 
 def test_what_is_set_is_an_event_that_ingest_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    processor = placement()
+    round_of(processor, 0, limits(LIMIT_SUBJECT_USER, "ada", most_nodes=32))
     published = published_by(commands, monkeypatch)
-    told = said("limits", "set", "user", "ada", "--nodes", "64", "--source", "operator/bob")
-    assert told == "declared for user ada: any number of jobs at once, at most 64 nodes\n"
+    words = ("limits", "set", "user", "ada", "--nodes", "64", "--source", "operator/bob")
+    declared = f"declared for user ada: any number of jobs at once, at most 64 nodes\n{IN_FORCE}"
+    with Served(processor) as address:
+        told = said(*words, "--placement", address)
+    now = "any number of jobs at once (0 run), at most 32 nodes (0 are allocated)"
+    assert told == f"{declared}placement now has: {now}\n"
+    nobody = said(*words, "--placement", "127.0.0.1:1")
+    assert nobody.startswith(f"{declared}placement now has: it did not say (127.0.0.1:1: ")
+    del published[1:]
     [event] = published
     assert (taken(event).topic, taken(event).event.source) == ("commands", "operator/bob")
     assert (event.limits_declared.most_running_jobs, event.limits_declared.most_nodes) == (0, 64)

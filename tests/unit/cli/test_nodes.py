@@ -17,7 +17,7 @@ from typer.testing import Result
 
 from cli import nodes
 from cli.times import time_us
-from tests.unit.cli.command_line import coplace, published_by, rows_of, taken
+from tests.unit.cli.command_line import IN_FORCE, coplace, published_by, rows_of, taken
 
 NOW_US = time_us("2026-07-01T07:55:12Z")
 UNTIL_US = time_us("2026-07-01T12:00:00Z")
@@ -53,7 +53,9 @@ def run(*words: str) -> Result:
 def test_nodes_are_drained_with_a_reason_until_a_time(published: list[Envelope]) -> None:
     until = "--until=2026-07-01T12:00:00Z"
     result = run("drain", "p1", "n[1-2]", "n4", "--reason", "a fan is broken", until)
-    assert result.stdout == "drained n[1-2],n4 of p1 until 2026-07-01T12:00:00Z\n"
+    drained = f"drained n[1-2],n4 of p1 until 2026-07-01T12:00:00Z\n{IN_FORCE}"
+    now = "placement now has: n3 drained: a fan is broken, and "
+    assert result.stdout.startswith(f"{drained}{now}")
     [event] = published
     assert event.id == f"operator/ada/coplace.v1.NodesDrained/p1/{NOW_US}"
     told = event.nodes_drained
@@ -65,17 +67,54 @@ def test_nodes_are_drained_with_a_reason_until_a_time(published: list[Envelope])
 
 def test_a_whole_cluster_is_drained_and_resumed(published: list[Envelope]) -> None:
     drained = run("drain", "p1", "--reason", "the pump is serviced")
-    assert drained.stdout == "drained all 4 nodes of p1: `coplace resume p1` ends it\n"
-    assert run("resume", "p1").stdout == "resumed all 4 nodes of p1\n"
+    told = "drained all 4 nodes of p1: `coplace resume p1` ends it\n"
+    assert drained.stdout.startswith(f"{told}{IN_FORCE}placement now has: n3 drained")
+    told = f"resumed all 4 nodes of p1\n{IN_FORCE}"
+    still = "still drained: n3, a fan is broken"  # as placement says afterwards
+    assert run("resume", "p1").stdout.startswith(f"{told}{still}")
     first, second = published
     assert list(first.nodes_drained.nodes) == list(second.nodes_resumed.nodes) == []
     assert [taken(event).topic for event in published] == ["commands", "commands"]
 
 
+def test_the_hint_of_a_drain_undoes_that_drain_alone(published: list[Envelope]) -> None:
+    told = run("drain", "p1", "n[1-2]", "n4", "--reason", "a fan is broken").stdout
+    assert "`coplace resume p1 n[1-2] n4` ends it" in told
+    run("resume", "p1", "n[1-2]", "n4")
+    assert list(published[-1].nodes_resumed.nodes) == ["n[1-2]", "n4"]
+
+
+def test_the_drains_of_others_are_undone_by_name_or_with_a_flag_alone(
+    published: list[Envelope],
+) -> None:
+    refused = coplace("resume", "p1", COPLACE_SOURCE="olga")
+    assert refused.exit_code == 1
+    assert "others drained nodes of p1: n3: a fan is broken" in refused.stderr
+    assert "(operator/ada, until" in refused.stderr
+    assert "or give --all" in refused.stderr
+    assert published == []
+    for words in (["n3"], ["--all"]):
+        assert not coplace("resume", "p1", *words, COPLACE_SOURCE="olga").exit_code
+    assert [list(each.nodes_resumed.nodes) for each in published] == [["n3"], []]
+
+
+def test_a_drain_beside_an_own_one_is_of_others_too(
+    published: list[Envelope], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = answer()
+    both.groups[1].also_drained_by.append("slurm/p1")
+    monkeypatch.setattr(nodes, "ask", lambda _address, _cluster: both)
+    refused = run("resume", "p1")
+    assert refused.exit_code == 1
+    assert "slurm/p1" in refused.stderr
+    assert published == []
+
+
 def test_a_cluster_is_undeclared_with_a_reason(published: list[Envelope]) -> None:
     result = run("undeclare", "p1", "--reason", "sold")
     ends = "1 jobs or more run there, until they end; declare it again to have it back"
-    assert result.stdout == f"undeclared p1: {ends}\n"
+    undeclared = f"undeclared p1: {ends}\n{IN_FORCE}placement now has: "
+    assert result.stdout.startswith(undeclared), result.stdout
     [event] = published
     told = event.cluster_undeclared
     assert (told.cluster, told.reason, told.undeclared_at_us) == ("p1", "sold", NOW_US)

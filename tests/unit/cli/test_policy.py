@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -10,10 +11,11 @@ from cli import policy as commands
 from shared.catalogue import policy_declarations
 from shared.catalogue.policy_documents import reference
 from shared.catalogue.policy_settings import DECLARABLE
+from shared.domain.queue_discipline import QueueDiscipline
 from shared.placement.processor.placement import Placement
-from tests.unit.cli.command_line import published_by, refusal, rows_of, said, taken
+from tests.unit.cli.command_line import IN_FORCE, published_by, refusal, rows_of, said, taken
 from tests.unit.cli.served import Served
-from tests.unit.shared.placement.region import placement, policy, round_of
+from tests.unit.shared.placement.region import placement, policy, round_of, submitted
 from tests.unit.shared.placement.state.test_slowdown_guarantees import (
     APP,
     MODEL,
@@ -34,9 +36,10 @@ def call(processor: Placement, *words: str) -> str:
 
 
 def test_what_is_set_is_an_event_that_placement_follows_and_shows(
-    published: list[Envelope],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     processor = placement()
+    published = published_by(commands, monkeypatch, partial(round_of, processor, 0))
     words = ("policy=min-energy", "most_requeues=2", "cap_counts_idle=false", "cap_measures=")
     told = call(processor, "set", *words, "--reason", "a dear night", "--source", "operator/ada")
     assert told.splitlines() == [
@@ -44,10 +47,10 @@ def test_what_is_set_is_an_event_that_placement_follows_and_shows(
         "cap_counts_idle: false, was true",
         "cap_measures: nothing, was lower-frequency,suspend",
         "most_requeues: 2, was 5",
+        IN_FORCE.strip(),
     ]
     [event] = published
     assert taken(event).topic == "commands"
-    round_of(processor, 0, taken(event).event)
     rows = rows_of(call(processor, "show", "--output", "json"))
     assert {
         "setting": "policy",
@@ -74,12 +77,13 @@ def test_the_table_fits_a_terminal_and_says_who_declared_what_and_why() -> None:
     assert shown[-1].startswith("threshold: declared by test at 2026-01-01T00:00:00Z: more tiers")
 
 
-def test_a_reset_names_what_was_declared(published: list[Envelope]) -> None:
+def test_a_reset_names_what_was_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     processor = placement()
+    published = published_by(commands, monkeypatch, partial(round_of, processor, 1))
     assert call(processor, "reset") == "all settings are as placement was started with\n"
     round_of(processor, 0, policy(threshold=0.125, policy="base"))
     told = call(processor, "reset")
-    assert told == "policy: priority-inc-v, was base\nthreshold: 0.35, was 0.125\n"
+    assert told == f"policy: priority-inc-v, was base\nthreshold: 0.35, was 0.125\n{IN_FORCE}"
     [event] = published
     assert [*taken(event).event.payload.reset] == ["policy", "threshold"]  # type: ignore[attr-defined]
 
@@ -146,6 +150,14 @@ def test_promises_are_counted_and_pairs_named_until_an_operator_allows_them(
     [event] = published
     round_of(processor, 2, taken(event).event)
     assert call(processor, "show").splitlines()[-1] == counts
+
+
+def test_clusters_that_the_discipline_does_not_reach_are_named_with_the_reason() -> None:
+    processor = placement(discipline=QueueDiscipline.SLURM)
+    round_of(processor, 0, submitted("a", cores_per_unit=1, shareable=True))
+    *_, first, second = call(processor, "show").splitlines()
+    assert first == "p1 is under easy: a job has or wants parts of its nodes"
+    assert second.startswith("p2 is under easy: ")
 
 
 def test_where_nothing_was_measured_nothing_is_reported_of_promises() -> None:

@@ -25,5 +25,5 @@ def test_what_goes_over_the_link_is_what_one_end_writes_and_the_other_reads() ->
     assert linked_topics() == {
         *("audit", "billing", "commands", "jobs.events", "telemetry.nodes"),
         *("telemetry.shutters", "telemetry.signatures"),
-        *("authority", "energy.advice", "placement.decisions"),
+        *("authority", "command.outcomes", "energy.advice", "placement.decisions"),
     }

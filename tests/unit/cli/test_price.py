@@ -1,6 +1,7 @@
 """`coplace price explain`: a charge is made again from stored shutters."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from coplace.v1.jobs_pb2 import JobFinished
@@ -73,11 +74,64 @@ def test_the_last_charge_is_made_again_from_its_shutters_and_a_copy_changes_noth
     assert [each["is"] for each in shutter_rows(found)] == ["used", "filtered"]
 
 
-def test_a_charge_that_shutters_do_not_give_is_not_reproduced() -> None:
+def seen(ipc_during: float, **changes: Any) -> ShuttersMeasured:
+    """What is measured where a neighbour slows the job down by so much."""
+    found = ShuttersMeasured(
+        job_id=JOB,
+        attempt=1,
+        co_runner_job_id=SHUTTERS.co_runner_job_id,
+        began_at_us=T0_US,
+        ended_at_us=T0_US + HOUR_US // 2,
+        shutters=[Shutter(ipc_before=1.0, ipc_during=ipc_during, ipc_after=1.0)],
+    )
+    found.MergeFrom(ShuttersMeasured(**changes))
+    return found
+
+
+@pytest.mark.parametrize(
+    "charged",
+    [
+        [seen(1.1)],
+        [seen(1.6)],
+        [seen(1.25), seen(1.6, began_at_us=T0_US + HOUR_US // 2, ended_at_us=T0_US + HOUR_US)],
+        [seen(1.25, ended_at_us=T0_US + HOUR_US)],
+    ],
+)
+def test_a_charge_that_shutters_do_not_give_is_not_reproduced(
+    charged: list[ShuttersMeasured],
+) -> None:
+    told = [event("1", FINISHED), event("2", seen(1.25))]
+    assert explanation([*told, event("3", charge(1, seen(1.25)))], JOB, 1).is_reproduced
+    found = explanation([*told, event("3", charge(1, *charged))], JOB, 1)
+    assert not found.is_reproduced
+    assert found.again.price_su != found.charge.price_su
+
+
+def test_a_pair_that_pricing_did_not_believe_is_shown_as_left_out() -> None:
     told = [event("1", FINISHED), event("2", SHUTTERS), event("3", charge(1))]
     found = explanation(told, JOB, 1)
-    assert not found.is_reproduced
-    assert Decimal(found.again.price_su) < Decimal(found.charge.price_su)
+    assert found.is_reproduced
+    assert list(interval_rows(found)) == []
+    text = "\n".join(lines(found))
+    assert f"left out: what was measured beside {SHUTTERS.co_runner_job_id}," in text
+
+
+def test_a_charge_is_made_again_where_its_neighbour_ended_before_the_shutters_say_so() -> None:
+    """An agent's clock is five seconds ahead."""
+    until_us = T0_US + HOUR_US // 2 - 5_000_000
+    neighbour = JobFinished(
+        job_id=SHUTTERS.co_runner_job_id,
+        attempt=1,
+        cluster="alpha",
+        started_at_us=T0_US,
+        ended_at_us=until_us,
+    )
+    told = [event("1", FINISHED), event("2", SHUTTERS), event("4", neighbour)]
+    cut = ShuttersMeasured()
+    cut.CopyFrom(SHUTTERS)
+    cut.ended_at_us = until_us
+    assert explanation([*told, event("3", charge(1, cut))], JOB, 1).is_reproduced
+    assert not explanation([*told, event("3", charge(1, SHUTTERS))], JOB, 1).is_reproduced
 
 
 def test_what_was_not_charged_or_is_no_longer_kept_is_reported() -> None:

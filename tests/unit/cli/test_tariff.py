@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.tariff import declaration, newest, read_tariff, row
+from cli.tariff import declaration, newest, read_tariff, row, taken
 from coplace_client.errors import RejectedError, UnusableError
 from shared.catalogue.payloads.tariffs import tariff_of
 from tests.support.snippets import HOW_TO, write_programs
@@ -24,7 +24,8 @@ def test_the_file_of_the_how_to_is_a_tariff(tmp_path: Path) -> None:
     assert tariff.function.at(Decimal("0.75")) == Decimal("0.65")
     assert tariff.operator_pays_failures
     assert not tariff.operator_pays_requeues
-    assert declaration(declared, "olga", NOW_US).id == "olga/coplace.v1.TariffDeclared/2027/1"
+    again = declaration(declared, "olga", NOW_US + 1)
+    assert again.id != declaration(declared, "olga", NOW_US).id, "it has an outcome of its own"
     assert "gib: 0.05 SU a gib and hour, anywhere" in said(
         "tariff", "check", tmp_path / "tariff.yaml"
     )
@@ -55,6 +56,18 @@ def test_a_file_that_is_no_tariff_names_what_is_wrong(
     file.write_text(text)
     with pytest.raises((RejectedError, UnusableError), match=problem):
         read_tariff(file, "", NOW_US)
+
+
+def test_a_version_that_is_declared_again_with_other_rates_is_not_shown(tmp_path: Path) -> None:
+    """What is shown is charged: the first declaration of a version."""
+    file = tmp_path / "tariff.yaml"
+    file.write_text(SMALL % "10")
+    first = read_tariff(file, "", NOW_US)
+    file.write_text(SMALL % "100")
+    second = read_tariff(file, "", NOW_US + 1)
+    assert taken([first, second, first]) == [first]
+    second.version = 2
+    assert taken([first, second]) == [first, second]
 
 
 def test_a_name_means_its_last_version(tmp_path: Path) -> None:

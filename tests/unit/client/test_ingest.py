@@ -16,6 +16,8 @@ from coplace.v1.ingest_service_pb2 import (
     PublishStreamRequest,
     PublishStreamResponse,
     Rejection,
+    ShowOutcomeRequest,
+    ShowOutcomeResponse,
 )
 from coplace.v1.ingest_service_pb2_grpc import (
     IngestServiceServicer,
@@ -75,6 +77,13 @@ class PlayedIngest(IngestServiceServicer):
         bad = [index for index, name in enumerate(names) if name == "bad"]
         listed = [Rejection(index=i, id="bad", reason="it is bad") for i in bad[: self.most_listed]]
         return PublishStreamResponse(rejected=len(bad), rejections=listed)
+
+    async def ShowOutcome(  # noqa: N802
+        self,
+        request: ShowOutcomeRequest,
+        context: grpc.aio.ServicerContext[ShowOutcomeRequest, ShowOutcomeResponse],
+    ) -> ShowOutcomeResponse:
+        return ShowOutcomeResponse()
 
     async def _fail(self, context: Any) -> None:
         self.peers.append(context.peer())

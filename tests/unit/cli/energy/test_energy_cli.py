@@ -9,8 +9,11 @@ from typer.testing import Result
 
 from lab.papers.published_data import DATA, ROOT
 from tests.support.data import needs_data
-from tests.unit.cli.command_line import coplace, refusal, said
+from tests.support.ear_reports import published as published_applications
+from tests.support.ear_reports import rows, text
+from tests.unit.cli.command_line import coplace, refusal, rows_of, said
 from tests.unit.services.energy.files import apps, pairs, read, write
+from tests.unit.services.energy.test_ear_report import MADE_UP
 
 EAMC = DATA / "eamc"
 KERNELS = [(0.4, 0.3, 430.0), (0.9, 7.0, 390.0), (1.9, 15.0, 370.0), (4.2, 70.0, 380.0)]
@@ -300,3 +303,67 @@ def test_without_errors_beside_the_table_there_are_no_intervals_and_a_note(tmp_p
     assert done.exit_code == 0, done.output
     assert "m_errors.csv its projections have no interval" in done.output
     assert [row["energy_j_high"] for row in read(out)] == ["", ""]
+
+
+def test_a_check_of_reports_says_what_it_understood_and_writes_nothing(tmp_path: Path) -> None:
+    report = tmp_path / "report.csv"
+    report.write_text(text(rows(MADE_UP, 1)))
+    printed = said("energy", "import", "--check", report)
+    assert f"{report}: signatures of applications (AVG.CPUFREQ), separated by ';'" in printed
+    assert "skipped: 30 rows: no counters and no power" in printed
+    assert "marked: 4 rows: power limit" in printed
+    assert "| stencil/2" in printed
+    assert list(tmp_path.iterdir()) == [report]
+
+
+def test_an_import_that_is_no_check_asks_where_to(tmp_path: Path) -> None:
+    report = tmp_path / "report.csv"
+    report.write_text(text(rows(MADE_UP, 1)))
+    assert coplace_energy("import", report).exit_code == 1
+    assert "module: give --module" in coplace_energy("import", report).stderr
+    said("energy", "import", report, "--module", "m", "--out", tmp_path / "out")
+    signatures = read(tmp_path / "out" / "signatures.csv")
+    assert [row["freq_ghz"] for row in signatures if row["app_id"] == "stencil"] == [
+        "1.2",
+        "1.6",
+        "1.9",
+        "2.3",
+        "2.7",
+    ]
+    accounts = read(tmp_path / "out" / "accounting.csv")
+    assert {row["mark"] for row in accounts} == {"", "power limit", "unlike the others"}
+
+
+def test_own_history_beats_coefficients_that_others_teach(tmp_path: Path) -> None:
+    report = tmp_path / "report.csv"
+    report.write_text(text(rows(MADE_UP, 1)))
+    shown = said("energy", "evaluate", "--reports", report, "--output", "json")
+    found = {row["application"]: row for row in rows_of(shown)}
+
+    def percent(app: str, column: str) -> float:
+        return float(str(found[app][column]).removesuffix(" %"))
+
+    assert (found["stencil"]["clocks"], found["stencil"]["left out"]) == (5, 5)
+    assert percent("stencil", "s history") < 1.5 < percent("stencil", "s coefficients")
+    assert percent("stencil", "W history") < 1.5 < percent("stencil", "W coefficients")
+    assert percent("all", "s both") < 3
+
+
+@needs_data
+def test_coefficients_of_a_file_are_compared_where_tpi_has_their_unit(tmp_path: Path) -> None:
+    report = tmp_path / "report.csv"
+    report.write_text(text(rows(published_applications(), 11)))
+    table = EAMC / "normal_coefficients.csv"
+    given = ("energy", "evaluate", "--reports", report, "--coefficients", table)
+    assert refusal(*given).startswith("error: tpi_scale: TPI of")
+    shown = said(*given, "--tpi-scale", "eamc-2020", "--output", "json")
+    [app4] = [row for row in rows_of(shown) if row["application"] == "app4"]
+    # The report was made with these coefficients, whose power is no line over the clock.
+    assert float(app4["W both"][:-2]) < float(app4["W history"][:-2])
+
+
+def test_reports_at_two_clocks_cannot_be_evaluated(tmp_path: Path) -> None:
+    report = tmp_path / "report.csv"
+    two = {app: [clocks[0], clocks[-1]] * 2 for app, clocks in MADE_UP.items()}
+    report.write_text(text(rows(two, 1)))
+    assert "no application ran at 3 clocks" in refusal("energy", "evaluate", "--reports", report)

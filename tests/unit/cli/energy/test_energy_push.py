@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coplace.v1.control_pb2 import CommandOutcome
 from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished
 from coplace.v1.ingest_service_pb2 import Envelope
 from typer.testing import CliRunner
@@ -143,7 +144,13 @@ def system(monkeypatch: pytest.MonkeyPatch) -> System:
     def publish(_address: str, event: Envelope) -> None:
         found.take([taken(event).event])
 
+    def order_all(address: str, events: Iterable[Envelope], _wait_s: float) -> list[CommandOutcome]:
+        for event in events:
+            publish(address, event)
+        return []
+
     monkeypatch.setattr(commands, "publish", publish)
+    monkeypatch.setattr(commands, "order_all", order_all)
     return found
 
 

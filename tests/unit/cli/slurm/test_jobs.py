@@ -16,7 +16,9 @@ from cli.slurm.jobs import (
     UnlikeNodesError,
     declared_cluster,
     facts,
+    facts_of,
     number,
+    uncounted_resources,
 )
 from services.ingest.model import Intake
 from shared.catalogue.contents.check import check_contents
@@ -63,6 +65,28 @@ def test_a_job_that_ended_shows_what_its_price_needs() -> None:
     assert finished.ended_at_us - finished.started_at_us == 60_000_000
 
 
+def test_an_end_has_when_its_run_was_suspended_where_its_clock_is_known() -> None:
+    began_us = (SUBMIT_S + 2) * 1_000_000
+    ended = {"job_state": "COMPLETED", "end_time": SUBMIT_S + 62}
+    off_on = {"pre_sus_time": {"set": True, "number": 10}, "suspend_time": SUBMIT_S + 32}
+    _, finished = told(job(**RUNS | ended | off_on))
+    assert [(each.began_at_us - began_us, each.freq_ghz) for each in finished.intervals] == [
+        (0, 2.1),
+        (10_000_000, 0),
+        (30_000_000, 2.1),
+    ]
+    unlike = (
+        {"admin_comment": ""},
+        {"pre_sus_time": None, "suspend_time": 0},
+        {"pre_sus_time": 99},
+        {"suspend_time": SUBMIT_S + 63},
+        {"suspend_time": 1},
+    )
+    for each in unlike:
+        _, finished = told(job(**RUNS | ended | off_on | each))
+        assert not finished.intervals, each
+
+
 def test_a_job_that_was_cancelled_in_the_queue_never_started() -> None:
     times = {"start_time": SUBMIT_S + 9, "end_time": SUBMIT_S + 9}
     _, finished = told(job(job_state="CANCELLED", cpus=None, **times))
@@ -96,14 +120,53 @@ def test_arrays_that_wait_are_slurms_own_and_their_tasks_are_reported(
     st.integers(1, 2**53),
     st.booleans(),
     st.floats(0.1, 10).map(lambda ghz: round(ghz, 2)),
+    st.integers(0, 2**33),
     st.text(),
 )
 def test_a_word_is_read_as_it_was_written(
-    grant: int, is_started: bool, freq_ghz: float, beside: str
+    grant: int, is_started: bool, freq_ghz: float, submit_s: int, beside: str
 ) -> None:
-    word = GrantAnswer(grant, is_started, freq_ghz if is_started else 0.0)
+    word = GrantAnswer(grant, is_started, freq_ghz if is_started else 0.0, submit_s)
     assert GrantAnswer.parse(f"{word}") == GrantAnswer.parse(f"{word} {beside}") == word
     assert GrantAnswer.parse("ask ada") == GrantAnswer()
+
+
+def test_a_word_that_was_written_before_a_requeue_is_about_another_job() -> None:
+    word = GrantAnswer(2, is_started=True, freq_ghz=2.1, submit_s=SUBMIT_S)
+    assert job(admin_comment=str(word)).word == word._replace(submit_s=0)
+    assert job(admin_comment=str(word), submit_time=SUBMIT_S + 9).word == GrantAnswer()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "a\tb\n", "comment": {"set": False}},
+        {"name": None, "account": 7, "user_name": None},
+        {"cpus": "many", "node_count": -1, "time_limit": 1e300},
+        {"end_time": 2**62, "tres_alloc_str": None},
+        {"tres_req_str": "cpu=1,mem=1G,node=1,gres/scratch=100G", "admin_comment": ["x"]},
+    ],
+)
+def test_whatever_describes_a_job_its_start_is_told(changes: dict[str, Any]) -> None:
+    assert len(told(job(**changes))) == 1
+    assert len(told(job(**{**RUNS, **changes}))) == 2
+
+
+def test_what_is_not_declared_of_nodes_is_not_asked_of_them() -> None:
+    nodes = [{**NODE, "tres": "cpu=36,gres/gpu=2,gres/tmp=1T,gres/x=1.5"}]
+    uncounted = uncounted_resources(nodes)
+    assert uncounted == {"tmp", "x"}
+    assert [dict(each.resources) for each in of_nodes(*nodes).node_classes] == [{"gpu": 2}]
+    asking = job(tres_req_str="cpu=1,node=1,gres/tmp=5000,gres/gpu=1")
+    found = facts_of(asking, SITE, "alpha", None, uncounted)
+    assert dict(found.told[0].job_submitted.resources_per_unit) == {"gpu": 1}
+    assert found.repaired == {"tres_req"}
+
+
+def test_a_node_without_a_name_or_cores_keeps_no_other_from_being_declared() -> None:
+    broken: list[Any] = [{}, {"name": 7}, {"name": "n["}, {**NODE, "name": ""}]
+    broken += [{**NODE, "cpus": cpus} for cpus in (0, None, "36", 2**40, [36])]
+    assert of_nodes(NODE, *broken).nodes == 1
 
 
 def of_nodes(*nodes: Mapping[str, Any], hardware: NodeHardware = HARDWARE) -> ClusterDeclared:
@@ -138,6 +201,9 @@ def test_what_nodes_and_accelerators_draw_at_most_is_declared_where_it_is_known(
     nodes = [{**NODE, "name": "n1"}, {**NODE, **gpus, "name": "g1"}]
     tdp_w = {"gpu:a100": 400.0, "mic": 300.0}
     found = of_nodes(*nodes, hardware=HARDWARE._replace(nameplate_power_w=700.0, tdp_w=tdp_w))
+    of_processors = HARDWARE._replace(processors_tdp_w=300.0, tdp_w=tdp_w)
+    derived_w = 110.0 + 300.0 + 2 * 400.0
+    assert cluster_of(of_nodes(*nodes, hardware=of_processors)).most_node_w == derived_w
     assert [dict(each.tdp_w) for each in found.node_classes] == [{}, {"gpu:a100": 400.0}]
     cluster = cluster_of(found)
     assert cluster.nameplate_power_w == 700.0

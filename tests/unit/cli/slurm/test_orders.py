@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 import pytest
 from coplace.v1.placement_pb2 import (
     ACTION_KIND_END,
+    ACTION_KIND_REQUEUE,
+    ACTION_KIND_RESUME,
+    ACTION_KIND_SET_PSTATE,
     ACTION_KIND_SUSPEND,
     VERDICT_ACTION,
     VERDICT_CANCELLED,
@@ -20,12 +23,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.slurm.jobs import GrantAnswer, SlurmJob
-from cli.slurm.orders import Cancel, Decline, Hold, Refuse, Release, orders
+from cli.slurm.orders import (
+    Cancel,
+    Decline,
+    Done,
+    Hold,
+    Order,
+    Refuse,
+    Release,
+    Resume,
+    Suspend,
+    orders,
+    orders_of_refused,
+)
 from tests.unit.cli.slurm.fields import JOB, RUNS, SUBMIT_S
 
 NOW_US = SUBMIT_S * 1_000_000
 PENDING = SlurmJob(JOB)
 RUNNING = SlurmJob({**JOB, **RUNS})
+SUSPENDED = SlurmJob({**JOB, **RUNS, "job_state": "SUSPENDED"})
 ENDED = SlurmJob({**JOB, **RUNS, "job_state": "COMPLETED"})
 STARTED = GrantAnswer(1, is_started=True, freq_ghz=2.1)
 
@@ -84,13 +100,38 @@ def test_what_shall_not_run_leaves_slurm(verdict: int) -> None:
     assert orders(decision, ENDED, NOW_US) == []
 
 
-def test_an_action_ends_a_job_or_is_refused() -> None:
-    end = PlacementDecided(verdict=VERDICT_ACTION, action=Action(kind=ACTION_KIND_END))
+ACTIONS: list[tuple[Action, list[Order], list[Order]]] = [
+    (Action(kind=ACTION_KIND_END), [Cancel()], [Cancel()]),
+    (Action(kind=ACTION_KIND_SUSPEND), [Suspend(), Done()], [Done()]),
+    (Action(kind=ACTION_KIND_RESUME), [Done(2.1)], [Resume(), Done(2.1)]),
+    (Action(kind=ACTION_KIND_RESUME, freq_ghz=2.1), [Done(2.1)], [Resume(), Done(2.1)]),
+]
+
+
+@pytest.mark.parametrize(("action", "of_running", "of_suspended"), ACTIONS)
+def test_an_action_is_done_and_answered(
+    action: Action, of_running: list[Order], of_suspended: list[Order]
+) -> None:
+    decision = PlacementDecided(verdict=VERDICT_ACTION, action=action)
+    assert orders(decision, RUNNING, NOW_US) == of_running
+    assert orders(decision, SUSPENDED, NOW_US) == of_suspended
+    assert orders(decision, PENDING, NOW_US) == orders(decision, None, NOW_US) == []
+
+
+def test_a_clock_that_a_job_has_is_set_and_another_one_refused() -> None:
+    for kind in (ACTION_KIND_SET_PSTATE, ACTION_KIND_RESUME):
+        decision = PlacementDecided(verdict=VERDICT_ACTION, action=Action(kind=kind, freq_ghz=1.2))
+        assert "at its start" in str(orders(decision, RUNNING, NOW_US))
+        assert "at its start" in str(orders(decision, SUSPENDED, NOW_US))
+        decision.action.freq_ghz = 2.1
+        assert orders(decision, RUNNING, NOW_US) == [Done(2.1)]
+    requeue = PlacementDecided(verdict=VERDICT_ACTION, action=Action(kind=ACTION_KIND_REQUEUE))
+    assert "scontrol requeue" in str(orders(requeue, RUNNING, NOW_US))
+
+
+def test_an_action_that_slurm_refuses_is_refused() -> None:
     suspend = PlacementDecided(verdict=VERDICT_ACTION, action=Action(kind=ACTION_KIND_SUSPEND))
-    assert orders(end, RUNNING, NOW_US) == [Cancel()]
-    [refuse] = orders(suspend, RUNNING, NOW_US)
-    assert isinstance(refuse, Refuse)
-    assert orders(suspend, PENDING, NOW_US) == []
+    assert orders_of_refused(suspend, RUNNING, "disabled") == [Refuse("disabled")]
 
 
 def test_other_verdicts_ask_for_nothing() -> None:
@@ -99,11 +140,16 @@ def test_other_verdicts_ask_for_nothing() -> None:
 
 def test_orders_are_reported_in_words() -> None:
     found = orders(start(), PENDING, NOW_US) + orders(withdrawn(), PENDING, NOW_US)
-    assert list(map(str, [*found, Cancel(), Refuse("why")])) == [
+    acted = [Suspend(), Done(), Resume(), Done(2.1)]
+    assert list(map(str, [*found, Cancel(), *acted, Refuse("why")])) == [
         "released on n[1-2] at 2.1 GHz for 2 min",
         "held",
         "declined: as asked",
         "cancelled",
+        "suspended",
+        "done",
+        "resumed",
+        "runs at 2.1 GHz",
         "refused: why",
     ]
 

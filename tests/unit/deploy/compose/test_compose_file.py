@@ -29,6 +29,7 @@ from services.placement.settings import PlacementSettings
 from services.planner.meter import watch as watch_searches
 from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.job_power import PowerOutcome
+from services.pricing.adapters import ChargeMeter
 from shared.authority.door import Door
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
@@ -137,7 +138,8 @@ def test_prometheus_has_the_alerts_where_its_configuration_looks_for_them() -> N
 
 def capped_region() -> Placement:
     processor = Placement({}, PolicySettings(), 7.0)
-    feed(processor, [declared("p1", 4), capped(POWER_SCOPE_CLUSTER, "p1", (0, 2000.0))])
+    cluster = declared("p1", 4, nameplate_power_w=700.0)
+    feed(processor, [cluster, capped(POWER_SCOPE_CLUSTER, "p1", (0, 2000.0))])
     for number in range(2):
         names = [f"p1-{node:04d}" for node in range(4)]
         feed(processor, [read(60.0 * number, *names, powers_mw=[600_000] * 4)])
@@ -171,8 +173,11 @@ def exported_metrics() -> str:
     progress = LearnerProgress(judged=LEAST_JUDGED, alpha=0.1)
     power_learner = Mock(progress=progress, scores=RecentScores(0.1, 0.1))
     job_power = Mock(outcomes={PowerOutcome.LEARNED: 1}, known_shapes={"user": 1})
-    power.watch(Mock(power_learner=power_learner, job_power=job_power))
+    power.watch(Mock(power_learner=power_learner, job_power=job_power, implausible_readings=1))
     power.register(telemetry.meter)
+    charges = ChargeMeter()
+    charges.watch(Mock(absurd_energies=1))
+    charges.register(telemetry.meter)
     watch_searches(Searches(), telemetry.meter)
     placement = Duty()
     placement.begin(capped_region().queries)

@@ -23,6 +23,8 @@ from lab.demo.history import History
 from lab.demo.options import DemoOptions
 from lab.demo.summary import DemoSummary, summarise
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
+from shared.replay.rules import write_rules
 from tests.unit.cli.command_line import coplace
 
 HOUR_US = 3_600_000_000
@@ -163,6 +165,7 @@ def test_a_report_writes_every_file_and_two_reports_of_one_run_are_equal(
     for folder in ("one", "two"):
         report.write(History.read(topics.__getitem__), {"b": 1_500_000, "a": 7}, tmp_path / folder)
         report.write_inputs(topics.__getitem__, tmp_path / folder)
+        write_rules(tmp_path / folder, PolicySettings())
     for name in report.FILES:
         one, two = (tmp_path / folder / name for folder in ("one", "two"))
         assert one.read_bytes() == two.read_bytes(), name

@@ -7,6 +7,7 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from google.protobuf.message import Message
 
+from lab.emulator.effects import NONE
 from lab.emulator.emulator import Emulator, RoundOutput
 from lab.workloads.clusters import clusters as emulated_clusters
 from lab.workloads.request import JobRequest
@@ -55,7 +56,8 @@ def start(job: JobSubmitted, **changes: Any) -> PlacementDecided:
 def in_round_one(
     *requests: JobRequest, clusters: Sequence[Cluster] = CLUSTERS, **options: Any
 ) -> tuple[Emulator, list[JobSubmitted]]:
-    emulator = Emulator(requests, clusters, 1, **options)
+    """Jobs behave as published, unless `options` say by which effects they do not."""
+    emulator = Emulator(requests, clusters, 1, **({"effects": NONE} | options))
     emulator.next_round()
     emulator.apply([])
     return emulator, payloads([emulator.next_round()], JobSubmitted)

@@ -167,7 +167,7 @@ def test_a_schedule_that_caps_the_instance_for_a_moment_is_taken(period: str) ->
         ("--cap 0", "job 7 (number 1 of 2) draws 13.334 W at least under hybrid-rapl: a cap"),
         ("--cap 0 --policy hybrid", "draws 40 W at least under hybrid: a cap of 0 W"),
         ("--cap 39.9 --policy hybrid", "a cap of 39.9 W never lets it start"),
-        ("--cap nan", "--cap: Input should be a finite number"),
+        ("--cap nan", "--cap: Input should be a finite number in the digits 0 to 9"),
         ("--cap -1", "--cap: Input should be greater than or equal to 0"),
         ("--policy ls", "--policy needs --cap"),
         ("--cap 90 --policy fcfs", "--policy: Input should be 'ls'"),

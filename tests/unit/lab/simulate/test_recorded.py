@@ -1,5 +1,6 @@
 """`coplace simulate --recorded` on a small record."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from lab.simulation import plots
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.replay.inputs import RecordedInputs
+from shared.replay.rules import RULES, write_rules
 from tests.unit.cli.command_line import coplace
 from tests.unit.lab.simulate.files import write_record
 from tests.unit.services.energy.files import read
@@ -54,6 +56,30 @@ def test_the_record_is_replayed_and_played_under_its_own_rules(play: Play) -> No
     assert len(rows) == 2
 
 
+def test_what_is_whole_of_broken_files_is_played_and_all_else_is_named(
+    play: Play, record: Record, tmp_path: Path
+) -> None:
+    inputs, decided = tmp_path / "placement.inputs.jsonl", tmp_path / "decisions.jsonl"
+    first, *others = inputs.read_text().splitlines()
+    tomorrow = first.replace("coplace.v1.ClusterDeclared", "coplace.v1.OfTomorrow")
+    inputs.write_text("\n".join([first, tomorrow, "job_id,user", *others, others[-2][:40]]))
+    of_tomorrow = decided.read_text().replace("priority-inc", "of tomorrow")
+    aside = {"type": "coplace.v1.RoundEnded", "data": {"round": "1", "set_aside": True}}
+    decided.write_text(f"torn\n{of_tomorrow}\n{json.dumps(aside)}\n")
+    done = play("")
+    assert done.exit_code == 0, done.output
+    told = " ".join(done.output.split())
+    for words in (
+        "line 3 is torn or not JSON",
+        f"line {len(others) + 4} is torn or not JSON",
+        "this version does not know coplace.v1.OfTomorrow",
+        "the decisions: 1 lines are left out",
+        "round 1 was set aside: nothing is decided in it here, either",
+    ):
+        assert words in told, told
+    assert "what-if under the same rules: " in told
+
+
 def test_policies_weights_and_caps_are_compared_with_the_record(play: Play, tmp_path: Path) -> None:
     policies = "--policy min-energy --policy priority-inc --t-weight 1 --t-weight 2"
     done = play(f"{policies} --cap region=1500 --cap cluster:p1=1e6 --out out")
@@ -74,6 +100,13 @@ def test_policies_weights_and_caps_are_compared_with_the_record(play: Play, tmp_
     assert [row["job_id"] for row in read(tmp_path / "out" / "record" / "jobs.csv")] == [
         f"j{n}" for n in range(5)
     ]
+
+
+def test_a_record_is_played_under_another_discipline(play: Play, tmp_path: Path) -> None:
+    done = play("--discipline slurm --out out")
+    assert done.exit_code == 0, done.output
+    row = read(tmp_path / "out" / "comparison.csv")[-1]
+    assert (row["case"], row["discipline"]) == ("priority-inc-v w=1, slurm", "slurm")
 
 
 def test_a_cap_is_said_as_to_cap_set_and_may_follow_a_schedule(play: Play, tmp_path: Path) -> None:
@@ -115,6 +148,17 @@ def test_a_record_of_other_settings_is_reported_to_differ(
     assert "replay differs: placement ran under other COPLACE_PLACEMENT_*" in done.stderr
 
 
+def test_the_rules_beside_a_record_are_those_that_it_is_replayed_under(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPLACE_PLACEMENT_T_WEIGHT", "9")
+    write_rules(tmp_path, PolicySettings())
+    assert "6 of 6 starts equal" in play("").stdout.splitlines()[0]
+    (tmp_path / RULES).rename(tmp_path / "others.csv")
+    assert ", 0 of " in play("").stdout.splitlines()[0]
+    assert "6 of 6 starts equal" in play("--rules others.csv").stdout.splitlines()[0]
+
+
 def test_the_policy_of_the_record_is_that_of_its_decisions(play: Play, tmp_path: Path) -> None:
     rules = PolicySettings(policy=Policy.BASE)
     write_record(tmp_path, *recorded([region.submitted("j")], {"j": 9.0}, rules))
@@ -135,7 +179,6 @@ FILES = {
     "past.yaml": "periods:\n- {from: 2020-01-01, until: 2020-01-02, watts: 1500}\n",
     "low.yaml": f"periods:\n- {{from: '{format_utc(T0_US)}', watts: 5}}\n",
     "none.yaml": "periods: 3",
-    "tomorrow.jsonl": '{"job_id": "j", "policy": "of tomorrow"}\n',
 }
 
 
@@ -167,7 +210,6 @@ FILES = {
         ("--tariffs elsewhere.csv", "tariffs are for ['p9']"),
         ("--decisions none.jsonl", "none.jsonl"),
         ("--decisions elsewhere.csv", "holds no decisions: line 1"),
-        ("--decisions tomorrow.jsonl", "was decided by 'of tomorrow', no policy of placement"),
     ],
 )
 def test_what_cannot_be_played_ends_in_one_line_that_says_why(

@@ -63,10 +63,27 @@ def test_percentiles_are_beside_the_mean_and_what_nobody_knows_stays_open() -> N
     summary = summarise(Played(run.workload, run.schedule, fleet()))
     waits_s = summary.wait_s
     assert (waits_s.p50, waits_s.p90, waits_s.p99) == pytest.approx((3.5, 6.3, 6.93))
+    assert (waits_s.p999, waits_s.longest) == pytest.approx((6.993, 7))
     assert (summary.mean_freq_ghz, summary.best_cluster_share) == (None, None)
+    assert summary.promises_kept_share is None
     unused = summary.clusters[1]
     assert (unused.jobs, unused.mean_response_s) == (0, None)
     assert unused.idle_energy_j == 5 * 20 * 17
+
+
+def test_the_widest_jobs_are_a_hundredth_and_all_that_are_as_wide() -> None:
+    narrow = [(0, 1, 10, 1, 0)] * 100
+    wide = [(0, wait, 10, 4, 0) for wait in (30, 50, 70)]
+    assert summarise(played([*narrow, *wide])).widest_wait_s == 50
+    widest = (0, 30, 10, 8, 0)
+    assert summarise(played([*narrow, widest, *wide[1:]])).widest_wait_s == pytest.approx(50)
+
+
+def test_a_promise_is_kept_by_a_start_before_it_and_counts_where_there_was_one() -> None:
+    run = played([(0, start, 10, 1, 0) for start in (3, 5, 5, 9)])
+    promised_s = np.array([4.0, 5.0, 4.0, np.nan])
+    promised = Played(run.workload, replace(run.schedule, promised_s=promised_s), fleet())
+    assert summarise(promised).promises_kept_share == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("counts", [True, False])

@@ -15,6 +15,7 @@ from lab.simulation.sweep import Case, Setup, combinations, play_case, result_of
 from lab.simulation.system import SimulatedCluster, System
 from lab.simulation.units import assign_units
 from shared.replay.played import Played
+from shared.scheduling.pool import Discipline
 from tests.unit.lab.simulation.setups import models, setup
 
 SETUP = setup(nodes=128)
@@ -33,6 +34,30 @@ def test_every_policy_finishes_all_jobs_and_gives_no_node_out_twice(
         here = schedule.cluster == cluster
         start_s, end_s = schedule.start_s[here], schedule.end_s[here]
         assign_units(128, played.used_units[here], start_s, end_s)
+
+
+@pytest.mark.parametrize("policy", [SimulatedPolicy.BASE, SimulatedPolicy.PRIORITY_INC])
+def test_a_discipline_is_chosen_beside_how_clusters_are_chosen(
+    policy: SimulatedPolicy,
+) -> None:
+    own, easy, slurm = (
+        play_case(SETUP, Case(policy, SMALL, discipline=each)).played
+        for each in (None, Discipline.EASY, Discipline.SLURM)
+    )
+    assert (own.schedule.start_s == easy.schedule.start_s).all()
+    assert (own.schedule.start_s != slurm.schedule.start_s).any()
+    assert (own.workload.limit_s == slurm.workload.limit_s).all()
+    for cluster in (0, 1):
+        here = slurm.schedule.cluster == cluster
+        schedule = slurm.schedule
+        assign_units(128, slurm.used_units[here], schedule.start_s[here], schedule.end_s[here])
+
+
+def test_a_discipline_is_of_eamcs_policies_alone_and_slurms_knows_one_mode() -> None:
+    with pytest.raises(ValueError, match="no use to look-ahead"):
+        Case(SimulatedPolicy.LOOK_AHEAD, discipline=Discipline.SLURM)
+    with pytest.raises(ValueError, match="no use under the discipline slurm"):
+        Case(SimulatedPolicy.BASE, discipline=Discipline.SLURM, cap_slowdown=2.0)
 
 
 def test_a_case_is_the_same_every_time_and_another_seed_or_policy_to_something_else() -> None:

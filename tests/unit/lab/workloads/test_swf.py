@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.workloads.swf import Skip, SwfRecord, parse_line, read_swf
+from tests.unit.lab.workloads.swf_records import record, text_of
 
 LINE = "1 0 10 97225 56 -1 -1 56 210000 -1 1 7 3 -1 -1 -1 -1 -1"
 
@@ -126,3 +127,35 @@ def test_the_comments_show_the_size_of_the_machine(
     log = read_swf(path)
     assert len(log.rows) == 1
     assert log.machine_procs == machine_procs
+
+
+@pytest.mark.parametrize(
+    ("told", "kept", "left_out"),
+    [
+        ([(1, 300), (2, 100), (3, 200)], [(1, 300)], 2),
+        ([(0, 300), (2, 100), (4, 200)], [(0, 300)], 2),
+        ([(2, 100), (2, 50), (3, 200)], [(2, 350)], 2),
+        ([(3, 100)], [(3, 100)], 0),
+        ([(1, 300), (1, 100)], [(1, 300), (1, 100)], 0),
+    ],
+    ids=["a whole", "one that failed", "bursts alone", "one burst", "two of a number"],
+)
+def test_a_checkpointed_job_is_one_job(
+    path: Path, told: list[tuple[int, int]], kept: list[tuple[int, int]], left_out: int
+) -> None:
+    """By SWF 2.2 it has a line for the whole and one for each burst: one or the other counts."""
+    of_it = [record(7, status=status, run_s=run_s) for status, run_s in told]
+    path.write_text(text_of(record(6), *of_it, record(8)))
+    log = read_swf(path)
+    numbers, run_s, status = (log.column(name) for name in ("job_number", "run_s", "status"))
+    found = zip(status[numbers == 7].tolist(), run_s[numbers == 7].tolist(), strict=True)
+    assert (list(found), len(log.rows)) == (kept, 2 + len(kept))
+    assert log.skipped.get(Skip.BURST, 0) == left_out
+
+
+@pytest.mark.parametrize("field", ["\u0661\u0662", "\uff11", "1_000", "inf", "nan", "0x10"])
+def test_numbers_are_in_ascii_digits_or_the_line_is_left_out(path: Path, field: str) -> None:
+    path.write_text(text_of(record(6), record(7, run_s=field), record(8)), encoding="utf-8")
+    log = read_swf(path)
+    assert log.column("job_number").tolist() == [6, 8]
+    assert log.skipped == {Skip.NOT_A_NUMBER: 1}

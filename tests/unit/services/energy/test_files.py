@@ -1,6 +1,5 @@
 """Files in and out: coefficients, signatures, EAR's reports, and what is wrong with them."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,21 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError, UnusableError
-from lab.papers.published_data import DATA
 from services.energy.adapters.coefficients_csv import (
     read_coefficients_file,
     write_coefficients_file,
 )
-from services.energy.adapters.ear_report import (
-    TPI_SCALE,
-    read_report,
-    signatures_of,
-    write_accounting,
-)
 from services.energy.adapters.matching import read_matched
-from services.energy.adapters.signatures_csv import read_signatures, write_signatures
-from tests.support.data import needs_data
-from tests.unit.services.energy.files import apps, pairs, read, write
+from services.energy.adapters.signatures_csv import read_signatures
+from tests.unit.services.energy.files import apps, pairs, write
 
 finite = st.floats(-1e6, 1e6)
 
@@ -185,69 +176,3 @@ def test_the_only_module_is_taken_with_a_note(tmp_path: Path) -> None:
     assert matched.doubts == [
         "table.csv names no module: taken for m, the only one with signatures"
     ]
-
-
-REPORT = (
-    "JOBID;STEPID;JOBNAME;NODENAME;AVG_CPUFREQ_KHZ;DEF_FREQ_KHZ;TIME_SEC;CPI;TPI;MEM_GBS;"
-    "DC_NODE_POWER_W\n"
-    "7;4294967291;stencil;n1;2758546;2451000;327.0;0.0;0.0;0.0;300.0\n"
-    "7;0;stencil;n1;3234000;2451000;100.0;0.4;0.2;20.0;340.0\n"
-    "7;0;stencil;n2;3234000;2451000;110.0;0.6;0.4;30.0;360.0\n"
-)
-
-
-def test_a_report_is_read_in_its_own_units_and_a_run_without_counters_is_never_projected(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "report.csv"
-    path.write_text(REPORT)
-    blind, run, _ = runs = read_report(path)
-    assert (run.freq_ghz, run.avg_freq_ghz, run.time_s, run.mem_gbps) == (2.451, 3.234, 100, 20)
-    assert run.energy_j == 34_000
-    [mean] = signatures_of(runs, "amd")
-    assert (mean.time_s, mean.power_w, mean.cpi, mean.count) == (105, 350, 0.5, 2)
-    assert mean.tpi_scale == TPI_SCALE
-    with pytest.raises(RejectedError, match="cpi"):
-        blind.signature("amd")
-    write_accounting(tmp_path / "accounting.csv", runs)
-    rows = read(tmp_path / "accounting.csv")
-    assert next((float(r["energy_j"]), r["is_projectable"]) for r in rows) == (98_100, "0")
-    write_signatures(tmp_path / "signatures.csv", [mean])
-    [row] = read_signatures(tmp_path / "signatures.csv")
-    assert (row.signature.cpi, row.signature.tpi_scale, row.module) == (0.5, TPI_SCALE, "amd")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "field"),
-    [
-        ("300.0", "-300.0", "DC_NODE_POWER_W"),
-        ("327.0", "nan", "TIME_SEC"),
-        (";0.4;", ";-0.4;", "CPI"),
-        ("3234000", "0", "AVG_CPUFREQ_KHZ"),
-    ],
-)
-def test_a_bad_report_is_named_by_row_and_field(
-    old: str, new: str, field: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "report.csv"
-    path.write_text(REPORT.replace(old, new, 1))
-    with pytest.raises(RejectedError, match=r"row \d \(line \d\) of") as caught:
-        read_report(path)
-    assert caught.value.field == field
-
-
-@needs_data
-def test_the_reports_that_ear_ships_have_one_with_counters_and_one_without() -> None:
-    runs = read_report(DATA / "ear" / "dgemm_1n_app_signature_j25335297_s1.csv")
-    assert [run.is_projectable for run in runs] == [False, True, False]
-    [dgemm] = signatures_of(runs, "amd")
-    assert (dgemm.app_id, dgemm.freq_ghz, dgemm.power_w) == ("dgemm_4096", 2.451, 340.891113)
-    loops = read_report(DATA / "ear" / "69478_loops.csv")
-    assert (len(loops), loops[0].time_s, loops[0].mem_gbps) == (18, 1.021218, 0.348849)
-
-
-@needs_data
-def test_tpi_in_reports_is_bytes_per_instruction() -> None:
-    [run] = read_report(DATA / "ear" / "69478_apps.csv")
-    instructions = 1_583_489_915_198
-    assert math.isclose(run.mem_gbps * 1e9 * run.time_s / instructions, run.tpi, rel_tol=1e-4)

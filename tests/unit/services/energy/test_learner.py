@@ -287,7 +287,7 @@ def test_published_coefficients_take_the_place_of_learning(published: Path) -> N
     assert [message.available[i] for i in (0, 1, 2, 3)] == [True, True, False, True]
 
 
-def pushed(power: float = 0.5, at_us: int = 2 * 10**15, **changes: Any) -> Event:
+def pushed(power: float = 0.5, at_us: int = 20_000_000, **changes: Any) -> Event:
     """An operator's own coefficients of two P-states."""
     values: dict[str, Any] = {
         "node_model": NODE_MODEL,
@@ -333,13 +333,21 @@ def test_declared_coefficients_take_the_place_of_learned_ones_and_stay(published
     assert in_round(learner, 2, *kernel_runs()) == []
     again = Learner(state_of(learner), read_coefficients(published), adapt_after=5)
     assert in_round(again, 3) == []
-    [event] = in_round(again, 4, pushed(0.25, 2 * 10**15 + 1))
+    [event] = in_round(again, 4, pushed(0.25, 20_000_001))
     assert [*event.payload.a] == [1.0, 0.25, 0.25, 1.0]  # type: ignore[attr-defined]
-    for late in (pushed(0.25, 2 * 10**15 + 1), pushed(0.5, 10**15)):
+    for late in (pushed(0.25, 20_000_001), pushed(0.5, 10_000_000)):
         with pytest.raises(AlreadyAppliedError):
             again.handle(late)
     [event] = in_round(again, 5, pushed(node_model="nobody has it yet"))
     assert event.payload.node_model == "nobody has it yet"  # type: ignore[attr-defined]
+
+
+def test_coefficients_that_a_clock_ahead_declared_give_way_to_those_of_a_later_round() -> None:
+    learner = Learner({})
+    [event] = in_round(learner, 1, pushed(0.5, 2 * 10**15))
+    [event] = in_round(learner, 2, pushed(0.25, 50_000_000))
+    message: Any = event.payload
+    assert [*message.a] == [1.0, 0.25, 0.25, 1.0]
 
 
 def test_declared_coefficients_of_another_size_than_their_p_states_are_refused() -> None:

@@ -32,7 +32,7 @@ def in_force() -> TableInForce:
 
 @pytest.fixture
 def judge(in_force: TableInForce) -> Judge:
-    return Judge(in_force, KnownRegion(DAY_US))
+    return Judge(in_force, KnownRegion(DAY_US, 32))
 
 
 def test_a_first_table_is_declared_by_whoever_is_known_by_name(judge: Judge) -> None:

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 from coplace_client.errors import RejectedError
 from services.ingest.model import Intake, check_source, parse_envelope
 from shared.catalogue.codec import Codec
+from shared.catalogue.options import owners
 from shared.catalogue.topics import Topics
-from tests.unit.services.ingest.envelopes import JOB, NOW_S, NOW_US, broken, envelope
+from tests.unit.services.ingest.envelopes import (
+    JOB,
+    NOW_S,
+    NOW_US,
+    PAYLOADS,
+    broken,
+    envelope,
+)
 
 TOPICS = Topics(kafka_partitions=4)
 INTAKE = Intake(TOPICS)
@@ -237,6 +245,24 @@ def test_facts_may_lie_ahead_of_the_clock_up_to_the_horizon() -> None:
     INTAKE.accept(ahead, NOW_S)
     with pytest.raises(RejectedError, match="horizon"):
         Intake(TOPICS, ahead_us=DAY_US).accept(ahead, NOW_S)
+
+
+def test_commands_lie_ahead_of_the_clock_by_its_tolerance_at_most() -> None:
+    intake = Intake(TOPICS, ahead_us=DAY_US, command_ahead_us=10_000_000)
+    for name in sorted(PAYLOADS):
+        event = envelope(name)
+        payload = getattr(event, str(event.WhichOneof("payload")))
+        is_command = payload.DESCRIPTOR.full_name in owners()
+        event.time_us = NOW_US + 10_000_000
+        intake.accept(event, NOW_S)
+        event.time_us += 1_000_000
+        if is_command:
+            with pytest.raises(
+                RejectedError, match=r"11 s ahead .*may lie 10 s ahead: set the clo"
+            ):
+                intake.accept(event, NOW_S)
+        else:
+            intake.accept(event, NOW_S)
 
 
 def test_a_message_beyond_the_limit_is_refused_and_one_at_the_limit_fits_a_record() -> None:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from services.kubernetes.model.claims import GrantClaim
-from services.kubernetes.model.facts import JobTerms
-from services.kubernetes.model.jobs import KubernetesJob
+from services.kubernetes.model.facts import JobTerms, submission_of
+from services.kubernetes.model.jobs import JobUid, KubernetesJob
 from services.kubernetes.model.nodes import NodeTraits
+from services.kubernetes.model.records import KubernetesRecord
 from tests.support.kubernetes_api import EPOCH, Object, merged, suspended_job
 
 NOW_US = 1_767_300_000_000_000
@@ -29,6 +30,7 @@ LIVE = GrantClaim(
     walltime_s=60,
     at_us=NOW_US,
     nodes=("n1",),
+    run_uid="00000001-alpha",
 )
 
 
@@ -41,6 +43,20 @@ def job(patch: Object | None = None, **spec: Any) -> KubernetesJob:
         "resourceVersion": "7",
     }
     return KubernetesJob("alpha", merged(fields, patch or {}))
+
+
+def recorded(claim: GrantClaim | None = None, outcome: str = "", **spec: Any) -> KubernetesRecord:
+    """The record of that Job, with the words on its grants."""
+    submitted = submission_of(job(**spec), TERMS)
+    return KubernetesRecord(
+        id=JobUid("alpha", "00000001-alpha"),
+        record_uid="00000009-record",
+        version="8",
+        job_key=job().key,
+        submitted=submitted,
+        claim=claim or GrantClaim(),
+        outcome=outcome,
+    )
 
 
 def node(name: str, cpu: str = "36", **more: Any) -> Object:

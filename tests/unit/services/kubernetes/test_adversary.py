@@ -99,6 +99,7 @@ class PlainCoplace:
     answers: dict[tuple[str, int], str] = field(default_factory=dict)
     holders: dict[str, str] = field(default_factory=dict)
     ended: Counter[str] = field(default_factory=Counter)
+    ends: Counter[tuple[str, int]] = field(default_factory=Counter)
     dropped: set[str] = field(default_factory=set)
 
     async def tell(self, event: Envelope) -> None:
@@ -128,6 +129,9 @@ class PlainCoplace:
                     self.attempts[fact.job_id] = fact.attempt
                     self.holders.pop(fact.job_id, None)
             case "job_finished":
+                self.ends[fact.job_id, fact.attempt] += 1
+                if fact.attempt < self.attempts.get(fact.job_id, 1):
+                    return  # of a run that was requeued
                 self.ended[fact.job_id] += 1
                 self.holders.pop(fact.job_id, None)
 
@@ -219,6 +223,7 @@ class Play:
         """What a gap in the watch leads to."""
         server = self.servers[name]
         self.seen[name] = len(server.log)
+        self.manager.replace_records(name, list(server.records.values()))
         self.manager.replace(name, [dict(each) for each in server.objects.values()])
 
     def deliver(self, name: str, most: int, *, again: int = 0) -> None:
@@ -274,6 +279,7 @@ class Play:
         declined = {grant for grant, word in self.coplace.answers.items() if word == "declined"}
         assert not declined & starts.keys()
         assert max(self.coplace.ended.values(), default=0) <= 1
+        assert max(self.coplace.ends.values(), default=0) <= 1
 
     async def settle(self) -> None:
         """Nothing goes wrong any more: all work ends."""

@@ -92,7 +92,7 @@ def test_with_a_clock_the_sequencer_takes_plans_from_their_own_topic() -> None:
     close(runtime, T0_US + 100_000)
     plan = proposed(0, item("a", "p1", freq_ghz=1.8), based_at_us=T0_US + 100_000)
     log.append(CODEC.encode(Publish("placement.plans", plan)))
-    append(log, [finished("holder-0", T0_US + 150_000)])
+    append(log, [finished("holder-0", T0_US + 150_000, cluster="p1")])
     close(runtime, T0_US + 200_000)
     decided = decisions(log)["a"]
     assert (decided.freq_ghz, decided.plan_round) == (1.8, 0)

@@ -70,6 +70,15 @@ def test_a_job_that_came_and_ended_in_one_second_is_submitted_first_and_holds_no
     assert (decided.job_id, list(decided.node_indices)) == ("b", [0])
 
 
+def test_jobs_of_one_second_go_in_the_order_of_their_numbers() -> None:
+    """Resource managers count whole seconds, and write numbers without zeros in front."""
+    for names in (("s/p/4/7", "s/p/22/7"), ("s/p/9", "s/p/10"), ("a2", "a10"), ("a02", "a2")):
+        sequencer = Sequencer({})
+        feed(sequencer, [submitted(name, T0_US) for name in reversed(names)])
+        ids = [event.id.removeprefix("submitted/") for event in sequenced(sequencer)]
+        assert [each.rpartition("/")[0] for each in ids] == [*names]
+
+
 @given(st.permutations(EVENTS), st.integers(0, len(EVENTS)))
 def test_the_order_depends_neither_on_the_arrival_nor_on_a_restart(
     events: list[Event], restart: int

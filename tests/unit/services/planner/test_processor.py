@@ -9,10 +9,11 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.plans_pb2 import PlanProposed
 
 from coplace_client.errors import WrongSettingsError
-from services.planner.processor import Planner, Search, repair_state
+from services.planner.app import stage_of
+from services.planner.processor import SEARCH, Planner, Search, repair_state
 from services.planner.settings import PlannerSettings
 from shared.catalogue.codec import MAX_MESSAGE_BYTES
-from shared.catalogue.event import Event
+from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.energy_tariff import Tariff
 from shared.placement.processor.placement import Placement
@@ -20,8 +21,11 @@ from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.order_search import OrderSearch
 from shared.planning.region_order import RegionOrder
 from shared.planning.searches import Searches
+from shared.scheduling.list_scheduling import CappedSituation, ListSchedule
 from shared.scheduling.lookahead import Bounds, Prices
+from shared.streams.stages.quarantine import Fault
 from shared.streams.stages.stage import Round
+from tests.support.messaging import barriers, encoded
 from tests.unit.services.changelog import fold, state_of
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -35,8 +39,10 @@ from tests.unit.shared.placement.region import (
     proposed,
     submitted,
 )
+from tests.unit.shared.streams.stages.test_guarded_unit import AFTER, Lives
 
-FLAT = Search({}, Prices(), Bounds(), most_jobs=500, period_us=0, valid_us=3_600_000_000)
+BOUNDS = Bounds(judges_orders=True)
+FLAT = Search({}, Prices(), BOUNDS, most_jobs=500, period_us=0, valid_us=3_600_000_000)
 NIGHTS = Tariff((0.3, 0.01))
 
 
@@ -95,8 +101,8 @@ def test_placement_starts_by_the_plan_what_it_would_not_have_started() -> None:
     planned = {d.job_id: d for d in decisions(with_plan.end_round(ended)) if d.cluster}
     usual = {d.job_id for d in decisions(without.end_round(ended)) if d.cluster}
     assert usual == {"long", "short-0", "short-1"}
-    assert planned.keys() == {"short-0", "short-1"}
-    assert {(d.cluster, d.plan_round) for d in planned.values()} == {("p1", 0)}
+    assert planned.keys() == {f"short-{n}" for n in range(4)}
+    assert {(d.cluster, d.plan_round) for d in planned.values()} == {("p1", 0), ("p2", 0)}
 
 
 def test_what_is_no_update_is_published_again_when_half_of_its_time_is_over() -> None:
@@ -154,6 +160,51 @@ def test_an_order_is_followed_under_a_cap_that_placement_holds(search: Search) -
     assert started["short-0"].plan_round == 0
 
 
+@pytest.mark.parametrize("search", [FLAT, *ORDERED], ids=["look-ahead", "ls", "hybrid", "dec"])
+def test_in_a_region_without_clusters_nothing_is_planned_until_there_are_some(
+    search: Search,
+) -> None:
+    processor = Planner({}, PolicySettings(), 7.0, search)
+    assert plan_of(processor, 0) is None
+    assert plan_of(processor, 1, *queue()) is None
+    assert plan_of(processor, 2, *models(4)) is not None
+
+
+class Fails:
+    """A search with a bug."""
+
+    def schedule(self, _at: CappedSituation) -> ListSchedule:
+        raise IndexError("a bug in the search")
+
+
+def test_a_search_that_fails_rests_while_everything_that_placement_knows_is_folded_on() -> None:
+    search = replace(FLAT, ordering=RegionOrder(lambda _: Fails()))
+    held = planner(search)
+    feed(held, queue())
+    assert held.suspects()[-1] == SEARCH
+    fault = Fault("what", "stack", "digest")
+    held.hold_back(SEARCH, fault, Round(0, end_us(0)))
+    assert plan_of(held, 0) is None
+    resting_rounds = search.valid_us // 30_000_000
+    restarted = planner(search, restored=dict(state_of(held)))
+    assert plan_of(restarted, resting_rounds - 1) is None
+    with pytest.raises(IndexError):
+        plan_of(restarted, resting_rounds)
+
+
+def test_the_unit_of_a_planner_whose_search_fails_holds_no_job_and_goes_on() -> None:
+    search = replace(FLAT, ordering=RegionOrder(lambda _: Fails()))
+    stage = stage_of(search, PolicySettings(), 7.0, puts_barriers=False)
+    lives = Lives(stage)
+    inputs = [Publish("placement.inputs", each) for each in [*models(4), *queue()]]
+    lives.log.append([*encoded(*inputs), *barriers(0, "placement.inputs")])
+    lives.work()
+    lives.log.append(barriers(1, "placement.inputs"))
+    lives.work()
+    assert lives.deaths == AFTER
+    assert not lives.events("dlq.placement.inputs")
+
+
 @pytest.mark.parametrize("search", ORDERED, ids=["ls", "hybrid", "dec"])
 def test_an_order_is_the_same_wherever_it_is_looked_for(search: Search) -> None:
     """One planner made a plan before; its next one follows from the round alone."""
@@ -194,7 +245,7 @@ def test_a_planner_that_restarts_goes_on_as_the_one_that_lived() -> None:
 
 def ran(job_id: str, ended_us: int) -> Event:
     """A job that ran for half a minute."""
-    found = finished(job_id, ended_us)
+    found = finished(job_id, ended_us, cluster="p1")
     assert isinstance(found.payload, JobFinished)
     found.payload.started_at_us = ended_us - 30_000_000
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
-from coplace.v1.prediction_pb2 import PowerHistoryUpdated
+from coplace.v1.prediction_pb2 import PowerHistoryUpdated, RunPowerPredicted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,6 +65,51 @@ def test_a_job_that_started_elsewhere_or_at_another_pstate_judges_nothing() -> N
     told(prediction, 1, [submitted, started])
     [second] = told(prediction, 2, [finished])
     assert (second.learned_jobs, second.recent_error) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("energy_w", "is_believed"),
+    [(0.0, False), (1.0, False), (54.0, False), (56.0, True), (600.0, True), (601.0, False)],
+)
+def test_of_a_run_whose_energy_is_not_believed_it_is_published_what_was_predicted(
+    energy_w: float, is_believed: bool
+) -> None:
+    """Nodes idle at 110 W and draw 600 W at most; 300 W were predicted."""
+    rated = declared()
+    assert isinstance(rated.payload, ClusterDeclared)
+    rated.payload.nameplate_power_w = 600.0
+    prediction = Prediction({})
+    support.told(prediction, 0, 2 * HOUR_US, [rated, *job(0, 300.0)])
+    submitted, started, finished = job(1, energy_w)
+    support.told(prediction, 1, 3 * HOUR_US, [submitted, started])
+    found = support.told(prediction, 2, 4 * HOUR_US, [finished])
+    predicted = [each for each in found if isinstance(each, RunPowerPredicted)]
+    if is_believed:
+        assert predicted == []
+    else:
+        [one] = predicted
+        assert (one.job_id, one.attempt, one.cluster) == ("site/p1/0001/0", 1, "p1")
+        assert one.node_power_w == pytest.approx(300.0)
+
+
+def test_where_nobody_has_a_meter_0_joules_say_so_and_no_run_is_charged_as_predicted() -> None:
+    prediction = Prediction({})
+    runs = [job(number, 0.0) for number in range(3)]
+    read = support.read("n1", 300.0)
+    support.told(prediction, 0, 2 * HOUR_US, [declared(), read, *(e for r in runs for e in r[:2])])
+    found = support.told(prediction, 1, 3 * HOUR_US, [each[2] for each in runs])
+    assert not [each for each in found if isinstance(each, RunPowerPredicted)]
+
+
+def test_a_part_of_a_node_is_charged_that_part_of_what_was_predicted() -> None:
+    prediction = Prediction({})
+    half: dict[str, Any] = {"of_submission": {"cores_per_unit": 24}, "cores_per_node": 24}
+    support.told(prediction, 0, 2 * HOUR_US, [declared(), *job(0, 150.0, **half)])
+    submitted, started, finished = job(1, 1e9, **half)
+    support.told(prediction, 1, 3 * HOUR_US, [submitted, started])
+    found = support.told(prediction, 2, 4 * HOUR_US, [finished])
+    [one] = [each for each in found if isinstance(each, RunPowerPredicted)]
+    assert one.node_power_w == pytest.approx(150.0)
 
 
 def test_nothing_is_kept_of_a_job_that_ended() -> None:

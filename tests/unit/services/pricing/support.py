@@ -44,6 +44,11 @@ def started(attempt: int = 1) -> JobStarted:
     )
 
 
+def beside(job_id: str) -> JobStarted:
+    """The start of a job on the nodes of the first."""
+    return JobStarted(job_id=job_id, attempt=1, cluster="c", started_at_us=START_US)
+
+
 def finished(attempt: int = 1, start_us: int = START_US, **changes: Any) -> JobFinished:
     """An hour on four nodes of 24 cores."""
     values: dict[str, Any] = {
@@ -116,10 +121,15 @@ class Driver:
         self.restart()
 
     def take(self, *facts: Message) -> None:
-        """Hand facts over."""
+        """Hand facts over; who is said to run beside a job does, from the start on."""
         for fact in facts:
-            event = Event(f"e{fact}", "test", START_US, JOB, fact, TRACE)
-            self._hear(self.processor.handle(event))
+            if isinstance(fact, ShuttersMeasured):
+                self.take(beside(fact.co_runner_job_id))
+            self._hear(self.processor.handle(self.event(fact)))
+
+    def event(self, fact: Message) -> Event:
+        """A fact on its way."""
+        return Event(f"e{fact}", "test", START_US, JOB, fact, TRACE)
 
     def end_round(self, number: int, at_us: int) -> list[ChargeMade]:
         """What is charged when a round ends."""

@@ -18,6 +18,7 @@ from tests.unit.services.pricing.support import (
     BARRIERS,
     HOUR_US,
     JOB,
+    beside,
     finished,
     shutters,
     stage,
@@ -26,13 +27,14 @@ from tests.unit.services.pricing.support import (
 )
 
 SHUTTERS = shutters()
-STORY: tuple[Message, ...] = (
+STORY = (
     submitted(),
     started(),
     SHUTTERS,
     finished(),
-    JobRequeued(job_id=JOB, attempt=2, requeued_at_us=START_US),
+    JobRequeued(job_id=JOB, cluster="c", attempt=2, requeued_at_us=START_US),
     finished(2, ended_at_us=START_US + 2 * HOUR_US),
+    beside("b"),
 )
 STAGE = stage(replace(BARRIERS, remember_us=1000 * HOUR_US))
 
@@ -40,13 +42,13 @@ STAGE = stage(replace(BARRIERS, remember_us=1000 * HOUR_US))
 def publish(number: int) -> Publish:
     fact = STORY[number]
     topic = "telemetry.shutters" if fact is SHUTTERS else "jobs.events"
-    return Publish(topic, Event(f"fact/{number}", "test", START_US, JOB, fact))
+    return Publish(topic, Event(f"fact/{number}", "test", START_US, fact.job_id, fact))
 
 
 @settings(max_examples=100, deadline=None)
 @given(
     st.permutations([*range(len(STORY)), 0, 3, 5]),
-    st.lists(st.sampled_from(["", "round", "kill"]), min_size=9, max_size=9),
+    st.lists(st.sampled_from(["", "round", "kill"]), min_size=10, max_size=10),
 )
 def test_each_attempt_costs_the_same(order: list[int], then: list[str]) -> None:
     life, told = Life(STAGE), list[Message]()

@@ -21,7 +21,16 @@ from coplace.v1.jobs_pb2 import (
     JobRequeued,
     RunInterval,
 )
-from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason, RepriceAsked
+from coplace.v1.prediction_pb2 import RunPowerPredicted
+from coplace.v1.pricing_pb2 import (
+    CHARGE_REASON_ALONE,
+    ENERGY_REASON_IMPLAUSIBLE,
+    ENERGY_REASON_PREDICTED,
+    ENERGY_REASON_UNSPECIFIED,
+    ChargeMade,
+    ChargeReason,
+    RepriceAsked,
+)
 from coplace.v1.tariffs_pb2 import (
     PAYER_OPERATOR,
     PRICE_MODEL_FAIR,
@@ -33,10 +42,13 @@ from coplace.v1.tariffs_pb2 import (
 from google.protobuf.message import Message
 
 from coplace_client.errors import RejectedError
+from services.pricing.attribution import lost_energy_mj
+from services.pricing.charge import audit
+from services.pricing.explanation import explain_charge
 from services.pricing.processor import SOURCE, PriceRule
 from services.pricing.restoring import recall_outputs
 from shared.catalogue.event import Event
-from shared.streams.stages.stage import AlreadyAppliedError
+from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, OvertakenError
 from tests.support.messaging import START_US as T0_US
 from tests.unit.services.changelog import fold
 from tests.unit.services.pricing import support
@@ -110,6 +122,115 @@ def test_a_charge_names_its_tariff_and_what_of_it_holds() -> None:
     assert charge.price_su == "157.000000"  # 60 + 16 + 80 + 1
 
 
+@pytest.mark.parametrize("nameplate_w", [700.0, 0.0])
+@pytest.mark.parametrize("energy_j", [0.0, 2.52e6, 5.04e6, 5.05e6, 1e12, 9.9e15])
+def test_no_more_energy_is_charged_than_nodes_can_draw(nameplate_w: float, energy_j: float) -> None:
+    """An hour on two nodes of 700 W are 5.04 MJ; where nobody declares what a node draws, no node
+    draws more than 100 kW."""
+    ledger = Ledger()
+    cluster = ClusterDeclared(
+        cluster="c",
+        site="s",
+        node_model="m",
+        nodes=4,
+        cores_per_node=10,
+        pstates_ghz=[2.0],
+        idle_power_w=100.0,
+        peak_bandwidth_gbps=100.0,
+        nameplate_power_w=nameplate_w,
+    )
+    rates = [TariffRate(resource="core", su="1"), TariffRate(resource="energy", su="0.25")]
+    by_time = tariff(rates=rates[:1], name="a", from_us=T0_US + 1_000 * HOUR_US)
+    run = finished(cluster="c", energy_j=energy_j)
+    ledger.hear(cluster, tariff(rates=rates), by_time, submitted(nodes=2))
+    ledger.hear(run)
+    [charge] = ledger.charges
+    is_absurd = energy_j > 2 * 3_600.0 * (nameplate_w or 100_000.0)
+    assert (charge.energy_reason == ENERGY_REASON_IMPLAUSIBLE) == is_absurd
+    assert charge.most_node_power_w == ((nameplate_w or 100_000.0) if is_absurd else 0.0)
+    billed = [float(line.quantity) for line in charge.lines if line.resource == "energy"]
+    assert billed == ([energy_j] if energy_j and not is_absurd else [])
+    assert charge.reason == CHARGE_REASON_ALONE
+    assert charge.finished.energy_j == energy_j
+    audit(charge)
+    again = explain_charge(charge, run, {}, [tariff(rates=rates)])
+    assert again.is_reproduced
+    assert lost_energy_mj(charge) == 0
+    ledger.hear(reprice(charge, "a"))
+    ledger.hear(reprice(ledger.charges[-1], "t"))
+    assert ledger.charges[-1].energy_reason == charge.energy_reason
+    assert ledger.charges[-1].price_su == charge.price_su
+
+
+@pytest.mark.parametrize("energy_j", [0.0, 1.0, 2.52e6, 9.9e15])
+@pytest.mark.parametrize("comes", ["before", "in its round", "after the charge"])
+def test_what_was_predicted_is_charged_where_energy_is_not_believed(
+    energy_j: float, comes: str
+) -> None:
+    """An hour on two nodes of which 300 W each were predicted: 2.16 MJ."""
+    ledger = Ledger()
+    rates = [TariffRate(resource="core", su="1"), TariffRate(resource="energy", su="0.25")]
+    run = finished(cluster="c", energy_j=energy_j)
+    predicted = RunPowerPredicted(job_id=JOB, attempt=1, cluster="c", node_power_w=300.0)
+    early, late = ([predicted], []) if comes == "before" else ([], [predicted])
+    ledger.hear(tariff(rates=rates), submitted(nodes=2), *early)
+    ledger.hear(run, *(late if comes == "in its round" else []))
+    if comes == "after the charge":
+        ledger.hear(*late)
+    charge = ledger.charges[-1]
+    assert charge.revision == (2 if comes == "after the charge" else 1)
+    assert charge.energy_reason == ENERGY_REASON_PREDICTED
+    assert (charge.finished.energy_j, charge.predicted_energy_j) == (energy_j, 2.16e6)
+    assert [line.quantity for line in charge.lines if line.resource == "energy"] == [
+        "2160000.000000"
+    ]
+    assert charge.price_su == "20.150000"
+    assert explain_charge(charge, run, {}, [tariff(rates=rates)]).is_reproduced
+    by_time = tariff(rates=rates[:1], name="a", from_us=T0_US + 1_000 * HOUR_US)
+    ledger.hear(by_time)
+    ledger.hear(reprice(charge, "a"))
+    assert ledger.charges[-1].energy_reason == ENERGY_REASON_UNSPECIFIED
+    with pytest.raises(AlreadyAppliedError):
+        ledger.take(predicted)
+
+
+def test_a_price_is_reproduced_where_no_more_was_predicted_than_cores_idle_at() -> None:
+    ledger, run = Ledger(), finished(cluster="c", energy_j=1e12)
+    rates = [TariffRate(resource="core", su="0"), TariffRate(resource="energy", su="1")]
+    by = tariff(rates=rates, idle_w_per_core="50")
+    predicted = RunPowerPredicted(job_id=JOB, attempt=1, cluster="c", node_power_w=300.0)
+    ledger.hear(by, submitted(nodes=2))
+    ledger.hear(run, predicted)
+    [charge] = ledger.charges
+    assert (charge.energy_reason, list(charge.lines)) == (ENERGY_REASON_PREDICTED, [])
+    assert explain_charge(charge, run, {}, [by]).is_reproduced
+
+
+def test_no_more_is_charged_as_predicted_than_nodes_can_draw_and_nothing_is_kept() -> None:
+    ledger = Ledger()
+    with pytest.raises(EarlyError, match="never submitted"):
+        ledger.take(RunPowerPredicted(job_id=JOB, attempt=1, cluster="c", node_power_w=300.0))
+    cluster = ClusterDeclared(
+        cluster="c",
+        site="s",
+        node_model="m",
+        nodes=4,
+        cores_per_node=10,
+        pstates_ghz=[2.0],
+        idle_power_w=100.0,
+        peak_bandwidth_gbps=100.0,
+        nameplate_power_w=200.0,
+    )
+    rates = [TariffRate(resource="core", su="0"), TariffRate(resource="energy", su="1")]
+    ledger.hear(cluster, tariff(rates=rates), submitted(nodes=2))
+    ledger.hear(RunPowerPredicted(job_id=JOB, attempt=1, cluster="c", node_power_w=300.0))
+    ledger.hear(finished(cluster="c", energy_j=1e12))
+    assert ledger.charges[-1].predicted_energy_j == 2 * 200.0 * 3_600
+    for _ in range(102):
+        ledger.hear()
+    assert not [key for key in ledger.state if key.startswith(("predicted-power", "attempt"))]
+
+
 @pytest.mark.parametrize(
     ("model", "points", "price_su"),
     [
@@ -156,8 +277,8 @@ def test_the_tariff_that_holds_when_the_job_starts_counts_and_of_several_the_las
         tariff("new", 2, "5", from_us=T0_US + 2 * HOUR_US),
         tariff("better", 3, "2", until_us=T0_US + HOUR_US),
         submitted(nodes=2),
-        JobRequeued(job_id=JOB, attempt=2),
-        JobRequeued(job_id=JOB, attempt=3),
+        JobRequeued(job_id=JOB, cluster="c", attempt=2),
+        JobRequeued(job_id=JOB, cluster="c", attempt=3),
         finished(1),
         finished(2, T0_US + HOUR_US),
         finished(3, T0_US + 2 * HOUR_US),
@@ -172,6 +293,28 @@ def test_a_version_of_a_tariff_never_changes() -> None:
         ledger.hear(tariff())
     with pytest.raises(RejectedError, match="never changes"):
         ledger.hear(tariff(core="2"))
+
+
+def test_a_tariff_from_a_clock_ahead_is_replaced_by_one_that_is_declared_later() -> None:
+    ledger = Ledger()
+    ledger.hear(tariff("ahead", core="7", declared_at_us=T0_US + 20 * HOUR_US))
+    with pytest.raises(AlreadyAppliedError):  # a copy of it stays one
+        ledger.hear(tariff("ahead", core="7", declared_at_us=T0_US + 20 * HOUR_US))
+    ledger.hear(tariff("right", core="2", declared_at_us=T0_US + 2 * HOUR_US))
+    ledger.hear(submitted(nodes=2), finished())
+    assert ledger.charges[-1].tariff == "right"
+
+
+def test_an_allocation_from_a_clock_ahead_is_replaced_by_one_that_is_declared_later() -> None:
+    ledger = Ledger()
+    far, soon = T0_US + 20 * HOUR_US, T0_US + 2 * HOUR_US
+    given: dict[str, Any] = {"account": "physics", "when_empty": WHEN_EMPTY_REFUSE}
+    ledger.hear(AllocationDeclared(**given, allocated_su="0", declared_at_us=far))
+    assert ledger.standings[-1].standing == STANDING_REFUSED
+    ledger.hear(AllocationDeclared(**given, allocated_su="5", declared_at_us=soon))
+    assert ledger.standings[-1].standing == STANDING_FUNDED
+    with pytest.raises(OvertakenError, match="newer: declare it again"):
+        ledger.hear(AllocationDeclared(**given, allocated_su="0", declared_at_us=T0_US))
 
 
 BEARS: dict[str, Any] = {"node_failure": PAYER_OPERATOR, "requeue": PAYER_OPERATOR}
@@ -190,7 +333,7 @@ SUSPENDED = RunInterval(began_at_us=T0_US, freq_ghz=0.0)
         ([finished(intervals=[SUSPENDED])], "NO_RUN_TIME", "0", "0"),
         ([finished(ended_at_us=T0_US + 87_660 * HOUR_US)], "IMPLAUSIBLE", "0", "0"),
         ([finished(failed_nodes=["c-0001"])], "NODE_FAILED", "0", "20"),
-        ([finished(), JobRequeued(job_id=JOB, attempt=2)], "REQUEUED", "0", "20"),
+        ([finished(), JobRequeued(job_id=JOB, cluster="c", attempt=2)], "REQUEUED", "0", "20"),
     ],
 )
 def test_each_price_has_a_reason(
@@ -215,7 +358,7 @@ def test_a_run_that_is_requeued_after_its_charge_is_charged_anew_where_the_opera
     for policy, prices_su in (({}, ["20.000000"]), (BEARS, ["20.000000", "0.000000"])):
         ledger = Ledger()
         ledger.hear(tariff(**policy), submitted(nodes=2), finished())
-        ledger.hear(JobRequeued(job_id=JOB, attempt=2))
+        ledger.hear(JobRequeued(job_id=JOB, cluster="c", attempt=2))
         assert [each.price_su for each in ledger.charges] == prices_su
 
 
@@ -288,7 +431,7 @@ def reserved(when_empty: WhenEmpty.ValueType) -> Ledger:
 
 def test_an_attempt_that_never_says_how_it_ended_reserves_nothing_any_more() -> None:
     ledger = reserved(WHEN_EMPTY_REFUSE)
-    ledger.hear(JobRequeued(job_id=JOB, attempt=2))
+    ledger.hear(JobRequeued(job_id=JOB, cluster="c", attempt=2))
     standings = [each.standing for each in ledger.standings]
     assert standings == [STANDING_FUNDED, STANDING_REFUSED, STANDING_FUNDED]
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from services.ingest.payloads import KINDS
 from shared.authority.binding import Binding, Role, SitedCluster
+from shared.authority.holding import HeldRun
 from shared.authority.rules import RULES, About, OwnedJob, judged
 from shared.catalogue.guards import PAYLOADS
 from shared.catalogue.options import rule_of
@@ -32,10 +33,10 @@ WHO: Final = {
 
 OWN_JOB = OwnedJob("north/ada-1", "ada", "physics")
 # Ours in every respect, and at work with the neighbour.
-LENT_JOB = OwnedJob("north/ada-2", "ada", "physics", (SIGMA,))
+LENT_JOB = OwnedJob("north/ada-2", "ada", "physics", (HeldRun(1, 1, SIGMA),))
 # The neighbour's, granted to a cluster of ours.
-GUEST_JOB = OwnedJob("south/bob-1", "bob", "biology", (ALPHA,))
-OTHERS_JOB = OwnedJob("south/bob-2", "bob", "biology", (SIGMA,))
+GUEST_JOB = OwnedJob("south/bob-1", "bob", "biology", (HeldRun(1, 1, ALPHA),))
+OTHERS_JOB = OwnedJob("south/bob-2", "bob", "biology", (HeldRun(1, 1, SIGMA),))
 WAITING_JOB = OwnedJob("south/bob-3", "bob", "biology")
 
 
@@ -67,7 +68,7 @@ SITUATIONS: Final[dict[str, dict[str, About]]] = {
     "finish": {
         "own": of_job(OWN_JOB, ALPHA),
         "guest": of_job(GUEST_JOB, ALPHA),
-        "guest of nobody": of_job(OwnedJob("south/bob-8", granted=(ALPHA,)), ALPHA),
+        "guest of nobody": of_job(OwnedJob("south/bob-8", runs=(HeldRun(1, 1, ALPHA),)), ALPHA),
         "guest on our account": About(
             clusters=(ALPHA,), user="bob", account="physics", job=GUEST_JOB
         ),
@@ -163,7 +164,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
     ),
     ("shutters_measured", "run", {"agent": ("own", "guest")}),
     ("job_finished", "finish", {"manager": ("own", "guest")}),
-    ("job_requeued", "order", {"manager": _OF_NORTH}),
+    ("job_requeued", "order", {"manager": ("own", "guest")}),
     ("job_seized", "order", {"operator": _OF_NORTH, "region": _all_of("order")}),
     ("job_cancelled job_held job_released job_requeue_asked", "order", _BY_USER),
     ("job_suspended job_resumed job_prioritized", "order", _BY_MANAGER),
@@ -212,8 +213,9 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
 STATEMENT: Final = {
     action: (kind, allowed) for actions, kind, allowed in _LINES for action in actions.split()
 }
-# Nobody reaches these by the table: their doors are how payloads come in.
-_WAYS_IN: Final = ("Publish", "PublishStream")
+# Nobody reaches these by the table: their doors are how payloads come in, and callers learn what
+# came of their own.
+_WAYS_IN: Final = ("Publish", "PublishStream", "ShowOutcome")
 
 CELLS: Final = [
     (action, who, situation)

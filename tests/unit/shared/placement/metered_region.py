@@ -22,6 +22,7 @@ from tests.unit.shared.placement.region import (
     feed,
     power,
     saved,
+    signature,
     started,
 )
 
@@ -49,9 +50,13 @@ class MeteredRegion:
 
     def __post_init__(self) -> None:
         self.processor = Placement({}, PolicySettings(**self.rules), 7.0)
-        cluster = declared("p1", self.nodes, nameplate_power_w=self.nameplate_w)
-        feed(self.processor, [cluster, power()])
+        cluster = declared("p1", self.nodes, nameplate_power_w=NAMEPLATE_W)
+        feed(self.processor, [cluster, power(), signature(0, "p1", power_w=PREDICTED_W)])
         feed(self.processor, [capped(POWER_SCOPE_CLUSTER, "p1", (0, self.cap_w))])
+        if self.nameplate_w != NAMEPLATE_W:
+            # Over such a cluster no cap is taken: it says so afterwards.
+            anew = declared("p1", self.nodes, T0_US + 1, nameplate_power_w=self.nameplate_w)
+            feed(self.processor, [anew])
 
     def round_at(self, at_s: float, *events: Event) -> list[Message]:
         feed(self.processor, events)

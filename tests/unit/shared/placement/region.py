@@ -1,6 +1,7 @@
 """A region for tests: two clusters, eight applications, models, and the events of jobs."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -73,6 +74,8 @@ T0_US = 1_767_225_600_000_000
 APPS = tuple(f"app-{number}" for number in range(8))
 MODELS = {"p1": "platinum-8168", "p2": "gold-6254"}
 CORES = {"p1": 48, "p2": 36}
+# What a node draws at most, and what is expected of a job of which nothing is known.
+MOST_NODE_W = 333.0
 PSTATES = {
     "p1": tuple(step / 10 for step in range(12, 28)),
     "p2": tuple(step / 10 for step in range(12, 32)),
@@ -94,6 +97,7 @@ def declared(cluster: str, /, nodes: int = 512, time_us: int = T0_US, **changes:
         "pstates_ghz": PSTATES[cluster],
         "idle_power_w": 100.0,
         "peak_bandwidth_gbps": 200.0,
+        "nameplate_power_w": MOST_NODE_W,
     }
     payload = ClusterDeclared(**(values | changes))
     return event(f"declared/{payload.cluster}/{time_us}", payload, time_us)
@@ -153,7 +157,7 @@ def coefficients(cluster: str, sd: float | None = None) -> Event:
 def power(**changes: Any) -> Event:
     values: dict[str, Any] = {
         "version": "power@0",
-        "fallback_power_w": dict.fromkeys(MODELS.values(), 333.0),
+        "fallback_power_w": dict.fromkeys(MODELS.values(), MOST_NODE_W),
     }
     return event("power", sealed(PowerModelPublished(**(values | changes))))
 
@@ -270,12 +274,14 @@ def finished(
     attempt: int = 1,
     outcome: JobOutcome.ValueType = JOB_OUTCOME_COMPLETED,
     grant: int = 0,
+    cluster: str = "",
 ) -> Event:
+    """Where no cluster is named, `feed` takes the one that holds the run."""
     payload = JobFinished(
         job_id=job_id,
         attempt=attempt,
         outcome=outcome,
-        cluster="p1",
+        cluster=cluster,
         user="ada",
         account="physics",
         nodes=1,
@@ -417,7 +423,19 @@ def placement(nodes: int = 4, policy: Policy = Policy.PRIORITY_INC_V, **rules: A
 
 def feed(processor: Processor, events: Iterable[Event]) -> None:
     for one in events:
-        assert list(processor.handle(one)) == []
+        assert list(processor.handle(of_holder(processor, one))) == []
+
+
+def of_holder(processor: Processor, one: Event) -> Event:
+    """An end that names no cluster is that of the resource manager which holds the run."""
+    is_end = isinstance(one.payload, JobFinished | JobRequeued) and not one.payload.cluster
+    if not is_end or not isinstance(processor, Placement):
+        return one
+    ended: Any = type(one.payload)()
+    ended.CopyFrom(one.payload)
+    known = processor.queries.answer(ended.job_id)
+    ended.cluster = (known.allocation.cluster if known else "") or "p1"
+    return replace(one, payload=ended)
 
 
 def round_of(processor: Processor, number: int, *events: Event) -> list[PlacementDecided]:

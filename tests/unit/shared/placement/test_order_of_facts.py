@@ -26,16 +26,16 @@ from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, end_us, verdict
 
 _FIRST = PlacementDecided(job_id="a", attempt=1, cluster="p1", node_indices=[0, 1])
-_SECOND = PlacementDecided(job_id="a", attempt=2, cluster="p2", node_indices=[2, 3])
+_SECOND = PlacementDecided(job_id="a", attempt=2, cluster="p1", node_indices=[2, 3])
 STORY = (
     region.submitted("a", T0_US + 1, nodes=2),
     region.held("a", T0_US + 2),
     region.released("a", T0_US + 3),
     region.started(_FIRST, started_at_us=T0_US + 4),
-    region.finished("a", T0_US + 5, 1, JOB_OUTCOME_FAILED),
-    region.requeued("a", T0_US + 6),
+    region.finished("a", T0_US + 5, 1, JOB_OUTCOME_FAILED, cluster="p1"),
+    region.requeued("a", T0_US + 6, cluster="p1"),
     region.started(_SECOND, started_at_us=T0_US + 7),
-    region.finished("a", T0_US + 8, 2),
+    region.finished("a", T0_US + 8, 2, cluster="p1"),
 )
 LAST = len(STORY) - 1
 
@@ -142,16 +142,15 @@ def test_who_is_said_to_run_on_an_undeclared_cluster_starts_nowhere_else() -> No
     assert list(answer.constraints) == [Constraint(kind=CONSTRAINT_KIND_RUNS, by="p2")]
 
 
-def test_what_was_granted_to_who_is_said_to_run_on_an_undeclared_cluster_is_asked_back() -> None:
+def test_a_run_on_an_undeclared_cluster_replaces_none_that_was_granted() -> None:
     found = _without_p2()
     [start] = found.round_of(region.submitted("own", T0_US + 2))
     [withdrawn] = found.round_of(_runs_on_undeclared_p2("own", T0_US + 3))
-    assert (verdict(withdrawn), withdrawn.cluster) == ("withdrawn", start.cluster)
-    assert withdrawn.reason == "runs on p2, as the resource manager there says"
-    assert not region.starts(found.round_of(region.declined(start, T0_US + 4)))
-    found.tell(region.declared("p2", 4, time_us=T0_US + 5))
+    assert (verdict(withdrawn), withdrawn.cluster) == ("withdrawn", "p2")
+    assert withdrawn.reason == "the job was granted to p1"
+    found.tell(region.started(start, started_at_us=T0_US + 4))
     answer = found.answered("own")
-    assert (answer.standing, answer.allocation.cluster) == (JOB_STANDING_RUNNING, "p2")
+    assert (answer.standing, answer.allocation.cluster) == (JOB_STANDING_RUNNING, "p1")
 
 
 def test_an_operator_vouches_that_a_job_does_not_run_on_an_undeclared_cluster() -> None:

@@ -92,7 +92,8 @@ def test_a_refusal_for_watts_tells_what_is_needed_what_there_is_until_when_and_b
     [on_p1] = [c for c in told["b"].candidates if c.cluster == "p1"]
     assert on_p1.constraint == (
         "needs 233 W, 67 W left under the power cap of cluster p1 (declared by test: heat wave), "
-        "until 2026-01-01T01:00:30Z"
+        "until 2026-01-01T01:00:30Z; nothing says what it draws: the nameplate of 333 W a node "
+        "counts"
     )
     [shortage] = on_p1.power.shortages
     assert (shortage.scope, shortage.name) == (POWER_SCOPE_CLUSTER, "p1")
@@ -180,7 +181,8 @@ def test_a_job_that_alone_exceeds_a_cap_is_told_so_and_the_rest_goes_on(watts: f
     assert verdict(told["a"]) == "queued"
     assert told["a"].reason == (
         f"p1: needs 233 W, {watts - 200:g} W left under the power cap of cluster p1 (declared by "
-        "test: heat wave), as long as it stays as declared"
+        "test: heat wave), as long as it stays as declared; nothing says what it draws: the "
+        "nameplate of 333 W a node counts"
     )
     assert not told["a"].HasField("reservation")
 

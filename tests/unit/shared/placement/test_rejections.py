@@ -187,6 +187,18 @@ def test_a_rejected_job_that_is_cancelled_is_cancelled_for_its_next_attempts_too
     assert verdicts(decided) == [("a", "cancelled")]
 
 
+def test_a_cancellation_takes_the_reason_of_a_rejection_not_away() -> None:
+    processor = placement()
+    round_of(processor, 0, submitted("a", nodes=5), submitted("b"))
+    round_of(processor, 1, *(cancelled(name, end_us(0)) for name in "ab"))
+    again = Placement(saved(processor.changes()), PolicySettings(), 7.0)
+    for one in (processor, again):
+        answer = answered(one, "a")
+        assert answer.reason == f"{answered(one, 'b').reason}; it had been rejected: {TOO_LARGE}"
+        assert [m.cluster for m in answer.misfits] == ["p1", "p2"]
+        assert not answered(one, "b").misfits
+
+
 def test_a_hold_or_release_of_a_rejected_job_changes_nothing_until_it_is_requeued() -> None:
     processor = placement()
     round_of(processor, 0, submitted("a", nodes=5))

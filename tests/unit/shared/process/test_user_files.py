@@ -75,10 +75,10 @@ def test_a_damaged_file_gives_its_lines_and_then_says_so(tmp_path: Path) -> None
 def test_hostile_yaml_is_refused_at_once(text: str, told: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile.yaml"
     path.write_text(text)
-    began_s = time.monotonic()
+    began_s = time.process_time()
     with pytest.raises(UnusableError, match=told):
         read_yaml(path)
-    assert time.monotonic() - began_s < 2
+    assert time.process_time() - began_s < 2
 
 
 def test_plain_yaml_is_read(tmp_path: Path) -> None:

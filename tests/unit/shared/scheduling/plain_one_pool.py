@@ -77,6 +77,91 @@ def plain_easy_starts(units: int, jobs: list[PlainJob], *, backfills: bool = Tru
     return [pool.starts[j] for j in range(len(jobs))]
 
 
+@dataclass
+class PlainPrediction:
+    """A pool under EASY where the shortest by its user's last two runs passes first, until what so
+    passed took a share of the pool since the first that waits was submitted."""
+
+    pool: PlainPool
+    users: list[int]
+    passing_share: float
+    predicted_s: dict[int, float] = field(default_factory=dict)
+    careful_s: dict[int, float] = field(default_factory=dict)
+    promised_s: dict[int, float] = field(default_factory=dict)
+    passed: list[int] = field(default_factory=list)
+
+    def ended(self, now_s: float) -> list[int]:
+        jobs, starts = self.pool.jobs, self.pool.starts
+        ends = sorted((starts[j] + jobs[j].run_s, j) for j in starts)
+        return [job for end_s, job in ends if end_s <= now_s]
+
+    def predict(self, now_s: float) -> None:
+        ended = self.ended(now_s)
+        for job in [j for j in self.pool.waiting if j not in self.predicted_s]:
+            asked_s = self.pool.jobs[job].limit_s
+            last = [self.pool.jobs[j].run_s for j in ended if self.users[j] == self.users[job]]
+            knows = len(last) >= 2
+            self.predicted_s[job] = min(max(sum(last[-2:]) / 2, 1), asked_s) if knows else asked_s
+            self.careful_s[job] = min(max(last[-8:]), asked_s) if knows else asked_s
+
+    def left(self, now_s: float) -> float:
+        jobs, ended = self.pool.jobs, self.ended(now_s)
+        submit_s = jobs[self.pool.waiting[0]].submit_s
+        took = sum(
+            jobs[j].units * (jobs[j].run_s if j in ended else jobs[j].limit_s)
+            for j in self.passed
+            if self.pool.starts[j] >= submit_s
+        )
+        return self.passing_share * self.pool.units * (now_s - submit_s) - took
+
+    def let_pass(self, job: int, now_s: float) -> bool:
+        """Start it if it may pass by its prediction."""
+        asked, first = self.pool.jobs[job], self.pool.waiting[0]
+        shadow_s, extra = self.pool.shadow(self.pool.jobs[first].units, now_s)
+        if asked.units > self.pool.free or asked.units * asked.limit_s > self.left(now_s):
+            return False
+        if now_s + asked.limit_s > shadow_s and asked.units > extra:
+            if now_s + self.careful_s[job] > shadow_s:
+                return False
+            place = self.pool.waiting.index(job)
+            self.pool.start(job, now_s)
+            later_s, _ = self.pool.shadow(self.pool.jobs[first].units, now_s)
+            del self.pool.running[job], self.pool.starts[job]
+            self.pool.waiting.insert(place, job)
+            if later_s > self.promised_s[first]:
+                return False
+        self.pool.start(job, now_s)
+        self.passed.append(job)
+        return True
+
+    def step(self, now_s: float) -> None:
+        pool, jobs = self.pool, self.pool.jobs
+        self.predict(now_s)
+        while pool.waiting and jobs[pool.waiting[0]].units <= pool.free:
+            pool.start(pool.waiting[0], now_s)
+        if not pool.waiting:
+            return
+        first = pool.waiting[0]
+        self.promised_s.setdefault(first, pool.shadow(jobs[first].units, now_s)[0])
+        for job in sorted(pool.waiting[1:], key=lambda j: (self.predicted_s[j], j)):
+            self.let_pass(job, now_s)
+        for job in pool.waiting[1:]:
+            shadow_s, extra = pool.shadow(jobs[first].units, now_s)
+            fits = now_s + jobs[job].limit_s <= shadow_s or jobs[job].units <= extra
+            if jobs[job].units <= pool.free and fits:
+                pool.start(job, now_s)
+
+
+def plain_predicted_starts(
+    units: int, jobs: list[PlainJob], users: list[int], passing_share: float
+) -> list[float]:
+    """When each job starts: see PlainPrediction."""
+    played = PlainPrediction(PlainPool(units, jobs), users, passing_share)
+    for now_s in played.pool.instants():
+        played.step(now_s)
+    return [played.pool.starts[j] for j in range(len(jobs))]
+
+
 def plain_conservative_starts(units: int, jobs: list[PlainJob]) -> list[float]:
     """When each job starts if all run to their limits: the earliest time that delays none before
     it in the queue."""

@@ -1,7 +1,7 @@
 """Slurm's main and backfill schedulers as their rules read, slowly: what is free is added up anew
 at every moment that could matter."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from shared.scheduling.slurm import SlurmBackfill
@@ -40,17 +40,35 @@ def starts_s(jobs: Sequence[PlainJob], nodes: int, rules: SlurmBackfill) -> list
         )
         if was_waiting and is_new and now_s >= last_backfill_s + rules.interval_s:
             last_backfill_s, seen = now_s, (came, ended, len(begun))
-            for number in queue[: rules.depth]:
-                job = jobs[number]
-                start_s = _earliest_s(job, taken, nodes, now_s)
-                if start_s < now_s + rules.window_s:
-                    taken.append(_Taken(start_s, start_s + job.limit_s, job.units))
-                if start_s <= now_s:
-                    begun[number] = now_s
+            for number in _backfilled(jobs, queue[: rules.depth], taken, nodes, now_s, rules):
+                begun[number] = now_s
         ends_s = [start_s + jobs[n].run_s for n, start_s in begun.items()]
         coming_s = [*ends_s, *(job.submit_s for job in jobs), last_backfill_s + rules.interval_s]
         now_s = min(time_s for time_s in coming_s if time_s > now_s)
     return [begun[number] for number in range(len(jobs))]
+
+
+def _backfilled(
+    jobs: Sequence[PlainJob],
+    queue: Sequence[int],
+    taken: list[_Taken],
+    nodes: int,
+    now_s: float,
+    rules: SlurmBackfill,
+) -> Iterator[int]:
+    """The jobs that a look starts; what it reserves is taken."""
+    times_s = {now_s}
+    for number in queue:
+        job = jobs[number]
+        start_s = _earliest_s(job, taken, nodes, now_s)
+        if start_s > now_s and rules.records and len(times_s) >= rules.records:
+            return
+        if now_s < start_s < now_s + rules.window_s:
+            times_s |= {start_s, start_s + job.limit_s}
+        if start_s < now_s + rules.window_s:
+            taken.append(_Taken(start_s, start_s + job.limit_s, job.units))
+        if start_s <= now_s:
+            yield number
 
 
 def _earliest_s(job: PlainJob, taken: Sequence[_Taken], nodes: int, now_s: float) -> float:

@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.domain.energy_tariff import Tariff
-from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
+from shared.scheduling.lookahead import (
+    Bounds,
+    LookAhead,
+    Objective,
+    Prices,
+    Waiting,
+    WaitOrder,
+)
 from shared.scheduling.plan_dispatch import LookAheadSchedule, replan
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Running, Situation
 from shared.scheduling.pool import Discipline, Pool
@@ -74,7 +81,8 @@ def played(jobs: Sequence[Drawn], policy: LookAhead) -> LookAheadSchedule:
 
 
 def policy(budget: int, objective: Objective = FLAT, patience_s: float = 12 * HOUR_S) -> LookAhead:
-    return LookAhead(objective, Bounds(budget=budget, patience_s=patience_s))
+    bounds = Bounds(budget=budget, patience_s=patience_s, judges_orders=True)
+    return LookAhead(objective, bounds)
 
 
 @settings(deadline=None, max_examples=40)
@@ -179,15 +187,30 @@ def test_a_job_that_nothing_hurries_waits_for_the_cheap_hours_and_is_slowed() ->
     assert slowed.pstate.tolist() == [1]
 
 
-def test_of_two_large_jobs_the_one_that_came_first_starts_first() -> None:
-    hours = [9, 30, 8, 30, 4]  # odd numbers are best off on the other cluster, which stays busy
+def test_jobs_that_waited_longest_for_the_root_of_their_limit_start_first() -> None:
+    hours = [9, 30, 16, 30, 4]  # odd numbers are best off on the other cluster, which stays busy
     jobs = [Drawn(60.0 * number, 8, limit * HOUR_S, 1.0) for number, limit in enumerate(hours)]
-    by_size, by_age = (
-        played(jobs, LookAhead(FLAT, Bounds(large=large))).schedule.start_s
-        for large in (100.0, 10.0)
+    by_ratio, by_age = (
+        played(jobs, LookAhead(FLAT, Bounds(order=order))).schedule.start_s
+        for order in (WaitOrder.RATIO, WaitOrder.AGE)
     )
-    assert by_size[4] < by_size[2]
+    assert by_ratio[4] < by_ratio[2]
     assert by_age[2] < by_age[4]
+
+
+def test_jobs_longer_than_all_that_is_known_takes_go_by_age() -> None:
+    """The two wait alone behind nearly nothing, which both limits outlast."""
+    jobs = {job.arrival: job for job in waiting([Drawn(0.0, 1, 40 * HOUR_S, 1.0)] * 4)[::2]}
+    jobs[2] = replace(jobs[2], submit_s=60.0, usual=tuple(_shorter(p) for p in jobs[2].usual))
+    busy = {-1: Running(1, 8, 0.0, 10 * HOUR_S, 10 * HOUR_S)}
+    busy |= {-2: Running(0, 8, 0.0, 10 * HOUR_S, 10 * HOUR_S)}
+    plan = LookAhead(FLAT, Bounds()).plan(Situation(120.0, ROOMS, busy), jobs, 0.1)
+    assert plan is not None
+    assert min(plan).arrival == 0
+
+
+def _shorter(planned: PlannedEntry) -> PlannedEntry:
+    return planned._replace(mode=planned.mode._replace(limit_s=20 * HOUR_S))
 
 
 @settings(max_examples=60, deadline=None)
@@ -197,7 +220,7 @@ def test_a_plan_costs_less_by_its_forecast_than_the_usual_order_and_serves_as_ma
 ) -> None:
     jobs = {job.arrival: replace(job, submit_s=0.0) for job in waiting(drawn)}
     objective = replace(FLAT, prices=Prices(makespan_per_h=makespan_per_h))
-    searched = LookAhead(objective, Bounds(budget=budget, head=head))
+    searched = LookAhead(objective, Bounds(budget=budget, head=head, judges_orders=True))
     situation = Situation(0.0, ROOMS, {})
     plan = searched.plan(situation, jobs, 1.0)
     if plan is None:

@@ -18,6 +18,7 @@ from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.power import NO_CAP_MW, Budgets, Cap, PowerBudget, Scope, Step
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
+from shared.scheduling.slurm import SlurmScheduler
 from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue
 from tests.unit.shared.scheduling.plain_power import Interval, PlainBudget
 from tests.unit.shared.scheduling.systems import Pairs, queue_of
@@ -280,7 +281,9 @@ class Life:
 def told(schedulers: list[ClusterScheduler], served: list[Served]) -> Iterator[object]:
     """The result of a pass."""
     yield [(number, entry, allocation) for number, entry, allocation, _ in served]
-    yield [scheduler.reservation for scheduler in schedulers]
+    for scheduler in schedulers:
+        assert not isinstance(scheduler, SlurmScheduler)
+        yield scheduler.reservation
 
 
 @settings(max_examples=90, deadline=None)

@@ -1,10 +1,13 @@
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.runtimes import PredictingPool, UserRuntimes
 from shared.scheduling.timeline import play
 from shared.scheduling.workload import Schedule
-from tests.unit.shared.scheduling.plain_one_pool import PlainJob
+from tests.unit.shared.scheduling.plain_one_pool import PlainJob, plain_predicted_starts
 from tests.unit.shared.scheduling.systems import one_pool
 
 
@@ -20,38 +23,86 @@ from tests.unit.shared.scheduling.systems import one_pool
 def test_the_last_two_runs_of_a_user_predict_the_next(
     users: list[int], limits_s: list[float], runs_s: list[float], expected_s: float
 ) -> None:
-    runtimes = UserRuntimes(users, limits_s, runs_s)
+    runtimes = UserRuntimes(users, [0.0] * len(users), limits_s, runs_s)
     *ended, last = range(len(users))
     for job in ended:
         runtimes.ended(job)
     assert runtimes.predict_s(last) == expected_s
 
 
-def _played(run_s: list[float], *, predicts: bool) -> Schedule:
-    """Two runs of a user end; a long job leaves a node free, a wide one waits, the user's next
-    asks for longer than until the wide one is due."""
-    limit_s = [1000.0, 1000.0, 100.0, 100.0, 1000.0]
-    jobs = map(PlainJob, [0.0, 0.0, 50.0, 60.0, 70.0], [1, 1, 1, 2, 1], limit_s, run_s)
-    runtimes = UserRuntimes([1, 1, 2, 2, 1], limit_s, run_s)
-    pool = PredictingPool(2, runtimes=runtimes) if predicts else Pool(2)
-    return play([pool], one_pool([*jobs]), Discipline.EASY)
+UNITS = 6
+times_s = st.sampled_from([1.0, 2.0, 3.0, 5.0, 8.0, 13.0])
+jobs_of_users = st.lists(
+    st.tuples(
+        st.builds(
+            PlainJob,
+            submit_s=st.integers(0, 40).map(float),
+            units=st.integers(1, UNITS),
+            limit_s=times_s,
+            run_s=times_s,
+        ).map(lambda job: job._replace(run_s=min(job.run_s, job.limit_s))),
+        st.integers(1, 3),
+    ),
+    min_size=1,
+    max_size=40,
+).map(lambda jobs: sorted(jobs, key=lambda each: each[0].submit_s))
 
 
-def test_a_job_backfills_by_its_prediction_where_its_request_is_too_long() -> None:
-    run_s = [20.0, 20.0, 100.0, 100.0, 30.0]
-    assert _played(run_s, predicts=False).start_s[4] > 150
-    predicted = _played(run_s, predicts=True)
-    assert predicted.start_s[4] == 70
-    assert predicted.start_s[3] == 150
+def _predicted(
+    jobs: list[PlainJob], users: list[int], passing_share: float, units: int
+) -> Schedule:
+    submit_s, _, limit_s, run_s = ([*column] for column in zip(*jobs, strict=True))
+    runtimes = UserRuntimes(users, submit_s, limit_s, run_s)
+    pool = PredictingPool(units, runtimes=runtimes, passing_share=passing_share)
+    return play([pool], one_pool(jobs), Discipline.EASY)
 
 
-def test_a_wrong_prediction_delays_the_reservation_until_the_request_ends_at_most() -> None:
-    schedule = _played([20.0, 20.0, 100.0, 100.0, 1000.0], predicts=True)
-    assert schedule.start_s[4] == 70
-    assert schedule.start_s[3] == 1070
+@settings(max_examples=300, deadline=None)
+@given(jobs_of_users, st.sampled_from([0.0, 0.05, 0.5, 1.0]))
+def test_every_job_starts_when_a_plain_loop_starts_it(
+    jobs: list[tuple[PlainJob, int]], passing_share: float
+) -> None:
+    plain, users = [job for job, _ in jobs], [user for _, user in jobs]
+    expected_s = plain_predicted_starts(UNITS, plain, users, passing_share)
+    assert _predicted(plain, users, passing_share, UNITS).start_s.tolist() == expected_s
+
+
+@settings(max_examples=100, deadline=None)
+@given(jobs_of_users, st.sampled_from([0.05, 1.0]))
+def test_the_first_promise_to_each_job_that_waits_is_kept(
+    jobs: list[tuple[PlainJob, int]], passing_share: float
+) -> None:
+    plain, users = [job for job, _ in jobs], [user for _, user in jobs]
+    schedule = _predicted(plain, users, passing_share, UNITS)
+    assert schedule.promised_s is not None
+    promised = ~np.isnan(schedule.promised_s)
+    assert (schedule.start_s[promised] <= schedule.promised_s[promised]).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(jobs_of_users)
+def test_where_nothing_may_pass_by_predictions_it_is_easy(
+    jobs: list[tuple[PlainJob, int]],
+) -> None:
+    plain, users = [job for job, _ in jobs], [user for _, user in jobs]
+    easy = play([Pool(UNITS)], one_pool(plain), Discipline.EASY)
+    assert _predicted(plain, users, 0.0, UNITS).start_s.tolist() == easy.start_s.tolist()
+
+
+def test_the_shortest_by_prediction_passes_before_what_came_earlier() -> None:
+    """Two runs of user 1 were short; a job has one unit of two until 1,000 s, a wide one waits."""
+    submit_s = [0.0, 0.0, 30.0, 40.0, 50.0, 60.0]
+    units, limit_s = [1, 1, 1, 2, 1, 1], [100.0, 100.0, 1000.0, 100.0, 300.0, 100.0]
+    jobs = [*map(PlainJob, submit_s, units, limit_s, [20.0, 20.0, 1000.0, 100.0, 300.0, 20.0])]
+    blocker = PlainJob(30.0, 1, 70.0, 70.0)  # until 100 s nothing can pass
+    jobs, users = [*jobs[:3], blocker, *jobs[3:]], [1, 1, 2, 2, 2, 3, 1]
+    by_order, by_prediction = (_predicted(jobs, users, share, 2).start_s for share in (0.0, 1.0))
+    assert by_order[[5, 6]].tolist() == [100, 400]
+    assert by_prediction[[5, 6]].tolist() == [120, 100]
+    assert by_order[4] == by_prediction[4] == 1030
 
 
 def test_predictions_are_for_easy_alone() -> None:
-    runtimes = UserRuntimes([1], [10.0], [10.0])
+    runtimes = UserRuntimes([1], [0.0], [10.0], [10.0])
     with pytest.raises(ValueError, match="fcfs"):
         PredictingPool(2, runtimes=runtimes).scheduler(Discipline.FCFS, 0)

@@ -1,13 +1,19 @@
 """Slurm's backfill."""
 
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.scheduling.load import Load
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
 from shared.scheduling.timeline import play
+from shared.scheduling.wait_queue import WaitQueue
 from tests.unit.shared.scheduling.plain_one_pool import PlainJob
 from tests.unit.shared.scheduling.plain_slurm import starts_s
 from tests.unit.shared.scheduling.systems import one_pool
@@ -41,6 +47,7 @@ def logs(draw: st.DrawFn) -> list[PlainJob]:
         depth=st.integers(1, 6),
         window_s=st.sampled_from([20.0, 90.0, 1e5]),
         interval_s=st.sampled_from([1.0, 7.0, 60.0]),
+        records=st.sampled_from([0, 1, 2, 3, 5]),
     ),
 )
 def test_jobs_start_when_the_plain_rules_say(jobs: list[PlainJob], rules: SlurmBackfill) -> None:
@@ -67,13 +74,38 @@ def test_only_the_first_jobs_are_looked_at_for_backfill_and_at_its_interval() ->
     assert played([first, wide, small], SlurmBackfill(interval_s=30.0))[2] == 30.0
 
 
+def test_a_look_ends_when_its_table_of_reservations_is_full() -> None:
+    first, wide = PlainJob(0.0, 6, 100.0, 100.0), PlainJob(1.0, 8, 50.0, 50.0)
+    jobs = [first, wide, wide, PlainJob(2.0, 2, 10.0, 10.0)]
+    assert played(jobs, SlurmBackfill(interval_s=1.0, records=4))[3] == 2.0
+    assert played(jobs, SlurmBackfill(interval_s=1.0, records=3))[3] == 200.0
+
+
 @pytest.mark.parametrize("wrong", [{"depth": 0}, {"window_s": 0.0}, {"interval_s": -1.0}])
 def test_parameters_below_their_bounds_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be above 0"):
         SlurmBackfill(**wrong)  # type: ignore[arg-type]
 
 
+@given(logs(), st.sampled_from([100, 150, 220]), st.sampled_from([450, 900, 1500]))
+def test_the_cap_of_a_cluster_holds_and_every_job_starts(
+    log: list[PlainJob], watts: int, cap_w: int
+) -> None:
+    """Each node that is used draws so much, as many as the cap has watts for."""
+    jobs = [job._replace(units=min(job.units, cap_w // watts)) for job in log]
+    work = one_pool(jobs)
+    work = replace(work, power_w=work.units.astype(np.float64) * watts)
+    rules = SlurmBackfill(interval_s=7.0, records=5)
+    start_s = play([Pool(NODES, float(cap_w), slurm=rules)], work, Discipline.SLURM).start_s
+    drawn = [
+        change
+        for job, at_s in zip(jobs, start_s.tolist(), strict=True)
+        for change in ((at_s, job.units * watts), (at_s + job.run_s, -job.units * watts))
+    ]
+    assert max(accumulate(w for _, w in sorted(drawn))) <= cap_w
+
+
 def test_a_cap_of_several_clusters_is_refused() -> None:
     region = PowerBudget(Cap(Scope.REGION, "", ((0.0, 5),)), is_shared=True)
     with pytest.raises(ValueError, match="take easy"):
-        SlurmScheduler(NODES, OFTEN, budgets=[region])
+        SlurmScheduler(Load(NODES, NODES), WaitQueue(), OFTEN, budgets=[region])

@@ -62,6 +62,28 @@ def test_easy_starts_every_job_when_a_plain_loop_does_with_overdue_jobs_and_with
 
 @settings(max_examples=100, deadline=None)
 @given(jobs_of_a_pool)
+def test_easy_keeps_its_first_promise_to_each_job_and_others_note_none(
+    jobs: list[PlainJob],
+) -> None:
+    schedule = play([Pool(UNITS)], one_pool(killed(jobs)), Discipline.EASY)
+    assert schedule.promised_s is not None
+    promised = ~np.isnan(schedule.promised_s)
+    assert (schedule.start_s[promised] <= schedule.promised_s[promised]).all()
+    others = play([Pool(UNITS)], one_pool(killed(jobs)), Discipline.CONSERVATIVE)
+    assert others.promised_s is None
+
+
+def test_a_promise_is_when_the_reservation_first_was_to_begin() -> None:
+    jobs = [PlainJob(0, 6, 100, 40), PlainJob(10, 8, 50, 50), PlainJob(20, 2, 80, 80)]
+    schedule = play([Pool(UNITS)], one_pool(jobs), Discipline.EASY)
+    assert schedule.promised_s is not None
+    assert schedule.promised_s[1] == 100
+    assert np.isnan(schedule.promised_s[[0, 2]]).all()
+    assert schedule.start_s.tolist() == [0, 100, 20]
+
+
+@settings(max_examples=100, deadline=None)
+@given(jobs_of_a_pool)
 def test_first_come_first_served_never_lets_one_pass(jobs: list[PlainJob]) -> None:
     expected = plain_easy_starts(UNITS, jobs, backfills=False)
     assert starts(jobs, Discipline.FCFS) == expected == sorted(expected)
@@ -241,6 +263,15 @@ def test_where_a_cap_refuses_a_job_it_starts_in_another_mode_and_takes_as_long_a
     assert play([Pool(UNITS, cap_w=200.0)], large, EASY).end_s.tolist() == [4.0]
     with pytest.raises(ValueError, match=r"draws 200\.0 W, the cap leaves 150\.0 W"):
         play([Pool(UNITS, cap_w=150.0)], large, EASY)
+
+
+@pytest.mark.parametrize("discipline", list(Discipline))
+def test_idle_power_counts_under_a_cap_whatever_passes_what_waits(discipline: Discipline) -> None:
+    """8 units idle at 100 W each: beside that the cap leaves one job what it draws."""
+    jobs = one_pool([PlainJob(0.0, 1, 100.0, 100.0)] * 3)
+    busy = replace(jobs, power_w=np.full(jobs.power_w.shape, 250.0))
+    found = play([Pool(UNITS, 1000.0, 100.0)], busy, discipline)
+    assert found.start_s.tolist() == [0.0, 100.0, 200.0]
 
 
 @pytest.mark.parametrize(

@@ -2,28 +2,35 @@
 
 import asyncio
 import hashlib
+from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from coplace.v1.control_pb2 import DeadLetter
+from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.ingest.jobcomp import app
 from services.ingest.jobcomp.app import Jobcomp
+from services.ingest.jobcomp.meter import JobcompMeter
 from services.ingest.model import Intake
 from shared.catalogue.codec import Codec
 from shared.catalogue.event import Publish
 from shared.catalogue.record import Record, TopicPartition
 from shared.catalogue.topics import Topics
-from shared.slurm.facts import OUTCOMES, Site
+from shared.slurm.facts import OUTCOMES, Site, envelopes
+from shared.slurm.message import Message
 
 NOW_S = 1_780_000_000.0
 TOPICS = Topics(kafka_partitions=4)
 MAX_BYTES = 1_048_576
-JOBCOMP = Jobcomp(Intake(TOPICS), Site("north", "none", "m0"), MAX_BYTES)
+SITE = Site("north", "none", "m0")
+JOBCOMP = Jobcomp(Intake(TOPICS), SITE, MAX_BYTES)
 
 END: dict[str, Any] = {
     "jobid": 4242,
@@ -139,51 +146,31 @@ def test_every_final_state_of_slurm_is_an_outcome(state: str) -> None:
     assert facts(END | {"state": state})[1].outcome == OUTCOMES[state]
 
 
-# What a field of Slurm's refuses under its own name, and what becomes a field that is refused.
-REFUSED: dict[str, list[object]] = {
-    "total_cpus": ["many"],
-    "total_nodes": [-4, True],
-    "jobid": [0, 2**40],
-    "username": [7],
-    "@end": ["yesterday"],
-    "state": ["SOMEWHAT", " "],
-    "tres_req": [
-        *("cpu", "cpu=8,", "cpu=-8", "cpu=8 node=1", "cpu=eight", "cpu=1.5,node=1", "cpu=8,cpu=8"),
-        *("mem=16Q", 8),
-    ],
-    "tres_alloc": ["gres/gpu=0.5", "gres/gpu"],
-}
-REFUSED_AS_FACTS: list[tuple[str, dict[str, object]]] = [
-    ("job_submitted.user", {"username": ""}),
-    ("job_submitted.submitted_at_us", {"@submit": None}),
-    ("job_submitted.submitted_at_us", {"@submit": "1970-05-04T09:58:00Z"}),
-    ("job_finished.ended_at_us", {"@end": "2099-05-04T09:58:00Z"}),
-    ("job_finished.ended_at_us", {"@end": "2026-05-04T10:00:00Z"}),
-    ("nodes", {"state": None, "nodes": "n[1-"}),
-    ("job_submitted.nodes", {"tres_req": "cpu=8,node=100001"}),
-    ("job_submitted.cores_per_unit", {"tres_req": "cpu=10001,node=1"}),
-    ("job_submitted.memory_gib_per_unit", {"tres_req": "mem=9E,node=1"}),
-    ("job_submitted.resources_per_unit", {"tres_req": "cpu=1,gres/shards=1M,node=1"}),
-    ("job_finished.cores", {"total_cpus": 2_000_000_000, "total_nodes": 100_000}),
-    ("job_finished.resources", {"tres_alloc": ",".join(f"gres/x{i}=1" for i in range(17))}),
-]
-
-
 @pytest.mark.parametrize(
     ("field", "changes"),
     [
-        *((name, {name: value}) for name, values in REFUSED.items() for value in values),
-        *REFUSED_AS_FACTS,
+        *(("jobid", {"jobid": number}) for number in (0, -1, 2**40, None, "7")),
+        *(("@submit", {"@submit": time}) for time in (None, "yesterday", 7, ["2026-05-04"])),
+        ("submitted_at_us", {"@submit": "1970-05-04T09:58:00Z"}),
+        ("job_submitted.submitted_at_us", {"@submit": "2099-05-04T09:58:00Z", "@end": None}),
+        ("cluster", {"cluster": None}),
+        ("cluster", {"cluster": 7}),
+        ("state", {"state": "RESIZING"}),
+        ("state", {"state": "SOMEWHAT", "@end": None}),
+        ("nodes", {"state": None, "nodes": "n[1-"}),
+        ("@start", {"state": None, "@start": "yesterday"}),
     ],
 )
-def test_a_message_that_cannot_be_used_names_the_field(field: str, changes: dict[str, Any]) -> None:
+def test_a_message_that_identifies_no_job_and_no_start_names_the_field(
+    field: str, changes: dict[str, Any]
+) -> None:
     (publish,) = publishes(orjson.dumps(END | changes))
     assert isinstance(publish.event.payload, DeadLetter)
     assert publish.event.payload.reason.startswith(field)
 
 
 @pytest.mark.parametrize(
-    "value", [b"{", b"[]", b"", None, b'{"jobid": "\xff"}', b"x" * (MAX_BYTES + 1)]
+    "value", [b"{", b"[]", b"", None, b"\xff", b"[" * 99_999, b"x" * (MAX_BYTES + 1)]
 )
 def test_what_is_no_message_is_kept_with_the_reason_and_the_original_bytes(
     value: bytes | None,
@@ -259,6 +246,47 @@ def test_whatever_a_field_holds_nothing_stops(
 @given(st.binary(max_size=200))
 def test_any_bytes_become_something(value: bytes) -> None:
     assert publishes(value)
+
+
+def test_a_record_that_fails_again_is_quarantined_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failing = {2: 2, 3: 1}
+
+    def fails_at_some(message: Message, site: Site, latest_us: int) -> list[Envelope]:
+        number = message.needed_number("jobid")
+        failing[number] = failing.get(number, 0) - 1
+        if failing[number] >= 0:
+            raise ZeroDivisionError
+        return envelopes(message, site, latest_us)
+
+    monkeypatch.setattr(app, "envelopes", fails_at_some)
+    records = [record(orjson.dumps(END | {"jobid": number})) for number in (1, 2, 3, 4)]
+    found = asyncio.run(JOBCOMP.publishes(records, NOW_S))
+    letters = [each.event.payload for each in found if isinstance(each.event.payload, DeadLetter)]
+    ended = [each.event.payload for each in found if isinstance(each.event.payload, JobFinished)]
+    assert [(letter.kind, letter.value) for letter in letters] == [
+        ("quarantined", orjson.dumps(END | {"jobid": 2}))
+    ]
+    assert [each.job_id.split("/")[2] for each in ended] == ["1", "3", "4"]
+
+
+def test_what_is_left_out_is_counted_by_field() -> None:
+    meter = Meter()
+    counted = Jobcomp(Intake(TOPICS), SITE, MAX_BYTES, meter=meter)
+    messages = [END, END | {"job_name": "a\tb", "qos": "q" * 300}, END | {"job_name": "\x01"}]
+    asyncio.run(counted.publishes([record(orjson.dumps(each)) for each in messages], NOW_S))
+    assert meter.counted == {"job_name": 2, "qos": 1}
+
+
+class Meter(JobcompMeter):
+    """Remembers what is counted."""
+
+    def __init__(self) -> None:
+        self.counted = Counter[str]()
+
+    def repaired(self, job_id: str, fields: Collection[str]) -> None:
+        self.counted.update(fields)
 
 
 def test_the_plugins_own_example_is_understood(data_dir: Path) -> None:

@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes_asyncio.client import ApiClient, Configuration
+from structlog.testing import capture_logs
 
+from services.kubernetes.adapters import reflector
 from services.kubernetes.adapters.api import (
     JOBS,
+    RECORDS,
     ApiConflictError,
     ApiMissingError,
     ApiRefusedError,
@@ -19,6 +23,7 @@ from services.kubernetes.adapters.api import (
     ApiUnavailableError,
     WatchExpiredError,
 )
+from services.kubernetes.adapters.records import RecordWatcher
 from services.kubernetes.adapters.reflector import WatchMeter, reflect
 from services.kubernetes.model.jobs import JobKey
 
@@ -157,3 +162,22 @@ async def test_a_watch_goes_on_after_a_cut_and_lists_anew_after_a_gap(
     assert (counted.heard_of, counted.gaps) == (5, 1)
     versions = [query.get("resourceVersion") for _, _, query, _ in server.asked]
     assert versions[:5] == [None, "5", "8", None, "10"]
+
+
+async def test_a_kind_that_is_not_installed_is_named_and_waited_for(
+    played: tuple[PlayedServer, ApiServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector, "_RETRY_S", 0)
+    server, api = played
+    empty = {"items": [], "metadata": {"resourceVersion": "9"}}
+    server.answers = [(404, [{"message": "no such resource"}]), (200, [empty])]
+    listed = asyncio.Event()
+    with capture_logs() as logs:
+        following = asyncio.create_task(
+            reflect(api, RECORDS, "", RecordWatcher(Mock()), listed.set)
+        )
+        await asyncio.wait_for(listed.wait(), 5)
+    following.cancel()
+    [named] = [each for each in logs if each["log_level"] == "error"]
+    assert "jobrecords" in named["path"]
+    assert "jobrecords.yaml" in named["advice"]

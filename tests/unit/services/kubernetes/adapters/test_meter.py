@@ -1,14 +1,15 @@
 """What Prometheus sees of the resource manager of Kubernetes."""
 
+import pytest
 from prometheus_client import generate_latest
 
 from services.kubernetes.adapters.api import JOBS, PODS
-from services.kubernetes.adapters.meter import KubernetesMeter, QueueState, queue_state
-from services.kubernetes.model.jobs import KubernetesJob
-from services.kubernetes.model.names import CLAIM, COPY_OF, OUTCOME, PROBLEM
+from services.kubernetes.adapters.meter import KubernetesMeter
+from services.kubernetes.model.records import KubernetesRecord
+from services.kubernetes.model.states import QueueState, queue_state
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
-from tests.unit.services.kubernetes.objects import LIVE
+from tests.unit.services.kubernetes.objects import LIVE, recorded
 
 
 class Clock:
@@ -17,13 +18,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-def job(name: str, labels: dict[str, str] | None = None, **told: str) -> KubernetesJob:
-    names = {"problem": PROBLEM, "claim": CLAIM, "outcome": OUTCOME}
-    annotations = {names[key]: value for key, value in told.items()}
-    metadata = {"name": name, "namespace": "n", "annotations": annotations, "labels": labels or {}}
-    return KubernetesJob("alpha", {"metadata": metadata, "spec": {}, "status": {}})
 
 
 def metered() -> tuple[Telemetry, KubernetesMeter, Clock]:
@@ -58,19 +52,34 @@ def test_what_never_happened_is_counted_as_none() -> None:
     assert {f"{resyncs} 1.0", f"{refusals} 1.0"} <= exported(telemetry)
 
 
-def test_a_job_is_counted_as_it_is_and_a_copy_is_not() -> None:
+def test_a_job_is_counted_by_its_state() -> None:
     telemetry, meter, _ = metered()
-    jobs = [
-        *(job("a"), job("b"), job("c", problem="no cores"), job("d", claim=LIVE.to_json())),
-        job("e", claim=LIVE.to_json(), labels={COPY_OF: "a"}),
-    ]
-    meter.watch(lambda: jobs)
+    states = [QueueState.WAITS, QueueState.WAITS, QueueState.RUNS, QueueState.ASIDE]
+    meter.watch(lambda: [("alpha", state) for state in states])
     found = exported(telemetry)
-    for state, count in ("waits", 2), ("runs", 1), ("refused", 1), ("ended", 0):
+    for state, count in ("waits", 2), ("runs", 1), ("aside", 1), ("refused", 0), ("ended", 0):
         line = f'coplace_kubernetes_jobs{{cluster="alpha",state="{state}"}} {count}.0'
         assert line in found
 
 
-def test_how_a_job_ended_goes_before_what_it_was() -> None:
-    assert queue_state(job("a", claim=LIVE.to_json(), outcome="completed")) is QueueState.ENDED
-    assert queue_state(job("a", claim=LIVE.to_json(), problem="changed")) is QueueState.REFUSED
+def test_what_is_left_out_is_counted() -> None:
+    telemetry, meter, _ = metered()
+    meter.odd("alpha")
+    assert 'coplace_kubernetes_odd_objects_total{cluster="alpha"} 1.0' in exported(telemetry)
+
+
+@pytest.mark.parametrize(
+    ("record", "is_refused", "is_aside", "state"),
+    [
+        (None, False, False, QueueState.WAITS),
+        (None, True, True, QueueState.REFUSED),
+        (recorded(), False, False, QueueState.WAITS),
+        (recorded(LIVE), False, False, QueueState.RUNS),
+        (recorded(LIVE), False, True, QueueState.ASIDE),
+        (recorded(LIVE, "completed"), False, False, QueueState.ENDED),
+    ],
+)
+def test_the_state_of_a_job_is_that_of_its_record(
+    record: KubernetesRecord | None, *, is_refused: bool, is_aside: bool, state: QueueState
+) -> None:
+    assert queue_state(record, is_refused=is_refused, is_aside=is_aside) is state

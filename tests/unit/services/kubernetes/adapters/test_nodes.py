@@ -1,8 +1,13 @@
 """A cluster is declared as its nodes are, and nodes that take no pods are drained and resumed."""
 
+import asyncio
+from typing import Any
+
+import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import NodeGroup, ShowNodesResponse
 
+from services.kubernetes.adapters import nodes
 from services.kubernetes.adapters.nodes import NodeReporter
 from tests.unit.services.kubernetes.objects import NOW_US, TRAITS, node
 
@@ -75,3 +80,44 @@ async def test_a_node_that_is_removed_keeps_its_index_and_one_that_comes_has_the
     )
     assert list(last.node_names) == ["m2", "n1", "a3"]
     assert coplace.drained_by == {"m2": "north/alpha"}
+
+
+async def test_a_node_that_cannot_be_read_is_left_out_and_the_others_are_declared() -> None:
+    coplace, odd = Coplace(), list[str]()
+    told = NodeReporter(TRAITS, coplace, coplace, lambda: NOW_US, odd.append)
+    unready = [{"type": "Ready", "status": "False", "message": "disk\tfull\nsince noon"}]
+    odd_node: Any = "n5"
+    wrong = [node("n3", "many"), node("n4", status={"conditions": "none"}), {}, odd_node]
+    told.replace("alpha", [node("n1"), node("n2", status={"conditions": unready}), *wrong])
+    await tell(told)
+    declared, drained = coplace.events
+    assert list(declared.cluster_declared.node_names) == ["n[1-2]"]
+    assert drained.nodes_drained.reason == "not ready in Kubernetes: disk full since noon"
+    assert odd == ["alpha"] * 4
+
+
+@pytest.mark.parametrize(
+    "amounts", [{"memory": "1"}, {"cpu": "0"}, {"cpu": "9e15"}, {"nvidia.com/gpu": "1e99"}]
+)
+async def test_a_node_of_amounts_that_no_node_has_is_left_out_and_the_others_are_declared(
+    amounts: dict[str, str],
+) -> None:
+    coplace = Coplace()
+    told = reporter(coplace)
+    told.replace("alpha", [node("n1"), node("n2", status={"allocatable": amounts})])
+    await told.declare()
+    [declared] = coplace.events
+    assert list(declared.cluster_declared.node_names) == ["n1"]
+
+
+async def test_nodes_are_drained_where_the_cluster_cannot_be_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nodes, "_SETTLE_S", 0)
+    coplace = Coplace()
+    told = reporter(coplace)
+    told.replace("alpha", [node("n1"), node("n2", "64", spec=CORDONED)])
+    running = asyncio.create_task(told.run())
+    await asyncio.sleep(0.05)
+    running.cancel()
+    assert coplace.kinds() == ["nodes_drained"]

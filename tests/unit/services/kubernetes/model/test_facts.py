@@ -8,20 +8,28 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT
 
 from coplace_client.errors import RejectedError
 from services.kubernetes.model import bodies
-from services.kubernetes.model.claims import GrantClaim
 from services.kubernetes.model.facts import (
     cancelled_end,
     finish,
     require_placeable,
+    require_unchanged,
     start,
     submission,
     submission_of,
 )
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
-from services.kubernetes.model.names import APP, CLAIM, EXCLUSIVE, PRIORITY, WALLTIME_S
+from services.kubernetes.model.names import APP, EXCLUSIVE, PRIORITY, WALLTIME_S
 from shared.catalogue.contents.check import check_contents
 from tests.support.kubernetes_api import merged
-from tests.unit.services.kubernetes.objects import CREATED_US, JOB_ID, LIVE, NOW_US, TERMS, job
+from tests.unit.services.kubernetes.objects import (
+    CREATED_US,
+    JOB_ID,
+    LIVE,
+    NOW_US,
+    TERMS,
+    job,
+    recorded,
+)
 
 CLAIM_OF_TWO = replace(LIVE, cluster="beta", walltime_s=61, nodes=("n[1-2]",), node_units=(3, 1))
 
@@ -33,10 +41,6 @@ def annotated(**annotations: str) -> dict[str, Any]:
 def requests(**more: str) -> dict[str, Any]:
     asked = {"cpu": "1", **more}
     return {"spec": {"template": {"spec": {"containers": [{"resources": {"requests": asked}}]}}}}
-
-
-def claimed(claim: GrantClaim) -> KubernetesJob:
-    return job({"metadata": {"annotations": {CLAIM: claim.to_json()}}}, pods=4)
 
 
 def test_pods_are_units_with_their_cores_memory_and_gpus() -> None:
@@ -62,7 +66,7 @@ def test_as_many_pods_count_as_run_at_a_time() -> None:
 def test_labels_and_annotations_say_more() -> None:
     labels = {"metadata": {"labels": {APP: "lu.C", "team": "north-physics", "who": "ada"}}}
     said = merged(labels, annotated(**{PRIORITY: "7", EXCLUSIVE: "true", WALLTIME_S: "90"}))
-    terms = replace(TERMS, account_label="team", user_label="who")
+    terms = replace(TERMS, account_label="team", user_label="who", most_priority=7)
     found = submission_of(job(said), terms)
     assert (found.app_id, found.account, found.user) == ("lu.C", "north-physics", "ada")
     assert (found.priority, found.shareable, found.walltime_s) == (7, False, 90)
@@ -78,9 +82,16 @@ def test_labels_and_annotations_say_more() -> None:
         (annotated(**{WALLTIME_S: "soon"}), "metadata.annotations[coplace.io/walltime-s]"),
         (annotated(**{WALLTIME_S: "1e12"}), "walltime_s"),
         (annotated(**{PRIORITY: "1000"}), "priority"),
-        (annotated(**{PRIORITY: "nan"}), "priority"),
-        (annotated(**{PRIORITY: "1e300"}), "priority"),
-        (annotated(**{WALLTIME_S: "inf"}), "walltime_s"),
+        (annotated(**{PRIORITY: "1"}), "metadata.annotations[coplace.io/priority]"),
+        (annotated(**{PRIORITY: "nan"}), "metadata.annotations[coplace.io/priority]"),
+        (annotated(**{PRIORITY: "1e99"}), "priority"),
+        (annotated(**{WALLTIME_S: "inf"}), "metadata.annotations[coplace.io/walltime-s]"),
+        (annotated(**{WALLTIME_S: "1_000"}), "metadata.annotations[coplace.io/walltime-s]"),
+        (annotated(**{PRIORITY: "١٢"}), "metadata.annotations[coplace.io/priority]"),
+        ({"spec": {"parallelism": "4"}}, "spec.parallelism"),
+        ({"spec": {"parallelism": 2**31 - 1, "completions": None}}, "spec.parallelism"),
+        ({"spec": {"template": {"spec": {"containers": "none"}}}}, "spec.template.spec.containers"),
+        (requests(cpu="١٢"), "spec.template.spec.containers[0].resources.requests.cpu"),
         (requests(cpu="1e99"), "requests.cpu"),
         (requests(memory="1e99"), "requests.memory"),
         (requests(**{"nvidia.com/gpu": "1e99"}), "requests"),
@@ -107,11 +118,11 @@ def test_a_job_of_another_controller_is_refused() -> None:
 
 
 def test_a_start_and_an_end_show_what_was_held() -> None:
-    ran = claimed(CLAIM_OF_TWO)
+    ran = recorded(CLAIM_OF_TWO, pods=4)
     started = start(ran, TERMS).job_started
     assert (started.cluster, list(started.nodes)) == ("beta", ["n[1-2]"])
     assert list(started.node_units) == [3, 1]
-    event = finish(ran, TERMS, RunEnd(JOB_OUTCOME_TIMED_OUT, NOW_US - 1))
+    event = finish(ran, TERMS, RunEnd(JOB_OUTCOME_TIMED_OUT, NOW_US - 1), NOW_US)
     told = event.job_finished
     assert (told.nodes, told.cores_per_node, told.cores) == (2, 6, 8)
     assert (told.started_at_us, told.ended_at_us, told.grant) == (NOW_US, NOW_US, 1)
@@ -121,14 +132,35 @@ def test_a_start_and_an_end_show_what_was_held() -> None:
 
 
 def test_one_that_never_ran_has_an_end_without_a_start() -> None:
-    told = finish(job(pods=4), TERMS, cancelled_end(NOW_US)).job_finished
+    told = finish(recorded(pods=4), TERMS, cancelled_end(NOW_US), NOW_US).job_finished
     assert (told.outcome, told.started_at_us, told.nodes) == (JOB_OUTCOME_CANCELLED, 0, 4)
     check_contents(told)
 
 
+def test_one_that_somebody_let_run_without_a_grant_is_reported_as_that() -> None:
+    end = RunEnd(JOB_OUTCOME_TIMED_OUT, NOW_US)
+    told = finish(recorded(pods=4), TERMS, end, NOW_US, NOW_US - 9).job_finished
+    assert (told.grant, told.started_at_us, told.cores) == (0, NOW_US - 9, 8)
+    check_contents(told)
+
+
+@pytest.mark.parametrize("at_us", [0, 1, NOW_US - 10_000_000, NOW_US + 10**15])
+def test_an_end_that_cannot_be_is_taken_to_be_now(at_us: int) -> None:
+    end = RunEnd(JOB_OUTCOME_TIMED_OUT, at_us)
+    told = finish(recorded(LIVE), TERMS, end, NOW_US + 7).job_finished
+    assert told.ended_at_us == NOW_US + 7
+
+
+def test_pods_that_need_more_than_was_submitted_are_refused() -> None:
+    more = job({"spec": {"template": {"spec": {"overhead": {"cpu": "1"}}}}})
+    with pytest.raises(RejectedError, match="must not ask for more than was submitted"):
+        require_unchanged(more, recorded().submitted)
+    require_unchanged(job(), recorded().submitted)
+
+
 def test_the_same_fact_has_the_same_id() -> None:
-    assert submission(job(), TERMS) == submission(job(), TERMS)
-    assert submission(job(), TERMS).id == f"north/coplace.v1.JobSubmitted/{JOB_ID}/1"
+    assert submission(recorded(), TERMS) == submission(recorded(), TERMS)
+    assert submission(recorded(), TERMS).id == f"north/coplace.v1.JobSubmitted/{JOB_ID}/1"
 
 
 def test_another_job_of_the_same_name_and_second_is_another_job() -> None:
@@ -138,14 +170,15 @@ def test_another_job_of_the_same_name_and_second_is_another_job() -> None:
 
 def test_a_copy_is_named_by_its_job_and_grant_and_has_no_more_of_its_cluster() -> None:
     labels = {"controller-uid": "x", "batch.kubernetes.io/job-name": "lu", "run": "lu"}
-    ran = claimed(CLAIM_OF_TWO)
+    ran = recorded(CLAIM_OF_TWO, pods=4)
     spec = {
         "selector": {"matchLabels": {"controller-uid": "x"}},
         "template": {"metadata": {"labels": labels}},
     }
-    body = bodies.copy(KubernetesJob("alpha", merged(ran.fields, {"spec": spec})), JOB_ID)
-    assert ran.run_key == ("beta", "physics", "lu-00000001-1")
-    assert body["metadata"]["name"] == "lu-00000001-1"
+    fields = merged(job(pods=4).fields, {"spec": spec})
+    body = bodies.copy(KubernetesJob("alpha", fields), ran, "coplace")
+    assert ran.run_key == ("beta", "physics", "lu-00000009-1")
+    assert body["metadata"]["name"] == "lu-00000009-1"
     assert "selector" not in body["spec"]
     found = body["spec"]["template"]["metadata"]
     assert found["labels"] == {"run": "lu", "coplace.io/grant": "1"}

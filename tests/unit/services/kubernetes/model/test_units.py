@@ -37,3 +37,26 @@ def test_every_gpu_is_a_gpu_and_a_limit_alone_is_a_request() -> None:
 def test_a_pod_that_asks_for_no_cores_is_refused(requests: dict[str, str]) -> None:
     with pytest.raises(RejectedError, match=r"resources\.requests\.cpu: must be set"):
         pod_needs({"containers": [container(**requests)]})
+
+
+def test_what_a_pod_asks_for_as_a_whole_counts_where_it_is_more() -> None:
+    whole = {"requests": {"cpu": "8", "memory": "1Gi"}}
+    pod = {"containers": [container(cpu="1", memory="2Gi")], "resources": whole}
+    assert pod_needs(pod) == PodNeeds(8, 2.0, {})
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"containers": [container(cpu="8"), container(cpu="-7")]},
+        {"containers": [container(cpu="8"), None]},
+        {"containers": {"a": container(cpu="8")}},
+        {"containers": [{"resources": "many"}]},
+        {"containers": [{"resources": {"requests": ["cpu"]}}]},
+        {"containers": [container(cpu="8")], "overhead": "much"},
+        {"containers": [container(**{"cpu": "1", **{f"a/{n}": "1" for n in range(300)}})]},
+    ],
+)
+def test_what_is_no_amount_is_refused(pod: dict[str, object]) -> None:
+    with pytest.raises(RejectedError):
+        pod_needs(pod)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from coplace.v1.placement_pb2 import ACTION_KIND_RESUME, ACTION_KIND_SUSPEND, NodeMetersSilent
+from coplace.v1.placement_service_pb2 import PowerStanding
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -111,6 +112,22 @@ def test_nothing_counts_where_nobody_declared_it(rules: dict[str, Any], nameplat
     region.run(30, submitted("a"), read(29, "p1-0000"))
     assert not any(silent(region.round_at(at_s)) for at_s in range(90, 1_500, 60))
     assert region.standing.committed_w == PREDICTED_W - IDLE_W
+
+
+@pytest.mark.parametrize(("declared_w", "tdp_w"), [(NAMEPLATE_W, 0.0), (0.0, 400.0)])
+def test_a_nameplate_that_is_derived_counts_as_one_that_is_declared(
+    declared_w: float, tdp_w: float
+) -> None:
+    """What is published of it says which of both it is."""
+    region, power_w = metered(), {"nameplate_power_w": declared_w, "processors_tdp_w": tdp_w}
+    region.round_at(90, declared("p1", 2, T0_US + 1, **power_w))
+    published = [each for at_s in range(150, 720, 60) for each in region.round_at(at_s)]
+    [said] = [each for each in published if isinstance(each, NodeMetersSilent)]
+    assert list(said.nodes) == ["p1-0000"]
+    assert (said.nameplate_power_w, said.nameplate_derived) == (NAMEPLATE_W, not declared_w)
+    assert region.standing.committed_w == NAMEPLATE_W - IDLE_W
+    assert (region.standing.silent_nodes, region.standing.nameplate_w) == (1, 400.0)
+    assert region.standing.nameplate_derived == (not declared_w)
 
 
 def test_a_region_that_stood_still_and_a_clock_that_jumped_are_no_silence() -> None:
@@ -237,3 +254,24 @@ def test_any_telemetry_rounds_and_restarts_keep_to_the_plain_rule(
         assert told == len(plain.silent) == region.standing.silent_nodes
         assert region.standing.committed_w == pytest.approx(plain.committed_w())
         assert not starts or nodes * IDLE_W + plain.committed_w() <= cap_w
+
+
+@pytest.mark.parametrize("power_mw", [0, 49_000, 751_000, 65_535_000])
+def test_a_meter_that_shows_what_no_node_in_use_draws_is_as_good_as_silent(power_mw: int) -> None:
+    """The node idles at 100 W and draws 500 W at most: after ten minutes it counts for that, and
+    what was shown of it counts for nothing."""
+
+    def standing_after(power_mw: int | None) -> PowerStanding:
+        region = MeteredRegion(2, 200 + 433)
+        region.run(0, submitted("a"))
+        region.run(60, read(60, "p1-0000", powers_mw=[300_000]))
+        for minute in range(2, 25):
+            readings = () if power_mw is None else (power_mw,)
+            told = [read(60 * minute, "p1-0000", powers_mw=[mw]) for mw in readings]
+            region.run(60 * minute, *told)
+        return region.standing
+
+    silent = standing_after(None)
+    assert (silent.silent_nodes, silent.committed_w, silent.headroom_w) == (1, 400.0, 33.0)
+    assert standing_after(power_mw) == silent
+    assert standing_after(300_000).committed_w == PREDICTED_W - 100.0

@@ -1,11 +1,14 @@
 """Jobs that wait for other jobs."""
 
+from typing import Any
+
 import pytest
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_ANY as AFTER_ANY
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK as AFTER_OK
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED, Dependency
 
 from coplace_client.errors import RejectedError
+from shared.placement.decide.pending_reason import Unmet
 from tests.unit.shared.placement.region import (
     T0_US,
     after,
@@ -15,6 +18,7 @@ from tests.unit.shared.placement.region import (
     placement,
     requeued,
     round_of,
+    started,
     submitted,
     verdict,
     verdicts,
@@ -68,7 +72,10 @@ def test_a_job_that_is_cancelled_while_it_waits_has_ended_without_completing() -
 def test_a_dependency_on_a_job_that_nobody_knows_is_held_until_it_comes() -> None:
     processor = placement()
     [held] = round_of(processor, 0, submitted("b", depends_on=after(AFTER_ANY, "a")))
-    assert (verdict(held), held.reason) == ("held", "after_any a: no such job is known")
+    assert (verdict(held), held.reason) == (
+        "held",
+        f"after_any a: {Unmet.NOT_ELIGIBLE}",
+    )
     decided = round_of(processor, 1, submitted("a", end_us(0)))
     assert sorted(verdicts(decided)) == [("a", "start"), ("b", "queued")]
 
@@ -117,3 +124,34 @@ def test_what_was_met_stays_met_after_the_other_job_was_forgotten() -> None:
 def test_dependencies_that_mean_nothing_are_rejected(depends_on: list[Dependency]) -> None:
     with pytest.raises(RejectedError, match="depends_on"):
         placement().handle(submitted("b", depends_on=depends_on))
+
+
+def test_a_dependency_on_a_job_of_somebody_else_tells_nothing_of_it() -> None:
+    processor = placement()
+    others: dict[str, Any] = {"user": "mallory", "account": "other"}
+    [run] = round_of(processor, 0, submitted("secret"))
+    round_of(processor, 1, started(run))
+
+    def told(job_id: str, awaited: str, number: int) -> tuple[str, str]:
+        depends = after(AFTER_ANY, awaited)
+        [one] = round_of(processor, number, submitted(job_id, depends_on=depends, **others))
+        return verdict(one), one.reason.replace(awaited, "")
+
+    runs, unknown = told("m1", "secret", 2), told("m2", "none", 3)
+    round_of(processor, 4, finished("secret", end_us(3), outcome=JOB_OUTCOME_FAILED, grant=1))
+    assert runs == unknown == told("m3", "secret", 5)
+    [seen] = round_of(processor, 6, submitted("n", depends_on=after(AFTER_ANY, "secret")))
+    assert verdict(seen) == "start"
+
+
+def test_a_circle_through_a_job_of_somebody_else_is_none() -> None:
+    processor = placement()
+    mine = submitted("a", depends_on=after(AFTER_ANY, "b"))
+    theirs = submitted(
+        "b",
+        depends_on=after(AFTER_ANY, "a"),
+        user="mallory",
+        account="other",
+    )
+    told = round_of(processor, 0, mine, theirs)
+    assert {one.reason.partition(": ")[2].partition(":")[0] for one in told} == {"not eligible"}

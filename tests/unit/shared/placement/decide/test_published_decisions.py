@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 from coplace.v1.control_pb2 import POWER_SCOPE_REGION
@@ -89,9 +90,10 @@ def obeyed(told: list[PlacementDecided], rng: Random, number: int) -> Iterator[E
         if verdict(one) == "start" and rng.random() < 0.7:
             yield started(one, started_at_us=end_us(number) - 1)
             if rng.random() < 0.6:
-                yield finished(one.job_id, end_us(number), one.attempt, grant=one.grant)
+                on: dict[str, Any] = {"grant": one.grant, "cluster": one.cluster}
+                yield finished(one.job_id, end_us(number), one.attempt, **on)
             elif rng.random() < 0.3:
-                yield requeued(one.job_id, end_us(number), one.attempt + 1)
+                yield requeued(one.job_id, end_us(number), one.attempt + 1, cluster=one.cluster)
         elif verdict(one) in ("start", "withdrawn"):
             yield declined(one, end_us(number))
 
@@ -191,7 +193,7 @@ def test_an_answer_is_taken_in_before_the_end_of_the_round_that_told_the_start()
     story = Story()
     [start] = story.round(*models(NODES), submitted("a"))
     placement = story.put_back(-1)
-    together = [*story.read[0], started(start), finished("a", end_us(0), grant=1)]
+    together = [*story.read[0], started(start), finished("a", end_us(0), grant=1, cluster="p1")]
     assert decisions(round_of(placement, 0, together)) == []
     assert [d.grant for d in decisions(round_of(placement, 1, [submitted("a", attempt=2)]))] == [2]
 

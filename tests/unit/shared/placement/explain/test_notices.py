@@ -54,7 +54,7 @@ def with_one_job_running(policy: Policy = Policy.BASE) -> Placement:
 def test_a_job_whose_dependency_ended_is_told_of_the_limit_that_holds_it_now() -> None:
     processor = with_one_job_running()
     waiting = submitted("c", T0_US + 2, depends_on=after(AFTER_ANY, "b"))
-    round_of(processor, 1, submitted("b", user="bob", account="maths"), waiting)
+    round_of(processor, 1, submitted("b"), waiting)
     decided = round_of(processor, 2, finished("b", end_us(1)))
     assert told(decided) == [("c", "queued", AT_THE_LIMIT)]
     assert {c.constraint for c in decided[0].candidates if c.cluster == "p1"} == {AT_THE_LIMIT}

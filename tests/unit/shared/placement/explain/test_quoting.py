@@ -66,7 +66,7 @@ def with_past(share: float = 0.5) -> Placement:
         [start] = round_of(processor, number, submitted(name, T0_US + number))
         begin_us = end_us(number)
         ends_us = begin_us + round(start.walltime_s * share * 1e6)
-        end = finished(name, ends_us)
+        end = finished(name, ends_us, cluster=start.cluster)
         end.payload.started_at_us = begin_us  # type: ignore[attr-defined]
         processor.handle(started(start))
         processor.handle(end)
@@ -119,7 +119,10 @@ def test_beside_others_it_may_be_slowed_down_by_what_the_policy_lets_neighbours(
     [
         ({"nodes": 40}, "fits on no cluster"),
         ({"reference_cluster": "p9"}, "reference cluster p9 is not declared"),
-        ({"depends_on": after(DEPENDENCY_CONDITION_AFTER_OK, "nobody")}, "no such job is known"),
+        (
+            {"depends_on": after(DEPENDENCY_CONDITION_AFTER_OK, "nobody")},
+            "not eligible",
+        ),
     ],
 )
 def test_what_would_be_rejected_or_never_start_is_refused(

@@ -255,7 +255,7 @@ def test_failures_of_long_ago_do_not_count_unless_a_clock_ahead_aged_them(
 def test_a_failure_on_a_node_that_nobody_knows_is_none_and_its_job_is_put_back() -> None:
     processor = only_p1()
     [start] = round_of(processor, 0, submitted("a"))
-    how = {"cluster": "p9", "failed_nodes": ["n1"]}
+    how = {"cluster": "p1", "failed_nodes": ["n1"]}
     [again] = round_of(processor, 1, started(start), requeued("a", end_us(0) + 1, 2, **how))
     assert (again.attempt, verdict(again)) == (2, "start")
 

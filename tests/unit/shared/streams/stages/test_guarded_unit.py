@@ -8,7 +8,7 @@ from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
-from coplace.v1.control_pb2 import DeadLetter
+from coplace.v1.control_pb2 import DeadLetter, RoundEnded
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 from hypothesis import given, settings
@@ -20,12 +20,13 @@ from shared.domain.rounds import RoundSource
 from shared.streams.in_memory.embedded import EmbeddedRuntime
 from shared.streams.in_memory.log import InMemoryLog
 from shared.streams.in_memory.transactions import restore
-from shared.streams.stages.guarded_unit import DiedError
+from shared.streams.stages import barriers as module
+from shared.streams.stages import unit
 from shared.streams.stages.hooks import CommitObserver, Hooks
-from shared.streams.stages.stage import Processor, Stage
+from shared.streams.stages.stage import Processor, Round, Stage
 from shared.streams.stages.unit_state import BEGINNINGS_KEY, FAILURES_KEY
 from tests.support.deaths import SIMULATED, KilledError, die
-from tests.support.fragile import fragile
+from tests.support.fragile import Fragile, fragile
 from tests.support.messaging import (
     CODEC,
     START_US,
@@ -89,6 +90,12 @@ class Lives:
     def charged(self) -> list[str]:
         events = self.events("prices.charges")
         return sorted(e.payload.job_id for e in events if isinstance(e.payload, ChargeMade))
+
+    @property
+    def set_aside(self) -> set[int]:
+        """Rounds of which the outputs say that nothing was decided in them."""
+        ends = (each.payload for each in self.events("prices.charges"))
+        return {end.round for end in ends if isinstance(end, RoundEnded) and end.set_aside}
 
     @property
     def letters(self) -> list[DeadLetter]:
@@ -223,23 +230,85 @@ def test_where_the_processor_cannot_show_an_event_of_the_round_is_left_out(kind:
     assert (lives.quarantined, lives.charged) == ([f"{kind}-1"], sorted(GOOD))
 
 
-@pytest.mark.parametrize(
-    ("kind", "error", "says"),
-    [
-        ("undecidable", IndexError, "a bug in a decision"),
-        pytest.param("fatal", DiedError, "SIGKILL", marks=IN_REST),
-    ],
-)
-def test_what_nothing_can_be_blamed_for_is_reported_and_goes_on_ending_the_process(
-    kind: str, error: type[Exception], says: str
+@ENDINGS
+def test_a_round_that_nothing_can_be_blamed_for_is_set_aside_and_its_state_is_kept(
+    kind: str,
 ) -> None:
     lives = Lives(fragile(single=True, tells=False))
     lives.log.append(jobs("good-1", f"{kind}-1"))
     lives.work()
     lives.log.append(barriers(0, "jobs.events"))
-    with pytest.raises(error, match=says):
-        lives.work(most_deaths=AFTER + 1)
+    lives.work()
+    for number in range(1, 4):
+        lives.log.append(a_round(number, f"good-later-{number}"))
+        lives.work()
+    assert (lives.charged, lives.letters, lives.failures) == ([], [], [])
+    assert lives.set_aside == {0, 1, 2, 3}
+    lives.upgrade(repaired())
+    lives.log.append(barriers(4, "jobs.events"))
+    lives.work()
+    later = [f"good-later-{number}" for number in range(1, 4)]
+    assert lives.charged == sorted([f"{kind}-1", "good-1", *later])
+    assert lives.set_aside == {0, 1, 2, 3}
+
+
+def test_rounds_of_one_batch_that_nothing_can_be_blamed_for_are_all_set_aside() -> None:
+    lives = Lives(fragile(rounds=RoundSource.CLOCK, tells=False))
+    lives.log.append(jobs("good-1", "undecidable-1"))
+    lives.work()
+    for number in range(5):
+        lives.work(closes_at_us=START_US + number, most_deaths=4 * AFTER)
     assert (lives.charged, lives.letters) == ([], [])
+    assert lives.deaths == AFTER
+    assert lives.set_aside == set(range(5))
+
+
+def test_a_barrier_that_fails_in_hand_uses_up_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = module.check_number
+
+    def check(barrier: RoundEnded, closed: Round | None, *, skips: bool) -> None:
+        if barrier.round == 1:
+            raise IndexError("a bug in reading a barrier")
+        right(barrier, closed, skips=skips)
+
+    monkeypatch.setattr(unit, "check_number", check)
+    lives = Lives(fragile(single=True))
+    for number in range(3):
+        lives.log.append(a_round(number, f"good-{number}"))
+        lives.work()
+    assert (lives.deaths, lives.charged) == (AFTER, ["good-0", "good-1", "good-2"])
+    [letter] = lives.letters
+    assert (letter.kind, letter.headers["ce_type"]) == ("quarantined", b"coplace.v1.RoundEnded")
+    assert lives.failures == []
+
+
+def repaired() -> Stage:
+    """The next release, which decides what the last one failed at."""
+
+    class Repaired(Fragile):
+        def end_round(self, ended: Round) -> Iterable[Publish]:
+            waiting, self.waiting = self.waiting, {}
+            return [self._charge(job, waiting[job], ended.ended_at_us) for job in sorted(waiting)]
+
+    def create(_number: int, restored: Mapping[str, bytes]) -> Processor:
+        waiting, pairs = json.loads(restored.get("state", b"[{}, []]"))
+        return Repaired(waiting, set(pairs))
+
+    return replace(fragile(single=True), create=create)
+
+
+def test_what_fails_even_where_a_round_decides_nothing_ends_the_process_and_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Unkept(Fragile):
+        def changes(self) -> Mapping[str, bytes | None]:
+            raise RuntimeError("what is kept can't be written")
+
+    lives = Lives(replace(fragile(single=True), create=lambda _number, _restored: Unkept()))
+    lives.log.append(barriers(0, "jobs.events"))
+    with pytest.raises(RuntimeError, match="can't be written"):
+        lives.work(most_deaths=AFTER + 1)
+    assert "fails whatever is left out" in capsys.readouterr().out
 
 
 def test_a_failure_that_a_fresh_unit_does_not_have_costs_nothing() -> None:

@@ -1,0 +1,138 @@
+"""A Slurm, what lies between, and Coplace as processes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from typer.testing import CliRunner
+
+from cli.kafka_topics import KafkaTopics
+from cli.main import app
+from cli.slurm.jobs import SlurmJob
+from cli.slurm.slurm import Slurm
+from cli.stages import create_topics
+from deploy.local.ports import free_ports
+from deploy.local.program import Program
+from deploy.local.servers import LocalServers
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
+from tests.support.slurm import LocalSlurm
+
+NAMESPACE: Final = "slurm"
+TELL: Final = (
+    *("tell", "--node-model", "gold-6254", "--pstates-ghz", "1.2,2.0,3.1"),
+    *("--idle-power-w", "110", "--peak-bandwidth-gbps", "140", "--period-s", "0.5"),
+)
+_WITHIN_S: Final = 60.0
+
+
+class Region:
+    """A Slurm, what lies between, and Coplace."""
+
+    def __init__(self, servers: LocalServers, slurm: LocalSlurm) -> None:
+        self.slurm = slurm
+        self.deployment = Deployment.from_settings(
+            Settings(
+                kafka_bootstrap=servers.kafka_bootstrap, namespace=NAMESPACE, kafka_partitions=2
+            )
+        )
+        create_topics(self.deployment)
+        self._ports = free_ports(5)
+        self.ingest, self.placement = (f"127.0.0.1:{port}" for port in self._ports[:2])
+
+    def programs(self) -> list[Program]:
+        """Ingest and placement."""
+        return [
+            self._program("ingest", "INGEST", self._ports[0], self._ports[2]),
+            self._program("placement", "PLACEMENT", self._ports[1], self._ports[3]),
+        ]
+
+    def jobcomp(self) -> Program:
+        """What reads the records of the plugin."""
+        found = self._program("ingest.jobcomp", "INGEST", self._ports[0], self._ports[4])
+        site = {"COPLACE_INGEST_JOBCOMP_SITE": "north", "COPLACE_INGEST_JOBCOMP_CLUSTER": "alpha"}
+        return replace(found, env={**found.env, **site})
+
+    def _program(self, name: str, prefix: str, port: int, http_port: int) -> Program:
+        environment = {
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "COPLACE_NAMESPACE": NAMESPACE,
+            "COPLACE_KAFKA_PARTITIONS": "2",
+            "COPLACE_HTTP_PORT": str(http_port),
+            f"COPLACE_{prefix}_PORT": str(port),
+        }
+        command = [sys.executable, "-m", f"services.{name}"]
+        return Program(
+            f"slurm-{name.replace('.', '-')}",
+            command,
+            environment,
+            f"http://127.0.0.1:{http_port}/readyz",
+        )
+
+    def start(self, *programs: Sequence[str]) -> None:
+        """`coplace slurm ...` beside this Slurm."""
+        self._between = {tuple(each): self._start(*each) for each in programs}
+
+    def between(self) -> Sequence[subprocess.Popen[bytes]]:
+        """The processes beside this Slurm."""
+        return list(self._between.values())
+
+    def kill(self) -> list[Sequence[str]]:
+        """End what lies between at once; what that was."""
+        for program in self._between.values():
+            program.kill()
+            program.wait(30)
+        return list(self._between)
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        environment = {
+            **self.slurm.environment,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "COPLACE_KAFKA_BOOTSTRAP": self.deployment.settings.kafka_bootstrap,
+            "COPLACE_NAMESPACE": NAMESPACE,
+            "COPLACE_KAFKA_PARTITIONS": "2",
+            "COPLACE_INGEST_ADDRESS": self.ingest,
+            "COPLACE_PLACEMENT_ADDRESS": self.placement,
+        }
+        program = "from cli.main import app; app()"
+        command = [sys.executable, "-c", program, "slurm", *arguments, "--site", "north"]
+        log = (self.slurm.folder / f"{arguments[0]}.log").open("ab")
+        with log:
+            return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    def job(self, number: int) -> SlurmJob:
+        """A job as Slurm shows it."""
+        [found] = [job for job in Slurm().jobs() if job.job_id == number]
+        return found
+
+    def is_cancelled(self, number: int) -> bool:
+        """Whether it is over in Slurm by somebody's word."""
+        return self.job(number).state == "CANCELLED"
+
+    def id_of(self, number: int) -> str:
+        """Its id in Coplace."""
+        return f"north/alpha/{number}/{self.job(number).fields['submit_time']}"
+
+    def ask(self, *arguments: str) -> str:
+        """What `coplace` answers."""
+        where = {"COPLACE_PLACEMENT_ADDRESS": self.placement, "COPLACE_INGEST_ADDRESS": self.ingest}
+        result = CliRunner().invoke(app, arguments, env=where)
+        return result.output
+
+    def until(self, holds: Callable[[], object], what: str) -> None:
+        """Wait until something holds."""
+        deadline_s = time.monotonic() + _WITHIN_S
+        while not holds():
+            told = "".join(log.read_text() for log in self.slurm.folder.glob("*.log"))
+            assert time.monotonic() < deadline_s, f"{what} did not come: {told[-3000:]}"
+            time.sleep(0.2)
+
+    def facts(self, kind: type[Any], job_id: str) -> list[Any]:
+        """What `jobs.events` holds of a job, of one kind."""
+        events = KafkaTopics(self.deployment).topic("jobs.events")
+        payloads = [event.payload for event in events]
+        return [each for each in payloads if isinstance(each, kind) and each.job_id == job_id]
