@@ -41,6 +41,7 @@ from services.pricing.runs import (
     KeptRequeue,
     KeptRun,
     attempt_ended,
+    has_nodes_alone,
     requeue_of,
     run_of_finish,
     run_of_start,
@@ -187,6 +188,9 @@ class PricingProcessor:
         attempt = self._advance(_key(submitted.job_id, submitted.attempt), JobFact.SUBMITTED)
         attempt.submitted = _needed_of(submitted)
         self._save(attempt)
+        for each in self._attempts.of_job(submitted.job_id):
+            if each.ran is not None:
+                self._set_run(each, each.ran)
         for beside in self._attempts.name_account(submitted.job_id):
             if beside.is_charged and _surcharges(self._terms_of(beside)):
                 self._reopen(beside)
@@ -278,7 +282,9 @@ class PricingProcessor:
         those that somebody says were beside it may be charged otherwise."""
         beside = [each for each in self._attempts.beside(attempt.job_id) if each.is_charged]
         before = [self._attempts.together(each) for each in (attempt, *beside)]
-        was_charged, attempt.ran = attempt.is_charged, run
+        submitted = self._attempts.submission_of(attempt.job_id)
+        is_alone = has_nodes_alone(submitted, run.grant, self._cores.of(run.cluster))
+        was_charged, attempt.ran = attempt.is_charged, run._replace(is_alone=is_alone)
         self._attempts.save(attempt)
         is_news = attempt.believe()
         for each, found in zip((attempt, *beside), before, strict=True):
@@ -467,7 +473,7 @@ def _began_us(finished: JobFinished) -> int:
 
 
 def _needed_of(submitted: JobSubmitted) -> JobSubmitted:
-    """What a reservation is worked out of."""
+    """What a reservation is worked out of, and who else may be on its nodes."""
     return JobSubmitted(
         account=submitted.account,
         nodes=submitted.nodes,
@@ -476,6 +482,7 @@ def _needed_of(submitted: JobSubmitted) -> JobSubmitted:
         cores_per_unit=submitted.cores_per_unit,
         memory_gib_per_unit=submitted.memory_gib_per_unit,
         resources_per_unit=submitted.resources_per_unit,
+        shareable=submitted.shareable,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobSeized, JobStarted
+from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobSeized, JobStarted, JobSubmitted
 from google.protobuf.message import Message
 
 from coplace_client.clock import TOLERANCE_US
@@ -22,13 +22,17 @@ class CoRunTime(NamedTuple):
 
 class KeptRun(NamedTuple):
     """Where an attempt ran and when: `nodes` is a host list, empty where nobody named them, and
-    `ended_at_us` 0 while it runs. `grant` is 0 where nobody granted it."""
+    `ended_at_us` 0 while it runs. `grant` is 0 where nobody granted it. Of one that `is_seized`
+    nobody says when it ended, but that it had by then. One that `is_alone` leaves no room on its
+    nodes."""
 
     grant: int
     cluster: str
     nodes: str
     started_at_us: int
     ended_at_us: int = 0
+    is_seized: bool = False
+    is_alone: bool = False
 
     def counts_before(self, known: "KeptRun | None") -> bool:
         """Return whether it counts instead of what is known: of two runs of an attempt that with
@@ -44,11 +48,19 @@ class KeptRun(NamedTuple):
         is_of = requeue.is_seized or requeue.cluster == self.cluster
         return is_of and requeue.grant in (0, self.grant)
 
-    def ended_by(self, ended_at_us: int) -> "KeptRun":
-        """Return it as it ended at that time at the latest; 0 says nothing of when."""
-        if self.ended_at_us or not ended_at_us:
+    @property
+    def is_end_said(self) -> bool:
+        """Return whether its holder said when it ended."""
+        return bool(self.ended_at_us) and not self.is_seized
+
+    def ended_by(self, requeue: "KeptRequeue") -> "KeptRun":
+        """Return it as it ended at that time at the latest; 0 says nothing of when. The holder's
+        word counts before an operator's."""
+        is_better = not self.ended_at_us or (self.is_seized and not requeue.is_seized)
+        if not (is_better and requeue.requeued_at_us):
             return self
-        return self._replace(ended_at_us=max(ended_at_us, self.started_at_us))
+        ended_at_us = max(requeue.requeued_at_us, self.started_at_us)
+        return self._replace(ended_at_us=ended_at_us, is_seized=requeue.is_seized)
 
     def time_beside(self, other: "KeptRun", measured: CoRunTime) -> CoRunTime | None:
         """Return for which part of a measured time both were on a node, or on a cluster where a
@@ -57,6 +69,8 @@ class KeptRun(NamedTuple):
         is_believed = (
             self.cluster == other.cluster
             and self.overlaps(other)
+            and self._outlasts_the_start_of(other)
+            and other._outlasts_the_start_of(self)
             and all(run.lasted(*measured) for run in runs)
             and _may_share(self.nodes, other.nodes)
         )
@@ -69,6 +83,13 @@ class KeptRun(NamedTuple):
         """Return whether both ran at a time."""
         began_us = max(self.started_at_us, other.started_at_us)
         return all(not run.ended_at_us or began_us < run.ended_at_us for run in (self, other))
+
+    def _outlasts_the_start_of(self, other: "KeptRun") -> bool:
+        """Return whether it was still there when the other began, as far as their holders know: of
+        one that was seized nobody does, and where one leaves no room the other has ended."""
+        if self.is_end_said or other.started_at_us <= self.started_at_us:
+            return True
+        return not (self.is_seized or self.is_alone or other.is_alone)
 
     def lasted(self, began_at_us: int, ended_at_us: int) -> bool:
         """Return whether it ran from one time to the other, as far as clocks agree."""
@@ -118,11 +139,24 @@ def run_of_finish(finished: JobFinished, known: KeptRun | None) -> KeptRun:
     return KeptRun(grant, finished.cluster, nodes, *times_us)
 
 
+def has_nodes_alone(submitted: JobSubmitted | None, grant: int, node_cores: int) -> bool:
+    """Return whether a job has its nodes to itself, as far as is known: whole ones that it asked
+    for, or any part that was granted to one which is not shareable. Resource managers divide nodes
+    between what they start by themselves. `node_cores` is 0 where nobody declared them."""
+    if submitted is None:
+        return False
+    if submitted.cores_per_unit and (submitted.shareable or not grant):
+        return 0 < node_cores <= submitted.cores_per_unit
+    return not submitted.shareable
+
+
 def runs_known(facts: Iterable[Message]) -> dict[str, list[KeptRun]]:
     """Return the runs of each job, as far as events of jobs say where they were."""
     runs: dict[tuple[str, int], KeptRun] = {}
     ends: list[JobRequeued | JobSeized] = []
-    for fact in facts:
+    told = list(facts)
+    submissions = {fact.job_id: fact for fact in reversed(told) if isinstance(fact, JobSubmitted)}
+    for fact in told:
         match fact:
             case JobStarted():
                 runs.setdefault((fact.job_id, fact.attempt), run_of_start(fact))
@@ -135,10 +169,11 @@ def runs_known(facts: Iterable[Message]) -> dict[str, list[KeptRun]]:
         key = end.job_id, attempt_ended(end)
         run, requeue = runs.get(key), requeue_of(end)
         if run and run.holds(requeue):
-            runs[key] = run.ended_by(requeue.requeued_at_us)
+            runs[key] = run.ended_by(requeue)
     found = defaultdict[str, list[KeptRun]](list)
     for (job_id, _), run in runs.items():
-        found[job_id].append(run)
+        is_alone = has_nodes_alone(submissions.get(job_id), run.grant, node_cores=0)
+        found[job_id].append(run._replace(is_alone=is_alone))
     return found
 
 

@@ -58,7 +58,7 @@ class CoRunInterval:
 class Attempt:
     """One attempt on its way to its price, and until it is forgotten.
 
-    `submitted` is what a reservation needs of its submission, `traceparent` the trace of the event
+    `submitted` is what pricing needs of its submission, `traceparent` the trace of the event
     that finished it. `revision` is the last that was charged, 0 before the first. What is due at
     the first round that ends at or after `charge_due_us` and `forget_due_us` is not due where these
     are 0; while it `is_open` the next round's end decides on both. `reserved_micro_su` is of its
@@ -111,7 +111,7 @@ class Attempt:
         for requeue in filter(self.ran.holds, self.requeues):
             self.requeued = True
             self.node_failed |= self.ran.has_nodes(requeue.failed_nodes)
-            self.ran = self.ran.ended_by(requeue.requeued_at_us)
+            self.ran = self.ran.ended_by(requeue)
         self.requeues = ()
         return (self.requeued, self.node_failed) != before
 
@@ -256,10 +256,14 @@ class Attempts:
                     self._intervals.changed(_key_of(*attempt.key, interval.event_id))
         return attempts
 
+    def submission_of(self, job_id: str) -> JobSubmitted | None:
+        """Return what is kept of the job's submission; None where nobody submitted it so far."""
+        return next(filter(None, (each.submitted for each in self.of_job(job_id))), None)
+
     def _account_of(self, job_id: str) -> str:
         """Empty for a job of which nothing is known."""
-        told = (attempt.account for attempt in self.of_job(job_id))
-        return next(filter(None, told), "")
+        submitted = self.submission_of(job_id)
+        return submitted.account if submitted else ""
 
     def forget(self, attempt: Attempt) -> None:
         """Drop all that is known of the attempt."""

@@ -182,14 +182,22 @@ def _stood_still(charge: ChargeMade) -> bool:
 
 
 def _surcharges(region: Region) -> Iterator[str]:
-    """Nobody pays for a run that he was never beside, or gets a discount for one."""
+    """Nobody pays for a run that he was never beside, or gets a discount for one. That a run lost
+    its power nobody can know before its operator says so: what was charged before counts only where
+    it is in force in the end."""
     by_job: dict[str, list[Run]] = defaultdict(list)
     for run in region.journal.runs:
         by_job[run.job_id].append(run)
-    for charge in charges_of(region.log, region.codec):
+    charges = charges_of(region.log, region.codec)
+    last = {(charge.job_id, charge.attempt): charge.revision for charge in charges}
+    for charge in charges:
+        key = charge.job_id, charge.attempt
+        mine = [run for run in by_job[charge.job_id] if run.key == key]
         for row in charge.evidence:
-            mine = [run for run in by_job[charge.job_id] if run.attempt == charge.attempt]
             others = by_job[row.co_runner_job_id]
+            is_taken_back = charge.revision < last[key]
+            if is_taken_back and any(other.end is End.POWER for other in others):
+                continue
             beside_us = sum(_beside_us(one, other) for one in mine for other in others)
             if mine and row.co_runner_job_id and row.duration_s * 1e6 > beside_us + 1:
                 pair = f"{charge.job_id}/{charge.attempt} and {row.co_runner_job_id}"

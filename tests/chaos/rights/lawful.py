@@ -198,10 +198,13 @@ def drain_or_resume(region: Region) -> None:
 
 
 def power_off_and_seize(region: Region) -> None:
-    """The nodes of a cluster lose their power; the operator takes back what was granted there."""
+    """The nodes of a cluster lose their power; the operator takes back what was granted there, at
+    once or when he hears of it."""
     if region.managers.found:
-        name = region.rng.choice(sorted(region.managers.found))
-        region.operator.vouch(region.managers.found[name].power_off())
+        rng = region.rng
+        manager = region.managers.found[rng.choice(sorted(region.managers.found))]
+        heard_us = region.clock.now_us + rng.choice([0, some_time_us(rng, 1000, HOUR_US // 6)])
+        region.unheard.append((heard_us, manager.power_off()))
 
 
 def measure(region: Region) -> None:

@@ -36,7 +36,7 @@ from coplace.v1.jobs_pb2 import (
 
 from shared.domain.node import node_name
 from tests.chaos.clock import BEGIN_US, DAY_US, HOUR_US, SECOND_US, some_time_us
-from tests.chaos.journal import Run
+from tests.chaos.journal import End, Run
 from tests.chaos.rights.cast import (
     BILLING,
     CLUSTERS,
@@ -267,6 +267,28 @@ def name_a_co_runner(region: Region) -> None:
     region.say(agents_of(site), "false pair", is_rightful=False, shutters_measured=told)
 
 
+def name_the_dead(region: Region) -> None:
+    """Agents name a run whose nodes had lost their power before the other one began there."""
+    rng, now_us = region.rng, region.clock.now_us
+    runs = region.journal.runs[-RECENT:]
+    pairs = [
+        (run, dead)
+        for dead in runs
+        if dead.end is End.POWER
+        for run in runs
+        if run.cluster == dead.cluster
+        and {*run.nodes} & {*dead.nodes}
+        and dead.job_id != run.job_id
+        and (dead.ended_us or 0) <= run.began_us < now_us
+    ]
+    if pairs:
+        run, dead = rng.choice(pairs)
+        ended_us = min(run.began_us + some_time_us(rng, SECOND_US, HOUR_US), run.ended_us or now_us)
+        told = shutters(region, run, dead.job_id, run.began_us, ended_us)
+        agents = agents_of(region.sites.get(run.cluster, "north"))
+        region.say(agents, "dead neighbour", is_rightful=False, shutters_measured=told)
+
+
 def declare_too_much(region: Region) -> None:
     """A site declares cluster after cluster, or another site's."""
     rng, site = region.rng, region.rng.choice(SITES)
@@ -459,6 +481,7 @@ LIES: Final[Mapping[Callable[[Region], None], float]] = {
     order_for_others: 8,
     prioritize_oneself: 3,
     depend_on_others: 3,
+    name_the_dead: 4,
     name_a_co_runner: 8,
     declare_too_much: 1,
     rule_others: 3,

@@ -137,6 +137,11 @@ def every_pair_is_believed() -> AbstractContextManager[Any]:
     return _both(_unguarded("shutters_measured"), beside)
 
 
+def who_lost_its_power_stays() -> AbstractContextManager[Any]:
+    """A run is on its nodes until somebody says that it ended, whoever began there since."""
+    return patch.object(KeptRun, "_outlasts_the_start_of", lambda *_: True)
+
+
 def the_first_end_is_charged() -> AbstractContextManager[Any]:
     """Pricing asks nobody whether he holds the run that he says is over."""
     believed = patch.object(PricingProcessor, "_require_holder", lambda *_: None)
@@ -167,6 +172,7 @@ PLANTED: Final[tuple[Planted, ...]] = (
     an_account_is_whose_the_holder_says,
     whoever_is_named_cancels,
     every_pair_is_believed,
+    who_lost_its_power_stays,
     the_first_end_is_charged,
     runs_are_free_by_anybodys_word,
 )

@@ -116,7 +116,8 @@ class Play:
             for manager in region.managers.found.values():
                 manager.end_all()
             idle = all(manager.is_idle for manager in region.managers.found.values())
-            quiet = quiet + 1 if idle and region.network.is_empty else 0
+            is_over = idle and region.network.is_empty and not region.unheard
+            quiet = quiet + 1 if is_over else 0
             if quiet == _QUIET_PERIODS:
                 return ()
         return ["all ends: something runs after two hours in which all was to end"]

@@ -23,7 +23,7 @@ from shared.domain.node import node_name
 from shared.streams.in_memory.log import InMemoryLog
 from tests.chaos.clock import DAY_US, SECOND_US, Clock, some_time_us
 from tests.chaos.journal import Run
-from tests.chaos.managers import DECISIONS, Manager
+from tests.chaos.managers import DECISIONS, Grant, Manager
 from tests.chaos.network import Network
 from tests.chaos.rights.cast import (
     BINDINGS,
@@ -139,7 +139,8 @@ class Region(World):
     """What there is. `ordered` are the jobs that were asked, by right, to end, to be suspended or
     to wait again; `probes` are jobs that wait for one that their user may not see, with that
     one; `granted` are the clusters that each job was granted to, the last one last, and `newest`
-    has its newest grant; of the jobs `told_by_owner` their owner said what it did not know."""
+    has its newest grant; of the jobs `told_by_owner` their owner said what it did not know;
+    `unheard` is what lost its power, and when the operator hears of that."""
 
     services: ClassVar[Sequence[str]] = ("placement", "pricing")
 
@@ -155,6 +156,7 @@ class Region(World):
         self.starts: list[Target] = []
         self.newest: dict[str, Target] = {}
         self.told_by_owner: set[str] = set()
+        self.unheard: list[tuple[int, list[Grant]]] = []
         self._heard = TopicReader(self.log, self.codec, [DECISIONS])
         self._said = 0
 
@@ -189,6 +191,9 @@ class Region(World):
         self.run_until_quiet()
         self.managers.read()
         self.managers.act()
+        for heard in [each for each in self.unheard if each[0] <= self.clock.now_us]:
+            self.unheard.remove(heard)
+            self.operator.vouch(heard[1])
         self.operator.act()
 
     def settle(self, period_us: int = 30 * SECOND_US) -> None:

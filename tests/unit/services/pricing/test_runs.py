@@ -1,11 +1,14 @@
 """Who was beside whom, and whose word on the end of a run counts."""
 
+from collections.abc import Iterable
+from contextlib import suppress
 from decimal import Decimal
 from itertools import permutations
 from typing import Any
 
 import msgspec
 import pytest
+from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobRequeued,
@@ -17,8 +20,10 @@ from coplace.v1.tariffs_pb2 import PAYER_OPERATOR
 from google.protobuf.message import Message
 
 from coplace_client.errors import RejectedError
+from services.pricing.explanation import explain_charge
 from services.pricing.processor import PriceRule
-from services.pricing.runs import CoRunTime, KeptRun
+from services.pricing.runs import CoRunTime, KeptRequeue, KeptRun, runs_known
+from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 from tests.support.messaging import START_US
 from tests.unit.services.pricing.support import (
     HOUR_US,
@@ -143,6 +148,165 @@ def test_a_neighbour_counts_until_its_attempt_ended_in_whatever_order_that_is_kn
         assert row.duration_s == (1205.0 if end == "by another" else 1200.0), order
 
 
+def seconds_beside(*facts: Message, known: list[Message]) -> set[float]:
+    """For how long the job was beside v by its last charge, in whatever order facts come."""
+    found = set()
+    for order in permutations(facts):
+        driver, waiting = Driver(), list[Message]()
+        _early(driver, [tariff(surcharge_share="1"), *known])
+        for number, fact in enumerate(order):
+            waiting = _early(driver, [fact, *waiting])
+            driver.end_round(number, START_US + number)
+            driver.crash()
+        charge = [each for each in driver.charges if each.job_id == JOB][-1]
+        found.add(sum(row.duration_s for row in charge.evidence))
+    return found
+
+
+def _early(driver: Driver, facts: Iterable[Message]) -> list[Message]:
+    """Those of the facts that wait for another one; a copy of one is taken."""
+    early = []
+    for fact in facts:
+        try:
+            with suppress(AlreadyAppliedError):
+                driver.processor.handle(driver.event(fact))
+        except EarlyError:
+            early.append(fact)
+    return early
+
+
+def asked(job_id: str = "v", **units: Any) -> JobSubmitted:
+    """A job of part of a node, of a whole one, or of half of one that takes others."""
+    return JobSubmitted(job_id=job_id, attempt=1, user="eve", account="bio", nodes=1, **units)
+
+
+def start_of(job_id: str, minute: int = 0, nodes: str = "c-1", **of: Any) -> JobStarted:
+    where = {"attempt": 1, "cluster": "c", "nodes": [nodes]} | of
+    return JobStarted(job_id=job_id, started_at_us=START_US + minute * MINUTE_US, **where)
+
+
+def seized(minute: int, **of: Any) -> JobSeized:
+    return JobSeized(job_id="v", attempt=1, seized_at_us=START_US + minute * MINUTE_US, **of)
+
+
+# Nobody says that v has ended; the job begins ten minutes after it, and an agent names both.
+TEN = START_US + 10 * MINUTE_US
+LATER = finished(started_at_us=TEN)
+CLAIM = shutters(beside="v", began_at_us=TEN, ended_at_us=TEN + 5 * MINUTE_US)
+NODE = ClusterDeclared(cluster="c", cores_per_node=24, nodes=4)
+WHOLE = {"cores_per_unit": 24}
+PART = {"cores_per_unit": 12}
+SHARED = {"shareable": True}
+
+
+@pytest.mark.parametrize(
+    ("before", "grant_before", "then", "grant", "counts_s"),
+    [
+        ({}, 0, {}, 0, 0.0),
+        ({}, 0, SHARED, 7, 0.0),
+        (SHARED, 7, {}, 0, 0.0),
+        ({}, 7, PART, 0, 0.0),
+        (PART, 7, PART, 0, 0.0),
+        (WHOLE, 0, PART, 0, 0.0),
+        (PART, 0, WHOLE, 0, 0.0),
+        (PART, 0, PART, 0, 300.0),
+        (SHARED, 0, SHARED, 0, 300.0),
+        (SHARED, 3, SHARED, 7, 300.0),
+        (SHARED | WHOLE, 3, SHARED, 7, 0.0),
+    ],
+)
+def test_who_leaves_no_room_on_a_node_is_beside_nobody_who_begins_there_later(
+    before: dict[str, Any], grant_before: int, then: dict[str, Any], grant: int, counts_s: float
+) -> None:
+    """A resource manager divides nodes where it grants by itself, placement where a job is
+    shareable alone."""
+    told = asked(JOB, **then), asked(**before), start_of("v", grant=grant_before)
+    of_job = start_of(JOB, 10, nodes="c-[1-2]", grant=grant)
+    assert seconds_beside(*told, LATER, known=[NODE, CLAIM, of_job]) == {counts_s}
+
+
+@pytest.mark.parametrize("of", [{}, PART, SHARED])
+def test_who_was_seized_is_beside_nobody_who_began_later(of: dict[str, Any]) -> None:
+    known = [NODE, CLAIM, asked(JOB, **of), start_of(JOB, 10)]
+    assert seconds_beside(asked(**of), start_of("v"), seized(30), LATER, known=known) == {0.0}
+
+
+def test_who_was_seized_was_beside_those_on_whose_node_it_began() -> None:
+    """The node was well until the job ended there."""
+    known = [CLAIM, asked(JOB, **SHARED), asked(**SHARED), start_of(JOB)]
+    assert seconds_beside(start_of("v", 10), seized(30), finished(), known=known) == {300.0}
+
+
+def test_the_seizure_of_another_grant_says_nothing_of_a_run() -> None:
+    known = [CLAIM, asked(JOB, **SHARED), asked(**SHARED), start_of(JOB, 10)]
+    facts = start_of("v", grant=2), seized(30, grant=1), LATER
+    assert seconds_beside(*facts, known=known) == {300.0}
+
+
+@pytest.mark.parametrize("units", [{}, SHARED])
+@pytest.mark.parametrize("minute", [12, 20])
+@pytest.mark.parametrize("is_requeued", [True, False])
+def test_the_end_that_a_holder_says_counts_before_all_else(
+    units: dict[str, Any], minute: int, is_requeued: bool
+) -> None:
+    """A resource manager that gives a node twice says so by both ends."""
+    end_us = START_US + minute * MINUTE_US
+    requeued = JobRequeued(job_id="v", attempt=2, cluster="c", requeued_at_us=end_us)
+    of_v = finished(job_id="v", user="eve", account="bio", ended_at_us=end_us)
+    end = requeued if is_requeued else of_v
+    told = asked(JOB, **units), asked(**units), start_of(JOB, 10)
+    claim = shutters(beside="v", began_at_us=TEN, ended_at_us=min(TEN + 5 * MINUTE_US, end_us))
+    facts = start_of("v"), seized(30), end, LATER
+    expected_s = min(minute - 10, 5) * 60.0
+    assert seconds_beside(*facts, known=[*told, claim]) == {expected_s}
+
+
+def test_a_seizure_takes_back_what_was_charged_for_a_neighbour() -> None:
+    driver = Driver()
+    driver.take(tariff(surcharge_share="1"), asked(JOB, **SHARED), asked(**SHARED))
+    driver.take(start_of("v"), start_of(JOB, 10))
+    driver.processor.handle(driver.event(CLAIM))
+    driver.take(LATER)
+    [first] = driver.end_round(1, START_US)
+    assert [row.co_runner_account for row in first.evidence] == ["bio"]
+    driver.crash()
+    driver.take(seized(30))
+    [second] = driver.end_round(2, START_US)
+    assert (second.revision, list(second.evidence)) == (2, [])
+    assert second.price_su == second.state_of_practice_su
+
+
+def test_a_charge_is_made_again_by_the_runs_that_were_believed() -> None:
+    """The second attempt of v is beside the job for a shorter time than the first would be."""
+    second_us, at_us = 1_000_000, START_US + 30 * MINUTE_US
+    again = start_of("v", 30, attempt=2)
+    again.started_at_us += 5 * second_us
+    ended_us = at_us + 9 * second_us
+    claim = shutters(beside="v", began_at_us=at_us - 5 * second_us, ended_at_us=ended_us)
+    told = [asked(JOB, **SHARED), asked(**SHARED), start_of("v"), start_of(JOB, 10)]
+    told += [seized(30), again, LATER]
+    driver = Driver()
+    _early(driver, [*told, claim])
+    [charge] = driver.end_round(1, START_US)
+    assert [row.duration_s for row in charge.evidence] == [4.0]
+    assert explain_charge(charge, LATER, {"e": claim}, (), runs_known(told)).is_reproduced
+
+
+def test_a_run_of_which_an_earlier_version_kept_less_was_there_until_its_end() -> None:
+    driver = Driver()
+    driver.take(asked(JOB, **SHARED), asked(**SHARED), start_of("v"), seized(30))
+    driver.crash()
+    [key] = [each for each in driver.state if each.startswith("attempt|v\n1")]
+    *others, ran, requeues = msgspec.msgpack.decode(driver.state[key][2:])
+    earlier = msgspec.msgpack.encode([*others, ran[:5], requeues])
+    driver.state[key] = driver.state[key][:2] + earlier
+    driver.restart()
+    driver.take(start_of(JOB, 10), LATER)
+    driver.processor.handle(driver.event(CLAIM))
+    [charge] = driver.end_round(1, START_US)
+    assert [row.duration_s for row in charge.evidence] == [300.0]
+
+
 def price_of(*facts: Message) -> str:
     """What a run of an hour costs at last."""
     driver = Driver()
@@ -251,4 +415,4 @@ def test_a_requeue_that_was_kept_without_its_time_counts_and_ends_no_run() -> No
     driver.take(STARTED, END)
     driver.end_round(0, START_US)
     assert driver.charges[-1].price_su == "0.000000"
-    assert KeptRun(1, "c", "", START_US).ended_by(0).ended_at_us == 0
+    assert KeptRun(1, "c", "", START_US).ended_by(KeptRequeue("c", 2, "")).ended_at_us == 0
