@@ -188,7 +188,7 @@ def _surcharges(region: Region) -> Iterator[str]:
     by_job: dict[str, list[Run]] = defaultdict(list)
     for run in region.journal.runs:
         by_job[run.job_id].append(run)
-    charges = charges_of(region.log, region.codec)
+    charges = list(charges_of(region.log, region.codec))
     last = {(charge.job_id, charge.attempt): charge.revision for charge in charges}
     for charge in charges:
         key = charge.job_id, charge.attempt

@@ -120,9 +120,13 @@ def queue(region: Region) -> None:
 
 def run_alone(region: Region) -> None:
     """A site's resource manager runs a job by itself, and publishes its submission last."""
-    site = region.rng.choice(SITES)
-    told = submission_of(region, site, nodes=1, walltime_s=600.0, shareable=False)
-    cluster = told.reference_cluster
+    _run_alone(region, region.rng.choice(SITES))
+
+
+def _run_alone(region: Region, site: str, cluster: str = "") -> None:
+    shares = region.rng.random() < 0.3
+    told = submission_of(region, site, nodes=1, walltime_s=600.0, shareable=shares)
+    told.reference_cluster = cluster = cluster or told.reference_cluster
     told.job_id = f"{site}/{cluster}/own-{region.events}/{region.clock.now_us // SECOND_US}"
     names = [node_name(cluster, index) for index in range(CLUSTERS[cluster][1])]
     manager = region.managers.of(cluster)
@@ -198,13 +202,16 @@ def drain_or_resume(region: Region) -> None:
 
 
 def power_off_and_seize(region: Region) -> None:
-    """The nodes of a cluster lose their power; the operator takes back what was granted there, at
-    once or when he hears of it."""
+    """The nodes of a cluster lose their power, and may run something else as soon as they have it
+    again; the operator takes back what was granted there, at once or when he hears of it."""
     if region.managers.found:
         rng = region.rng
-        manager = region.managers.found[rng.choice(sorted(region.managers.found))]
-        heard_us = region.clock.now_us + rng.choice([0, some_time_us(rng, 1000, HOUR_US // 6)])
-        region.unheard.append((heard_us, manager.power_off()))
+        name = rng.choice(sorted(region.managers.found))
+        lost = region.managers.found[name].power_off()
+        late_us = rng.choice([0, some_time_us(rng, 60 * SECOND_US, HOUR_US)])
+        region.unheard.append((region.clock.now_us + late_us, lost))
+        if name in CLUSTERS and rng.random() < 0.7:
+            _run_alone(region, CLUSTERS[name][0], name)
 
 
 def measure(region: Region) -> None:

@@ -268,23 +268,25 @@ def name_a_co_runner(region: Region) -> None:
 
 
 def name_the_dead(region: Region) -> None:
-    """Agents name a run whose nodes had lost their power before the other one began there."""
+    """Agents name a run whose nodes had lost their power as the neighbour of the next one there."""
     rng, now_us = region.rng, region.clock.now_us
-    runs = region.journal.runs[-RECENT:]
-    pairs = [
-        (run, dead)
-        for dead in runs
-        if dead.end is End.POWER
+    runs = [run for run in region.journal.runs[-RECENT:] if run.began_us < now_us]
+    dead = [run for run in runs if run.end is End.POWER]
+    if not dead:
+        return
+    gone = rng.choice(dead)
+    later = [
+        run
         for run in runs
-        if run.cluster == dead.cluster
-        and {*run.nodes} & {*dead.nodes}
-        and dead.job_id != run.job_id
-        and (dead.ended_us or 0) <= run.began_us < now_us
+        if run.cluster == gone.cluster
+        and {*run.nodes} & {*gone.nodes}
+        and run.job_id != gone.job_id
+        and (gone.ended_us or 0) <= run.began_us
     ]
-    if pairs:
-        run, dead = rng.choice(pairs)
-        ended_us = min(run.began_us + some_time_us(rng, SECOND_US, HOUR_US), run.ended_us or now_us)
-        told = shutters(region, run, dead.job_id, run.began_us, ended_us)
+    if later:
+        run, most_us = later[0], some_time_us(rng, SECOND_US, HOUR_US)
+        ended_us = min(run.began_us + most_us, run.ended_us or now_us)
+        told = shutters(region, run, gone.job_id, run.began_us, ended_us)
         agents = agents_of(region.sites.get(run.cluster, "north"))
         region.say(agents, "dead neighbour", is_rightful=False, shutters_measured=told)
 

@@ -181,7 +181,7 @@ def asked(job_id: str = "v", **units: Any) -> JobSubmitted:
 
 
 def start_of(job_id: str, minute: int = 0, nodes: str = "c-1", **of: Any) -> JobStarted:
-    where = {"attempt": 1, "cluster": "c", "nodes": [nodes]} | of
+    where: dict[str, Any] = {"attempt": 1, "cluster": "c", "nodes": [nodes]} | of
     return JobStarted(job_id=job_id, started_at_us=START_US + minute * MINUTE_US, **where)
 
 
@@ -194,9 +194,9 @@ TEN = START_US + 10 * MINUTE_US
 LATER = finished(started_at_us=TEN)
 CLAIM = shutters(beside="v", began_at_us=TEN, ended_at_us=TEN + 5 * MINUTE_US)
 NODE = ClusterDeclared(cluster="c", cores_per_node=24, nodes=4)
-WHOLE = {"cores_per_unit": 24}
-PART = {"cores_per_unit": 12}
-SHARED = {"shareable": True}
+WHOLE: dict[str, Any] = {"cores_per_unit": 24}
+PART: dict[str, Any] = {"cores_per_unit": 12}
+SHARED: dict[str, Any] = {"shareable": True}
 
 
 @pytest.mark.parametrize(
