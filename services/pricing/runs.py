@@ -86,8 +86,9 @@ class KeptRun(NamedTuple):
 
     def _outlasts_the_start_of(self, other: "KeptRun") -> bool:
         """Return whether it was still there when the other began, as far as their holders know: of
-        one that was seized nobody does, and where one leaves no room the other has ended."""
-        if self.is_end_said or other.started_at_us <= self.started_at_us:
+        one that was seized nobody does, and where one leaves no room the other has ended. Which of
+        two began first that have the same time nobody knows either."""
+        if self.is_end_said or other.started_at_us < self.started_at_us:
             return True
         return not (self.is_seized or self.is_alone or other.is_alone)
 

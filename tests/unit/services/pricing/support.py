@@ -34,6 +34,7 @@ def submitted(attempt: int = 1, **changes: Any) -> JobSubmitted:
         "walltime_s": 7200.0,
         "reference_cluster": "c",
         "submitted_at_us": START_US,
+        "shareable": True,
     }
     return JobSubmitted(attempt=attempt, **(values | changes))
 

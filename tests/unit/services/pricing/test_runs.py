@@ -125,16 +125,17 @@ def test_who_goes_on_measuring_puts_no_charge_off() -> None:
 def test_a_neighbour_counts_until_its_attempt_ended_in_whatever_order_that_is_known(
     end: str,
 ) -> None:
-    at_us = START_US + 20 * MINUTE_US
+    """It begins a second after the job."""
+    began_us, at_us = START_US + 1_000_000, START_US + 20 * MINUTE_US
     of: dict[str, Any] = {"job_id": "v", "attempt": 1}
     ends = {
         "requeued": JobRequeued(job_id="v", attempt=2, cluster="c", requeued_at_us=at_us),
         "seized": JobSeized(**of, seized_at_us=at_us),
         "by another": JobRequeued(job_id="v", attempt=2, cluster="d", requeued_at_us=at_us),
-        "finished": finished(**of, started_at_us=START_US, ended_at_us=at_us),
+        "finished": finished(**of, started_at_us=began_us, ended_at_us=at_us),
     }
-    victim = JobSubmitted(**of, user="eve", account="bio", nodes=1)
-    there = JobStarted(**of, cluster="c", nodes=["c-1"], started_at_us=START_US)
+    victim = JobSubmitted(**of, user="eve", account="bio", nodes=1, shareable=True)
+    there = JobStarted(**of, cluster="c", nodes=["c-1"], started_at_us=began_us)
     measured = shutters(beside="v", ended_at_us=at_us + 5_000_000)
     for order in permutations([there, ends[end], measured, END]):
         driver = Driver()
@@ -145,7 +146,7 @@ def test_a_neighbour_counts_until_its_attempt_ended_in_whatever_order_that_is_kn
             driver.crash()
         charge = [each for each in driver.charges if each.job_id == JOB][-1]
         [row] = charge.evidence
-        assert row.duration_s == (1205.0 if end == "by another" else 1200.0), order
+        assert row.duration_s == (1204.0 if end == "by another" else 1199.0), order
 
 
 def seconds_beside(*facts: Message, known: list[Message]) -> set[float]:
@@ -226,9 +227,13 @@ def test_who_leaves_no_room_on_a_node_is_beside_nobody_who_begins_there_later(
 
 
 @pytest.mark.parametrize("of", [{}, PART, SHARED])
-def test_who_was_seized_is_beside_nobody_who_began_later(of: dict[str, Any]) -> None:
+@pytest.mark.parametrize("minute", [0, 10])
+def test_who_was_seized_is_beside_nobody_who_began_then_or_later(
+    of: dict[str, Any], minute: int
+) -> None:
     known = [NODE, CLAIM, asked(JOB, **of), start_of(JOB, 10)]
-    assert seconds_beside(asked(**of), start_of("v"), seized(30), LATER, known=known) == {0.0}
+    facts = asked(**of), start_of("v", minute), seized(30), LATER
+    assert seconds_beside(*facts, known=known) == {0.0}
 
 
 def test_who_was_seized_was_beside_those_on_whose_node_it_began() -> None:
