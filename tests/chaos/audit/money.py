@@ -15,7 +15,7 @@ from services.pricing.model import CoRun, evidence
 from services.pricing.settings import PricingSettings
 from shared.models.shutters import Shutter, interference
 from tests.chaos.audit.evidence import Evidence, is_hostile
-from tests.chaos.journal import Run
+from tests.chaos.journal import End, Run
 
 Key = tuple[str, int]
 # By how much clocks of agents and of resource managers may differ.
@@ -45,7 +45,8 @@ def each_price_follows_from_what_was_measured(found: Evidence) -> Iterator[str]:
         finished = found.world.journal.finishes.get(key)
         if finished is None or is_hostile(key[0]) or _is_lost(found, charge):
             continue
-        rows = evidence(shutters[key], usage_of(finished))
+        co_runs = _without_unknown(found, shutters[key], charge)
+        rows = evidence(co_runs, usage_of(finished))
         end, made = AttemptEnd(finished), ChargeRevision(charge.revision, charge.charged_at_us)
         expected = charge_message(end, made, rate, rows)
         if list(expected.evidence) != _measured(charge):
@@ -109,6 +110,14 @@ def _final(found: Evidence) -> dict[Key, ChargeMade]:
     for charge in sorted(found.charges, key=lambda charge: charge.revision):
         final[charge.job_id, charge.attempt] = charge
     return final
+
+
+def _without_unknown(found: Evidence, co_runs: Sequence[CoRun], charge: ChargeMade) -> list[CoRun]:
+    """Those that count. Of a run that lost its power nobody tells until when it was there, so that
+    a charge need not count it."""
+    lost = {run.job_id for run in found.world.journal.runs if run.end is End.POWER}
+    unknown = lost - {row.co_runner_job_id for row in charge.evidence}
+    return [each for each in co_runs if each.co_runner_job_id not in unknown]
 
 
 def _shutters(found: Evidence) -> dict[Key, list[CoRun]]:
