@@ -143,9 +143,10 @@ def run_of_finish(finished: JobFinished, known: KeptRun | None) -> KeptRun:
 def has_nodes_alone(submitted: JobSubmitted | None, grant: int, node_cores: int) -> bool:
     """Return whether a job has its nodes to itself, as far as is known: whole ones that it asked
     for, or any part that was granted to one which is not shareable. Resource managers divide nodes
-    between what they start by themselves. `node_cores` is 0 where nobody declared them."""
+    between what they start by themselves. What nobody submitted so far may need all of its nodes.
+    `node_cores` is 0 where nobody declared them."""
     if submitted is None:
-        return False
+        return True
     if submitted.cores_per_unit and (submitted.shareable or not grant):
         return 0 < node_cores <= submitted.cores_per_unit
     return not submitted.shareable

@@ -1,6 +1,7 @@
 """Facts about one job, and what pricing makes of them."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +16,7 @@ from services.pricing.charge import audit
 from services.pricing.processor import PriceRule, PricingProcessor
 from shared.catalogue.event import Event, Publish
 from shared.domain.rounds import RoundSource
-from shared.streams.stages.stage import Round, Stage
+from shared.streams.stages.stage import AlreadyAppliedError, Round, Stage
 from tests.support.messaging import START_US
 from tests.unit.services.changelog import fold
 
@@ -48,6 +49,11 @@ def started(attempt: int = 1) -> JobStarted:
 def beside(job_id: str) -> JobStarted:
     """The start of a job on the nodes of the first."""
     return JobStarted(job_id=job_id, attempt=1, cluster="c", started_at_us=START_US)
+
+
+def neighbour(job_id: str) -> JobSubmitted:
+    """The submission of a job that shares its nodes."""
+    return submitted(job_id=job_id, user="eve", account="bio", nodes=1)
 
 
 def finished(attempt: int = 1, start_us: int = START_US, **changes: Any) -> JobFinished:
@@ -125,6 +131,8 @@ class Driver:
         """Hand facts over; who is said to run beside a job does, from the start on."""
         for fact in facts:
             if isinstance(fact, ShuttersMeasured):
+                with suppress(AlreadyAppliedError):
+                    self.take(neighbour(fact.co_runner_job_id))
                 self.take(beside(fact.co_runner_job_id))
             self._hear(self.processor.handle(self.event(fact)))
 

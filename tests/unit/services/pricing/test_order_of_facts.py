@@ -20,6 +20,7 @@ from tests.unit.services.pricing.support import (
     JOB,
     beside,
     finished,
+    neighbour,
     shutters,
     stage,
     started,
@@ -35,6 +36,7 @@ STORY = (
     JobRequeued(job_id=JOB, cluster="c", attempt=2, requeued_at_us=START_US),
     finished(2, ended_at_us=START_US + 2 * HOUR_US),
     beside("b"),
+    neighbour("b"),
 )
 STAGE = stage(replace(BARRIERS, remember_us=1000 * HOUR_US))
 
@@ -48,7 +50,7 @@ def publish(number: int) -> Publish:
 @settings(max_examples=100, deadline=None)
 @given(
     st.permutations([*range(len(STORY)), 0, 3, 5]),
-    st.lists(st.sampled_from(["", "round", "kill"]), min_size=10, max_size=10),
+    st.lists(st.sampled_from(["", "round", "kill"]), min_size=11, max_size=11),
 )
 def test_each_attempt_costs_the_same(order: list[int], then: list[str]) -> None:
     life, told = Life(STAGE), list[Message]()

@@ -123,9 +123,9 @@ def test_all_state_of_a_job_is_dropped_some_time_after_its_charge_or_when_nobody
     None
 ):
     charged, strange = Driver(), Driver()
-    charged.take(submitted(), shutters(), finished(), shutters(beside="c"))
-    strange.take(shutters())
+    charged.take(submitted(), finished())
     for driver in (charged, strange):
+        driver.processor.handle(driver.event(shutters()))
         driver.end_round(0, START_US)
         assert driver.state
         driver.restart()

@@ -31,6 +31,7 @@ from tests.unit.services.pricing.support import (
     Driver,
     beside,
     finished,
+    neighbour,
     shutters,
     submitted,
     tariff,
@@ -112,7 +113,7 @@ def test_neighbours_of_a_moment_discount_no_more_than_that_moment() -> None:
 
 def test_who_goes_on_measuring_puts_no_charge_off() -> None:
     driver = Driver(CLOCK)
-    driver.take(tariff(), submitted(), STARTED, beside("b"), END)
+    driver.take(tariff(), submitted(), STARTED, neighbour("b"), beside("b"), END)
     made = []
     for minute in range(10):
         driver.take(shutters(ended_at_us=START_US + MINUTE_US + minute))
@@ -264,6 +265,19 @@ def test_the_end_that_a_holder_says_counts_before_all_else(
     facts = start_of("v"), seized(30), end, LATER
     expected_s = min(minute - 10, 5) * 60.0
     assert seconds_beside(*facts, known=[*told, claim]) == {expected_s}
+
+
+def test_a_neighbour_that_nobody_submitted_so_far_counts_once_somebody_does() -> None:
+    driver = Driver()
+    driver.take(tariff(), asked(JOB, **SHARED), start_of("v"), start_of(JOB, 10))
+    driver.processor.handle(driver.event(CLAIM))
+    driver.take(LATER)
+    [first] = driver.end_round(1, START_US)
+    assert not first.evidence
+    driver.crash()
+    driver.take(asked(**SHARED))
+    [second] = driver.end_round(2, START_US)
+    assert [row.duration_s for row in second.evidence] == [300.0]
 
 
 def test_a_seizure_takes_back_what_was_charged_for_a_neighbour() -> None:
