@@ -113,7 +113,7 @@ def _final(found: Evidence) -> dict[Key, ChargeMade]:
 
 
 def _without_unknown(found: Evidence, co_runs: Sequence[CoRun], charge: ChargeMade) -> list[CoRun]:
-    """Those that count. Of a run that lost its power nobody tells until when it was there, so that
+    """Those that count. Of a run that lost its power nobody says until when it was there, so that
     a charge need not count it."""
     lost = {run.job_id for run in found.world.journal.runs if run.end is End.POWER}
     unknown = lost - {row.co_runner_job_id for row in charge.evidence}
