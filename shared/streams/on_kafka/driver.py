@@ -175,12 +175,19 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
             found: Mapping[KafkaPartition, Sequence[object]] = await self._consumer.getmany(
                 timeout_ms=_POLL_MS
             )
-        except (NoOffsetForPartitionError, OffsetOutOfRangeError):
-            if self._opened != self._generation:
+        except (NoOffsetForPartitionError, OffsetOutOfRangeError) as error:
+            # The client may say so later of partitions that it has given up since.
+            if self._opened != self._generation or self._owned.isdisjoint(_without_position(error)):
                 return {}
             await self._check()
             raise
         return found
+
+    @property
+    def _owned(self) -> set[KafkaPartition]:
+        """Return the partitions of the units at work."""
+        committed = (partition for unit in self._units.values() for partition in unit.committed)
+        return {topic_partition(self._deployment, partition) for partition in committed}
 
     def _check_at_times(self) -> None:
         """Look beside the work whether data were replaced under it; raise what does not fit."""
@@ -335,6 +342,14 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=self._deployment.max_record_bytes,
         )
+
+
+def _without_position(
+    error: NoOffsetForPartitionError | OffsetOutOfRangeError,
+) -> list[KafkaPartition]:
+    """Return the partitions that an error of the client is about."""
+    (about,) = error.args
+    return [*about] if isinstance(about, dict) else [about]
 
 
 def _most_telling(failed: Sequence[BaseException]) -> BaseException:
