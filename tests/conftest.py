@@ -4,7 +4,7 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from hypothesis import settings
@@ -17,8 +17,8 @@ from lab.papers.published_data import DATA
 settings.register_profile("coplace", deadline=None)
 settings.load_profile("coplace")
 
-# How many times the examples of each property are played, next to those that it says.
-_EXAMPLES: Final = int(os.environ.get("COPLACE_EXAMPLES", "1"))
+pytest_plugins = ("tests.support.properties",)
+
 # Whole systems, programs and servers: `make test` has one run of them, which is marked `gate`.
 _REST: Final = ("cluster", "distributions", "e2e", "integration", "same", "tutorial")
 _HERE: Final = Path(__file__).parent
@@ -45,24 +45,12 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what is long, know what `make test` leaves out, and play properties as often as
-    was asked for."""
+    """Begin with what is long, and know what `make test` leaves out."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     for item in items:
         is_of_rest = item.path.relative_to(_HERE).parts[0] in _REST
         if is_of_rest and not item.get_closest_marker("gate"):
             item.add_marker(pytest.mark.rest)
-        if _EXAMPLES > 1 and item.get_closest_marker("hypothesis"):
-            _play_more_often(item)
-
-
-def _play_more_often(item: pytest.Item) -> None:
-    """A property says how many examples are enough for each change; more find more."""
-    function: Any = getattr(item, "obj", None)
-    declared = getattr(function, "_hypothesis_internal_use_settings", None)
-    if declared is not None:
-        more = settings(declared, max_examples=declared.max_examples * _EXAMPLES)
-        getattr(function, "__func__", function)._hypothesis_internal_use_settings = more
 
 
 @pytest.fixture(scope="session", autouse=True)
