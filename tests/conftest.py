@@ -3,7 +3,9 @@
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -22,6 +24,24 @@ pytest_plugins = ("tests.support.properties",)
 # Whole systems, programs and servers: `make test` has one run of them, which is marked `gate`.
 _REST: Final = ("cluster", "distributions", "e2e", "integration", "same", "tutorial")
 _HERE: Final = Path(__file__).parent
+# Where the Kafka and Redis of all workers are.
+_SHARED: Final = "SHARED_TEST_SERVERS"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """A second broker costs as much as the tests that use it."""
+    parser.addoption("--share-servers", action="store_true", help="one Kafka for all workers")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start the servers of all workers before there is one; they end with the last test."""
+    config = session.config
+    if config.getoption("share_servers") and not hasattr(config, "workerinput"):
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        folder = stack.enter_context(TemporaryDirectory())
+        servers = stack.enter_context(_local_servers(Path(folder)))
+        os.environ[_SHARED] = f"{servers.kafka_bootstrap} {servers.redis_url}"
 
 
 def pytest_collection() -> None:
@@ -63,14 +83,22 @@ def _no_installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServers]:
-    """Kafka and Redis of its own for all tests of this process: each test takes a namespace that no
-    other has, and removes the programs that it started."""
+    """Kafka and Redis for all tests of this process, of its own or those of all workers: each test
+    takes a namespace that no other has, and removes the programs that it started."""
+    with _local_servers(tmp_path_factory.mktemp("servers"), os.environ.get(_SHARED)) as running:
+        yield running
+
+
+def _local_servers(folder: Path, shared_by_all: str | None = None) -> LocalServers:
+    """Return servers of the folder's own, or those of all workers with programs of its own."""
+    names = ("COPLACE_KAFKA_BOOTSTRAP", "COPLACE_REDIS_URL")
     with pytest.MonkeyPatch.context() as environment:
-        for name in ("COPLACE_KAFKA_BOOTSTRAP", "COPLACE_REDIS_URL"):
+        for name in names:
             environment.delenv(name, raising=False)
-        found = LocalServers(tmp_path_factory.mktemp("servers"))
-    with found:
-        yield found
+        if shared_by_all:
+            for name, address in zip(names, shared_by_all.split(), strict=True):
+                environment.setenv(name, address)
+        return LocalServers(folder)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from tests.support.snippets import REPOSITORY
-from tests.unit.docs.words import COMPILED, NO_VERBS, PRIVATE
+from tests.unit.docs.words import ANY, COMPILED, NO_VERBS, PRIVATE
 
 _CODE: Final = ("agent", "cli", "client/coplace_client", "deploy", "lab", "services", "shared")
 _PROSE: Final = (*_CODE, "docs", "helm", "proto", "tests")
@@ -18,9 +18,15 @@ _SUFFIXES: Final = frozenset((".py", ".md", ".proto", ".yaml", ".yml"))
 # The lists of words themselves, and the tests of them.
 _ABOUT_WORDS: Final = Path("tests/unit/docs")
 _VERB: Final = re.compile(r"[A-Z][a-z]+")
+# A text of Python with its prefix and quotes, or a comment: a fifth of the time that ast takes.
+_LITERAL: Final = re.compile(
+    r"""([a-zA-Z]*)("{3}|'{3}|"|')((?:[^\\"']|\\.|(?!\2)["'])*+)\2|\#([^\n]*)""", re.DOTALL
+)
 _COMMENT: Final = re.compile(r"(?:^|\s)# .*$", re.MULTILINE)
 _PROTO_COMMENT: Final = re.compile(r"//.*$", re.MULTILINE)
 _DESCRIPTION: Final = re.compile(r"^\s*(?:description|summary):.*$", re.MULTILINE)
+_FORMATTED: Final = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
+_ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
 _BLOCK: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _INLINE: Final = re.compile(r"`[^`\n]*`")
 # Docstrings that begin without a verb. They may only become fewer: lower the number with them.
@@ -78,11 +84,10 @@ def prose(text: str, suffix: str) -> Iterator[str]:
     """Yield what people read of a file: comments, texts and paragraphs, without code in them."""
     match suffix:
         case ".py":
-            for node in ast.walk(ast.parse(text)):
-                match node:
-                    case ast.Constant(value=str(value)) if " " in value:
-                        yield _INLINE.sub("", value)
-            yield from _COMMENT.findall(text)
+            for prefix, _, literal, comment in _LITERAL.findall(text):
+                yield comment
+                if " " in literal:
+                    yield _INLINE.sub("", _of_literal(literal, prefix.lower()))
         case ".md":
             yield _INLINE.sub("", _BLOCK.sub("", text))
         case ".proto":
@@ -92,12 +97,18 @@ def prose(text: str, suffix: str) -> Iterator[str]:
             yield from _DESCRIPTION.findall(text)
 
 
+def _of_literal(literal: str, prefix: str) -> str:
+    """Return the words of a literal: without the code of one that is formatted, and escapes."""
+    text = _FORMATTED.sub("", literal) if "f" in prefix else literal
+    return text if "r" in prefix else _ESCAPE.sub(" ", text)
+
+
 def private_words(text: str, suffix: str) -> Counter[str]:
     """Count the private words in the prose of a file."""
     found: Counter[str] = Counter()
-    for each in prose(text, suffix):
-        for word, pattern in COMPILED.items():
-            found[word] += len(pattern.findall(each))
+    for each in prose(text, suffix) if ANY.search(text) else ():
+        if ANY.search(each):
+            found.update({word: len(one.findall(each)) for word, one in COMPILED.items()})
     return found
 
 
