@@ -6,7 +6,7 @@ from services.energy.processor import appdb
 from tests.attacks.agents import Region, attack
 
 
-@pytest.mark.parametrize("mutants", [800, pytest.param(3_000, marks=pytest.mark.rest)])
+@pytest.mark.parametrize("mutants", [1_200, pytest.param(3_000, marks=pytest.mark.rest)])
 def test_no_mutant_of_what_agents_send_ends_a_stage_or_costs_an_honest_record(mutants: int) -> None:
     found = attack(mutants, seed=7)
     assert found.lost == []
