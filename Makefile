@@ -133,7 +133,7 @@ release-proto: setup ## make the current schemas the ones that later changes may
 WORKERS ?= 3
 
 # A run starts hundreds of processes: each would compile all sources anew.
-run-tests test-rest test-thorough: export PYTHONDONTWRITEBYTECODE =
+collect-tests run-tests test-rest test-thorough: export PYTHONDONTWRITEBYTECODE =
 # The workers have the cores: threads that wait for each other take several times the CPU.
 run-tests test-rest test-thorough: export OMP_NUM_THREADS = 1
 
@@ -150,7 +150,12 @@ run-tests test-rest: export COPLACE_EXAMPLES = $(EXAMPLES)
 .PHONY: test
 test: system-python system-compiler ## for each change: style, types, schemas, unit and contract tests, one run on servers: WORKERS=
 	$(MAKE) --jobs=2 system-tests $(VENV)/.locked
-	$(MAKE) --jobs=2 lint run-tests
+	$(MAKE) --jobs=2 lint run-tests collect-tests
+
+# Of tests pytest writes bytecode of its own, each worker the same: once, while gcc has the other core.
+.PHONY: collect-tests
+collect-tests: proto
+	$(BIN)/python -m pytest --collect-only -qq >/dev/null || true
 
 .PHONY: run-tests
 run-tests: setup
