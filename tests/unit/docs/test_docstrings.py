@@ -29,39 +29,6 @@ _FORMATTED: Final = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
 _ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
 _BLOCK: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _INLINE: Final = re.compile(r"`[^`\n]*`")
-# Docstrings that begin without a verb. They may only become fewer: lower the number with them.
-LEFT_WITHOUT_VERB: Final = {
-    "shared/placement/budgets/": 0,
-    "shared/placement/decide/published_decisions.py": 0,
-    "shared/placement/measures/sharing.py": 0,
-    "shared/placement/state/": 0,
-}
-# Words that are left, of PRIVATE. They may only become fewer: lower the number with them.
-LEFT_PRIVATE: Final = {
-    r"told|tells?|telling": 0,
-    r"weigh(?:s|ed|ing)?": 0,
-    r"holdings?": 0,
-    r"standings?": 0,
-    r"stands?|stood": 0,
-    r"apart": 0,
-    r"ask(?:s|ed|ing)? back": 0,
-    r"put(?:s|ting)? back": 0,
-    r"(?:came|comes?|coming) back": 0,
-    r"mend(?:s|ed|ing)?": 0,
-    r"news": 0,
-    r"(?:that|which) (?:is|are) none": 0,
-    r"gives? (?:its|back) (?:its )?word": 0,
-    r"(?:came|comes?|coming) to": 0,
-    r"(?:those|somebody|jobs|nodes|a job|one) who": 0,
-    r"who (?:has|have|holds?|waits?|runs?|draws?|starts?)": 0,
-    r"likewise": 0,
-    r"gone": 0,
-    r"found": 0,
-    r"foresight|foresees?|foreseen|foreseeing": 0,
-    r"inquir(?:y|ies)|obstacles?|outlooks?|lanes?": 0,
-    r"ledger": 0,
-    r"makes? room|room for": 0,
-}
 
 
 def functions(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -112,47 +79,24 @@ def private_words(text: str, suffix: str) -> Counter[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def without_verb() -> dict[str, list[str]]:
-    """The docstrings without a verb, by the folder that has a number of its own."""
-    found: dict[str, list[str]] = {}
-    for root in _CODE:
-        for path in sorted((REPOSITORY / root).rglob("*.py")):
-            name = path.relative_to(REPOSITORY).as_posix()
-            folder = next((each for each in LEFT_WITHOUT_VERB if name.startswith(each)), "")
-            for function, docstring in functions(ast.parse(path.read_text("utf-8")).body):
-                if docstring and not begins_with_verb(docstring):
-                    found.setdefault(folder, []).append(f"{name}: {function}: {docstring}")
-    return found
+def test_a_docstring_of_a_function_begins_with_a_verb() -> None:
+    without = [
+        (path, function, docstring)
+        for root in _CODE
+        for path in (REPOSITORY / root).rglob("*.py")
+        for function, docstring in functions(ast.parse(path.read_text("utf-8")).body)
+        if docstring and not begins_with_verb(docstring)
+    ]
+    assert not without
 
 
-@pytest.fixture(scope="module")
-def counted() -> Counter[str]:
-    """The private words of the whole project."""
+def test_prose_has_no_private_word() -> None:
     paths = [path for root in _PROSE for path in (REPOSITORY / root).rglob("*")]
-    found: Counter[str] = Counter()
     for path in (*paths, REPOSITORY / "README.md", REPOSITORY / "SECURITY.md"):
         is_about_words = path.is_relative_to(REPOSITORY / _ABOUT_WORDS)
         if path.suffix in _SUFFIXES and not is_about_words:
-            found += private_words(path.read_text("utf-8"), path.suffix)
-    return found
-
-
-def test_a_docstring_of_a_function_begins_with_a_verb(without_verb: dict[str, list[str]]) -> None:
-    assert not without_verb.get("")
-
-
-@pytest.mark.parametrize("folder", LEFT_WITHOUT_VERB)
-def test_docstrings_without_a_verb_become_fewer(
-    folder: str, without_verb: dict[str, list[str]]
-) -> None:
-    left = without_verb.get(folder, [])
-    assert len(left) <= LEFT_WITHOUT_VERB[folder], "\n".join(left)
-
-
-@pytest.mark.parametrize("word", PRIVATE)
-def test_private_words_become_fewer(word: str, counted: Counter[str]) -> None:
-    assert counted[word] <= LEFT_PRIVATE[word], f"write in place of {word}: {PRIVATE[word]}"
+            words = private_words(path.read_text("utf-8"), path.suffix)
+            assert not words.total(), (path, {each: PRIVATE[each] for each in +words})
 
 
 @pytest.mark.parametrize(
