@@ -133,20 +133,29 @@ release-proto: setup ## make the current schemas the ones that later changes may
 WORKERS ?= 3
 
 # A run starts hundreds of processes: each would compile all sources anew.
-run-tests test-rest test-thorough: export PYTHONDONTWRITEBYTECODE =
+collect-tests run-tests test-rest test-thorough: export PYTHONDONTWRITEBYTECODE =
 # The workers have the cores: threads that wait for each other take several times the CPU.
 run-tests test-rest test-thorough: export OMP_NUM_THREADS = 1
 
-PYTEST = $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder
-# A property says how many examples each change has; the rest of the gate plays more.
-EXAMPLES ?= 4
+PYTEST = $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder \
+    --share-servers
+# A property says how many examples are enough: each change plays a quarter of them, and the rest
+# of the gate four times as many.
+run-tests: EXAMPLES = 0.25
+test-rest: EXAMPLES = 4
+run-tests test-rest: export COPLACE_EXAMPLES = $(EXAMPLES)
 
 # What lint finds is shown at once, and fails the target once the tests are over. What the rest of
 # the gate needs of Debian is installed beside.
 .PHONY: test
 test: system-python system-compiler ## for each change: style, types, schemas, unit and contract tests, one run on servers: WORKERS=
 	$(MAKE) --jobs=2 system-tests $(VENV)/.locked
-	$(MAKE) --jobs=2 lint run-tests
+	$(MAKE) --jobs=2 lint run-tests collect-tests
+
+# Of tests pytest writes bytecode of its own, each worker the same: once, while gcc has the other core.
+.PHONY: collect-tests
+collect-tests: proto
+	$(BIN)/python -m pytest --collect-only -qq >/dev/null || true
 
 .PHONY: run-tests
 run-tests: setup
@@ -159,8 +168,7 @@ $(VENV)/.focus: $(VENV)/.locked tests/focus/validator.lock tests/focus/install.s
 
 .PHONY: test-rest
 test-rest: setup system-tests $(VENV)/.focus ## what make test leaves out: small forms of tests of whole systems, random tests at length: WORKERS= EXAMPLES=
-	$(PYTEST) -m 'rest and not thorough' --durations=10
-	COPLACE_EXAMPLES=$(EXAMPLES) $(PYTEST) -m 'hypothesis and not thorough' --durations=10 tests/unit tests/contract
+	$(PYTEST) -m '(rest or hypothesis) and not thorough' --durations=10
 
 .PHONY: test-thorough
 test-thorough: setup system-servers system-containers ## what CI has no time for: containers, kills of Kafka and of secure runs

@@ -3,8 +3,10 @@
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from tempfile import TemporaryDirectory
+from typing import Final
 
 import pytest
 from hypothesis import settings
@@ -17,11 +19,29 @@ from lab.papers.published_data import DATA
 settings.register_profile("coplace", deadline=None)
 settings.load_profile("coplace")
 
-# How many times the examples of each property are played, next to those that it says.
-_EXAMPLES: Final = int(os.environ.get("COPLACE_EXAMPLES", "1"))
+pytest_plugins = ("tests.support.properties",)
+
 # Whole systems, programs and servers: `make test` has one run of them, which is marked `gate`.
 _REST: Final = ("cluster", "distributions", "e2e", "integration", "same", "tutorial")
 _HERE: Final = Path(__file__).parent
+# Where the Kafka and Redis of all workers are.
+_SHARED: Final = "SHARED_TEST_SERVERS"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """A second broker costs as much as the tests that use it."""
+    parser.addoption("--share-servers", action="store_true", help="one Kafka for all workers")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start the servers of all workers before there is one; they end with the last test."""
+    config = session.config
+    if config.getoption("share_servers") and not hasattr(config, "workerinput"):
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        folder = stack.enter_context(TemporaryDirectory())
+        servers = stack.enter_context(_local_servers(Path(folder)))
+        os.environ[_SHARED] = f"{servers.kafka_bootstrap} {servers.redis_url}"
 
 
 def pytest_collection() -> None:
@@ -45,24 +65,12 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what is long, know what `make test` leaves out, and play properties as often as
-    was asked for."""
+    """Begin with what is long, and know what `make test` leaves out."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     for item in items:
         is_of_rest = item.path.relative_to(_HERE).parts[0] in _REST
         if is_of_rest and not item.get_closest_marker("gate"):
             item.add_marker(pytest.mark.rest)
-        if _EXAMPLES > 1 and item.get_closest_marker("hypothesis"):
-            _play_more_often(item)
-
-
-def _play_more_often(item: pytest.Item) -> None:
-    """A property says how many examples are enough for each change; more find more."""
-    function: Any = getattr(item, "obj", None)
-    declared = getattr(function, "_hypothesis_internal_use_settings", None)
-    if declared is not None:
-        more = settings(declared, max_examples=declared.max_examples * _EXAMPLES)
-        getattr(function, "__func__", function)._hypothesis_internal_use_settings = more
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -75,14 +83,22 @@ def _no_installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServers]:
-    """Kafka and Redis of its own for all tests of this process: each test takes a namespace that no
-    other has, and removes the programs that it started."""
+    """Kafka and Redis for all tests of this process, of its own or those of all workers: each test
+    takes a namespace that no other has, and removes the programs that it started."""
+    with _local_servers(tmp_path_factory.mktemp("servers"), os.environ.get(_SHARED)) as running:
+        yield running
+
+
+def _local_servers(folder: Path, shared_by_all: str | None = None) -> LocalServers:
+    """Return servers of the folder's own, or those of all workers with programs of its own."""
+    names = ("COPLACE_KAFKA_BOOTSTRAP", "COPLACE_REDIS_URL")
     with pytest.MonkeyPatch.context() as environment:
-        for name in ("COPLACE_KAFKA_BOOTSTRAP", "COPLACE_REDIS_URL"):
+        for name in names:
             environment.delenv(name, raising=False)
-        found = LocalServers(tmp_path_factory.mktemp("servers"))
-    with found:
-        yield found
+        if shared_by_all:
+            for name, address in zip(names, shared_by_all.split(), strict=True):
+                environment.setenv(name, address)
+        return LocalServers(folder)
 
 
 @pytest.fixture(scope="session")

@@ -47,7 +47,6 @@ from tests.attacks.distortion import distorted
 
 TELEMETRY: Final = frozenset({"telemetry.nodes", "telemetry.shutters", "telemetry.signatures"})
 # Beside them what makes a node and a job known.
-FED: Final = TELEMETRY | {"commands", "jobs.events"}
 _SITE: Final = "north"
 _CLUSTER: Final = "alpha"
 _MODEL: Final = "skylake"

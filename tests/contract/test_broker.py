@@ -36,6 +36,7 @@ class Supervisor:
         return False
 
 
+@pytest.mark.rest
 def test_a_killed_broker_loses_and_doubles_nothing(servers: LocalServers) -> None:
     backend = KafkaBackend(servers.kafka_bootstrap)
     try:

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Callable
 from itertools import count
 
-import pytest
 from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.jobs_pb2 import JobSubmitted
 
@@ -16,6 +15,7 @@ from shared.streams.stages.hooks import POINTS
 from shared.streams.stages.provenance import PROVENANCE_KEY
 from tests.contract.backends import Backend, Plan, Worker
 from tests.contract.in_memory import MemoryBackend
+from tests.contract.marks import KAFKA_IN_REST, at_points
 from tests.support.messaging import TOPICS, barriers, encoded, payloads, submission
 
 JOBS = 120
@@ -109,7 +109,7 @@ def test_two_members_share_the_units_and_one_takes_over_what_the_other_leaves(
     assert (outputs(backend), state(backend)) == undisturbed(work())
 
 
-@pytest.mark.parametrize("point", POINTS)
+@at_points(POINTS, on_kafka=("outputs sent", "committing", "committed"))
 def test_a_crash_at_any_point_loses_and_doubles_nothing(backend: Backend, point: str) -> None:
     backend.append(work())
     dying = backend.start(Plan(point=point))
@@ -119,7 +119,7 @@ def test_a_crash_at_any_point_loses_and_doubles_nothing(backend: Backend, point:
     assert (outputs(backend), state(backend)) == undisturbed(work())
 
 
-@pytest.mark.parametrize("point", ["handled", "outputs sent", "committing"])
+@at_points(("handled", "outputs sent", "committing"), on_kafka=("committing",))
 def test_a_stalled_worker_that_returns_is_fenced(backend: Backend, point: str) -> None:
     backend.append(work())
     stalling = backend.start(Plan(point=point, action="stall"))
@@ -169,6 +169,7 @@ def test_what_fails_again_after_restarts_is_isolated_and_nothing_else_is_lost(
     assert charged == {f"c/{name}" for name in names} - left_out
 
 
+@KAFKA_IN_REST
 def test_what_kills_its_process_again_and_again_is_isolated_and_nothing_else_is_lost(
     backend: Backend,
 ) -> None:
@@ -199,6 +200,7 @@ def ended_or_closed(backend: Backend, worker: Worker) -> Callable[[], bool]:
     return lambda: worker.ended or rounds_closed(backend, 1)()
 
 
+@KAFKA_IN_REST
 def test_whoever_kills_a_worker_again_and_again_has_nothing_isolated(backend: Backend) -> None:
     backend.append(work())
     for _life in range(DEFAULT_AFTER + 1):
@@ -256,6 +258,7 @@ def dead_letters(backend: Backend) -> list[DeadLetter]:
     return [event.payload for event in events if isinstance(event.payload, DeadLetter)]
 
 
+@KAFKA_IN_REST
 def test_a_partition_ahead_of_its_round_is_held_back(backend: Backend) -> None:
     """One partition of a single unit is three rounds ahead, far beyond what a unit keeps
     waiting."""
@@ -273,6 +276,7 @@ def test_a_partition_ahead_of_its_round_is_held_back(backend: Backend) -> None:
     assert len(charged) == ROUNDS * JOBS + sum(new.partition == ahead for new in many)
 
 
+@KAFKA_IN_REST
 def test_a_replay_from_the_start_gives_the_same_outputs(backend: Backend) -> None:
     backend.append(work())
     first = backend.start(Plan())

@@ -63,6 +63,7 @@ def test_a_read_model_is_applied_once_over_restarts(on_kafka: KafkaBackend, data
     assert set(times_applied(database).values()) == {1}
 
 
+@pytest.mark.rest
 def test_a_lost_read_model_rebuilds_itself(on_kafka: KafkaBackend, database: Path) -> None:
     on_kafka.append(encoded(*BATCHES[0]))
     first = start(on_kafka, database, keeps=True)

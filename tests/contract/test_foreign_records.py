@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
+import pytest
 from aiokafka import AIOKafkaProducer
 from coplace.v1.control_pb2 import DeadLetter
 from kafka import KafkaProducer
@@ -120,6 +121,7 @@ def test_a_read_model_takes_records_of_every_codec_and_with_any_header_name(
     assert set(times_applied(database)) == expected
 
 
+@pytest.mark.rest
 def test_batches_that_expand_without_end_are_dead_letters_and_the_others_count(
     on_kafka: KafkaBackend,
 ) -> None:

@@ -167,7 +167,7 @@ def _letters(records: Sequence[Record]) -> list[DeadLetter]:
     return [payload for payload in payloads if isinstance(payload, DeadLetter)]
 
 
-@pytest.fixture(params=["memory", "servers"])
+@pytest.fixture(params=["memory", pytest.param("servers", marks=pytest.mark.rest)])
 def ledger(request: pytest.FixtureRequest) -> Iterator[Ledger]:
     """Each in turn."""
     if request.param == "memory":

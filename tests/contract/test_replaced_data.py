@@ -6,6 +6,7 @@ from shared.catalogue.record import NewRecord, Record, TopicPartition
 from shared.streams.stages.provenance import PROVENANCE_KEY
 from tests.contract.backends import Backend, Plan
 from tests.contract.in_memory import MemoryBackend
+from tests.contract.marks import KAFKA_IN_REST
 from tests.contract.test_delivery import ROUNDS, outputs, rounds_closed, state, undisturbed, work
 
 INPUT, OUTPUT, CHANGELOG = "jobs.events", "prices.charges", "changelog.counting"
@@ -65,6 +66,7 @@ def test_a_changelog_that_was_lost_or_is_older_is_refused(backend: Backend) -> N
     assert any("changelog.counting is another topic" in one for one in older)
 
 
+@KAFKA_IN_REST
 def test_a_unit_that_looks_new_is_refused_where_it_has_written(backend: Backend) -> None:
     worked(backend)
     backend.recreate(CHANGELOG)
@@ -76,6 +78,7 @@ def test_a_unit_that_looks_new_is_refused_where_it_has_written(backend: Backend)
         assert "`coplace restore replay counting`" in one
 
 
+@KAFKA_IN_REST
 def test_a_new_unit_may_begin_where_only_others_have_written(backend: Backend) -> None:
     others = [("ce_source", b"counting.x"), ("ce_source", b"pricing"), ("ce_source", b"\xff")]
     places = [TopicPartition(OUTPUT, number) for number in range(4)]
@@ -83,6 +86,7 @@ def test_a_new_unit_may_begin_where_only_others_have_written(backend: Backend) -
     assert backend.inconsistencies() == []
 
 
+@KAFKA_IN_REST
 def test_a_refused_worker_stays_and_does_nothing_until_what_it_misses_is_back(
     backend: Backend,
 ) -> None:
@@ -101,6 +105,7 @@ def test_a_refused_worker_stays_and_does_nothing_until_what_it_misses_is_back(
     assert (outputs(backend), state(backend)) == undisturbed(work())
 
 
+@KAFKA_IN_REST
 def test_positions_that_expired_are_taken_from_the_state(backend: Backend) -> None:
     rest = worked(backend)
     backend.forget_positions("counting")
@@ -111,6 +116,7 @@ def test_positions_that_expired_are_taken_from_the_state(backend: Backend) -> No
     assert (outputs(backend), state(backend)) == undisturbed(work())
 
 
+@KAFKA_IN_REST
 def test_inputs_and_outputs_that_were_restored_older_are_refused(backend: Backend) -> None:
     worked(backend)
     inputs, ledger = everything(backend, INPUT), everything(backend, OUTPUT)
@@ -127,6 +133,7 @@ def test_inputs_and_outputs_that_were_restored_older_are_refused(backend: Backen
         assert any(says in one for one in found), (says, found)
 
 
+@KAFKA_IN_REST
 def test_positions_of_groups_go_with_a_topic(backend: Backend) -> None:
     worked(backend)
     assert backend.position("counting", PARTITIONS[0]) > 0
@@ -134,6 +141,7 @@ def test_positions_of_groups_go_with_a_topic(backend: Backend) -> None:
     backend.until(lambda: backend.position("counting", PARTITIONS[0]) == 0)
 
 
+@KAFKA_IN_REST
 def test_records_that_were_deleted_unread_are_missed(backend: Backend) -> None:
     backend.append(worked(backend))
     begin = backend.position("counting", PARTITIONS[2]) + 5

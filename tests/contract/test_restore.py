@@ -58,6 +58,7 @@ def test_a_lost_state_is_made_anew_from_the_inputs_and_each_round_as_it_was(
         assert both[len(first) : 2 * len(first)] == first, "copies, by id and content"
 
 
+@pytest.mark.rest
 def test_positions_that_were_moved_go_back_to_those_of_the_state(on_kafka: KafkaBackend) -> None:
     rest = worked(on_kafka)
     on_kafka.set_position("counting", TopicPartition(INPUT, 0), 1)
@@ -123,6 +124,7 @@ def charged(deployment: Deployment) -> Counter[str]:
     return Counter(event.job_id for event in events if isinstance(event, ChargeMade))
 
 
+@pytest.mark.rest
 def test_jobs_that_run_while_topics_get_more_kafka_partitions_are_charged(
     on_kafka: KafkaBackend,
 ) -> None:

@@ -168,7 +168,9 @@ def test_a_program_knows_where_kafka_and_redis_are(
 ) -> None:
     monkeypatch.setenv("COPLACE_KAFKA_BOOTSTRAP", "kafka.example:9092")
     monkeypatch.setenv("COPLACE_REDIS_URL", "redis://redis.example:6379/0")
-    show = Program("show", ["sh", "-c", "env | grep COPLACE | sort"], one_shot=True)
+    show = Program(
+        "show", ["sh", "-c", "env | grep -E 'COPLACE_(KAFKA|REDIS)_' | sort"], one_shot=True
+    )
     with LocalServers(tmp_path / "run", [show]) as servers:
         servers.wait_done("show", timeout_s=5)
         assert [state.name for state in servers.states()] == ["show"]

@@ -3,6 +3,7 @@ usage error, never with a traceback."""
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,10 +88,12 @@ def attacks(words: tuple[str, ...]) -> Iterator[list[str]]:
             yield [*words, *beside, *given(option, value)]
 
 
+# Each change plays every third value, of each option others.
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.rest)])
 @pytest.mark.parametrize("words", ATTACKED, ids=" ".join)
 @pytest.mark.usefixtures("folder")
-def test_hostile_arguments_end_in_one_line(words: tuple[str, ...]) -> None:
-    assert not problems_of(attacks(words))
+def test_hostile_arguments_end_in_one_line(words: tuple[str, ...], step: int) -> None:
+    assert not problems_of(islice(attacks(words), 0, None, step))
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -13,12 +13,6 @@ from tests.support.snippets import HOW_TO, programs, write_programs
 
 PAGE = HOW_TO / "test-against-coplace.md"
 EXAMPLES = programs(PAGE)
-# Twice 200 jobs.
-LONG = ("test_nodes.py",)
-PASTED = [
-    pytest.param(name, marks=[pytest.mark.long, pytest.mark.rest] if name in LONG else [])
-    for name in EXAMPLES
-]
 
 
 def imported(source: str) -> Iterator[str]:
@@ -36,7 +30,9 @@ def test_an_example_needs_messages_and_the_region_alone(name: str) -> None:
     assert own <= {"coplace", "coplace_testing", "pytest"}
 
 
-@pytest.mark.parametrize("name", PASTED)
+# Each of them is a run of pytest, and one is twice 200 jobs.
+@pytest.mark.rest
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_passes_as_it_is_pasted(name: str, tmp_path: Path) -> None:
     write_programs(PAGE, tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name]

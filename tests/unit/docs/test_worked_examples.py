@@ -19,8 +19,6 @@ _COPIED: Final = (
     *("services", "shared", "tests"),
 )
 _PAGES: Final = sorted(HOW_TO.glob("add-*.md"))
-# These take longer than ten seconds.
-_LONG: Final = ("add-a-command.md",)
 _TARGETS: Final = {
     "make proto": "deploy/generate-proto.sh client",
     "make settings": "python -m deploy.policy_documents",
@@ -74,13 +72,9 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=[pytest.mark.rest] if page.name in _LONG else [], id=page.stem)
-        for page in _PAGES
-    ],
-)
+# Two to twenty seconds of CPU each.
+@pytest.mark.rest
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
 def test_an_example_works_as_it_is_pasted(page: Path, tmp_path: Path) -> None:
     changes_code = any(block.language == "diff" for block in blocks(page))
     code = copied(tmp_path) if changes_code else REPOSITORY

@@ -37,6 +37,7 @@ PRIVATE: Final = {
     r"ledger": "charges, prices.charges",
     r"makes? room|room for": "is dropped, fits",
 }
+ANY: Final = re.compile(rf"\b(?:{'|'.join(PRIVATE)})\b", re.IGNORECASE)
 COMPILED: Final = {word: re.compile(rf"\b(?:{word})\b", re.IGNORECASE) for word in PRIVATE}
 # A docstring of a function begins with a verb, so with none of these.
 NO_VERBS: Final = frozenset(

@@ -361,4 +361,4 @@ class AnySequence(RuleBasedStateMachine):
 
 AnySequence.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
 # Half a minute of CPU: for the rest of the gate.
-TestAnySequence = pytest.mark.rest(AnySequence.TestCase)
+TestAnySequence = pytest.mark.rest(pytest.mark.long(AnySequence.TestCase))

@@ -57,6 +57,7 @@ def test_a_process_ends_with_one_line() -> None:
         run(main)
 
 
+@pytest.mark.rest
 def test_a_service_set_to_nonsense_says_so_in_one_line() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "services.placement"],

@@ -5,7 +5,6 @@ from math import inf
 from random import Random
 
 import numpy as np
-import pytest
 
 from shared.scheduling.backfill import serve
 from shared.scheduling.capacity import NOBODY, AllocatedUnits, Capacity, Group
@@ -17,6 +16,7 @@ from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
 from shared.scheduling.sharing import Member
 from shared.scheduling.wait_queue import Entry, WaitQueue, order_of
+from tests.support.seeds import of_each_seed
 from tests.unit.shared.scheduling.systems import Pairs, queue_of
 
 CORES, MEMORY = 4, 64
@@ -249,7 +249,7 @@ def random_case(seed: int) -> ConsumableScheduler:
     return scheduler(kinds, waiting, nodes=nodes, gpu_nodes=gpu_nodes, held=held, refused=refused)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@of_each_seed(SEEDS)
 def test_whole_nodes_start_as_they_do_by_counting(seed: int) -> None:
     rng = Random(seed)
     nodes = rng.randint(1, 12)
@@ -285,7 +285,7 @@ def made_anew(made: ConsumableScheduler, states: KnownStates | None = None) -> C
     return ConsumableScheduler(capacity, held, queue, made.kinds, made.neighbours, states=states)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@of_each_seed(SEEDS)
 def test_a_scheduler_that_lives_on_starts_what_one_made_anew_starts(seed: int) -> None:
     rng = Random(seed)
     made = random_case(seed)

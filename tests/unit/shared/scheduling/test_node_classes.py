@@ -2,7 +2,6 @@ from math import inf
 from random import Random
 
 import numpy as np
-import pytest
 
 from lab.simulation.eurora import Anybody
 from shared.scheduling.capacity import AllocatedUnits, Capacity, Group
@@ -10,6 +9,7 @@ from shared.scheduling.node_classes import NodeClasses
 from shared.scheduling.node_states import KnownStates
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
 from shared.scheduling.sharing import Member
+from tests.support.seeds import of_each_seed
 
 NAMES = ("cores", "memory_mib", "gpu")
 KINDS = [
@@ -65,7 +65,7 @@ def classes_of(capacity: Capacity, held: list[AllocatedUnits]) -> NodeClasses:
     return NodeClasses(capacity, held, KnownStates(Differing(), capacity.groups))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@of_each_seed(range(60))
 def test_as_many_units_fit_as_node_by_node_whoever_came_before_or_since(seed: int) -> None:
     rng = Random(seed)
     capacity, held = a_cluster(rng)
@@ -84,7 +84,7 @@ def test_as_many_units_fit_as_node_by_node_whoever_came_before_or_since(seed: in
                 assert {on[node] for node in each.nodes} == {classes.units(kind, each.now)}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@of_each_seed(range(60))
 def test_units_are_there_as_soon_as_enough_jobs_have_left(seed: int) -> None:
     rng = Random(seed)
     capacity, held = a_cluster(rng)

@@ -2,12 +2,11 @@
 
 from random import Random
 
-import pytest
-
 from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.power import Budgets, Cap, PowerBudget, Scope
 from shared.scheduling.powered_entries import PoweredEntries
 from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue, order_of
+from tests.support.seeds import of_each_seed
 from tests.unit.shared.scheduling.systems import queue_of
 
 
@@ -48,7 +47,7 @@ def has_power(of: Budgets, entry: Entry) -> bool:
     return any(of.has(draw_mw, limit_s, entry.arrival) for limit_s, draw_mw in modes)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@of_each_seed(range(40))
 def test_a_block_that_is_passed_over_has_no_entry_with_power(seed: int) -> None:
     rng = Random(seed)
     waiting, of = queue(rng), budgets(rng)

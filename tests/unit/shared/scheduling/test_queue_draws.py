@@ -1,9 +1,8 @@
 from random import Random
 
-import pytest
-
 from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.wait_queue import Block, Entry, OtherMode
+from tests.support.seeds import of_each_seed
 
 
 def an_entry(order: int, rng: Random) -> Entry:
@@ -25,7 +24,7 @@ def front_of(entries: list[Entry]) -> list[tuple[float, int]]:
     )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@of_each_seed(range(40))
 def test_the_least_draws_are_those_that_no_mode_undercuts_whoever_came_or_left(seed: int) -> None:
     rng, block = Random(seed), Block()
     for order in range(12):
@@ -44,7 +43,7 @@ def test_the_least_draws_are_those_that_no_mode_undercuts_whoever_came_or_left(s
     assert block.least_draws()[-1][1] == min(map(min, draws))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@of_each_seed(range(40))
 def test_one_of_several_draws_fits_where_it_fits_alone(seed: int) -> None:
     rng = Random(seed)
     points = [(0.0, 9), *[(float(rng.randint(1, 20)), rng.randint(0, 9)) for _ in range(4)]]

@@ -53,8 +53,3 @@ def test_the_jobs_that_a_reading_demotes_are_those_of_its_applications_in_their_
             assert reranked == 0
             if (weight, reading) == (1.0, Reading.AUTHORS):
                 assert share == np.isin(drawn, demoted).mean() > 0.2
-
-
-def test_without_weight_the_authors_choose_the_same_pstates(epm: Epm) -> None:
-    ours, theirs = read(epm, Weighing()), read(epm, Weighing(1.0, Reading.AUTHORS))
-    assert np.array_equal(ours.freq_ghz, theirs.freq_ghz)

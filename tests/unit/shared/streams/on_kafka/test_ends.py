@@ -10,6 +10,7 @@ import pytest
 from aiokafka import TopicPartition as KafkaPartition
 
 from shared.streams.on_kafka.ends import EndsOfConsumer
+from tests.support.seeds import of_each_seed
 
 P = KafkaPartition("topic", 0)
 Q = KafkaPartition("topic", 1)
@@ -107,10 +108,9 @@ def test_a_reader_that_starts_late_loses_nothing(clock: list[float]) -> None:
     assert len(consumer.read) == 5
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_whatever_gaps_a_log_has_all_records_before_its_end_are_read(
-    seed: int, clock: list[float]
-) -> None:
+@pytest.mark.usefixtures("clock")
+@of_each_seed(range(200))
+def test_whatever_gaps_a_log_has_all_records_before_its_end_are_read(seed: int) -> None:
     rng = Random(seed)
     logs = {each: sorted(rng.sample(range(40), rng.randrange(40))) for each in (P, Q)}
     end = rng.randrange(45)
