@@ -203,17 +203,18 @@ def test_a_job_that_shared_its_nodes_is_discounted_and_its_account_charged(edges
     job = str(JOB["jobId"])
     refused = of_job("other", "jobFinished", nodes=0)
     ended_us = NOW_US + 3_600_000_000
-    # A pair is believed where both were on a node.
+    # A pair is believed where both were on a node, and left room there.
     beside = str(PAYLOADS["shuttersMeasured"]["coRunnerJobId"])
     response = edges.publish(
+        of_job(beside, "jobSubmitted", shareable=True),
         of_job(beside, "jobStarted"),
-        of_job(job, "jobSubmitted"),
+        of_job(job, "jobSubmitted", shareable=True),
         of_job(job, "jobStarted"),
         refused,
         of_job(job, "shuttersMeasured", endedAtUs=ended_us),
         of_job(job, "jobFinished", endedAtUs=ended_us),
     )
-    assert (response.published, response.rejections[0].index) == (5, 3)
+    assert (response.published, response.rejections[0].index) == (6, 4)
     eventually(lambda: edges.spent().get("physics", 0) > 0 and job in edges.charges())
     eventually(lambda: edges.charges()[job].slowdown_ratio > 1)
     charge = edges.charges()[job]

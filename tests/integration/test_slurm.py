@@ -112,8 +112,8 @@ def test_a_requeue_by_a_user_ends_the_run_before_which_is_charged(region: Region
     number = region.slurm.submit("sleep 100", "--nodes=1", "--time=5")
     job_id = region.id_of(number)
     region.until(partial(region.facts, JobStarted, job_id), "the start")
-    # Slurm writes whole seconds, from when the node was ready: sooner, this run has none.
-    time.sleep(2.5)
+    # Slurm writes whole seconds, from when the node was ready: its start moves on until then.
+    region.until(partial(region.has_run_for, number, 2.0), "two seconds of its run")
     region.slurm.say("scontrol", "update", f"JobId={number}", "Requeue=1")
     region.slurm.say("scontrol", "requeue", str(number))
     region.until(partial(region.facts, JobFinished, job_id), "the end of its run")

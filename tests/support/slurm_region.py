@@ -113,6 +113,10 @@ class Region:
         """Whether it is over in Slurm by somebody's word."""
         return self.job(number).state == "CANCELLED"
 
+    def has_run_for(self, number: int, least_s: float) -> bool:
+        """Whether it began so long ago by Slurm's word."""
+        return time.time() >= float(self.job(number).fields["start_time"]) + least_s
+
     def id_of(self, number: int) -> str:
         """Its id in Coplace."""
         return f"north/alpha/{number}/{self.job(number).fields['submit_time']}"
