@@ -7,8 +7,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 from tests.chaos.episode import EVENTS_AN_EPISODE, Episode, Report
+from tests.chaos.halving import shortest
 
 _TELL_EVERY_S = 10.0
 # Every so many an episode is played twice: the same seed must give the same bytes.
@@ -78,20 +80,6 @@ def _played(seed: int, events: int, *, planned: bool) -> Report:
     return report
 
 
-def smallest(seed: int, events: int, *, planned: bool) -> Report:
-    """The violated report of the shortest beginning of an episode, located by halving."""
-    least, report = 0, _played(seed, events, planned=planned)
-    most = report.events
-    while most - least > max(1, most // 20):
-        middle = (least + most) // 2
-        shorter = _played(seed, middle, planned=planned)
-        if shorter.violations:
-            most, report = middle, shorter
-        else:
-            least = middle
-    return report
-
-
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -118,7 +106,8 @@ def main() -> None:
     for name, count in sorted(simulation.faults.items()):
         print(f"  {count:8d} {name.replace('_', ' ')}")
     if violated:
-        found = smallest(violated[0].seed, arguments.events, planned=arguments.planned)
+        play = partial(_played, violated[0].seed, planned=arguments.planned)
+        found = shortest(play(arguments.events), play, least=1)
         _fail(found, is_traced=arguments.trace, planned=arguments.planned)
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 
+from tests.chaos.halving import shortest
 from tests.chaos.rights.play import EVENTS_A_PLAY, Play, PlayReport
 from tests.chaos.rights.region import Act
 
@@ -74,20 +75,6 @@ class Plays:
             print(f"seed {seed}:", *report.violations[:5], sep="\n- ", flush=True)
 
 
-def smallest(seed: int) -> PlayReport:
-    """The violated report of the shortest beginning of a play, located by halving."""
-    least, report = 0, Play(seed).run()
-    most = report.events
-    while most - least > max(2, most // 20):
-        middle = (least + most) // 2
-        shorter = Play(seed, middle).run()
-        if shorter.violations:
-            most, report = middle, shorter
-        else:
-            least = middle
-    return report
-
-
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -111,7 +98,8 @@ def main() -> None:
         print(f"  {count:7d} true, and refused: {kind}: {reason}")
     print(plays.summary)
     if plays.violated:
-        _fail(smallest(plays.violated[0].seed))
+        seed = plays.violated[0].seed
+        _fail(shortest(Play(seed).run(), lambda events: Play(seed, events).run(), least=2))
 
 
 def _fail(report: PlayReport) -> None:

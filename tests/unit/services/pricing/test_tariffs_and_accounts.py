@@ -122,13 +122,9 @@ def test_a_charge_names_its_tariff_and_what_of_it_holds() -> None:
     assert charge.price_su == "157.000000"  # 60 + 16 + 80 + 1
 
 
-@pytest.mark.parametrize("nameplate_w", [700.0, 0.0])
-@pytest.mark.parametrize("energy_j", [0.0, 2.52e6, 5.04e6, 5.05e6, 1e12, 9.9e15])
-def test_no_more_energy_is_charged_than_nodes_can_draw(nameplate_w: float, energy_j: float) -> None:
-    """An hour on two nodes of 700 W are 5.04 MJ; where nobody declares what a node draws, no node
-    draws more than 100 kW."""
-    ledger = Ledger()
-    cluster = ClusterDeclared(
+def declared(nameplate_w: float) -> ClusterDeclared:
+    """Four nodes of ten cores that draw so much at most; 0 says nothing of it."""
+    return ClusterDeclared(
         cluster="c",
         site="s",
         node_model="m",
@@ -139,6 +135,15 @@ def test_no_more_energy_is_charged_than_nodes_can_draw(nameplate_w: float, energ
         peak_bandwidth_gbps=100.0,
         nameplate_power_w=nameplate_w,
     )
+
+
+@pytest.mark.parametrize("nameplate_w", [700.0, 0.0])
+@pytest.mark.parametrize("energy_j", [0.0, 2.52e6, 5.04e6, 5.05e6, 1e12, 9.9e15])
+def test_no_more_energy_is_charged_than_nodes_can_draw(nameplate_w: float, energy_j: float) -> None:
+    """An hour on two nodes of 700 W are 5.04 MJ; where nobody declares what a node draws, no node
+    draws more than 100 kW."""
+    ledger = Ledger()
+    cluster = declared(nameplate_w=nameplate_w)
     rates = [TariffRate(resource="core", su="1"), TariffRate(resource="energy", su="0.25")]
     by_time = tariff(rates=rates[:1], name="a", from_us=T0_US + 1_000 * HOUR_US)
     run = finished(cluster="c", energy_j=energy_j)
@@ -210,17 +215,7 @@ def test_no_more_is_charged_as_predicted_than_nodes_can_draw_and_nothing_is_kept
     ledger = Ledger()
     with pytest.raises(EarlyError, match="never submitted"):
         ledger.take(RunPowerPredicted(job_id=JOB, attempt=1, cluster="c", node_power_w=300.0))
-    cluster = ClusterDeclared(
-        cluster="c",
-        site="s",
-        node_model="m",
-        nodes=4,
-        cores_per_node=10,
-        pstates_ghz=[2.0],
-        idle_power_w=100.0,
-        peak_bandwidth_gbps=100.0,
-        nameplate_power_w=200.0,
-    )
+    cluster = declared(nameplate_w=200.0)
     rates = [TariffRate(resource="core", su="0"), TariffRate(resource="energy", su="1")]
     ledger.hear(cluster, tariff(rates=rates), submitted(nodes=2))
     ledger.hear(RunPowerPredicted(job_id=JOB, attempt=1, cluster="c", node_power_w=300.0))
