@@ -124,14 +124,15 @@ class SlurmScheduler(ProfileScheduler):
         first = next(iter(self.queue), None)
         if first is not None and (is_time or first.nodes <= self.free):
             profile = self._profile()
-            if is_time:
-                self._give_up()
+            self._give_up()
             self._due = self._main(profile)
             if is_time:
                 found = self._backfill(profile)
                 # What starts lets others come into the depth.
                 self._backfill_s, self._is_changed = now_s, bool(found)
                 self._due += found
+            elif self._is_capped:
+                self._keep_again()
         self.turn()
 
     def turn(self) -> None:
@@ -251,8 +252,16 @@ class SlurmScheduler(ProfileScheduler):
         _, _, start_s, end_s, draw_mw = planned
         self.budgets.reserve(planned.arrival, start_s, end_s - start_s, draw_mw)
 
+    def _keep_again(self) -> None:
+        """Keep what the last look reserved for jobs that wait still."""
+        started = {entry.arrival for entry, _ in self._due}
+        for each in self.planned():
+            if each.arrival not in started:
+                self._keep(each)
+
     def _give_up(self) -> None:
-        """Give up the watts that the last look reserved."""
+        """Give up the watts that the last look reserved. The main scheduler counts none of them, as
+        it counts none of the nodes."""
         if self._is_capped:
             for each in self._reserved:
                 self.budgets.give_up(each.arrival)

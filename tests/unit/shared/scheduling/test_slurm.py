@@ -105,6 +105,19 @@ def test_the_cap_of_a_cluster_holds_and_every_job_starts(
     assert max(accumulate(w for _, w in sorted(drawn))) <= cap_w
 
 
+def test_the_main_scheduler_counts_no_watts_that_backfill_reserved() -> None:
+    jobs = [
+        PlainJob(0.0, 1, 1.0, 1.0),
+        PlainJob(1.0, 8, 100.0, 50.0),  # until 51, and expected until 101
+        PlainJob(2.0, 4, 10.0, 1.0),  # planned at 101
+        PlainJob(3.0, 5, 60.0, 60.0),  # planned at 111
+        PlainJob(4.0, 4, 10.0, 10.0),  # planned at 101, beside the first
+    ]
+    capped = Pool(3 * NODES, NODES * 100.0, slurm=SlurmBackfill(interval_s=30.0))
+    found = play([capped], one_pool(jobs), Discipline.SLURM).start_s
+    assert found.tolist() == [0.0, 1.0, 51.0, 52.0, 112.0]
+
+
 def test_a_cap_of_several_clusters_is_refused() -> None:
     region = PowerBudget(Cap(Scope.REGION, "", ((0.0, 5),)), is_shared=True)
     with pytest.raises(ValueError, match="take easy"):
