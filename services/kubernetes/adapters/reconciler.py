@@ -47,8 +47,10 @@ from shared.domain.times import in_utc
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
-# How often a Job is asked for that no list has.
+# How often a Job is asked for that no list has: while its end is to be published, and after that,
+# until it goes and its record with it.
 _OUTSIDE_S: Final = 5.0
+_ENDED_OUTSIDE_S: Final = 600.0
 # A Job that changes faster than it is looked at waits for its next turn.
 _LOOKS_AT_ONCE: Final = 8
 _ID_PARTS: Final = 6
@@ -319,13 +321,14 @@ class JobReconciler:
         self, key: JobKey, record: KubernetesRecord, uid: str
     ) -> KubernetesJob | None:
         """Return a Job that no list has, as it is now. Nobody says when it changes or goes: it is
-        looked at again while an end is to be published of it."""
+        looked at again."""
         found = await self._fetched(key)
         if found is None or found.uid != uid:
             self.mirror.remove(JobUid(key.cluster, uid))
             return None
-        if not self._is_listed(found) and (not record.outcome or record.by_hand is not None):
-            self._later(record.id, _OUTSIDE_S)
+        if not self._is_listed(found):
+            has_ended = bool(record.outcome) and record.by_hand is None
+            self._later(record.id, _ENDED_OUTSIDE_S if has_ended else _OUTSIDE_S)
         return found
 
     def _is_copy(self, job: KubernetesJob) -> bool:
@@ -348,8 +351,16 @@ class JobReconciler:
             job = identified(key.cluster, await self._api(key.cluster).get(key))
         except ApiMissingError:
             return None
-        self.mirror.put(job)
+        self._note(job)
         return job
+
+    def _note(self, job: KubernetesJob) -> None:
+        """Note a Job as it was seen, while the lists have it: of another one nobody says when it
+        goes."""
+        if self._is_listed(job):
+            self.mirror.put(job)
+        else:
+            self.mirror.remove(job.id)
 
     async def _fetched_record(self, uid: JobUid) -> KubernetesRecord | None:
         """Return the record of a Job as it is now."""
@@ -531,7 +542,7 @@ class JobReconciler:
 
     def _saw(self, job: KubernetesJob, fields: Mapping[str, Any]) -> None:
         found = identified(job.cluster, fields)
-        self.mirror.put(found)
+        self._note(found)
         if found.resource_version != job.resource_version:
             self.touch(job.id)
 

@@ -300,6 +300,23 @@ async def test_a_run_whose_job_leaves_the_queue_while_it_is_suspended_has_its_en
     assert running.facts.kinds().count("job_finished") == 1
 
 
+async def test_an_ended_job_outside_the_queue_is_not_kept_and_its_record_goes_after_it(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wait in ("_OUTSIDE_S", "_ENDED_OUTSIDE_S"):
+        monkeypatch.setattr(reconciler, wait, 0.01)
+    manager, server = region.manager, region.alpha
+    server.edit(region.key, {"metadata": {"labels": {QUEUE_NAME: None}}})
+    manager.deleted("alpha", region.job)
+    await manager.work_off()
+    assert region.facts.kinds() == ["job_submitted", "job_finished"]
+    assert (manager.mirror.jobs(), len(server.records)) == ([], 1)
+    del server.objects[region.key]
+    await asyncio.sleep(0.05)
+    await manager.work_off()
+    assert not server.records
+
+
 async def test_a_run_that_somebody_suspends_is_charged_and_its_job_waits_again(
     running: Region,
 ) -> None:
