@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from shared.scheduling.backfill import Dispatch, Start, schedule, serve
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import ClusterState, Load, NodeSet
-from shared.scheduling.wait_queue import Entry, WaitQueue, WaitQueues, order_of
+from shared.scheduling.power import Cap, PowerBudget, Scope
+from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue, WaitQueues, order_of
 from tests.unit.shared.scheduling.plain_easy import PlainCluster, plain_schedule
 
 
@@ -182,3 +183,28 @@ def test_who_is_behind_a_reservation_that_is_cancelled_between_passes_gets_the_n
     scheduler.drop(0)
     assert serve(schedulers, 0.0) == []
     assert scheduler.reservation == (1, 3, 50.0)
+
+
+def test_a_job_has_a_reservation_on_each_cluster_where_it_waits_first() -> None:
+    loads = {"a": Load(4, 1, [NodeSet(3, 100.0)]), "b": Load(4, 1, [NodeSet(3, 50.0)])}
+    plan = run(loads, a=[entry(1, 4, 50)], b=[entry(1, 4, 50, rank=1)])
+    found = plan.reservations_of(1)
+    assert {name: each.start_s for name, each in found.items()} == {"a": 100.0, "b": 50.0}
+    assert plan.reservations_of(2) == {}
+
+
+@pytest.mark.parametrize(("nodes", "starts"), [(2, [(2, 40.0)]), (3, [])])
+def test_another_mode_passes_what_waits_on_the_nodes_that_stay_free_beside_it(
+    nodes: int, starts: list[tuple[int, float]]
+) -> None:
+    """As asked for it has no power; in the other mode it would end behind the reservation."""
+    budget = PowerBudget(Cap(Scope.CLUSTER, "a", ((0.0, 100),)))
+    budget.advance(0.0)
+    queue = WaitQueue()
+    queue.add(entry(1, 6, 50))
+    slower = OtherMode(40.0, 60)
+    queue.add(entry(2, nodes, 20)._replace(draw_mw=110, others=(slower,)))
+    load = Load(8, 4, [NodeSet(4, 30.0)])
+    scheduler = EasyScheduler(load, queue, number=0, budgets=[budget])
+    served = scheduler.pass_alone(0.0)
+    assert [(each.arrival, each.limit_s) for _, each, _, _ in served] == starts

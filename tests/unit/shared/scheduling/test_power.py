@@ -302,3 +302,17 @@ def test_schedulers_that_live_on_decide_as_those_that_are_made_anew(
         for number, entry, allocation, _ in served:
             system.start(number, entry, allocation)
         assert serve(system.schedulers(), system.now_s) == []
+
+
+def test_what_is_left_beyond_idle_power_is_less_by_it_at_each_step() -> None:
+    cap = Cap(Scope.CLUSTER, "alpha", ((0.0, 1_000), (60.0, 700)))
+    assert cap.less(300).steps == ((0.0, 700), (60.0, 400))
+
+
+def test_behind_a_reservation_there_is_what_it_took_and_no_more() -> None:
+    budget = PowerBudget(Cap(Scope.CLUSTER, "alpha", ((0.0, 10),)))
+    budget.advance(0.0)
+    budget.reserve(1, 5.0, 5.0, 4)
+    assert budget.earliest(7, 3.0, 3.0) == 10.0
+    assert budget.earliest(10, 3.0, 6.0) == 10.0
+    assert budget.earliest(11, 3.0, 6.0) == inf

@@ -81,3 +81,11 @@ def test_a_block_is_looked_at_for_who_has_power_or_reserved_the_watts() -> None:
     budget.reserve(1, 0.0, 100.0, 10)
     assert powered.has_any(waiting.blocks[0], 0, headroom(of))
     assert not powered.has_any(waiting.blocks[0], order_of(0, 2, 0), headroom(of))
+
+
+def test_what_is_less_later_binds_nobody_who_ends_before() -> None:
+    least = LeastHeadroom([(0.0, 9), (60.0, 4)], ())
+    assert least.has(9, 0.0)
+    assert least.has(9, 60.0)
+    assert not least.has(9, 60.5)
+    assert least.has(4, 60.5)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.scheduling.pool import Discipline, Pool
-from shared.scheduling.runtimes import PredictingPool, UserRuntimes
+from shared.scheduling.runtimes import Passed, PredictingPool, UserRuntimes
 from shared.scheduling.timeline import play
 from shared.scheduling.workload import Schedule
 from tests.unit.shared.scheduling.plain_one_pool import PlainJob, plain_predicted_starts
@@ -106,3 +106,14 @@ def test_predictions_are_for_easy_alone() -> None:
     runtimes = UserRuntimes([1], [0.0], [10.0], [10.0])
     with pytest.raises(ValueError, match="fcfs"):
         PredictingPool(2, runtimes=runtimes).scheduler(Discipline.FCFS, 0)
+
+
+def test_what_passed_counts_with_what_it_took_once_it_has_ended() -> None:
+    passed = Passed()
+    passed.take(1, 0.0, 300.0)
+    passed.take(2, 10.0, 500.0)
+    passed.correct(1, 40.0)
+    assert passed.since(0.0) == 540.0
+    assert passed.since(5.0) == 500.0
+    passed.correct(1, 7.0)
+    assert passed.since(5.0) == 500.0

@@ -1,19 +1,22 @@
 """Slurm's backfill."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
+from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.scheduling.load import Load
+from shared.scheduling.load import Load, NodeSet, Reservation
+from shared.scheduling.looks import NO_LOOK
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
 from shared.scheduling.timeline import play
-from shared.scheduling.wait_queue import WaitQueue
+from shared.scheduling.wait_queue import Entry, WaitQueue
 from tests.unit.shared.scheduling.plain_one_pool import PlainJob
 from tests.unit.shared.scheduling.plain_slurm import starts_s
 from tests.unit.shared.scheduling.systems import one_pool
@@ -116,6 +119,150 @@ def test_the_main_scheduler_counts_no_watts_that_backfill_reserved() -> None:
     capped = Pool(3 * NODES, NODES * 100.0, slurm=SlurmBackfill(interval_s=30.0))
     found = play([capped], one_pool(jobs), Discipline.SLURM).start_s
     assert found.tolist() == [0.0, 1.0, 51.0, 52.0, 112.0]
+
+
+# A scheduler of one pass, as placement has it -----------------------------------------------------
+
+
+class Passes:
+    """Passes over one cluster, each by a scheduler of its own that has the look of the last."""
+
+    def __init__(self, jobs: list[PlainJob], rules: SlurmBackfill, pool: Pool) -> None:
+        self.jobs, self.rules, self.pool = jobs, rules, pool
+        self.begun: dict[int, float] = {}
+        self.queue, self.arrived = WaitQueue(), 0
+        self.look = NO_LOOK
+
+    def all(self) -> Iterator[tuple[float, SlurmScheduler]]:
+        """Each pass, when it has been made, and its time."""
+        now_s = self.jobs[0].submit_s
+        while len(self.begun) < len(self.jobs):
+            scheduler = self.make(now_s)
+            yield now_s, scheduler
+            ends_s = [at_s + self.jobs[n].run_s for n, at_s in self.begun.items()]
+            comes_s = [job.submit_s for job in self.jobs]
+            now_s = min(at_s for at_s in (*ends_s, *comes_s, scheduler.wake_s) if at_s > now_s)
+
+    def make(self, now_s: float) -> SlurmScheduler:
+        """Make a pass, with what runs and waits now."""
+        while self.arrived < len(self.jobs) and self.jobs[self.arrived].submit_s <= now_s:
+            job = self.jobs[self.arrived]
+            watts = 100_000 * job.units
+            entry = Entry(self.arrived, self.arrived, job.units, job.limit_s, draw_mw=watts)
+            self.queue.add(entry)
+            self.arrived += 1
+        load, budgets = self.load(now_s), self.pool.budgets(0)
+        scheduler = SlurmScheduler(load, self.queue, self.rules, 0, budgets, self.look)
+        for _, entry, _, _ in scheduler.pass_alone(now_s):
+            self.begun[entry.arrival] = now_s
+        scheduler.finish()
+        self.look = scheduler.look
+        return scheduler
+
+    def load(self, now_s: float) -> Load:
+        """Who has nodes now: expected until its limit."""
+        held = [
+            NodeSet(
+                self.jobs[n].units, at_s + self.jobs[n].limit_s, n, 100_000 * self.jobs[n].units
+            )
+            for n, at_s in self.begun.items()
+            if at_s + self.jobs[n].run_s > now_s
+        ]
+        return Load(self.pool.units, self.pool.units - sum(each.nodes for each in held), held)
+
+
+ALL_LOOKED_AT = SlurmBackfill(window_s=1e6, interval_s=5.0)
+pools = st.sampled_from([Pool(NODES), Pool(3 * NODES, NODES * 100.0)])
+
+
+@settings(max_examples=200)
+@given(logs(), st.sampled_from([1.0, 7.0, 60.0]), pools)
+def test_schedulers_built_anew_at_each_pass_start_what_one_that_lives_on_starts(
+    jobs: list[PlainJob], interval_s: float, pool: Pool
+) -> None:
+    rules = SlurmBackfill(interval_s=interval_s)
+    passes = Passes(jobs, rules, pool)
+    assert len(list(passes.all())) >= 1
+    found = [passes.begun[number] for number in range(len(jobs))]
+    assert found == starts_s(jobs, NODES, rules)
+
+
+@settings(max_examples=200)
+@given(logs())
+def test_what_has_free_nodes_and_waits_would_delay_a_reservation_that_is_named(
+    jobs: list[PlainJob],
+) -> None:
+    for now_s, scheduler in Passes(jobs, ALL_LOOKED_AT, Pool(NODES)).all():
+        for entry in scheduler.queue:
+            planned = scheduler.reservation_for(entry.arrival)
+            if scheduler.look.at_s < now_s or planned is None:
+                continue
+            assert (planned.arrival, planned.nodes) == (entry.arrival, entry.nodes)
+            assert planned.start_s > now_s
+            assert scheduler.expects_nodes(entry)
+            found = scheduler.delayed_by(entry)
+            assert (found is not None) or entry.nodes > scheduler.free
+            if found is not None:
+                delayed, free = found
+                assert delayed.start_s < now_s + entry.limit_s
+                assert delayed.arrival < entry.arrival
+                assert free < entry.nodes
+
+
+def test_a_reservation_is_delayed_where_it_leaves_less_than_an_entry_needs() -> None:
+    jobs = [
+        PlainJob(0.0, 6, 100.0, 100.0),
+        PlainJob(1.0, 7, 50.0, 50.0),  # from 100 to 150
+        PlainJob(2.0, 2, 120.0, 120.0),  # would be with it until 122
+        PlainJob(3.0, 1, 120.0, 120.0),  # fits beside it
+    ]
+    passes = Passes(jobs, OFTEN, Pool(NODES))
+    scheduler = next(scheduler for now_s, scheduler in passes.all() if now_s == 3.0)
+    waiting = {entry.arrival: entry for entry in scheduler.queue}
+    assert sorted(waiting) == [1, 2]
+    assert scheduler.delayed_by(waiting[2]) == (Reservation(1, 7, 100.0), 0)
+    assert scheduler.delayed_by(waiting[1]) is None
+    assert passes.begun[3] == 3.0
+    assert (scheduler.next_look_s, scheduler.look.at_s) == (4.0, 3.0)
+
+
+def test_a_job_that_leaves_the_queue_neither_starts_nor_keeps_its_watts() -> None:
+    """It and what starts with it were found in one pass; then another cluster takes it."""
+    jobs = [PlainJob(0.0, 3, 10.0, 10.0), PlainJob(0.0, 4, 10.0, 10.0)]
+    passes = Passes(jobs, OFTEN, Pool(3 * NODES, NODES * 100.0))
+    load, queue = passes.load(0.0), WaitQueue()
+    for number, job in enumerate(jobs):
+        queue.add(Entry(number, number, job.units, job.limit_s, draw_mw=100_000 * job.units))
+    [budget] = passes.pool.budgets(0)
+    scheduler = SlurmScheduler(load, queue, OFTEN, 0, [budget])
+    scheduler.begin(0.0)
+    scheduler.drop(0)
+    assert scheduler.next_order == 1
+    assert budget.headroom_mw == 400_000
+    assert [entry.arrival for _, entry, _, _ in (scheduler.serve(),)] == [1]
+    assert (scheduler.free, budget.headroom_mw) == (20, 400_000)
+
+
+def test_what_never_fits_or_waits_for_nodes_that_never_come_back_is_known() -> None:
+    held = [NodeSet(5, inf, 90), NodeSet(1, 50.0, 91)]
+    scheduler = SlurmScheduler(Load(NODES, 2, held), WaitQueue(), OFTEN)
+    asked = {nodes: scheduler.expects_nodes(Entry(1, 1, nodes, 10.0)) for nodes in (2, 3, 4, 9)}
+    assert asked == {2: True, 3: True, 4: False, 9: True}
+    assert scheduler.is_any_allocated_for_ever
+
+
+def test_an_overdue_job_keeps_its_watts_until_it_ends_and_is_looked_at_again() -> None:
+    held = [NodeSet(5, 10.0, 90, 500_000)]
+    pool, queue = Pool(3 * NODES, NODES * 100.0), WaitQueue()
+    queue.add(Entry(1, 1, 4, 10.0, draw_mw=400_000))
+    scheduler = SlurmScheduler(
+        Load(pool.units, pool.units - 5, held), queue, SlurmBackfill(), 0, pool.budgets(0)
+    )
+    assert scheduler.pass_alone(20.0) == []
+    [planned] = scheduler.planned()
+    assert planned.start_s == 50.0, "at the next look"
+    [shortage] = scheduler.shortages(next(iter(queue)))
+    assert (shortage.needed_mw, shortage.available_mw) == (400_000, 300_000)
 
 
 def test_a_cap_of_several_clusters_is_refused() -> None:
