@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.scheduling.load import Load, NodeSet, Reservation
-from shared.scheduling.looks import NO_LOOK
+from shared.scheduling.looks import NO_LOOK, Look, ReservedStart
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
@@ -269,3 +269,17 @@ def test_a_cap_of_several_clusters_is_refused() -> None:
     region = PowerBudget(Cap(Scope.REGION, "", ((0.0, 5),)), is_shared=True)
     with pytest.raises(ValueError, match="take easy"):
         SlurmScheduler(Load(NODES, NODES), WaitQueue(), OFTEN, budgets=[region])
+
+
+def test_between_looks_what_the_last_one_reserved_is_kept_and_the_next_one_is_due() -> None:
+    """The second of two has no nodes now, so that no scheduler does anything about it."""
+    queue = WaitQueue()
+    queue.add(Entry(1, 1, 8, 50.0, draw_mw=600_000))
+    planned = ReservedStart(1, 8, 100.0, 150.0, 600_000)
+    look = Look(at_s=10.0, is_changed=True, reserved=(planned,))
+    load = Load(NODES, 2, [NodeSet(6, 100.0, 0, 600_000)])
+    [budget] = Pool(NODES, NODES * 100.0).budgets(0)
+    scheduler = SlurmScheduler(load, queue, SlurmBackfill(), 0, [budget], look)
+    assert scheduler.pass_alone(20.0) == []
+    assert budget.least_headroom_mw(100.0, 150.0) == 200_000
+    assert scheduler.wake_s == 40.0
