@@ -16,8 +16,8 @@ SAMPLED: Final = 4
 JUDGED: Final = 100
 # So many standard errors are no chance.
 _SURE: Final = 2.0
-# How much longer than EAMC's longest forecast a job may wait. Forecasts know no arrivals: by EAMC's
-# order too jobs wait up to twice as long. This order may double that.
+# How many times EAMC's longest forecast a job may wait. Forecasts know no arrivals: by EAMC's order
+# too jobs wait nearly twice as long in the sum. This order may double that.
 _LONGER: Final = 4.0
 
 
