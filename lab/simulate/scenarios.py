@@ -213,7 +213,8 @@ class LookAheadSection(Section):
         AS_TUNED.bounds.budget, "Proposals at one instant."
     )
     patience_h: Amount = _field(
-        AS_TUNED.bounds.patience_s / 3600, "A job that waited so long is passed no more, h."
+        AS_TUNED.bounds.patience_s / 3600,
+        "Without a budget by the record, a job that waited so long is passed no more, h.",
     )
 
     @property

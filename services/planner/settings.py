@@ -67,7 +67,8 @@ class PlannerSettings(EnvironmentSettings):
     patience_h: float = Field(
         6.0,
         gt=0,
-        description="A job that has waited so long is passed by backfill alone",
+        description="A job that has waited so long is passed by backfill alone, while the record "
+        "has no budget",
     )
     most_jobs: int = Field(
         500,

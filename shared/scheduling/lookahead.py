@@ -79,8 +79,8 @@ class Objective:
 
 
 class WaitOrder(StrEnum):
-    """The order that proposals begin with: the time waited over the root of the limit, what a job
-    takes of the clusters, or the time of submission."""
+    """The order that proposals begin with: the time waited over the root of limit x root of units,
+    what a job takes of the clusters, or the time of submission."""
 
     RATIO = "ratio"
     SIZE = "size"
@@ -91,10 +91,10 @@ class WaitOrder(StrEnum):
 class Bounds:
     """Bounds of the search: `head` jobs are played forward, `budget` proposals at one instant.
 
-    The first choice of a job that has waited `patience_s`, and longer than the record's budget,
-    goes before those of all later jobs, and no proposal is taken by whose forecast such a job
-    starts later than by EAMC's plan. With `judges_orders` an order too is taken only where
-    the forecast of the head costs less, without `steps_back` whatever the record says.
+    The first choice of a job that has waited longer than the record's budget, or `patience_s` while
+    there is none, goes before those of all later jobs, and no proposal is taken by whose forecast
+    such a job starts later than by EAMC's plan. With `judges_orders` an order too is taken only
+    where the forecast of the head costs less, without `steps_back` whatever the record says.
     """
 
     head: int = 12
@@ -187,8 +187,8 @@ class LookAhead:
         self, situation: Situation, waiting: Mapping[int, Waiting], share: float
     ) -> "_Search":
         self._choose(situation, waiting, share)
-        patience_s = max(self.bounds.patience_s, self.record.budget_s)
-        bounds = replace(self.bounds, patience_s=patience_s)
+        budget_s = self.record.budget_s if self.bounds.steps_back else 0.0
+        bounds = replace(self.bounds, patience_s=budget_s or self.bounds.patience_s)
         return _Search(self.objective, bounds, situation, waiting, self._choices, share)
 
     def _choose(self, situation: Situation, waiting: Mapping[int, Waiting], share: float) -> None:
@@ -314,12 +314,14 @@ class _Search:
             yield self._plan(self._promoting(arrival))
 
     def _root_over_waited(self, job: Waiting) -> float:
-        """Return the rank of a job: those that waited longest for the root of their limit go first.
+        """Return the rank of a job: those that waited longest for the root of limit x root of units
+        go first. By units alone wide jobs, which fill no gaps, would be left for the end.
 
         A limit counts up to the time in which all that is known drains. What is longer would end
         last at any place, and passed by all others it would run on alone."""
         limit_s = min(self._drain_s, *(planned.mode.limit_s for planned in job.usual))
-        return sqrt(limit_s) / (self._now_s - job.submit_s + _SOON_S)
+        units = min(planned.units for planned in job.usual)
+        return sqrt(limit_s * sqrt(units)) / (self._now_s - job.submit_s + _SOON_S)
 
     def _promoting(self, arrival: int) -> Callable[[Waiting], float]:
         return lambda job: -1.0 if job.arrival == arrival else self._root_over_waited(job)

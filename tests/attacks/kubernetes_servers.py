@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -28,7 +28,7 @@ from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.records import RecordWatcher
 from services.kubernetes.adapters.reflector import ObjectWatcher, reflect
-from services.kubernetes.model.names import GRANT, QUEUE_NAME
+from services.kubernetes.model.names import FINALIZER, GRANT, QUEUE_NAME
 from shared.process.clock import process_clock
 from tests.attacks.kubernetes import EDITS, TERMS, Told, Watched, grants
 from tests.attacks.slurm import resident_mib
@@ -40,6 +40,8 @@ _EDITORS: Final = 4
 _WITHIN_S: Final = 300.0
 _VERSION: Final = "v1.34.1"
 _WARM_PART: Final = 0.3
+# Honest Jobs that have completed are deleted so many rounds after they were submitted.
+_KEPT_ROUNDS: Final = 5
 # All facts are kept here, to be checked.
 _MOST_GROWTH_MIB: Final = 64.0
 _QUEUE: Final = f"{QUEUE_NAME}=coplace"
@@ -136,7 +138,20 @@ class ServerUnderAttack:
                 await self._submit(name, 2)
             await self._tried("PATCH", f"{_PATH}/{name}", self._rng.choice(EDITS)(self._rng))
             if number % 25 == 24:
-                await self._tried("DELETE", f"{_PATH}/{name}", {})
+                await self._delete(name)
+            before = f"good-{editor}-{round_ - _KEPT_ROUNDS}"
+            if number % 100 == 99 and before in self.good and before not in self.left():
+                await self._delete(before)
+
+    async def _delete(self, name: str) -> None:
+        """Delete a Job; what others wait for before it goes is done, what Coplace waits for is not:
+        so the server has no more Jobs at the end than before."""
+        await self._tried("DELETE", f"{_PATH}/{name}", {})
+        with suppress(CallError):
+            found = await call(self._admin, "GET", f"{_PATH}/{name}", None)
+            own = [each for each in found["metadata"].get("finalizers", ()) if each == FINALIZER]
+            body = {"metadata": {"finalizers": own}}
+            await call(self._admin, "PATCH", f"{_PATH}/{name}", body)
 
     async def _submit(self, name: str, pods: int) -> None:
         body = suspended_job(name, pods=pods)

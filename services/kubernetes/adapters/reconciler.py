@@ -48,9 +48,9 @@ from shared.domain.times import in_utc
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
 # How often a Job is asked for that no list has: while its end is to be published, and after that,
-# until it goes and its record with it.
+# until it goes and its record with it, whenever it is twice as old, within these bounds.
 _OUTSIDE_S: Final = 5.0
-_ENDED_OUTSIDE_S: Final = 600.0
+_ENDED_OUTSIDE_S: Final = (60.0, 3600.0)
 # A Job that changes faster than it is looked at waits for its next turn.
 _LOOKS_AT_ONCE: Final = 8
 _ID_PARTS: Final = 6
@@ -328,8 +328,12 @@ class JobReconciler:
             return None
         if not self._is_listed(found):
             has_ended = bool(record.outcome) and record.by_hand is None
-            self._later(record.id, _ENDED_OUTSIDE_S if has_ended else _OUTSIDE_S)
+            self._later(record.id, self._ended_wait_s(found) if has_ended else _OUTSIDE_S)
         return found
+
+    def _ended_wait_s(self, job: KubernetesJob) -> float:
+        least_s, most_s = _ENDED_OUTSIDE_S
+        return min(max((self._now_us() - job.created_at_us) / 1e6, least_s), most_s)
 
     def _is_copy(self, job: KubernetesJob) -> bool:
         """Whether it runs for another Job, as a record says, or as it says itself."""

@@ -29,8 +29,16 @@ def imported(module: str) -> set[str]:
     [
         ("cli.main", CLIENTS | LIBRARIES | {"faust", "lab", "services", "shared"}),
         ("deploy.local.servers", CLIENTS | {"matplotlib", "numpy", "scipy", "sklearn"}),
-        ("services.placement.app", {"aiohttp", "faust", "matplotlib", "redis", "scipy", "sklearn"}),
-        ("services.prediction.app", {"aiohttp", "faust", "matplotlib", "redis", "sklearn"}),
+        pytest.param(
+            "services.placement.app",
+            {"aiohttp", "faust", "matplotlib", "redis", "scipy", "sklearn"},
+            marks=pytest.mark.rest,
+        ),
+        pytest.param(
+            "services.prediction.app",
+            {"aiohttp", "faust", "matplotlib", "redis", "sklearn"},
+            marks=pytest.mark.rest,
+        ),
     ],
 )
 def test_a_process_imports_nothing_that_it_may_never_use(module: str, unused: set[str]) -> None:

@@ -79,10 +79,10 @@ def private_words(text: str, suffix: str) -> Counter[str]:
     return found
 
 
-def test_a_docstring_of_a_function_begins_with_a_verb() -> None:
+@pytest.mark.parametrize("root", _CODE)
+def test_a_docstring_of_a_function_begins_with_a_verb(root: str) -> None:
     without = [
         (path, function, docstring)
-        for root in _CODE
         for path in (REPOSITORY / root).rglob("*.py")
         for function, docstring in functions(ast.parse(path.read_text("utf-8")).body)
         if docstring and not begins_with_verb(docstring)
@@ -90,9 +90,9 @@ def test_a_docstring_of_a_function_begins_with_a_verb() -> None:
     assert not without
 
 
-def test_prose_has_no_private_word() -> None:
-    paths = [path for root in _PROSE for path in (REPOSITORY / root).rglob("*")]
-    for path in (*paths, REPOSITORY / "README.md", REPOSITORY / "SECURITY.md"):
+@pytest.mark.parametrize("root", [*_PROSE, "README.md", "SECURITY.md"])
+def test_prose_has_no_private_word(root: str) -> None:
+    for path in (REPOSITORY / root, *(REPOSITORY / root).rglob("*")):
         is_about_words = path.is_relative_to(REPOSITORY / _ABOUT_WORDS)
         if path.suffix in _SUFFIXES and not is_about_words:
             words = private_words(path.read_text("utf-8"), path.suffix)

@@ -60,6 +60,7 @@ def test_no_property():
 """
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("times", "examples"), [("4", 40), ("0.5", 5)])
 def test_a_property_plays_as_many_examples_as_were_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: str, examples: int

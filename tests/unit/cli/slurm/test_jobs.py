@@ -121,7 +121,7 @@ def test_arrays_that_wait_are_slurms_own_and_their_tasks_are_reported(
     st.booleans(),
     st.floats(0.1, 10).map(lambda ghz: round(ghz, 2)),
     st.integers(0, 2**33),
-    st.text(),
+    st.text("a7 \t\n=,/-é١\u200b"),
 )
 def test_a_word_is_read_as_it_was_written(
     grant: int, is_started: bool, freq_ghz: float, submit_s: int, beside: str

@@ -303,8 +303,8 @@ async def test_a_run_whose_job_leaves_the_queue_while_it_is_suspended_has_its_en
 async def test_an_ended_job_outside_the_queue_is_not_kept_and_its_record_goes_after_it(
     region: Region, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for wait in ("_OUTSIDE_S", "_ENDED_OUTSIDE_S"):
-        monkeypatch.setattr(reconciler, wait, 0.01)
+    monkeypatch.setattr(reconciler, "_OUTSIDE_S", 0.01)
+    monkeypatch.setattr(reconciler, "_ENDED_OUTSIDE_S", (0.01, 0.01))
     manager, server = region.manager, region.alpha
     server.edit(region.key, {"metadata": {"labels": {QUEUE_NAME: None}}})
     manager.deleted("alpha", region.job)

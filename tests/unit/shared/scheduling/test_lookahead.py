@@ -24,6 +24,7 @@ from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Runni
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.timeline import play
 from shared.scheduling.wait_queue import order_of, tier_of
+from shared.scheduling.wait_record import WaitRecord
 from shared.scheduling.workload import Workload
 
 HOUR_S = 3600.0
@@ -187,6 +188,25 @@ def test_a_job_that_nothing_hurries_waits_for_the_cheap_hours_and_is_slowed() ->
     assert slowed.pstate.tolist() == [1]
 
 
+@pytest.mark.parametrize(("came_s", "first"), [(30.0, 4), (45.0, 0)])
+def test_a_job_passes_one_of_sixteen_times_its_units_that_waited_less_than_twice_as_long(
+    came_s: float, first: int
+) -> None:
+    jobs = {job.arrival: job for job in waiting([Drawn(0.0, 16, HOUR_S, 1.0)] * 5)[::2]}
+    [narrow] = waiting([Drawn(0.0, 1, HOUR_S, 1.0)])
+    jobs[4] = _as(replace(narrow, submit_s=came_s), 4)
+    rooms = (Pool(16), Pool(16))
+    busy = {-1 - n: Running(n, 16, 0.0, 10 * HOUR_S, 10 * HOUR_S) for n in range(2)}
+    plan = LookAhead(FLAT, Bounds()).plan(Situation(60.0, rooms, busy), jobs, 1.0)
+    assert plan is not None
+    assert min(plan).arrival == first
+
+
+def _as(job: Waiting, number: int) -> Waiting:
+    usual = tuple(planned._replace(arrival=number) for planned in job.usual)
+    return replace(job, arrival=number, usual=usual)
+
+
 def test_jobs_that_waited_longest_for_the_root_of_their_limit_start_first() -> None:
     hours = [9, 30, 16, 30, 4]  # odd numbers are best off on the other cluster, which stays busy
     jobs = [Drawn(60.0 * number, 8, limit * HOUR_S, 1.0) for number, limit in enumerate(hours)]
@@ -196,6 +216,23 @@ def test_jobs_that_waited_longest_for_the_root_of_their_limit_start_first() -> N
     )
     assert by_ratio[4] < by_ratio[2]
     assert by_age[2] < by_age[4]
+
+
+@pytest.mark.parametrize(
+    ("forecast_h", "steps_back", "first"),
+    [(1.0, True, 0), (2.0, True, 2), (0.0, True, 2), (1.0, False, 2)],
+)
+def test_who_waited_four_times_the_longest_forecast_goes_first_where_the_record_counts(
+    forecast_h: float, steps_back: bool, first: int
+) -> None:
+    drawn = [Drawn(0.0, 8, 9 * HOUR_S, 1.0)] * 2 + [Drawn(60.0, 8, 600.0, 1.0)]
+    jobs = {job.arrival: job for job in waiting(drawn)[::2]}
+    busy = {-1 - n: Running(n, 8, 0.0, 50 * HOUR_S, 50 * HOUR_S) for n in range(2)}
+    record = WaitRecord(longest_s=forecast_h * HOUR_S)
+    ahead = LookAhead(FLAT, Bounds(steps_back=steps_back), record=record)
+    plan = ahead.plan(Situation(5 * HOUR_S, ROOMS, busy), jobs, 1.0)
+    assert plan is not None
+    assert min(plan).arrival == first
 
 
 def test_jobs_longer_than_all_that_is_known_takes_go_by_age() -> None:

@@ -160,7 +160,7 @@ class Passes:
         return scheduler
 
     def load(self, now_s: float) -> Load:
-        """Who has nodes now: expected until its limit."""
+        """What runs now: each is expected until its limit."""
         held = [
             NodeSet(
                 self.jobs[n].units, at_s + self.jobs[n].limit_s, n, 100_000 * self.jobs[n].units
@@ -227,7 +227,7 @@ def test_a_reservation_is_delayed_where_it_leaves_less_than_an_entry_needs() -> 
 
 
 def test_a_job_that_leaves_the_queue_neither_starts_nor_keeps_its_watts() -> None:
-    """It and what starts with it were found in one pass; then another cluster takes it."""
+    """One pass chose both; then another cluster takes the first."""
     jobs = [PlainJob(0.0, 3, 10.0, 10.0), PlainJob(0.0, 4, 10.0, 10.0)]
     passes = Passes(jobs, OFTEN, Pool(3 * NODES, NODES * 100.0))
     load, queue = passes.load(0.0), WaitQueue()
