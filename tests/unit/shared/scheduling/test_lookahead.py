@@ -86,6 +86,14 @@ def policy(budget: int, objective: Objective = FLAT, patience_s: float = 12 * HO
     return LookAhead(objective, bounds)
 
 
+def test_the_cost_of_a_run_is_energy_nodes_and_the_time_since_it_was_submitted() -> None:
+    [job] = waiting([Drawn(HOUR_S, 4, HOUR_S, 0.5)])
+    planned = min(job.usual)
+    energy_kwh, node_h, response_h = 4 * 0.4 * 0.5, 4 * 0.5, 1.5
+    found = FLAT.cost(planned, 2 * HOUR_S, HOUR_S, 0.5)
+    assert found == pytest.approx(energy_kwh + 0.33 * node_h + 1.5 * response_h)
+
+
 @settings(deadline=None, max_examples=40)
 @given(drawn_jobs, budgets)
 def test_no_cluster_is_oversubscribed_and_the_same_jobs_have_the_same_schedule(

@@ -79,3 +79,22 @@ def test_a_record_that_is_kept_and_read_again_goes_on_as_before() -> None:
     restored = codec.decode(codec.encode(record))
     assert restored == record
     assert judge(restored, JUDGED, 2.5) == judge(record, JUDGED, 2.5)
+
+
+def test_what_may_be_chance_is_no_reason_to_step_back() -> None:
+    """58 jobs waited an hour longer and 42 an hour less: 1.6 standard errors."""
+    record = judge(WaitRecord(), 42, waited_h=1.0)
+    judge(record, 58, waited_h=3.0)
+    assert record.judged == JUDGED
+    assert not record.rests
+    certain = judge(judge(WaitRecord(), 38, waited_h=1.0), 62, waited_h=3.0)
+    assert certain.rests
+    assert (certain.rest_forecast_s, certain.rest_waited_s) == (0.0, 0.0)
+
+
+def test_the_longest_forecast_fades_where_later_ones_are_shorter() -> None:
+    record = WaitRecord(longest_s=10 * HOUR_S)
+    judge(record, 1, waited_h=2.0)
+    assert record.longest_s == pytest.approx(9.9 * HOUR_S)
+    judge(record, 3 * JUDGED, waited_h=2.0)
+    assert record.longest_s == 2 * HOUR_S
