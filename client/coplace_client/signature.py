@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from coplace_client.bounds import QUANTITIES
 from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError, Violations
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,15 @@ class Signature:
     count: int = 1
 
     def __post_init__(self) -> None:
+        wrong = Violations()
         for field in ("app_id", "node_model", "tpi_scale"):
-            require_text(field, getattr(self, field))
+            try:
+                require_text(field, getattr(self, field))
+            except RejectedError as error:
+                wrong.add(error)
         for field in ("freq_ghz", "time_s", "power_w", "cpi", "tpi", "mem_gbps", "count"):
-            QUANTITIES[field].require(field, getattr(self, field))
+            try:
+                QUANTITIES[field].require(field, getattr(self, field))
+            except RejectedError as error:
+                wrong.add(error)
+        wrong.require_none()
