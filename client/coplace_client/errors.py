@@ -1,6 +1,6 @@
 """What is wrong with input, as errors that carry data."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 # So many fields one error names: enough to repair at once.
@@ -48,6 +48,13 @@ class Violations:
 
     def __init__(self) -> None:
         self._errors: list[RejectedError] = []
+
+    def check(self, check: Callable[..., object], *values: object) -> None:
+        """Run a check of one field and keep what it raises."""
+        try:
+            check(*values)
+        except RejectedError as error:
+            self.add(error)
 
     def add(self, error: RejectedError) -> None:
         """Keep a violation. Raise RejectedError once there are enough of them."""

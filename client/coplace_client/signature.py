@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from coplace_client.bounds import QUANTITIES
 from coplace_client.checks import require_text
-from coplace_client.errors import RejectedError, Violations
+from coplace_client.errors import Violations
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,7 @@ class Signature:
     def __post_init__(self) -> None:
         wrong = Violations()
         for field in ("app_id", "node_model", "tpi_scale"):
-            try:
-                require_text(field, getattr(self, field))
-            except RejectedError as error:
-                wrong.add(error)
+            wrong.check(require_text, field, getattr(self, field))
         for field in ("freq_ghz", "time_s", "power_w", "cpi", "tpi", "mem_gbps", "count"):
-            try:
-                QUANTITIES[field].require(field, getattr(self, field))
-            except RejectedError as error:
-                wrong.add(error)
+            wrong.check(QUANTITIES[field].require, field, getattr(self, field))
         wrong.require_none()
