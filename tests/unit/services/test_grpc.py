@@ -42,7 +42,7 @@ from shared.process.grpc_health import NAME as HEALTH
 from shared.process.grpc_reflection import NAME as REFLECTION
 from shared.process.settings import Settings
 from tests.attacks.requests import attack
-from tests.support.snippets import HOW_TO
+from tests.support.snippets import HOW_TO, programs
 from tests.unit.services.calls import details_of, served_by_process
 from tests.unit.services.energy.api.appdb import AppDB, coefficients
 from tests.unit.services.ingest.envelopes import envelope
@@ -490,6 +490,17 @@ async def _answered(
             acknowledged.append(content)
         elif kind in (_PING, _SETTINGS) and flags != _ACK:
             writer.write(frame(kind, content if kind == _PING else b"", _ACK))
+
+
+async def test_the_program_of_the_document_reads_every_violated_field() -> None:
+    documented: dict[str, Any] = {}
+    exec(programs(HOW_TO / "grpc.md")["violations.py"], documented)
+    request = PublishRequest(event=envelope("jobSubmitted", nodes=0, user=""))
+    async with connected(ingest()) as (channel, _):
+        publish_one = channel.unary_unary("/coplace.v1.IngestService/Publish")
+        error = await refused(publish_one(request.SerializeToString()))
+    found = documented["violations"](error)
+    assert found.keys() == {"event.job_submitted.user", "event.job_submitted.nodes"}
 
 
 def test_every_reason_is_documented() -> None:
