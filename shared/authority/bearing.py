@@ -14,10 +14,9 @@ from shared.authority.tokens import RefusedTokenError
 from shared.process.clock import now_us
 from shared.process.grpc_calls import behind, ends_process
 from shared.process.grpc_errors import RefusalReason, RefusedCallError
-from shared.process.grpc_health import NAME as HEALTH
+from shared.process.grpc_health import is_of_health
 
 _SCHEME: Final = "bearer "
-_HEALTH: Final = f"/{HEALTH}/"
 
 
 class TokenGate(ServerInterceptor):
@@ -37,7 +36,7 @@ class TokenGate(ServerInterceptor):
     ) -> Any:
         """Return the handler of a call behind the gate. Health is answered to whoever asks."""
         handler = await continuation(details)
-        if handler is None or str(details.method).startswith(_HEALTH):
+        if handler is None or is_of_health(details):
             return handler
         return behind(handler, partial(self._passed, _token_of(details.invocation_metadata)))
 

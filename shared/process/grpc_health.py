@@ -16,6 +16,9 @@ from shared.process.grpc_calls import refuses, refuses_streaming
 from shared.process.grpc_errors import RefusalReason, RefusedCallError
 
 NAME: Final = str(health.SERVICE_NAME)
+# So many may watch at once; each load balancer does, and clients that look after their connection.
+MOST_WATCHERS: Final = 256
+_METHODS: Final = f"/{NAME}/"
 # So soon somebody that watches sees a change.
 _LOOKS_EVERY_S: Final = 0.2
 
@@ -29,6 +32,7 @@ class Health:
         self._service = service
         self._is_on_duty = is_on_duty
         self._ended = asyncio.Event()
+        self._watchers = 0
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """Return both RPCs on raw bytes, so that a message that is not protobuf is refused with its
@@ -61,12 +65,26 @@ class Health:
         return HealthCheckResponse(status=status)
 
     async def _watch(self, data: bytes, _context: Any) -> AsyncIterator[HealthCheckResponse]:
-        service, last = _service_of(data), None
+        if self._watchers >= MOST_WATCHERS:
+            details = f"{self._watchers} watch the health of this server: try again, or use Check"
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
+            raise RefusedCallError(code, details, RefusalReason.SERVER_BUSY)
+        self._watchers += 1
+        try:
+            async for status in self._changes(_service_of(data)):
+                yield HealthCheckResponse(status=status)
+        finally:
+            self._watchers -= 1
+
+    async def _changes(
+        self, service: str
+    ) -> AsyncIterator[HealthCheckResponse.ServingStatus.ValueType]:
+        last = None
         while True:
             is_over = self._ended.is_set()
             status = self._status(service)
             if status != last:
-                yield HealthCheckResponse(status=status)
+                yield status
             if is_over:
                 return
             last = status
@@ -79,6 +97,11 @@ class Health:
             return HealthCheckResponse.SERVICE_UNKNOWN
         is_served = not self._readiness.waiting_for and (not service or self._is_on_duty())
         return HealthCheckResponse.SERVING if is_served else HealthCheckResponse.NOT_SERVING
+
+
+def is_of_health(details: grpc.HandlerCallDetails) -> bool:
+    """Return whether a call asks for health, which is answered to whoever a port lets in."""
+    return str(details.method).startswith(_METHODS)
 
 
 def _service_of(data: bytes) -> str:

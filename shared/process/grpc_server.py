@@ -9,8 +9,8 @@ import structlog
 
 from coplace_client.errors import CannotStartError
 from coplace_client.tls import files_problem
+from shared.process.grpc_health import MOST_WATCHERS, Health
 from shared.process.grpc_health import NAME as HEALTH
-from shared.process.grpc_health import Health
 from shared.process.grpc_limits import CallLimits
 from shared.process.grpc_reflection import reflection_handlers
 from shared.process.grpc_security import grpc_server_credentials
@@ -105,10 +105,14 @@ async def _start(
     if settings.grpc_token_port and gate is None:
         raise CannotStartError("no client comes here with a token: unset COPLACE_GRPC_TOKEN_PORT")
     gates = [gate] if settings.grpc_token_port and gate else []
-    limits = CallLimits(_most_of_one(settings, most_calls), gate.identity if gate else _nobody)
+    identity = gate.identity if gate else _nobody
+    limits = CallLimits(most_calls, _most_of_one(settings, most_calls), identity)
     interceptors = cast(Sequence[grpc.aio.ServerInterceptor], [*gates, limits])
     server = grpc.aio.server(
-        interceptors=interceptors, options=options, maximum_concurrent_rpcs=most_calls
+        interceptors=interceptors,
+        options=options,
+        # Beyond these gRPC refuses by itself, before a message is read.
+        maximum_concurrent_rpcs=None if most_calls is None else 2 * most_calls + MOST_WATCHERS,
     )
     server.add_generic_rpc_handlers(handlers)
     if problem := files_problem(settings, "grpc"):

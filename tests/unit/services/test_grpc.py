@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final
 
 import grpc
@@ -36,7 +37,7 @@ from services.ingest.model import Intake
 from services.ingest.service import IngestService
 from services.placement.service import Duty, PlacementService
 from shared.catalogue.topics import Topics
-from shared.process import grpc_limits
+from shared.process import grpc_health, grpc_limits
 from shared.process.grpc_errors import DOMAIN, RefusalReason
 from shared.process.grpc_health import NAME as HEALTH
 from shared.process.grpc_reflection import NAME as REFLECTION
@@ -342,6 +343,83 @@ async def test_of_few_calls_a_quarter_is_left_for_other_clients() -> None:
         broker.acknowledges.set()
         outcomes = await asyncio.gather(*calls)
     assert sorted(outcomes) == ["OK"] * 6 + ["RESOURCE_EXHAUSTED"] * 2
+
+
+class _From:
+    """A call of some address, without a deadline of its own, and how it was refused."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.refused: list[Any] = []
+
+    def peer(self) -> str:
+        return f"ipv4:{self._address}:4711"
+
+    def time_remaining(self) -> None:
+        return None
+
+    async def abort(self, *status: Any) -> None:
+        self.refused += status[:2]
+        raise ConnectionAbortedError
+
+
+async def test_all_clients_together_get_no_more_calls_than_the_server_answers() -> None:
+    go_on = asyncio.Event()
+
+    async def slow(_request: bytes, _context: object) -> bytes:
+        await go_on.wait()
+        return b"done"
+
+    async def continuation(_details: object) -> Any:
+        return grpc.unary_unary_rpc_method_handler(slow)
+
+    limits: Any = grpc_limits.CallLimits(3, 2, lambda _context: "")
+    handler = await limits.intercept_service(continuation, SimpleNamespace(method="/a/B"))
+    callers = [_From(address) for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3")]
+    calls = [asyncio.ensure_future(handler.unary_unary(b"", each)) for each in callers]
+    await asyncio.sleep(0)
+    go_on.set()
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert answers[:3] == [b"done"] * 3
+    assert isinstance(answers[3], asyncio.CancelledError)
+    code, words = callers[3].refused
+    assert (code, words) == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "3 calls are open, of all clients: try again",
+    )
+    assert await handler.unary_unary(b"", _From("10.0.0.3")) == b"done"
+
+
+async def test_a_server_without_free_calls_answers_health() -> None:
+    broker = Broker(is_slow=True)
+    request = PublishRequest(event=envelope("jobSubmitted")).SerializeToString()
+    async with connected(ingest(broker), most_calls=1) as (channel, _):
+        call = channel.unary_unary("/coplace.v1.IngestService/Publish")
+        waiting = asyncio.ensure_future(_outcome(call(request, timeout=20)))
+        while not broker.taken:  # noqa: ASYNC110 the broker of this test says nothing
+            await asyncio.sleep(0.01)
+        assert [await health(channel) for _ in range(5)] == [_SERVING] * 5
+        broker.acknowledges.set()
+        assert await waiting == "OK"
+
+
+async def test_clients_that_watch_take_no_calls_and_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(grpc_health, "MOST_WATCHERS", 8)
+    request = PublishRequest(event=envelope("jobSubmitted")).SerializeToString()
+    async with connected(ingest(), most_calls=2) as (channel, _):
+        watched = [HealthStub(channel).Watch(HealthCheckRequest(), timeout=30) for _ in range(8)]
+        for each in watched:
+            assert (await each.read()).status == _SERVING
+        more = HealthStub(channel).Watch(HealthCheckRequest(), timeout=30)
+        error = await refused(more.read())
+        call = channel.unary_unary("/coplace.v1.IngestService/Publish")
+        assert await _outcome(call(request, timeout=20)) == "OK"
+        for each in watched:
+            each.cancel()
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert details_of(error)["ErrorInfo"].reason == RefusalReason.SERVER_BUSY
 
 
 async def _outcome(call: Any) -> str:
