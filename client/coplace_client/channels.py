@@ -6,6 +6,12 @@ from typing import Final, Protocol
 
 import grpc
 
+# A server that vanished is noticed within 40 s, also between calls.
+KEEP_ALIVE: Final = (
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.~+/=-]+")
 
 
@@ -34,16 +40,16 @@ def grpc_channel(address: str, settings: GrpcSettings) -> grpc.Channel:
     """Open a channel of a command or another client that waits for each answer."""
     credentials = grpc_channel_credentials(settings)
     if credentials is None:
-        return grpc.insecure_channel(address)
-    return grpc.secure_channel(address, credentials)
+        return grpc.insecure_channel(address, options=KEEP_ALIVE)
+    return grpc.secure_channel(address, credentials, options=KEEP_ALIVE)
 
 
 def grpc_aio_channel(address: str, settings: GrpcSettings) -> grpc.aio.Channel:
     """Open a channel in an event loop."""
     credentials = grpc_channel_credentials(settings)
     if credentials is None:
-        return grpc.aio.insecure_channel(address)
-    return grpc.aio.secure_channel(address, credentials)
+        return grpc.aio.insecure_channel(address, options=KEEP_ALIVE)
+    return grpc.aio.secure_channel(address, credentials, options=KEEP_ALIVE)
 
 
 def grpc_channel_credentials(settings: GrpcSettings) -> grpc.ChannelCredentials | None:

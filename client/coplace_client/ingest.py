@@ -20,7 +20,7 @@ from coplace.v1.ingest_service_pb2 import (
 )
 from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 
-from coplace_client.calls import UnansweredError, calling
+from coplace_client.calls import UnansweredError, calling, status_of
 from coplace_client.channels import GrpcSettings, grpc_aio_channel
 from coplace_client.errors import UnusableError
 
@@ -34,7 +34,12 @@ _Waiting = tuple[Envelope, asyncio.Future[None]]
 
 
 class FactRefusedError(UnusableError):
-    """Ingest will never take this fact; it says why."""
+    """Ingest will never take this fact; it says why. `status` is that of an UnansweredError, empty
+    for a fact of many that were sent at once."""
+
+    def __init__(self, why: str, status: bytes = b"") -> None:
+        super().__init__(why)
+        self.status = status
 
 
 def publish(address: str, settings: GrpcSettings, event: Envelope) -> None:
@@ -126,7 +131,7 @@ class IngestClient:
             return await call(IngestServiceStub(channel))
         except grpc.aio.AioRpcError as error:
             if error.code() in _REFUSED:
-                raise FactRefusedError(str(error.details())) from error
+                raise FactRefusedError(str(error.details()), status_of(error)) from error
             if self._channel is channel:
                 await self._hang_up()
             raise UnansweredError(self._address, error) from error

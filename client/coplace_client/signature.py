@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from coplace_client.bounds import QUANTITIES
 from coplace_client.checks import require_text
+from coplace_client.errors import Violations
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,9 @@ class Signature:
     count: int = 1
 
     def __post_init__(self) -> None:
+        wrong = Violations()
         for field in ("app_id", "node_model", "tpi_scale"):
-            require_text(field, getattr(self, field))
+            wrong.check(require_text, field, getattr(self, field))
         for field in ("freq_ghz", "time_s", "power_w", "cpi", "tpi", "mem_gbps", "count"):
-            QUANTITIES[field].require(field, getattr(self, field))
+            wrong.check(QUANTITIES[field].require, field, getattr(self, field))
+        wrong.require_none()

@@ -41,7 +41,7 @@ class Judge:
             try:
                 self._table.successor(payload, who)
             except RejectedError as error:
-                raise RejectedError(f"{DECLARE}.{error.field}", error.problem) from None
+                raise error.inside(DECLARE) from None
         return request, verdict
 
     def _may(self, request: AccessRequest) -> AccessVerdict:

@@ -8,9 +8,9 @@ from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest, PublishStrea
 from google.protobuf.message import DecodeError, Message
 
 from coplace_client.checks import require_text
-from coplace_client.errors import RejectedError
+from coplace_client.errors import RejectedError, Violations
 from services.ingest.payloads import KINDS, PayloadKind
-from shared.catalogue.contents.check import check_contents
+from shared.catalogue.contents.check import check_all_contents
 from shared.catalogue.contents.compiled import YEAR_2000_US
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.options import owners
@@ -63,8 +63,8 @@ class Intake:
         self._of_site = of_site
 
     def accept(self, envelope: Envelope, now_s: float) -> Publish:
-        """Return the event to publish. Raises RejectedError, which names the field, for bad
-        input."""
+        """Return the event to publish. Raises RejectedError, which names every violated field, for
+        bad input."""
         self._check_size(envelope)
         name = envelope.WhichOneof("payload")
         if name is None:
@@ -73,11 +73,13 @@ class Intake:
             raise RejectedError(name, f"must be declared at the hub of the site {self._of_site}")
         kind, payload = KINDS[name], getattr(envelope, name)
         latest = self._latest(payload, now_s)
+        wrong = Violations()
         try:
             _check_payload(payload, kind, latest)
         except RejectedError as error:
-            raise RejectedError(f"{name}.{error.field}", error.problem) from None
-        _check_attributes(envelope, latest)
+            wrong.add(error.inside(name))
+        _check_attributes(envelope, latest, wrong)
+        wrong.require_none()
         return Publish(
             kind.topic,
             Event(
@@ -129,20 +131,31 @@ def speaks_for(speaker: str, source: str) -> bool:
 
 
 def _check_payload(payload: Message, kind: PayloadKind, latest: _Latest) -> None:
-    check_contents(payload)
+    check_all_contents(payload)
     if payload.ByteSize() > MOST_TEXT_BYTES:
         require_short_texts(payload)
     kind.check(payload)
+    wrong = Violations()
     for field, time_us in times_us(payload):
-        latest.require_before(field, time_us)
+        wrong.check(latest.require_before, field, time_us)
+    wrong.require_none()
 
 
-def _check_attributes(envelope: Envelope, latest: _Latest) -> None:
-    require_text("id", envelope.id, limit=1024)
-    require_text("source", envelope.source)
-    if envelope.time_us < YEAR_2000_US:
-        raise RejectedError("time_us", f"must not lie before 2000, got {envelope.time_us} us")
-    latest.require_before("time_us", envelope.time_us)
+def _check_attributes(envelope: Envelope, latest: _Latest, wrong: Violations) -> None:
+    """Add what is wrong with an event, beside its payload."""
+    wrong.check(_check_id, envelope.id)
+    wrong.check(require_text, "source", envelope.source)
+    wrong.check(_check_time, envelope.time_us, latest)
+
+
+def _check_id(event_id: str) -> None:
+    require_text("id", event_id, limit=1024)
+
+
+def _check_time(time_us: int, latest: _Latest) -> None:
+    if time_us < YEAR_2000_US:
+        raise RejectedError("time_us", f"must not lie before 2000, got {time_us} us")
+    latest.require_before("time_us", time_us)
 
 
 def _traceparent(given: str, job_id: str) -> str:

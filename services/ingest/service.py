@@ -28,7 +28,9 @@ from services.ingest.model import Intake, check_source, parse_envelope, speaks_f
 from shared.authority.callers import caller, callers
 from shared.catalogue.event import Publish
 from shared.process.clock import now_us
-from shared.process.grpc_server import RefusedCallError, ends_process, receive
+from shared.process.grpc_calls import ends_process, receive
+from shared.process.grpc_errors import RefusalReason, RefusedCallError
+from shared.process.grpc_limits import LONGEST_CALL_S
 
 NAME: Final = "coplace.v1.IngestService"
 # Bounds what one stream holds in memory.
@@ -39,8 +41,12 @@ _MOST_LISTED_BYTES: Final = 262_144
 _MOST_LISTED_TEXT: Final = 1_024
 # What is checked beside the loop, so that other calls go on meanwhile.
 _LARGE_BYTES: Final = 65_536
-# So long a call waits for an outcome at most, s.
-_MOST_WAIT_S: Final = 60.0
+# So long a call waits for an outcome at most, s; without a deadline it has to be answered by then.
+_MOST_WAIT_S: Final = LONGEST_CALL_S
+_TO_ANSWER_S: Final = 1.0
+
+# Where a request has what it publishes.
+_EVENT: Final = "event"
 
 _Request = type[PublishRequest | PublishStreamRequest]
 
@@ -130,7 +136,7 @@ class IngestService:
             admitted = await self._accepted(PublishRequest, data, context)
         except RejectedEnvelopeError as error:
             self._meter.rejected()
-            raise RefusedCallError(error.code, error.reason) from None
+            raise error.refusal(error.reason) from None
         await asyncio.gather(*admitted.recorded, await self._publisher.send(admitted.publish))
         await self._confirm(admitted.publish)
         self._meter.published(admitted.publish)
@@ -145,11 +151,12 @@ class IngestService:
             asked = ShowOutcomeRequest.FromString(data)
         except DecodeError:
             problem = "must be a protobuf message with UTF-8 strings"
-            raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, problem) from None
+            raise RefusedCallError.invalid(RejectedError("request", problem), problem) from None
         if not 0 <= asked.within_s <= _MOST_WAIT_S:
-            problem = f"within_s: must be 0 to {_MOST_WAIT_S:g}, got {asked.within_s}"
-            raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, problem)
-        found = await self._outcomes.of(asked.event_id, asked.within_s)
+            problem = f"must be 0 to {_MOST_WAIT_S:g}, got {asked.within_s}"
+            raise RefusedCallError.invalid(RejectedError("within_s", problem))
+        within_s = min(asked.within_s, _MOST_WAIT_S - _TO_ANSWER_S)
+        found = await self._outcomes.of(asked.event_id, within_s)
         if found is None or not all(
             speaks_for(speaker, found.command_source) for speaker in callers(context)
         ):
@@ -161,7 +168,8 @@ class IngestService:
             try:
                 await self._gate.confirm(publish)
             except RejectedError as error:
-                raise RefusedCallError(grpc.StatusCode.ABORTED, str(error)) from None
+                code = grpc.StatusCode.ABORTED
+                raise RefusedCallError(code, str(error), RefusalReason.DECLARED_MEANWHILE) from None
 
     async def publish_stream(
         self, requests: AsyncIterator[bytes], context: ServicerContext[Any, Any]
@@ -169,7 +177,8 @@ class IngestService:
         """Publish many events: those refused are listed, everything else is published in order."""
         if self._open_streams >= self._limits.most:
             details = f"{self._open_streams} streams are open: try again, or publish one by one"
-            raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, details)
+            code = grpc.StatusCode.UNAVAILABLE
+            raise RefusedCallError(code, details, RefusalReason.TOO_MANY_STREAMS)
         self._open_streams += 1
         try:
             return await self._publish_all(requests, context)
@@ -207,7 +216,7 @@ class IngestService:
         try:
             envelope = parse_envelope(request, data)
         except RejectedError as error:
-            raise RejectedEnvelopeError("", str(error)) from None
+            raise RejectedEnvelopeError("", error) from None
         await self._require_source(envelope, context)
         # A short host list may name all nodes that there are.
         if len(data) > _LARGE_BYTES or envelope.HasField("cluster_declared"):
@@ -217,14 +226,14 @@ class IngestService:
         if self._gate is None:
             return _Admitted(publish)
         if request is PublishStreamRequest and envelope.HasField(DECLARE):
-            raise RejectedEnvelopeError(envelope.id, f"{DECLARE}: publish it alone")
+            raise RejectedEnvelopeError(envelope.id, RejectedError(DECLARE, "publish it alone"))
         return _Admitted(publish, await self._admit(self._gate, envelope, publish, context))
 
     def _accept(self, envelope: Envelope) -> Publish:
         try:
             return self._intake.accept(envelope, now_us() / 1e6)
         except RejectedError as error:
-            raise RejectedEnvelopeError(envelope.id, str(error)) from None
+            raise RejectedEnvelopeError(envelope.id, error) from None
 
     async def _require_source(self, envelope: Envelope, context: ServicerContext[Any, Any]) -> None:
         """Nobody speaks for somebody else."""
@@ -235,8 +244,8 @@ class IngestService:
             if self._gate is not None:
                 action = envelope.WhichOneof("payload") or "nothing"
                 await self._gate.refuse(caller(context), action, envelope.id, str(error))
-            code = grpc.StatusCode.PERMISSION_DENIED
-            raise RejectedEnvelopeError(envelope.id, str(error), code) from None
+            reason = RefusalReason.SOURCE_OF_ANOTHER
+            raise RejectedEnvelopeError(envelope.id, error, reason) from None
 
     async def _admit(
         self,
@@ -249,27 +258,34 @@ class IngestService:
         try:
             return await gate.admit(caller(context), action, publish)
         except NotAllowedError as error:
-            code = grpc.StatusCode.PERMISSION_DENIED
-            raise RejectedEnvelopeError(envelope.id, str(error), code) from None
+            raise RejectedEnvelopeError(envelope.id, error, RefusalReason.NOT_ALLOWED) from None
         except RejectedError as error:
-            raise RejectedEnvelopeError(envelope.id, str(error)) from None
+            raise RejectedEnvelopeError(envelope.id, error) from None
         except NotYetKnownError as error:
-            raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
+            code = grpc.StatusCode.UNAVAILABLE
+            raise RefusedCallError(code, str(error), RefusalReason.REGION_NOT_READ) from None
 
 
 class RejectedEnvelopeError(Exception):
-    """An event that was refused, by its id, and why; both short enough for an answer."""
+    """An event that was refused, by its id, and why; both short enough for an answer. One that is
+    valid has a reason, for which the caller may not publish it."""
 
     def __init__(
-        self,
-        event_id: str,
-        reason: str,
-        code: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT,
+        self, event_id: str, error: Exception, forbidden: RefusalReason | None = None
     ) -> None:
-        super().__init__(reason)
-        self.code = code
+        super().__init__(str(error))
+        self._error = error
+        self._forbidden = forbidden
         self.event_id = event_id[:_MOST_LISTED_TEXT]
-        self.reason = reason[:_MOST_LISTED_TEXT]
+        self.reason = str(error)[:_MOST_LISTED_TEXT]
+
+    def refusal(self, words: str) -> RefusedCallError:
+        """Return the refusal of the call, with what a program needs beside these words."""
+        error = self._error
+        if self._forbidden is None and isinstance(error, RejectedError):
+            is_whole = error.field == _EVENT
+            return RefusedCallError.invalid(error if is_whole else error.inside(_EVENT), words)
+        return RefusedCallError(grpc.StatusCode.PERMISSION_DENIED, words, self._forbidden)
 
 
 class _Stream:
@@ -304,7 +320,7 @@ class _Stream:
             details = (
                 f"more than {_MOST_REJECTIONS} events of this stream were refused: {error.reason}"
             )
-            raise RefusedCallError(error.code, details)
+            raise error.refusal(details)
 
     async def delivered(self) -> None:
         """Return when the broker has everything that was sent."""

@@ -98,7 +98,9 @@ def main() -> None:
             handlers = PlacementService(duty, own.most_foreseen, door).handlers()
             gate = TokenGate(door, partial(end_process, DOOR))
             async with grpc_server(
-                process, own.host, own.port, handlers, MOST_QUESTIONS, gate=gate
+                *(process, own.host, own.port, handlers, MOST_QUESTIONS),
+                gate=gate,
+                is_on_duty=lambda: duty.queries is not None,
             ):
                 yield
 

@@ -35,11 +35,13 @@ from grpc.aio import ServicerContext
 from coplace_client.errors import RejectedError
 from shared.authority.door import Door
 from shared.authority.rules import About
-from shared.catalogue.contents.check import check_contents
+from shared.catalogue.contents.check import check_all_contents
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.placement.explain.queries import Queries
 from shared.placement.explain.quoting import QuotedJob, quoted_placement
 from shared.placement.explain.start_estimates import StartEstimate, StartEstimates
+from shared.process.grpc_calls import refuses
+from shared.process.grpc_errors import RefusalReason, RefusedCallError
 
 NAME: Final = "coplace.v1.PlacementService"
 # Questions that wait for forecasts; more are refused for now.
@@ -84,28 +86,33 @@ class PlacementService:
             NAME,
             {
                 "Explain": grpc.unary_unary_rpc_method_handler(
-                    self.explain, response_serializer=ExplainResponse.SerializeToString
+                    refuses(self.explain), response_serializer=ExplainResponse.SerializeToString
                 ),
                 "Quote": grpc.unary_unary_rpc_method_handler(
-                    self.quote, response_serializer=QuoteResponse.SerializeToString
+                    refuses(self.quote), response_serializer=QuoteResponse.SerializeToString
                 ),
                 "ShowNodes": grpc.unary_unary_rpc_method_handler(
-                    self.show_nodes, response_serializer=ShowNodesResponse.SerializeToString
+                    refuses(self.show_nodes),
+                    response_serializer=ShowNodesResponse.SerializeToString,
                 ),
                 "ShowPower": grpc.unary_unary_rpc_method_handler(
-                    self.show_power, response_serializer=ShowPowerResponse.SerializeToString
+                    refuses(self.show_power),
+                    response_serializer=ShowPowerResponse.SerializeToString,
                 ),
                 "ShowPolicy": grpc.unary_unary_rpc_method_handler(
-                    self.show_policy, response_serializer=ShowPolicyResponse.SerializeToString
+                    refuses(self.show_policy),
+                    response_serializer=ShowPolicyResponse.SerializeToString,
                 ),
                 "ListJobs": grpc.unary_unary_rpc_method_handler(
-                    self.list_jobs, response_serializer=ListJobsResponse.SerializeToString
+                    refuses(self.list_jobs), response_serializer=ListJobsResponse.SerializeToString
                 ),
                 "ListLimits": grpc.unary_unary_rpc_method_handler(
-                    self.list_limits, response_serializer=ListLimitsResponse.SerializeToString
+                    refuses(self.list_limits),
+                    response_serializer=ListLimitsResponse.SerializeToString,
                 ),
                 "ListClusters": grpc.unary_unary_rpc_method_handler(
-                    self.list_clusters, response_serializer=ListClustersResponse.SerializeToString
+                    refuses(self.list_clusters),
+                    response_serializer=ListClustersResponse.SerializeToString,
                 ),
             },
         )
@@ -115,12 +122,13 @@ class PlacementService:
         try:
             job_id = ExplainRequest.FromString(data).job_id
         except DecodeError:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is not a valid ExplainRequest")
-        queries = await self._on_duty(context)
+            raise _not_parsed("ExplainRequest") from None
+        queries = self._on_duty()
         await self._require(context, "Explain", About(job=queries.owned(job_id)))
         answer = queries.answer(job_id)
         if answer is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, unknown(job_id))
+            code = grpc.StatusCode.NOT_FOUND
+            raise RefusedCallError(code, unknown(job_id), RefusalReason.JOB_UNKNOWN)
         arrival = queries.arrival(job_id)
         if arrival is not None and answer.as_of_us:
             with suppress(TimeoutError):
@@ -131,15 +139,15 @@ class PlacementService:
 
     async def quote(self, data: bytes, context: ServicerContext[Any, Any]) -> QuoteResponse:
         """Answer with what a job that is not submitted would have to expect."""
-        job = await _job_of_quote(data, context)
-        queries = await self._on_duty(context)
+        job = _job_of_quote(data)
+        queries = self._on_duty()
         clusters = (queries.sited(job.reference_cluster),)
         owned = queries.owned(job.job_id)
         about = About(clusters=clusters, user=job.user, account=job.account, job=owned)
         await self._require(context, "Quote", about)
         if not queries.as_of_us:
             problem = "no round has ended since placement started: ask again when one has"
-            await context.abort(grpc.StatusCode.UNAVAILABLE, problem)
+            raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, problem, RefusalReason.NO_ROUND_YET)
         answer = QuoteResponse(as_of_us=queries.as_of_us)
         for shareable in (False, True):
             job.shareable = shareable
@@ -166,7 +174,7 @@ class PlacementService:
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ShowPowerResponse:
         """Answer with what may be drawn, and what is."""
-        queries = await self._on_duty(context)
+        queries = self._on_duty()
         await self._require(context, "ShowPower", About())
         return queries.power()
 
@@ -174,7 +182,7 @@ class PlacementService:
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ShowPolicyResponse:
         """Answer with the policy in force."""
-        queries = await self._on_duty(context)
+        queries = self._on_duty()
         await self._require(context, "ShowPolicy", About())
         return queries.policy()
 
@@ -183,8 +191,8 @@ class PlacementService:
         try:
             request = ListJobsRequest.FromString(data)
         except DecodeError:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is not a valid ListJobsRequest")
-        queries = await self._on_duty(context)
+            raise _not_parsed("ListJobsRequest") from None
+        queries = self._on_duty()
         clusters = (queries.sited(request.cluster),) if request.cluster else ()
         about = About(clusters=clusters, user=request.user, account=request.account)
         await self._require(context, "ListJobs", about)
@@ -194,7 +202,7 @@ class PlacementService:
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ListClustersResponse:
         """Answer with the clusters, and what is on them."""
-        queries = await self._on_duty(context)
+        queries = self._on_duty()
         await self._require(context, "ListClusters", About())
         return queries.clusters()
 
@@ -202,7 +210,7 @@ class PlacementService:
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ListLimitsResponse:
         """Answer with what users and accounts may have, and have."""
-        queries = await self._on_duty(context)
+        queries = self._on_duty()
         await self._require(context, "ListLimits", About(is_region=True))
         return queries.limits()
 
@@ -213,24 +221,24 @@ class PlacementService:
         try:
             cluster = ShowNodesRequest.FromString(data).cluster
         except DecodeError:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is not a valid ShowNodesRequest")
-        queries = await self._on_duty(context)
+            raise _not_parsed("ShowNodesRequest") from None
+        queries = self._on_duty()
         clusters = (queries.sited(cluster),) if cluster else ()
         about = About(is_region=not cluster, clusters=clusters)
         await self._require(context, "ShowNodes", about)
         answer = queries.nodes(cluster)
         if cluster and not answer.clusters:
             problem = f"{cluster[:80]!r} is not declared (`coplace nodes` shows which are)"
-            await context.abort(grpc.StatusCode.NOT_FOUND, problem)
+            raise RefusedCallError(
+                grpc.StatusCode.NOT_FOUND, problem, RefusalReason.CLUSTER_UNKNOWN
+            )
         return answer
 
-    async def _on_duty(self, context: ServicerContext[Any, Any]) -> Queries:
+    def _on_duty(self) -> Queries:
         queries = self._duty.queries
         if queries is None:
-            await context.abort(
-                grpc.StatusCode.UNAVAILABLE,
-                "this process is a standby, another one of placement decides: ask that one",
-            )
+            problem = "this process is a standby, another one of placement decides: ask that one"
+            raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, problem, RefusalReason.STANDBY)
         return queries
 
     async def _require(self, context: ServicerContext[Any, Any], action: str, about: About) -> None:
@@ -238,7 +246,8 @@ class PlacementService:
         if self._door is not None:
             verdict = await self._door.answer(context, action, about)
             if not verdict.is_allowed:
-                await context.abort(grpc.StatusCode.PERMISSION_DENIED, verdict.reason)
+                code = grpc.StatusCode.PERMISSION_DENIED
+                raise RefusedCallError(code, verdict.reason, RefusalReason.NOT_ALLOWED)
 
     async def _forecast(self, queries: Queries, arrival: int, now_s: float) -> Forecast:
         start_estimates, estimate = self._recent(queries, now_s), None
@@ -264,17 +273,23 @@ class PlacementService:
         return await loop.run_in_executor(self._thread, start_estimates.of, arrival)
 
 
-async def _job_of_quote(data: bytes, context: ServicerContext[Any, Any]) -> JobSubmitted:
+def _job_of_quote(data: bytes) -> JobSubmitted:
     """The job that is asked about, validated as ingest validates one that is submitted."""
     try:
         job = QuoteRequest.FromString(data).job
-        check_contents(job)
+        check_all_contents(job)
         job_of(job), dependencies_of(job)
     except DecodeError:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is not a valid QuoteRequest")
+        raise _not_parsed("QuoteRequest") from None
     except RejectedError as error:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        # The words name the field as ingest does, by its path in the job.
+        raise RefusedCallError.invalid(error.inside("job"), str(error)) from None
     return job
+
+
+def _not_parsed(name: str) -> RefusedCallError:
+    problem = f"is not a valid {name}"
+    return RefusedCallError.invalid(RejectedError("request", problem), problem)
 
 
 def _give_way(queries: Queries) -> None:

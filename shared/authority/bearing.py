@@ -1,16 +1,20 @@
 """The way in for callers that show a token in place of a certificate."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import grpc
 from grpc.aio import ServerInterceptor, ServicerContext
 
-from shared.authority.callers import bear, shows_certificate
+from shared.authority.callers import bear, caller, shows_certificate
 from shared.authority.door import Door
 from shared.authority.tokens import RefusedTokenError
 from shared.process.clock import now_us
-from shared.process.grpc_server import RefusedCallError, ends_process
+from shared.process.grpc_calls import behind, ends_process
+from shared.process.grpc_errors import RefusalReason, RefusedCallError
+from shared.process.grpc_health import is_of_health
 
 _SCHEME: Final = "bearer "
 
@@ -30,33 +34,30 @@ class TokenGate(ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Return the handler of a call behind the gate; all of them give one answer."""
+        """Return the handler of a call behind the gate. Health is answered to whoever asks."""
         handler = await continuation(details)
-        if handler is None:
-            return None
-        token = _token_of(details.invocation_metadata)
-        if handler.stream_unary:
-            return handler._replace(stream_unary=self._behind(handler.stream_unary, token))
-        assert handler.unary_unary, "a handler that streams answers would pass by the gate"
-        return handler._replace(unary_unary=self._behind(handler.unary_unary, token))
+        if handler is None or is_of_health(details):
+            return handler
+        return behind(handler, partial(self._passed, _token_of(details.invocation_metadata)))
 
-    def _behind(
-        self, answer: Callable[[Any, Any], Awaitable[object]], token: str
-    ) -> Callable[[Any, Any], Awaitable[object]]:
-        async def let_in(request: Any, context: ServicerContext[Any, Any]) -> object:
-            if not shows_certificate(context):
-                await self._require_counts(token, context)
-                bear(lambda: self._door.holder(token, now_us()))
-            return await answer(request, context)
+    def identity(self, context: Any) -> str:
+        """Return the one name in the certificate or of the token; empty where there is none."""
+        return caller(context)
 
-        return let_in
+    @asynccontextmanager
+    async def _passed(self, token: str, context: ServicerContext[Any, Any]) -> AsyncIterator[None]:
+        if not shows_certificate(context):
+            await self._require_counts(token, context)
+            bear(lambda: self._door.holder(token, now_us()))
+        yield
 
     async def _look_at(self, token: str, _context: ServicerContext[Any, Any]) -> None:
         try:
             self._door.holder(token, now_us())
         except RefusedTokenError as error:
             await self._door.turn_away(error.who, str(error))
-            raise RefusedCallError(grpc.StatusCode.UNAUTHENTICATED, str(error)) from None
+            code = grpc.StatusCode.UNAUTHENTICATED
+            raise RefusedCallError(code, str(error), RefusalReason.CALLER_UNKNOWN) from None
 
 
 def _token_of(metadata: Sequence[tuple[str, str | bytes]] | None) -> str:

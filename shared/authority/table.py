@@ -11,7 +11,7 @@ from coplace.v1.authority_pb2 import (
     RoleBinding,
 )
 
-from coplace_client.errors import RejectedError
+from coplace_client.errors import RejectedError, Violations
 from shared.authority.binding import Binding, Role
 from shared.authority.rules import About, AccessVerdict, judged
 from shared.authority.tokens import BearerToken, Tokens
@@ -44,7 +44,13 @@ class AuthorityTable:
             raise RejectedError("version", "must be at least 1, got 0")
         if not message.bindings:
             raise RejectedError("bindings", "must hold at least one")
-        found = [_binding(number, each) for number, each in enumerate(message.bindings)]
+        found, wrong = list[Binding](), Violations()
+        for number, each in enumerate(message.bindings):
+            try:
+                found.append(_binding(number, each))
+            except RejectedError as error:
+                wrong.add(error)
+        wrong.require_none()
         tokens = Tokens.from_rows(message.tokens, (binding.who for binding in found))
         return cls(message.version, found, tokens)
 
@@ -96,7 +102,7 @@ def _binding(number: int, row: RoleBinding) -> Binding:
             tuple(row.jobs),
         )
     except RejectedError as error:
-        raise RejectedError(f"bindings[{number}].{error.field}", error.problem) from None
+        raise error.inside(f"bindings[{number}]") from None
 
 
 def _role(value: AuthorityRole.ValueType) -> Role:

@@ -124,4 +124,4 @@ def _declared(number: int, row: IssuedToken, known: frozenset[str]) -> BearerTok
             row.digest, row.who, row.issued_at_us, row.expires_at_us, row.revoked_at_us
         )
     except RejectedError as error:
-        raise RejectedError(f"tokens[{number}].{error.field}", error.problem) from None
+        raise error.inside(f"tokens[{number}]") from None

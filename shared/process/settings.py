@@ -104,6 +104,12 @@ class Settings(EnvironmentSettings):
         None, description="PEM that signs the other side's certificate; a server then demands one"
     )
 
+    grpc_calls_per_client: int = Field(
+        256,
+        gt=0,
+        description="Calls that one client of a server, by identity or else by address, may have "
+        "open at once, and at most three quarters of all; more are RESOURCE_EXHAUSTED",
+    )
     grpc_token_port: int = Field(
         0,
         ge=0,

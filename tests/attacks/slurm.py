@@ -311,7 +311,9 @@ class _Ingest:
         except RejectedError as error:
             problem = str(error)
             why = SimpleNamespace(
-                code=lambda: grpc.StatusCode.INVALID_ARGUMENT, details=lambda: problem
+                code=lambda: grpc.StatusCode.INVALID_ARGUMENT,
+                details=lambda: problem,
+                trailing_metadata=tuple,
             )
             raise UnansweredError("ingest", why) from None
 

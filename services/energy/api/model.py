@@ -94,7 +94,7 @@ def _given(field: str, signature: Signature, table: Coefficients) -> ProjectionS
     try:
         return ProjectionStart(_fitting(table, [signature]))
     except RejectedError as error:
-        raise RejectedError(f"{field}.{error.field}", error.problem) from None
+        raise error.inside(field) from None
 
 
 def _fitting(table: Coefficients, signatures: Sequence[Signature]) -> Signature:

@@ -8,7 +8,7 @@ from coplace.v1.energy_service_pb2 import GivenSignature, ProjectionSubject, Pro
 from google.protobuf.message import DecodeError
 
 from coplace_client.checks import require_positive, require_text
-from coplace_client.errors import RejectedError
+from coplace_client.errors import RejectedError, Violations
 from coplace_client.signature import Signature
 from shared.domain.cluster import MOST_PSTATES
 from shared.domain.coefficients import Coefficients
@@ -44,17 +44,20 @@ def row_key(app_id: str, node_model: str) -> str:
 
 
 def parse(data: bytes) -> Asked:
-    """Parse the request in a message. Raises RejectedError."""
+    """Parse the request in a message. Raises RejectedError, which names every violated field."""
     try:
         message = ProjectRequest.FromString(data)
     except DecodeError:
         raise RejectedError("request", "must be a ProjectRequest with UTF-8 strings") from None
-    return Asked(
-        subjects=_subjects(message.subjects),
-        node_models=_distinct("node_models", message.node_models, require_text),
-        pstates_ghz=_pstates(message.pstates_ghz),
+    wrong = Violations()
+    asked = Asked(
+        subjects=_subjects(message.subjects, wrong),
+        node_models=_distinct("node_models", message.node_models, require_text, wrong),
+        pstates_ghz=_pstates(message.pstates_ghz, wrong),
         via_intermediate=message.via_intermediate,
     )
+    wrong.require_none()
+    return asked
 
 
 def require_few_points(
@@ -76,10 +79,18 @@ def _pstates_on(asked: Asked, table: Coefficients | None) -> int:
     return len(asked.pstates_ghz) or (len(table.pstates_ghz) if table else 1)
 
 
-def _subjects(messages: Sequence[ProjectionSubject]) -> tuple[AppOrSignature, ...]:
+def _subjects(
+    messages: Sequence[ProjectionSubject], wrong: Violations
+) -> tuple[AppOrSignature, ...]:
     if not messages:
-        raise RejectedError("subjects", "must hold at least one")
-    return tuple(_subject(f"subjects[{i}]", message) for i, message in enumerate(messages))
+        wrong.add(RejectedError("subjects", "must hold at least one"))
+    found: list[AppOrSignature] = []
+    for i, message in enumerate(messages):
+        try:
+            found.append(_subject(f"subjects[{i}]", message))
+        except RejectedError as error:
+            wrong.add(error)
+    return tuple(found)
 
 
 def _subject(field: str, message: ProjectionSubject) -> AppOrSignature:
@@ -107,21 +118,30 @@ def _signature(field: str, message: GivenSignature) -> Signature:
             tpi_scale=message.tpi_scale,
         )
     except RejectedError as error:
-        inside = "" if error.field in message.DESCRIPTOR.fields_by_name else "at."
-        raise RejectedError(f"{field}.{inside}{error.field}", error.problem) from None
+        wrong = Violations()
+        for one in error.each():
+            is_own = one.field in message.DESCRIPTOR.fields_by_name
+            wrong.add(one.inside(field if is_own else f"{field}.at"))
+        wrong.require_none()
+        raise
 
 
-def _pstates(values: Sequence[float]) -> tuple[float, ...]:
+def _pstates(values: Sequence[float], wrong: Violations) -> tuple[float, ...]:
     if len(values) > MOST_PSTATES:
-        raise RejectedError("pstates_ghz", f"must be at most {MOST_PSTATES}, got {len(values)}")
-    return _distinct("pstates_ghz", values, require_positive)
+        problem = f"must be at most {MOST_PSTATES}, got {len(values)}"
+        wrong.add(RejectedError("pstates_ghz", problem))
+        return ()
+    return _distinct("pstates_ghz", values, require_positive, wrong)
 
 
 def _distinct(
-    field: str, values: Sequence[_Value], check: Callable[[str, _Value], None]
+    field: str,
+    values: Sequence[_Value],
+    check: Callable[[str, _Value], None],
+    wrong: Violations,
 ) -> tuple[_Value, ...]:
     for index, value in enumerate(values):
-        check(f"{field}[{index}]", value)
+        wrong.check(check, f"{field}[{index}]", value)
     if len(set(values)) < len(values):
-        raise RejectedError(field, "must not name one twice")
+        wrong.add(RejectedError(field, "must not name one twice"))
     return tuple(values)

@@ -19,7 +19,8 @@ from shared.authority.door import Door
 from shared.authority.rules import About
 from shared.catalogue.payloads.domain_types import coefficients_of, signatures_of
 from shared.domain.coefficients import Coefficients
-from shared.process.grpc_server import RefusedCallError, ends_process
+from shared.process.grpc_calls import ends_process
+from shared.process.grpc_errors import RefusalReason, RefusedCallError
 
 NAME: Final = "coplace.v1.EnergyService"
 
@@ -75,7 +76,7 @@ class EnergyService:
             response = await self._project(parse(data))
         except RejectedError as error:
             self._meter.rejected()
-            raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+            raise RefusedCallError.invalid(error) from None
         self._meter.answered(*_count(response), time.monotonic() - began_s)
         return response
 
@@ -84,7 +85,8 @@ class EnergyService:
         if self._door is not None:
             verdict = await self._door.answer(context, "Project", About())
             if not verdict.is_allowed:
-                raise RefusedCallError(grpc.StatusCode.PERMISSION_DENIED, verdict.reason)
+                code = grpc.StatusCode.PERMISSION_DENIED
+                raise RefusedCallError(code, verdict.reason, RefusalReason.NOT_ALLOWED)
 
     async def _project(self, asked: Asked) -> ProjectResponse:
         states = await self._appdb.coefficients(asked.node_models)

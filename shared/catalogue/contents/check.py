@@ -24,6 +24,16 @@ def check_contents(message: Message, size_bytes: int | None = None) -> None:
     compiled(message.DESCRIPTOR)(message)
 
 
+def check_all_contents(message: Message) -> None:
+    """Raise RejectedError for a message of impossible contents, with every field that is wrong: for
+    the caller that has to repair it."""
+    try:
+        check_contents(message)
+    except RejectedError:
+        compiled(message.DESCRIPTOR, names_all=True)(message)
+        raise
+
+
 def _require_few_unknown(message: Message) -> None:
     """Fields of a later version are carried and counted: by a stage after the other."""
     known = type(message)()

@@ -1,6 +1,8 @@
 """Checks of a message's fields as straight code, made once of the options in its `.proto` file.
 
 What is right runs through comparisons alone; what is wrong calls a function that says so in words.
+Of the same lines a second function is made that goes on behind what is wrong: it raises one error
+for all fields, so that the message can be repaired at once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +24,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from coplace_client.bounds import LENGTHS, QUANTITIES
 from coplace_client.checks import require_finite, require_text
-from coplace_client.errors import RejectedError
+from coplace_client.errors import RejectedError, Violations
 from shared.catalogue.contents.whole import WHOLE, require_ascending
 from shared.catalogue.options import check_of, rule_of
 from shared.catalogue.payloads.domain_types import MOST_VERSION
@@ -43,14 +45,15 @@ LONGEST: Final = {
 
 
 @cache
-def compiled(message: Descriptor) -> Check:
-    """Return the check of a message: it raises RejectedError, which names the field."""
-    source = _Source()
+def compiled(message: Descriptor, *, names_all: bool = False) -> Check:
+    """Return the check of a message: it raises RejectedError, which names the first field that is
+    wrong, or all of them."""
+    source = _Source(names_all)
     for field in message.fields:
         source.field(field)
     source.ascending(tuple(rule_of(message).ascending))
     for whole in WHOLE.get(message.full_name, ()):
-        source.add(f"{source.holding(whole)}(m)")
+        source.whole(whole)
     return source.function(message.full_name)
 
 
@@ -67,11 +70,12 @@ def _is_checked(message: Descriptor) -> bool:
 class _Source:
     """The lines of a function of `m`, and the values that they name."""
 
-    def __init__(self) -> None:
+    def __init__(self, names_all: bool) -> None:
+        self._names_all = names_all
         self._lines: list[str] = []
         self._names: dict[str, object] = {
             "RejectedError": RejectedError,
-            "inside": _inside,
+            "Violations": Violations,
             "isfinite": isfinite,
             "require_finite": require_finite,
             "require_known": _require_known,
@@ -91,7 +95,10 @@ class _Source:
 
     def function(self, name: str) -> Check:
         """Return what the lines do."""
-        body = "".join(f"    {line}\n" for line in self._lines or ["pass"])
+        lines = self._lines or ["pass"]
+        if self._names_all:
+            lines = ["wrong = Violations()", *lines, "wrong.require_none()"]
+        body = "".join(f"    {line}\n" for line in lines)
         code = compile(f"def check(m):\n{body}", f"<check of {name}>", "exec")
         exec(code, self._names)
         check: Check = self._names["check"]  # type: ignore[assignment]
@@ -106,7 +113,20 @@ class _Source:
             self._message(field, check)
         elif lines := list(self._value(field, check, repr(field.name))):
             has = f"if m.HasField({field.name!r}):" if field.has_presence else ""
-            self.add(*_under(has, [f"v = m.{field.name}", *lines]))
+            self.add(*_under(has, [f"v = m.{field.name}", *self._noted(lines)]))
+
+    def whole(self, whole: Callable[[Any], object]) -> None:
+        """Check the message beyond its fields one by one, where each of them is right."""
+        if self._names_all:
+            self.add("wrong.require_none()")
+        self.add(*self._noted([f"{self.holding(whole)}(m)"]))
+
+    def _noted(self, lines: Sequence[str]) -> Sequence[str]:
+        """Return lines that check one thing so that what follows is checked, too, where all is to
+        be named."""
+        if not self._names_all or not lines:
+            return lines
+        return [*_under("try:", lines), "except RejectedError as error:", "    wrong.add(error)"]
 
     def ascending(self, names: Sequence[str]) -> None:
         """Check that times follow one another."""
@@ -115,38 +135,38 @@ class _Source:
             if not number:
                 self.add(f"last = m.{name}")
                 continue
-            self.add(f"v = m.{name}", "if v:", "    if v < last:")
-            self.add(f"        {require}(m, {names!r})", "    last = v")
+            ordered = ["if v < last:", f"    {require}(m, {names!r})"]
+            self.add(f"v = m.{name}", *_under("if v:", [*self._noted(ordered), "last = v"]))
 
     def _message(self, field: FieldDescriptor, check: FieldCheck) -> None:
         if check.present:
-            self.add(
-                f"if not m.HasField({field.name!r}):",
-                f"    raise RejectedError({field.name!r}, 'is missing')",
-            )
+            missing = f"raise RejectedError({field.name!r}, 'is missing')"
+            self.add(*self._noted(list(_under(f"if not m.HasField({field.name!r}):", [missing]))))
         if _is_checked(field.message_type):
-            lines = [f"v = m.{field.name}", *self._nested(field, repr(field.name))]
+            nested = self._noted(list(self._nested(field, repr(field.name))))
+            lines = [f"v = m.{field.name}", *nested]
             self.add(*_under(f"if m.HasField({field.name!r}):", lines))
 
     def _nested(self, field: FieldDescriptor, path: str) -> Iterator[str]:
+        check = compiled(field.message_type, names_all=self._names_all)
         yield "try:"
-        yield f"    {self.holding(compiled(field.message_type))}(v)"
+        yield f"    {self.holding(check)}(v)"
         yield "except RejectedError as error:"
-        yield f"    raise inside({path}, error) from None"
+        yield f"    raise error.inside({path}) from None"
 
     def _many(self, field: FieldDescriptor, check: FieldCheck) -> None:
         """A list or a map, of which the length is looked at first."""
         name, lines = field.name, list[str]()
         if check.length:
             length = LENGTHS[check.length]
-            lines.append(f"if len(all) > {length.most}:")
-            lines.append(f"    {self.holding(length)}.require({name!r}, len(all))")
+            too_long = f"{self.holding(length)}.require({name!r}, len(all))"
+            lines += self._noted(list(_under(f"if len(all) > {length.most}:", [too_long])))
         lines += self._map(field, check) if _is_map(field) else self._list(field, check)
         if lines or check.not_empty:
             self.add(f"all = m.{name}", *_under("if all:", lines or ["pass"]))
         if check.not_empty:
-            problem = "must hold at least one value"
-            self.add("else:", f"    raise RejectedError({name!r}, {problem!r})")
+            empty = f"raise RejectedError({name!r}, 'must hold at least one value')"
+            self.add(*_under("else:", self._noted([empty])))
 
     def _list(self, field: FieldDescriptor, check: FieldCheck) -> Iterator[str]:
         path = f'f"{field.name}[{{i}}]"'
@@ -155,14 +175,15 @@ class _Source:
         else:
             lines = list(self._nested(field, path)) if _is_checked(field.message_type) else []
         if lines:
-            yield from _under("for i, v in enumerate(all):", lines)
+            yield from _under("for i, v in enumerate(all):", self._noted(lines))
 
     def _map(self, field: FieldDescriptor, check: FieldCheck) -> Iterator[str]:
         path = repr(field.name)
         if check.text:
-            yield from _under("for v in all:", _text(check, path))
+            yield from _under("for v in all:", self._noted(list(_text(check, path))))
         if check.quantity:
-            yield from _under("for v in all.values():", self._quantity(check, path))
+            quantity = self._noted(list(self._quantity(check, path)))
+            yield from _under("for v in all.values():", quantity)
 
     def _value(self, field: FieldDescriptor, check: FieldCheck, path: str) -> Iterator[str]:
         """One value, `v`."""
@@ -221,9 +242,3 @@ def _require_time(name: str, time_us: int) -> None:
 
 def _require_known(name: str, value: int, known: dict[int, str]) -> None:
     raise RejectedError(name, f"must be one of {', '.join(known.values())}, got {value}")
-
-
-def _inside(name: str, error: RejectedError) -> RejectedError:
-    """Return the error of a part as one of the whole: paths are made only when something is
-    wrong."""
-    return RejectedError(f"{name}.{error.field}" if error.field else name, error.problem)

@@ -87,7 +87,9 @@ class Region:
         names, reason = list(nodes._named(drained.nodes)), drained.reason
         if self.refuses and reason == self.refuses:
             code = SimpleNamespace(
-                code=lambda: grpc.StatusCode.INVALID_ARGUMENT, details=lambda: "no"
+                code=lambda: grpc.StatusCode.INVALID_ARGUMENT,
+                details=lambda: "no",
+                trailing_metadata=tuple,
             )
             raise UnansweredError("i", code)
         self.told += names or list(event.nodes_resumed.nodes)

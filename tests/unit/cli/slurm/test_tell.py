@@ -31,7 +31,9 @@ def one_by_one(_ingest: str, _settings: Settings, events: Sequence[Envelope]) ->
     """Refuse a call of many where one of them is of job 18, as ingest does for what is too big."""
     if any("/18/" in event.id for event in events):
         why = SimpleNamespace(
-            code=lambda: grpc.StatusCode.RESOURCE_EXHAUSTED, details=lambda: "big"
+            code=lambda: grpc.StatusCode.RESOURCE_EXHAUSTED,
+            details=lambda: "big",
+            trailing_metadata=tuple,
         )
         raise UnansweredError("127.0.0.1:1", why)
     TOLD.extend(events)

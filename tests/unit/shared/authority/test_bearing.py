@@ -8,6 +8,10 @@ from typing import Any
 import grpc
 import pytest
 from coplace.v1.authority_pb2 import AccessAudited
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from opentelemetry.metrics import NoOpMeter
 
 from coplace_client.channels import grpc_channel_credentials
@@ -26,6 +30,7 @@ from shared.process.life import Process
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
 from tests.support.certificates import certificate_authority, identity
+from tests.unit.services.calls import details_of
 
 _HOUR_US = 3_600_000_000
 _OLGA = Binding("olga", Role.OPERATOR, sites=("*",))
@@ -242,6 +247,73 @@ async def test_a_token_is_read_from_its_file_at_each_call_and_what_is_none_is_na
     error = await refused(served.by_token, served.shown("se cret\nline", "odd"))
     assert str(served.folder / "odd") in error.details()
     assert "cret" not in error.details()
+
+
+async def asked_of_health(address: str, settings: Settings) -> int:
+    """What health says to who shows this."""
+    credentials = grpc_channel_credentials(settings)
+    assert credentials
+    async with grpc.aio.secure_channel(address, credentials) as channel:
+        answer = await HealthStub(channel).Check(HealthCheckRequest(), timeout=10)
+    return int(answer.status)
+
+
+async def test_health_is_said_without_a_token_but_only_to_who_the_port_lets_in(
+    served: Served,
+) -> None:
+    bare = Settings(grpc_ca_file=served.folder / "ca.pem")
+    assert await asked_of_health(served.by_token, bare) == HealthCheckResponse.NOT_SERVING
+    north = served.certified("north")
+    assert await asked_of_health(served.by_certificate, north) == HealthCheckResponse.NOT_SERVING
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await asked_of_health(served.by_certificate, bare)
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert served.audit.records == []
+
+
+async def test_schemas_are_shown_to_who_has_a_token(served: Served) -> None:
+    token = fresh_token()
+    served.declare(known(token))
+    bare = Settings(grpc_ca_file=served.folder / "ca.pem")
+    assert await listed(served.by_token, served.shown(token)) >= {"test"}
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await listed(served.by_token, bare)
+    assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    info = details_of(error.value)["ErrorInfo"]
+    assert (info.reason, info.domain) == ("CALLER_UNKNOWN", "coplace")
+
+
+async def listed(address: str, settings: Settings) -> set[str]:
+    credentials = grpc_channel_credentials(settings)
+    assert credentials
+    asked = ServerReflectionRequest(list_services="*")
+    async with grpc.aio.secure_channel(address, credentials) as channel:
+        call = ServerReflectionStub(channel).ServerReflectionInfo(iter([asked]), timeout=10)
+        [answer] = [each async for each in call]
+    return {each.name for each in answer.list_services_response.service}
+
+
+async def test_a_client_is_its_identity_and_takes_no_calls_of_others(authority: Path) -> None:
+    found = Served(authority)
+    found.settings = found.settings.model_copy(update={"grpc_calls_per_client": 1})
+    token = fresh_token()
+    found.declare(known(token))
+    credentials = grpc_channel_credentials(found.shown(token))
+    assert credentials
+    async with (
+        found.running(),
+        grpc.aio.secure_channel(found.by_token, credentials) as channel,
+    ):
+        open_call: Any = channel.stream_unary("/test/Whose")()
+        await open_call.write(b"one")
+        await found.go_on.wait()
+        error = await refused(found.by_token, found.shown(token))
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        # From the same address.
+        assert await who(found.by_certificate, found.certified("north")) == "north"
+        await open_call.done_writing()
+        assert await open_call == b"ada"
+        assert await who(found.by_token, found.shown(token)) == "ada"
 
 
 class Gone(Audit):

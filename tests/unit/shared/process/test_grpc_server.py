@@ -10,7 +10,9 @@ import pytest
 
 from coplace_client.errors import CannotStartError
 from deploy.local.ports import free_ports
-from shared.process.grpc_server import RefusedCallError, ends_process, grpc_server, receive
+from shared.process.grpc_calls import ends_process, receive
+from shared.process.grpc_errors import RefusedCallError
+from shared.process.grpc_server import grpc_server
 from shared.process.life import Process
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
