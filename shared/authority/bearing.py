@@ -30,14 +30,16 @@ class TokenGate(ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Return the handler of a call behind the gate; all of them give one answer."""
+        """Return the handler of a call behind the gate; one that streams answers writes them."""
         handler = await continuation(details)
         if handler is None:
             return None
         token = _token_of(details.invocation_metadata)
         if handler.stream_unary:
             return handler._replace(stream_unary=self._behind(handler.stream_unary, token))
-        assert handler.unary_unary, "a handler that streams answers would pass by the gate"
+        if handler.unary_stream:
+            return handler._replace(unary_stream=self._behind(handler.unary_stream, token))
+        assert handler.unary_unary, "a handler that streams both ways would pass by the gate"
         return handler._replace(unary_unary=self._behind(handler.unary_unary, token))
 
     def _behind(
