@@ -9,9 +9,13 @@ from typing import Final
 from services.watch.cursor import CursorCodec
 from services.watch.log import Batch, Bounds, DecisionLog, DecisionReader, Users
 from services.watch.meter import WatchMeter
-from services.watch.model import DecisionRing, Watcher, Watchers
+from services.watch.model import DecisionRing, LoggedDecision, Watcher, Watchers
 
 _PAUSE_S: Final = 0.5
+# Decisions that are offered without a pause, and the pauses at most.
+_AT_ONCE: Final = 100
+_MOMENT_S: Final = 0.01
+_MOMENTS: Final = 20
 
 log = logging.getLogger(__name__)
 # What is called where something waits for a watcher, or it has fallen behind.
@@ -80,12 +84,25 @@ class Feed:
             crash(error)
 
     async def _take(self, batch: Batch) -> None:
-        """Between knowing the users and offering nothing else may run: who attaches meanwhile as a
-        user would miss a job."""
-        if self.users.is_read and batch.decisions:
-            await self.know_users([decision.job_id for decision in batch.decisions])
+        """Those that have much to take get a moment in between: a burst is no reason to end
+        them."""
+        for begin in range(0, len(batch.decisions), _AT_ONCE):
+            part = batch.decisions[begin : begin + _AT_ONCE]
+            await self._know(part)
+            self._offer(part)
+            await self._relieved()
+        self.ring.advance(batch.offsets)
+        self._meter.read(len(batch.decisions))
+
+    async def _know(self, decisions: Sequence[LoggedDecision]) -> None:
+        """Return when it is known whose the jobs are, where somebody wants to know: until they are
+        offered nothing else may run, or who attaches as a user would miss a job."""
+        if self.users.is_read:
+            await self.know_users([decision.job_id for decision in decisions])
+
+    def _offer(self, decisions: Sequence[LoggedDecision]) -> None:
         known = self.users.users
-        for decision in batch.decisions:
+        for decision in decisions:
             self.ring.append(decision)
             known.decide(decision)
             takers = self._watchers.offer(decision, known)
@@ -93,5 +110,13 @@ class Feed:
                 decision.cursor = self.codec.encode(self.ring.ends)
             for each in takers:
                 self._wakes[each]()
-        self.ring.advance(batch.offsets)
-        self._meter.read(len(batch.decisions))
+
+    async def _relieved(self) -> None:
+        """Wait for those that take what comes; once, and not for long, for one that does not."""
+        for _ in range(_MOMENTS):
+            pressed = [each for each in self._wakes if each.is_pressed(self.ring.middle)]
+            if all(each.is_slow for each in pressed):
+                return
+            await asyncio.sleep(_MOMENT_S)
+        for each in pressed:
+            each.is_slow = True

@@ -42,7 +42,12 @@ class Handover:
         """End the call, though its caller takes nothing."""
         if self._ending is not None:
             return
-        resume = f"with the cursor {self._cursor}" if self._cursor else "as before"
+        # What is being written may reach it all the same.
+        resume = (
+            f"with the last cursor that you got, {self._cursor} or the one behind it"
+            if self._cursor
+            else "as before"
+        )
         self._ending = RefusedCallError(code, f"{why}: ask again {resume}")
         self._news.set()
         if self._writing is not None:

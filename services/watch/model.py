@@ -160,6 +160,12 @@ class DecisionRing:
         self._order: deque[int] = deque()
         self._number = 0
 
+    @property
+    def middle(self) -> int:
+        """Return the number of the decision in the middle, 0 while there is much room."""
+        is_full = 4 * self.bytes > 3 * self._most_bytes
+        return self._number - len(self._order) // 2 if is_full else 0
+
     def append(self, decision: LoggedDecision) -> None:
         """Take the next decision that was read; the oldest ones leave."""
         self._number += 1
@@ -211,7 +217,16 @@ class Watcher:
         """Behind these nothing was handed over before it had caught up."""
         self.waiting: deque[LoggedDecision] = deque()
         self.has_fallen_behind = False
+        self.is_slow = False
+        """Nobody waits for it any more, until it has taken what waits."""
         self._most_waiting = most_waiting
+
+    def is_pressed(self, middle: int) -> bool:
+        """Return whether half of what may wait does, or what waits is as old as the middle of the
+        ring."""
+        waiting = self.waiting
+        is_long = 2 * len(waiting) > self._most_waiting
+        return is_long or (bool(waiting) and waiting[0].number < middle)
 
     def pass_by(self, decision: LoggedDecision) -> None:
         """Go on behind a decision."""
@@ -238,6 +253,7 @@ class Watcher:
         if not self.waiting:
             return None
         first = self.waiting.popleft()
+        self.is_slow = self.is_slow and bool(self.waiting)
         if first.payload is None:
             self.has_fallen_behind = True
             return None
