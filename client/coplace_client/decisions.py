@@ -48,11 +48,21 @@ class WatchedDecision(NamedTuple):
 
 
 def of_clusters(
-    site: str, clusters: Iterable[str], cursor: str = "", *, with_waiting: bool = False
+    site: str,
+    clusters: Iterable[str],
+    cursor: str = "",
+    *,
+    from_earliest: bool = False,
+    with_waiting: bool = False,
 ) -> WatchDecisionsRequest:
-    """Ask for what a resource manager is to obey, behind a cursor or from now on."""
-    watched = WatchedClusters(site=site, clusters=clusters)
-    return WatchDecisionsRequest(clusters=watched, cursor=cursor, with_waiting=with_waiting)
+    """Ask for what a resource manager is to obey, behind a cursor; without one from now on, or all
+    that is kept."""
+    return WatchDecisionsRequest(
+        clusters=WatchedClusters(site=site, clusters=clusters),
+        cursor=cursor,
+        from_earliest=from_earliest and not cursor,
+        with_waiting=with_waiting,
+    )
 
 
 def of_user(user: str, cursor: str = "", *, with_waiting: bool = False) -> WatchDecisionsRequest:
