@@ -19,13 +19,13 @@ FILES, jobs = channels.GrpcFiles.from_environment(), {}
 journal = Path("resource_manager.journal").open("a+", buffering=1)  # noqa: SIM115 till the end
 
 
-async def run(client, decision, began_us):  # a fact that is reported again is known by its id
+async def run(sender, decision, began_us):  # a fact that is reported again is known by its id
     job = jobs.pop(decision.job_id, None) if decision.verdict == VERDICT_START else None
     if job is not None:
         nodes, ended_us = [f"{CLUSTER}-{n:04d}" for n in decision.node_indices], began_us + RUN_US
-        await client.publish_all([facts.started(SOURCE, decision, nodes, began_us)])
+        await sender.tell(facts.started(SOURCE, decision, nodes, began_us))
         await asyncio.sleep((ended_us - time.time_ns() // 1000) / 1e6)
-        await client.publish_all([facts.ended(SOURCE, job, decision, (began_us, ended_us))])
+        await sender.tell(facts.ended(SOURCE, job, decision, (began_us, ended_us)))
         print("ended", job.job_id, file=journal)
 
 
@@ -44,17 +44,17 @@ async def main(count, ingest_address, watch_address):
     told += [facts.submitted(SOURCE, job) for job in jobs.values()]
     cursor = obeyed[-1][0] if obeyed else ""
     request = decisions.of_clusters(SITE, [CLUSTER], cursor, from_earliest=True)
-    client = ingest.IngestClient(ingest_address, FILES, ingest.Patience())
-    async with client, asyncio.TaskGroup() as runs:
-        await client.publish_all(told)
+    sender = ingest.FactSender(ingest.IngestClient(ingest_address, FILES, ingest.Patience()))
+    async with asyncio.TaskGroup() as runs:
+        runs.create_task(sender.run())
+        await asyncio.gather(*map(sender.tell, told))
         for _, at_us, text in obeyed:
-            runs.create_task(
-                run(client, PlacementDecided.FromString(bytes.fromhex(text)), int(at_us))
-            )
+            decision = PlacementDecided.FromString(bytes.fromhex(text))
+            runs.create_task(run(sender, decision, int(at_us)))
         async for decision, cursor in decisions.AsyncDecisionWatcher(watch_address, FILES, request):
             at_us, text = time.time_ns() // 1000, decision.SerializeToString().hex()
             print("obeyed", cursor, at_us, text, file=journal)
-            runs.create_task(run(client, decision, at_us))
+            runs.create_task(run(sender, decision, at_us))
 
 
 asyncio.run(main(*sys.argv[1:]))

@@ -12,7 +12,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 from google.protobuf.message import DecodeError
 
 from services.watch.cursor import CursorCodec
-from services.watch.log import Batch, Bounds, OffsetGoneError
+from services.watch.log import Bounds, DecisionBatch, OffsetGoneError
 from services.watch.model import LoggedDecision
 from shared.catalogue.record import TopicPartition, type_of
 from shared.streams.on_kafka.deployment import Deployment
@@ -110,7 +110,7 @@ class KafkaDecisionReader:
         self._target: Sequence[int] = ()
         self._ends: EndsOfConsumer | None = None
 
-    async def read(self) -> Batch:
+    async def read(self) -> DecisionBatch:
         """Return what has come; wait a moment where nothing has. Raises OffsetGoneError."""
         try:
             found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_MOST_RECORDS)
@@ -124,7 +124,7 @@ class KafkaDecisionReader:
         ]
         # Behind the marks of transactions too, which are no records.
         offsets = [await self._consumer.position(each) for each in self._partitions]
-        return Batch(decisions, offsets)
+        return DecisionBatch(decisions, offsets)
 
     async def has_reached(self, offsets: Sequence[int]) -> bool:
         """Return whether there is nothing more to read before these."""

@@ -8,8 +8,8 @@ from typing import Final
 
 from services.watch.adapters import DECISIONS, KafkaDecisionLog
 from services.watch.feed import Feed
-from services.watch.knowledge import COMMANDS, FollowedUsers, Sites
-from services.watch.meter import WatchMeter
+from services.watch.meter import DecisionStreamMeter
+from services.watch.ownership import COMMANDS, FollowedUsers, Sites
 from services.watch.service import WatchLimits, WatchService
 from services.watch.settings import WatchSettings
 from services.watch.users import TOPIC as JOBS
@@ -32,7 +32,7 @@ async def serve(process: Process) -> None:
     topics = (DECISIONS, JOBS, COMMANDS)
     await wait_for_topics(process.settings, topics, process.readiness, process.stop)
     deployment = Deployment.from_settings(process.settings)
-    decisions, meter = KafkaDecisionLog(deployment), WatchMeter(process.telemetry.meter)
+    decisions, meter = KafkaDecisionLog(deployment), DecisionStreamMeter(process.telemetry.meter)
     limits = WatchLimits(own.most_waiting, own.most_catch_ups, own.heartbeat_s, own.stalled_s)
     async with (
         question_door(process, NAME) as door,

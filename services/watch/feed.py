@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from services.watch.cursor import CursorCodec
-from services.watch.log import Batch, Bounds, DecisionLog, DecisionReader, Users
-from services.watch.meter import WatchMeter
+from services.watch.log import Bounds, DecisionBatch, DecisionLog, DecisionReader, UsersOfJobs
+from services.watch.meter import DecisionStreamMeter
 from services.watch.model import DecisionRing, LoggedDecision, Watcher, Watchers
 
 _PAUSE_S: Final = 0.5
@@ -26,7 +26,11 @@ class Feed:
     """Reads on meanwhile; `start` reads the history first."""
 
     def __init__(
-        self, decisions: DecisionLog, codec: CursorCodec, users: Users, meter: WatchMeter
+        self,
+        decisions: DecisionLog,
+        codec: CursorCodec,
+        users: UsersOfJobs,
+        meter: DecisionStreamMeter,
     ) -> None:
         self.decisions, self.codec, self.users = decisions, codec, users
         self.ring = DecisionRing(0, ())
@@ -83,7 +87,7 @@ class Feed:
         except Exception as error:  # noqa: BLE001 the process ends here, whatever it was
             crash(error)
 
-    async def _take(self, batch: Batch) -> None:
+    async def _take(self, batch: DecisionBatch) -> None:
         """Those that have much to take get a moment in between: a burst is no reason to end
         them."""
         for begin in range(0, len(batch.decisions), _AT_ONCE):

@@ -76,7 +76,7 @@ class Handover:
         if self._loop.time() - self._wrote_s >= self._heartbeat_s:
             await self.beat(cursor)
 
-    async def has_news(self) -> bool:
+    async def is_woken(self) -> bool:
         """Wait for something to do; return False where it is time for a heartbeat. Raises
         RefusedCallError."""
         try:

@@ -12,7 +12,7 @@ class OffsetGoneError(Exception):
     """The log does not hold what is to be read any more."""
 
 
-class Batch(NamedTuple):
+class DecisionBatch(NamedTuple):
     """Decisions that came, those of a Kafka partition in order, and up to where all was read."""
 
     decisions: Sequence[LoggedDecision]
@@ -29,7 +29,7 @@ class Bounds(NamedTuple):
 class DecisionReader(Protocol):
     """Reads committed decisions of all Kafka partitions from some offsets on."""
 
-    async def read(self) -> Batch:
+    async def read(self) -> DecisionBatch:
         """Return what has come; wait a moment where nothing has. Raises OffsetGoneError."""
         ...
 
@@ -50,7 +50,7 @@ class DecisionLog(Protocol):
         ...
 
 
-class Users(Protocol):
+class UsersOfJobs(Protocol):
     """Whose jobs are."""
 
     @property

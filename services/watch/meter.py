@@ -9,7 +9,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 _ENDS: Final = ("fell_behind", "refused", "gone")
 
 
-class WatchMeter:
+class DecisionStreamMeter:
     """Watchers and what they got."""
 
     def __init__(self, meter: Meter) -> None:

@@ -19,7 +19,7 @@ _ENTRY_BYTES: Final = 600
 _LEAST_TRIMMED: Final = 1_024
 
 # Whose a job is; empty where that is not known.
-Users = Mapping[str, str]
+UserByJob = Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class LoggedDecision:
     payload: bytes | None
     # As they were read, over all Kafka partitions; the ring counts them.
     number: int = 0
-    # The cursor of who has all up to this one, once somebody needs it.
+    # The cursor behind this one, once somebody needs it.
     cursor: str = ""
 
     @classmethod
@@ -56,7 +56,7 @@ class Watched(Protocol):
     def keys(self) -> Sequence[str]:
         """Return the keys of all that may concern it, of those that a decision has."""
 
-    def concerns(self, decision: LoggedDecision, users: Users) -> bool:
+    def concerns(self, decision: LoggedDecision, users: UserByJob) -> bool:
         """Return whether a decision is handed over."""
 
 
@@ -73,7 +73,7 @@ class WatchedManager:
         """Return the clusters, and what the ids of its jobs begin with."""
         return [key for each in self.clusters for key in (_on(each), _of(f"{self.site}/{each}/"))]
 
-    def concerns(self, decision: LoggedDecision, users: Users) -> bool:
+    def concerns(self, decision: LoggedDecision, users: UserByJob) -> bool:
         """Return whether it is to obey it, or wants to know."""
         if decision.verdict in _WAITING:
             return self.with_waiting and is_own(decision.job_id, self.site, self.clusters)
@@ -92,14 +92,14 @@ class WatchedUser:
         """Return the user."""
         return [_by(self.user)]
 
-    def concerns(self, decision: LoggedDecision, users: Users) -> bool:
+    def concerns(self, decision: LoggedDecision, users: UserByJob) -> bool:
         """Return whether the job is the user's."""
         is_wanted = self.with_waiting or decision.verdict not in _WAITING
         return is_wanted and users.get(decision.job_id) == self.user
 
 
-def keys_of(decision: LoggedDecision, users: Users) -> Iterator[str]:
-    """Yield the keys by which those are found whom a decision may concern."""
+def keys_of(decision: LoggedDecision, users: UserByJob) -> Iterator[str]:
+    """Yield the keys of all whom a decision may concern."""
     if decision.cluster:
         yield _on(decision.cluster)
     else:
@@ -280,7 +280,7 @@ class Watchers:
             if not found:
                 self._by_key.pop(key, None)
 
-    def offer(self, decision: LoggedDecision, users: Users) -> Sequence[Watcher]:
+    def offer(self, decision: LoggedDecision, users: UserByJob) -> Sequence[Watcher]:
         """Let a decision wait for all whom it concerns; return those that have to do with it now:
         they have it, or have fallen behind."""
         found: dict[Watcher, None] = {}

@@ -16,7 +16,7 @@ _MOST_CLUSTERS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WatchRequest:
     """A valid request. Without offsets: from now on, or from the earliest."""
 
     watched: WatchedManager | WatchedUser
@@ -24,7 +24,7 @@ class Asked:
     from_earliest: bool
 
 
-def parse(data: bytes, codec: CursorCodec) -> Asked:
+def parse(data: bytes, codec: CursorCodec) -> WatchRequest:
     """Parse the request in a message. Raises RejectedError."""
     try:
         message = WatchDecisionsRequest.FromString(data)
@@ -34,7 +34,7 @@ def parse(data: bytes, codec: CursorCodec) -> Asked:
     if message.cursor and message.from_earliest:
         raise RejectedError("from_earliest", "goes without a cursor, which says where to begin")
     offsets = codec.decode(message.cursor) if message.cursor else None
-    return Asked(_watched(message), offsets, message.from_earliest)
+    return WatchRequest(_watched(message), offsets, message.from_earliest)
 
 
 def _watched(message: WatchDecisionsRequest) -> WatchedManager | WatchedUser:

@@ -13,11 +13,11 @@ from grpc.aio import ServicerContext
 from coplace_client.errors import RejectedError
 from services.watch.feed import Feed
 from services.watch.handover import Handover
-from services.watch.knowledge import Sites
 from services.watch.log import OffsetGoneError
-from services.watch.meter import WatchMeter
+from services.watch.meter import DecisionStreamMeter
 from services.watch.model import LoggedDecision, WatchedManager, WatchedUser, Watcher
-from services.watch.request import Asked, parse
+from services.watch.ownership import Sites
+from services.watch.request import WatchRequest, parse
 from shared.authority.door import Door
 from shared.authority.rules import About
 from shared.process.grpc_server import RefusedCallError, ends_process
@@ -48,7 +48,7 @@ class WatchService:
     def __init__(
         self,
         feed: Feed,
-        meter: WatchMeter,
+        meter: DecisionStreamMeter,
         limits: WatchLimits,
         crash: Callable[[Exception], object],
         door: Door | None = None,
@@ -94,7 +94,7 @@ class WatchService:
             self._open.remove(call)
             self._meter.ended("fell_behind" if call.has_fallen_behind else "gone")
 
-    async def _watch(self, asked: Asked, call: Handover) -> None:
+    async def _watch(self, asked: WatchRequest, call: Handover) -> None:
         await call.require_allowed()
         if isinstance(asked.watched, WatchedUser):
             await self._feed.know_users(())
@@ -127,7 +127,7 @@ class WatchService:
             raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, problem) from None
         return About(clusters=clusters, site=watched.site)
 
-    async def _beginning(self, asked: Asked) -> Sequence[int]:
+    async def _beginning(self, asked: WatchRequest) -> Sequence[int]:
         """Return where to begin. A cursor may be ahead of what is read here."""
         ring = self._feed.ring
         if asked.offsets is None:
@@ -143,7 +143,7 @@ class WatchService:
             raise RefusedCallError(grpc.StatusCode.OUT_OF_RANGE, _BEYOND)
         return asked.offsets
 
-    async def _catch_up(self, watcher: Watcher, call: Handover, asked: Asked) -> None:
+    async def _catch_up(self, watcher: Watcher, call: Handover, asked: WatchRequest) -> None:
         """Return when the watcher has all that was read, and nothing else ran since."""
         ring = self._feed.ring
         while True:
@@ -155,7 +155,7 @@ class WatchService:
                 watcher.advance(ring.ends)
                 return
 
-    async def _read_from_kafka(self, watcher: Watcher, call: Handover, asked: Asked) -> None:
+    async def _read_from_kafka(self, watcher: Watcher, call: Handover, asked: WatchRequest) -> None:
         ring, codec = self._feed.ring, self._feed.codec
         async with (
             self._turn(call, codec.encode(watcher.offsets)),
@@ -192,7 +192,7 @@ class WatchService:
         decisions: Sequence[LoggedDecision],
         watcher: Watcher,
         call: Handover,
-        asked: Asked,
+        asked: WatchRequest,
     ) -> None:
         """Hand over those of some decisions that concern a watcher; what leaves the ring meanwhile
         is to be read from Kafka."""
@@ -209,7 +209,7 @@ class WatchService:
                 await call.hand(payload, self._feed.codec.encode(watcher.offsets))
                 self._meter.handed()
 
-    def _require_known(self, decision: LoggedDecision, asked: Asked) -> None:
+    def _require_known(self, decision: LoggedDecision, asked: WatchRequest) -> None:
         """From the earliest on means for a user: as far as it is known whose the jobs were."""
         if not isinstance(asked.watched, WatchedUser) or asked.from_earliest:
             return
@@ -224,7 +224,7 @@ class WatchService:
             if decision is not None and decision.payload is not None:
                 await call.hand(decision.payload, decision.cursor)
                 self._meter.handed()
-            elif not await call.has_news():
+            elif not await call.is_woken():
                 await call.beat(self._feed.cursor_of(watcher))
 
 

@@ -1,5 +1,5 @@
 """`python -m tests.watch`: the example with a thousand jobs, while the service that it watches, the
-example and Kafka are killed again and again: each job is started once, each decision obeyed once."""
+example and Kafka are killed: each job is started once, each decision obeyed once."""
 
 import argparse
 import random
@@ -19,9 +19,13 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=9)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    with TemporaryDirectory() as folder, LocalServers(Path(folder, "run")) as servers:
-        with WatchedRegion(servers, "watch-kills") as region:
-            sys.exit(play(region, Path(folder), given.jobs, given.kills, given.seed))
+    with (
+        TemporaryDirectory() as folder,
+        LocalServers(Path(folder, "run")) as servers,
+        WatchedRegion(servers, "watch-kills") as region,
+    ):
+        problem = play(region, Path(folder), given.jobs, given.kills, given.seed)
+    sys.exit(problem or None)
 
 
 def play(region: WatchedRegion, folder: Path, jobs: int, kills: int, seed: int) -> str:

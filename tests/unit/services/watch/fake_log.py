@@ -12,8 +12,8 @@ from opentelemetry.metrics import NoOpMeter
 
 from services.watch.cursor import CursorCodec
 from services.watch.feed import Feed
-from services.watch.log import Batch, Bounds, OffsetGoneError
-from services.watch.meter import WatchMeter
+from services.watch.log import Bounds, DecisionBatch, OffsetGoneError
+from services.watch.meter import DecisionStreamMeter
 from services.watch.model import LoggedDecision
 from services.watch.service import WatchLimits, WatchService
 from services.watch.users import JobUsers
@@ -85,7 +85,7 @@ class FakeReader:
     def __init__(self, log: FakeLog, offsets: list[int]) -> None:
         self._log, self._offsets = log, offsets
 
-    async def read(self, most: int = 50) -> Batch:
+    async def read(self, most: int = 50) -> DecisionBatch:
         await asyncio.sleep(self._log.pace_s)
         if self._offsets == self._log.ends:
             await self._log.grown()
@@ -97,7 +97,7 @@ class FakeReader:
             for offset, value in enumerate(values[begin : begin + most], begin):
                 found.append(LoggedDecision.from_bytes(place, offset, 1_000, value))
                 self._offsets[place] = offset + 1
-        return Batch(found, tuple(self._offsets))
+        return DecisionBatch(found, tuple(self._offsets))
 
     async def has_reached(self, offsets: Sequence[int]) -> bool:
         return all(map(int.__ge__, self._offsets, offsets))
@@ -125,7 +125,7 @@ class Served:
 
     def __init__(self, log: FakeLog, limits: WatchLimits = LIMITS) -> None:
         self.log, self.users, self.crashes = log, FakeUsers(), list[Exception]()
-        meter = WatchMeter(NoOpMeter("test"))
+        meter = DecisionStreamMeter(NoOpMeter("test"))
         self.feed = Feed(log, CODEC, self.users, meter)
         self.service = WatchService(self.feed, meter, limits, self.crashes.append)
 
