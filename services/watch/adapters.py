@@ -12,7 +12,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 from google.protobuf.message import DecodeError
 
 from services.watch.cursor import CursorCodec
-from services.watch.log import Bounds, DecisionBatch, OffsetGoneError
+from services.watch.log import DecisionBatch, LogBounds, OffsetGoneError
 from services.watch.model import LoggedDecision
 from shared.catalogue.record import TopicPartition, type_of
 from shared.streams.on_kafka.deployment import Deployment
@@ -47,12 +47,12 @@ class KafkaDecisionLog:
         name, identity = self._deployment.name(DECISIONS), found.topics[DECISIONS]
         return CursorCodec(name, identity.topic_id, len(self._partitions))
 
-    async def bounds(self) -> Bounds:
+    async def bounds(self) -> LogBounds:
         """Return what the log holds now."""
         found = await self._log_facts(self._topic)
-        return Bounds(self._in_order(found.begins), self._in_order(found.ends))
+        return LogBounds(self._in_order(found.begins), self._in_order(found.ends))
 
-    async def starts(self, since_us: int) -> Bounds:
+    async def starts(self, since_us: int) -> LogBounds:
         """Return where what was written since then begins, and where what is committed ends."""
         async with self._consumer() as consumer:
             ends = await consumer.end_offsets(self._partitions)
@@ -60,7 +60,7 @@ class KafkaDecisionLog:
             found = await consumer.offsets_for_times(times_ms)
         begins = [found[each].offset if found[each] else ends[each] for each in self._partitions]
         until = [ends[each] for each in self._partitions]
-        return Bounds(list(map(min, begins, until)), until)
+        return LogBounds(list(map(min, begins, until)), until)
 
     @asynccontextmanager
     async def reader(self, offsets: Sequence[int]) -> AsyncIterator["KafkaDecisionReader"]:

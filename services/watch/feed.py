@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from services.watch.cursor import CursorCodec
-from services.watch.log import Bounds, DecisionBatch, DecisionLog, DecisionReader, UsersOfJobs
+from services.watch.log import DecisionBatch, DecisionLog, DecisionReader, LogBounds, UsersOfJobs
 from services.watch.meter import DecisionStreamMeter
 from services.watch.model import DecisionRing, LoggedDecision, Watcher, Watchers
 
@@ -40,7 +40,7 @@ class Feed:
 
     @asynccontextmanager
     async def running(
-        self, most_bytes: int, bounds: Bounds, crash: Callable[[Exception], object]
+        self, most_bytes: int, bounds: LogBounds, crash: Callable[[Exception], object]
     ) -> AsyncIterator[None]:
         """Read from where the bounds begin: up to where they end now, and on meanwhile."""
         self.ring = DecisionRing(most_bytes, bounds.begins)
@@ -67,7 +67,7 @@ class Feed:
             del self._wakes[watcher]
 
     def cursor_of(self, watcher: Watcher) -> str:
-        """Return the cursor of who has all of the ring; it may have been ahead of that."""
+        """Return the cursor behind all of the ring; it may have been ahead of that."""
         return self.codec.encode(map(max, watcher.offsets, self.ring.ends))
 
     async def know_users(self, job_ids: Sequence[str]) -> None:

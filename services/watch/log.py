@@ -19,7 +19,7 @@ class DecisionBatch(NamedTuple):
     offsets: Sequence[int]
 
 
-class Bounds(NamedTuple):
+class LogBounds(NamedTuple):
     """From where on the log holds records, by Kafka partition, and up to where."""
 
     begins: Sequence[int]
@@ -41,7 +41,7 @@ class DecisionReader(Protocol):
 class DecisionLog(Protocol):
     """Where decisions lie."""
 
-    async def bounds(self) -> Bounds:
+    async def bounds(self) -> LogBounds:
         """Return what the log holds now."""
         ...
 

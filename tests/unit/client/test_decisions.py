@@ -61,7 +61,7 @@ def silent(context: grpc.ServicerContext) -> None:
 def answering(service: Scripted) -> Iterator[str]:
     """Serve it at an address."""
     server = grpc.server(futures.ThreadPoolExecutor(4))
-    add_WatchServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    add_WatchServiceServicer_to_server(service, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
@@ -166,7 +166,7 @@ def test_an_absent_service_is_asked_again_until_it_is_there() -> None:
     thread = threading.Thread(target=lambda: found.extend(blocking(address, of_user("ada"))))
     thread.start()
     server = grpc.server(futures.ThreadPoolExecutor(4))
-    add_WatchServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    add_WatchServiceServicer_to_server(service, server)
     server.add_insecure_port(address)
     server.start()
     thread.join(30)

@@ -12,7 +12,7 @@ from opentelemetry.metrics import NoOpMeter
 
 from services.watch.cursor import CursorCodec
 from services.watch.feed import Feed
-from services.watch.log import Bounds, DecisionBatch, OffsetGoneError
+from services.watch.log import DecisionBatch, LogBounds, OffsetGoneError
 from services.watch.meter import DecisionStreamMeter
 from services.watch.model import LoggedDecision
 from services.watch.service import WatchLimits, WatchService
@@ -61,8 +61,8 @@ class FakeLog:
         """Where the next ones go."""
         return list(map(len, self.partitions))
 
-    async def bounds(self) -> Bounds:
-        return Bounds(tuple(self.begins), tuple(self.ends))
+    async def bounds(self) -> LogBounds:
+        return LogBounds(tuple(self.begins), tuple(self.ends))
 
     @asynccontextmanager
     async def reader(self, offsets: Sequence[int]) -> AsyncIterator["FakeReader"]:
@@ -134,7 +134,7 @@ class Served:
         self, ring_bytes: int = MIB, begins: Sequence[int] | None = None
     ) -> AsyncIterator["Served"]:
         """Read the log, from its end where nothing else is said."""
-        bounds = Bounds(self.log.ends if begins is None else begins, self.log.ends)
+        bounds = LogBounds(self.log.ends if begins is None else begins, self.log.ends)
         async with self.feed.running(ring_bytes, bounds, self.crashes.append):
             yield self
         assert self.crashes == []
