@@ -26,7 +26,7 @@ _COUNT = 12
 
 
 class Scripted(WatchServiceServicer):
-    """Hands over numbered decisions from a cursor on, and breaks as it is told to."""
+    """Hands over numbered decisions from a cursor on, and breaks as the test says."""
 
     def __init__(self, breaks: Sequence[Callable[[grpc.ServicerContext], None]], each: int) -> None:
         self.requests: list[WatchDecisionsRequest] = []

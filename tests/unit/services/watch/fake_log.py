@@ -39,7 +39,7 @@ def decided(
 
 
 class FakeLog:
-    """Partitions of bytes; what is removed from their beginnings is gone."""
+    """Partitions of bytes; what lies before `begins` was removed."""
 
     def __init__(self) -> None:
         self.partitions: list[list[bytes]] = [[] for _ in range(KAFKA_PARTITIONS)]
