@@ -76,7 +76,7 @@ class KafkaDecisionLog:
             **self._deployment.connection,
             isolation_level="read_committed",
             enable_auto_commit=False,
-            # An offset that was removed is no reason to continue elsewhere: nothing may be left out.
+            # An offset that was removed is no reason to continue elsewhere: nothing is left out.
             auto_offset_reset="none",
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=self._deployment.max_record_bytes,
