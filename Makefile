@@ -274,6 +274,12 @@ bench-chaos: JOBS = 200
 bench-chaos: setup system-servers ## kill processes, turn clocks, lose data, and compare: SECURE=1
 	$(BIN)/python -m tests.chaos.kills $(WORKLOAD) $(if $(SECURE),--secure)
 
+.PHONY: watch-kills
+watch-kills: KILLS = 9
+watch-kills: JOBS = 1000
+watch-kills: setup system-servers ## a resource manager over gRPC alone, killed with what it watches and Kafka: SEED= JOBS= KILLS=
+	$(BIN)/python -m tests.watch --seed $(SEED) --jobs $(JOBS) --kills $(KILLS)
+
 # messages: of every type, to ingest and all stages; or one of the adapters, where SERVERS=1 asks for
 # real servers: messages have `make attack` there.
 ADAPTER ?= messages

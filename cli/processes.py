@@ -12,6 +12,7 @@ from deploy.local.program import Program
 _INGEST: Final = "services.ingest"
 _PLACEMENT: Final = "services.placement"
 _ENERGY_API: Final = "services.energy.api"
+_WATCH: Final = "services.watch"
 # Modules by process.
 MODULES: Final[Mapping[str, str]] = {
     "ingest": _INGEST,
@@ -20,6 +21,7 @@ MODULES: Final[Mapping[str, str]] = {
     "energy-api": _ENERGY_API,
     "prediction": "services.prediction",
     "placement": _PLACEMENT,
+    "watch": _WATCH,
     "pricing": "services.pricing",
     "accounts": "services.pricing.accounts",
 }
@@ -34,12 +36,14 @@ _GRPC_PORTS: Final = {
     _INGEST: "COPLACE_INGEST_PORT",
     _PLACEMENT: "COPLACE_PLACEMENT_PORT",
     _ENERGY_API: "COPLACE_ENERGY_API_PORT",
+    _WATCH: "COPLACE_WATCH_PORT",
 }
 # The variables of where clients that have a token find them.
 _TOKEN_ADDRESSES: Final = {
     _INGEST: "COPLACE_INGEST_TOKEN_ADDRESS",
     _PLACEMENT: "COPLACE_PLACEMENT_TOKEN_ADDRESS",
     _ENERGY_API: "COPLACE_ENERGY_TOKEN_ADDRESS",
+    _WATCH: "COPLACE_WATCH_TOKEN_ADDRESS",
 }
 # NumPy's libraries would start a thread a core in every process.
 _ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -97,6 +101,12 @@ class Processes:
     def energy_address(self) -> str:
         """Return where gRPC clients find the energy API."""
         [address] = self._addresses(_ENERGY_API)
+        return address
+
+    @property
+    def watch_address(self) -> str:
+        """Return where gRPC clients watch decisions."""
+        [address] = self._addresses(_WATCH)
         return address
 
     @property

@@ -98,7 +98,7 @@ def _environment(who: str, file: Path) -> Mapping[str, str]:
     """What programs of theirs need, as far as it is known here."""
     addresses = {
         f"COPLACE_{process}_ADDRESS": os.environ[f"COPLACE_{process}_TOKEN_ADDRESS"]
-        for process in ("INGEST", "PLACEMENT", "ENERGY")
+        for process in ("INGEST", "PLACEMENT", "ENERGY", "WATCH")
         if f"COPLACE_{process}_TOKEN_ADDRESS" in os.environ
     }
     authority = settings().grpc_ca_file

@@ -26,7 +26,7 @@ Coplace is up, kept in
   {folder}
   Kafka {COPLACE_KAFKA_BOOTSTRAP}, Redis {COPLACE_REDIS_URL}
   gRPC: ingest {COPLACE_INGEST_ADDRESS}, placement {COPLACE_PLACEMENT_ADDRESS},
-        energy {COPLACE_ENERGY_ADDRESS}
+        energy {COPLACE_ENERGY_ADDRESS}, watch {COPLACE_WATCH_ADDRESS}
 Commands such as `coplace why` and `coplace tail` find it from any folder.
 Programs of your own find it after
   eval "$(coplace env)"

@@ -261,6 +261,7 @@ class Installation:
                 "COPLACE_INGEST_ADDRESS": processes.ingest_address,
                 "COPLACE_PLACEMENT_ADDRESS": processes.placement_addresses[0],
                 "COPLACE_ENERGY_ADDRESS": processes.energy_address,
+                "COPLACE_WATCH_ADDRESS": processes.watch_address,
                 **processes.token_addresses,
             }
             with _set(environment):

@@ -1,8 +1,10 @@
 """Channels to a gRPC server: its certificate checked, our own certificate or token shown."""
 
+import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 import grpc
 
@@ -34,6 +36,22 @@ class GrpcSettings(Protocol):
     @property
     def grpc_token_file(self) -> Path | None:
         """Return the file of our token, read at each call; shown over TLS alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcFiles:
+    """The settings of a program that has none of its own; without any it speaks plain text."""
+
+    grpc_ca_file: Path | None = None
+    grpc_cert_file: Path | None = None
+    grpc_key_file: Path | None = None
+    grpc_token_file: Path | None = None
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Read COPLACE_GRPC_CA_FILE, _CERT_FILE, _KEY_FILE and _TOKEN_FILE."""
+        names = (f"COPLACE_GRPC_{each}_FILE" for each in ("CA", "CERT", "KEY", "TOKEN"))
+        return cls(*(Path(text) if (text := os.environ.get(name)) else None for name in names))
 
 
 def grpc_channel(address: str, settings: GrpcSettings) -> grpc.Channel:

@@ -1,13 +1,17 @@
 """Facts as ingest takes them, and what a resource manager answers to a decision: pure."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_COMPLETED,
     JobActionDone,
     JobActionRefused,
+    JobCancelled,
     JobDeclined,
     JobFinished,
+    JobOutcome,
     JobRequeued,
     JobStarted,
     JobSubmitted,
@@ -20,6 +24,7 @@ _OfJob = (
     | JobStarted
     | JobFinished
     | JobRequeued
+    | JobCancelled
     | JobDeclined
     | JobActionDone
     | JobActionRefused
@@ -45,6 +50,72 @@ def job_fact(source: str, payload: _OfJob, number: int | str, time_us: int) -> E
     """Return the event of a fact of a job, which the `number` distinguishes from others of its
     type."""
     return fact(source, payload, f"{payload.job_id}/{number}", time_us)
+
+
+def submitted(source: str, job: JobSubmitted) -> Envelope:
+    """Return the event that a user handed over a job, or that its next attempt waits."""
+    return job_fact(source, job, job.attempt, job.submitted_at_us)
+
+
+def cancelled(source: str, job_id: str, reason: str, now_us: int) -> Envelope:
+    """Return the event that somebody wants a job to end, or not to start."""
+    payload = JobCancelled(job_id=job_id, reason=reason, cancelled_at_us=now_us)
+    return job_fact(source, payload, now_us, now_us)
+
+
+def started(source: str, decision: PlacementDecided, nodes: Sequence[str], at_us: int) -> Envelope:
+    """Return the event that a job was started as decided, on nodes of these names."""
+    payload = JobStarted(
+        job_id=decision.job_id,
+        attempt=decision.attempt,
+        cluster=decision.cluster,
+        nodes=nodes,
+        node_units=decision.node_units,
+        freq_ghz=decision.freq_ghz,
+        started_at_us=at_us,
+        grant=decision.grant,
+    )
+    return job_fact(source, payload, payload.attempt, at_us)
+
+
+def ended(
+    source: str,
+    job: JobSubmitted,
+    decision: PlacementDecided,
+    times_us: tuple[int, int],
+    *,
+    outcome: JobOutcome.ValueType = JOB_OUTCOME_COMPLETED,
+    node_model: str = "",
+) -> Envelope:
+    """Return the event that a job ended, which was started as decided, at the first of two times,
+    and ended at the other. What was measured or changed meanwhile is for the caller to add."""
+    started_at_us, ended_at_us = times_us
+    units = list(decision.node_units) or [1] * len(decision.node_indices)
+    payload = JobFinished(
+        job_id=job.job_id,
+        attempt=decision.attempt,
+        outcome=outcome,
+        cluster=decision.cluster,
+        app_id=job.app_id,
+        user=job.user,
+        account=job.account,
+        nodes=len(units),
+        cores_per_node=max(units) * decision.cores_per_node,
+        cores=sum(units) * decision.cores_per_node,
+        freq_ghz=decision.freq_ghz,
+        submitted_at_us=job.submitted_at_us,
+        started_at_us=started_at_us,
+        ended_at_us=ended_at_us,
+        node_model=node_model,
+        grant=decision.grant,
+    )
+    return job_fact(source, payload, payload.attempt, ended_at_us)
+
+
+def declined(source: str, decision: PlacementDecided, reason: str, now_us: int) -> Envelope:
+    """Return the event that a decided start did not take place, and never will."""
+    of = decision.job_id, decision.attempt, decision.grant
+    return decline_event(source, *of, reason, now_us)
 
 
 def decline_event(

@@ -35,6 +35,7 @@ SERVICES = (
     "energy-api",
     "prediction",
     "placement",
+    "watch",
     "pricing",
     "accounts",
 )
@@ -136,8 +137,10 @@ def _start(project: Project, tell: Callable[[str], None], *, secure: bool) -> No
 
 def _variables() -> dict[str, str]:
     """Settings of the containers, and of the command line on this machine."""
-    kafka_port, redis_port, ingest_port, energy_port, placement_port, *others = free_ports(8)
-    tokens = dict(zip(("INGEST", "ENERGY", "PLACEMENT"), others, strict=True))
+    kafka_port, redis_port, ingest_port, energy_port, placement_port, watch_port, *others = (
+        free_ports(10)
+    )
+    tokens = dict(zip(("INGEST", "ENERGY", "PLACEMENT", "WATCH"), others, strict=True))
     lines = _DEMO.read_text().splitlines()
     return {
         **dict(line.split("=", 1) for line in lines if not line.startswith("#")),
@@ -152,6 +155,7 @@ def _variables() -> dict[str, str]:
         "COPLACE_PUBLISH_INGEST": str(ingest_port),
         "COPLACE_PUBLISH_ENERGY": str(energy_port),
         "COPLACE_PUBLISH_PLACEMENT": str(placement_port),
+        "COPLACE_PUBLISH_WATCH": str(watch_port),
         **{f"COPLACE_PUBLISH_{name}_TOKENS": str(port) for name, port in tokens.items()},
     }
 

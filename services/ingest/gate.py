@@ -1,8 +1,6 @@
 """Who may hand ingest what: the table of authority, asked of each payload."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
 from typing import Final
 
 import structlog
@@ -13,7 +11,7 @@ from services.ingest.judge import DECLARE, Judge, needs_newest
 from services.ingest.region import FOLDED, KnownRegion
 from services.ingest.settings import IngestSettings
 from shared.authority.door import AccessRequest, Door
-from shared.authority.following import Followed, following
+from shared.authority.following import Followed, FollowedWhenNeeded
 from shared.authority.rules import About, AccessVerdict
 from shared.catalogue.event import Publish
 from shared.catalogue.options import rule_of
@@ -40,31 +38,16 @@ class NotYetKnownError(Exception):
     """It is not known now whether the caller may: what that depends on cannot be read up to now."""
 
 
-class RegionFollowed:
+class RegionFollowed(FollowedWhenNeeded):
     """What is known of the region, read from Kafka from when it is first needed. A context."""
 
     def __init__(
         self, deployment: Deployment, own: IngestSettings, crash: Callable[[Exception], object]
     ) -> None:
-        remember_us = round(own.remember_days * _DAY_US)
-        self.known = KnownRegion(remember_us, own.site_clusters)
+        super().__init__(self._followed, crash)
         self._deployment = deployment
-        self._remember_us = remember_us
-        self._crash = crash
-        self._stack = AsyncExitStack()
-        self._starting: asyncio.Task[Followed] | None = None
-
-    async def __aenter__(self) -> "RegionFollowed":
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self._stack.aclose()
-
-    async def ready(self) -> Followed:
-        """Return all of it, read up to now at the first call."""
-        if self._starting is None:
-            self._starting = asyncio.create_task(self._start())
-        return await asyncio.shield(self._starting)
+        self._remember_us = round(own.remember_days * _DAY_US)
+        self.known = KnownRegion(self._remember_us, own.site_clusters)
 
     async def caught_up(self, about: About) -> None:
         """Return when all that is committed of these clusters and this job is known. Raises
@@ -84,14 +67,11 @@ class RegionFollowed:
         except TimeoutError:
             raise NotYetKnownError(f"what is known of {about} is behind: try again") from None
 
-    async def _start(self) -> Followed:
+    def _followed(self) -> Followed:
         kinds = [kind for found in FOLDED.values() for kind in found]
         since_us = now_us() - self._remember_us
         times = {name: since_us for name in FOLDED if name != "commands"}
-        followed = Followed(self._deployment, list(FOLDED), kinds, self.known.fold, times)
-        await self._stack.enter_async_context(following(followed, self._crash))
-        log.info("the clusters and jobs are known")
-        return followed
+        return Followed(self._deployment, list(FOLDED), kinds, self.known.fold, times)
 
 
 class Gate:

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final, Self
 
 import structlog
 from aiokafka import AIOKafkaConsumer
@@ -47,6 +47,7 @@ class Followed:
         self._kinds = frozenset(kind.encode() for kind in kinds)
         self._fold = fold
         self._since_us = since_us
+        self.topics = topics
         self._partitions = [
             partition for topic in topics for partition in deployment.topics.partitions(topic)
         ]
@@ -150,6 +151,39 @@ async def following(
         running.cancel()
         await asyncio.wait([running])
         await followed.stop()
+
+
+class FollowedWhenNeeded:
+    """Topics that are read from when they are first needed; `begin` says which. A context."""
+
+    def __init__(self, begin: Callable[[], Followed], crash: Callable[[Exception], object]) -> None:
+        self._begin = begin
+        self._crash = crash
+        self._stack = AsyncExitStack()
+        self._starting: asyncio.Task[Followed] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def is_read(self) -> bool:
+        """Return whether somebody has asked for it, and it was read up to then."""
+        return self._starting is not None and self._starting.done()
+
+    async def ready(self) -> Followed:
+        """Return what is followed, read up to now at the first call."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+        return await asyncio.shield(self._starting)
+
+    async def _start(self) -> Followed:
+        followed = self._begin()
+        await self._stack.enter_async_context(following(followed, self._crash))
+        log.info("read up to now", topics=followed.topics)
+        return followed
 
 
 async def _run(followed: Followed, crash: Callable[[Exception], object]) -> None:

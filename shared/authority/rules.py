@@ -280,6 +280,15 @@ def _of_list(binding: Binding, about: About) -> str:
             return "" if by_place else "ask for the jobs of a cluster of its"
 
 
+def _of_watch(binding: Binding, about: About) -> str:
+    """Decisions are watched by who obeys them on clusters of its, or owns the jobs."""
+    if about.user:
+        return _of_user(binding, about)
+    if binding.role is Role.USER:
+        return f"watch the jobs of user {binding.who!r}"
+    return _of_places(binding, about)
+
+
 _ASKING: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.BILLING, Role.RESOURCE_MANAGER)
 _RUNNING: Final = (Role.OPERATOR, Role.RESOURCE_MANAGER)
 
@@ -341,6 +350,7 @@ _QUESTIONS: Final[Mapping[str, AccessRule]] = {
     "ShowPower": AccessRule(_ASKING, _none),
     "ShowPolicy": AccessRule(_ASKING, _none),
     "Project": AccessRule(_ASKING, _none),
+    "WatchDecisions": AccessRule((Role.VIEWER, Role.USER, *_RUNNING), _of_watch),
 }
 # Payloads by their names in Envelope, then the RPCs.
 RULES: Final[Mapping[str, AccessRule]] = {

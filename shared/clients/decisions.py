@@ -8,16 +8,16 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
-from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_REJECTED, PlacementDecided
+from coplace.v1.placement_pb2 import PlacementDecided
 from google.protobuf.message import DecodeError
 
 from shared.catalogue.record import type_of
+from shared.clients.asked import is_asked
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.stages.hooks import Backlog
 
 DECISIONS: Final = "placement.decisions"
 _TYPE: Final = PlacementDecided.DESCRIPTOR.full_name.encode()
-_DROPPED: Final = (VERDICT_CANCELLED, VERDICT_REJECTED)
 _POLL_MS: Final = 200
 _FETCH_WAIT_MS: Final = 100
 
@@ -35,12 +35,8 @@ class ResourceManager:
     clusters: frozenset[str]
 
     def is_asked(self, decision: PlacementDecided) -> bool:
-        """Return whether it is to obey a decision. One is on no cluster where it is to drop a job
-        of its own that fits nowhere, or was cancelled before it had a start."""
-        if decision.cluster:
-            return decision.cluster in self.clusters
-        own = tuple(f"{self.site}/{cluster}/" for cluster in self.clusters)
-        return decision.verdict in _DROPPED and decision.job_id.startswith(own)
+        """Return whether it is to obey a decision."""
+        return is_asked(decision, self.site, self.clusters)
 
 
 class DecisionFollower:

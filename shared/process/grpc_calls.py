@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from inspect import isasyncgenfunction
 from typing import Any, TypeVar
 
 import grpc
@@ -82,7 +83,7 @@ def behind(
     handler: "grpc.RpcMethodHandler[Any, Any]", passage: Passage
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Return a handler, of whatever streams, whose calls go through a passage first and leave it
-    when they end."""
+    when they end. One that streams answers yields or writes them."""
     kind = f"{'stream' if handler.request_streaming else 'unary'}_"
     kind += "stream" if handler.response_streaming else "unary"
     inner: Callable[[Any, Any], Any] = getattr(handler, kind)
@@ -96,7 +97,7 @@ def behind(
             async for each in inner(request, context):
                 yield each
 
-    outer = refuses_streaming(answers) if handler.response_streaming else refuses(answer)
+    outer = refuses_streaming(answers) if isasyncgenfunction(inner) else refuses(answer)
     # A named tuple, which its types do not say.
     changed: grpc.RpcMethodHandler[Any, Any] = handler._replace(**{kind: outer})  # type: ignore[attr-defined]
     return changed

@@ -46,6 +46,9 @@ class RefusalReason(StrEnum):
     TOO_MANY_STREAMS = "TOO_MANY_STREAMS"
     STREAM_IDLE = "STREAM_IDLE"
     LONGEST_CALL = "LONGEST_CALL"
+    FELL_BEHIND = "FELL_BEHIND"
+    CURSOR_OUT_OF_RANGE = "CURSOR_OUT_OF_RANGE"
+    SERVICE_ENDS = "SERVICE_ENDS"
 
 
 class RefusedCallError(Exception):

@@ -20,7 +20,8 @@ OUTSIDE: Final = "outside"
 # goes first where there is too little.
 _SHARE: Final[Mapping[str, Any]] = {"resources": {"requests": {"cpu": "20m"}}}
 _OF_HUB: Final = (
-    *("energy", "appdbCache", "energyApi", "prediction", "placement", "pricing", "accounts"),
+    *("energy", "appdbCache", "energyApi", "prediction", "placement", "watch"),
+    *("pricing", "accounts"),
 )
 
 
@@ -68,6 +69,7 @@ def values(release: str) -> dict[str, Any]:
 def _hub() -> dict[str, Any]:
     services: dict[str, Any] = {name: dict(_SHARE) for name in _OF_HUB}
     services["energyApi"]["replicas"] = 1
+    services["watch"]["replicas"] = 1
     services["pricing"]["replicas"] = 2
     own: dict[str, Any] = {"own": {"enabled": True, "storage": "1Gi", **_SHARE}}
     mirrors = [{"namespaceSelector": {"matchLabels": {"role": "site"}}}]

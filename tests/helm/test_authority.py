@@ -89,7 +89,7 @@ def test_a_table_that_cannot_be_is_refused(sets: tuple[str, ...], values: Path, 
 
 def test_who_answers_takes_tokens_at_a_port_of_their_own_where_this_is_wanted() -> None:
     rendered = render(OWN_SERVERS, "--set", "grpc.tokens=true")
-    ports = {"ingest": 50061, "energy-api": 50062, "placement": 50063}
+    ports = {"ingest": 50061, "energy-api": 50062, "placement": 50063, "watch": 50064}
     for name, pod, _ in pods(rendered):
         [one, *_] = pod["containers"]
         given = {each["name"]: each.get("value") for each in one["env"]}

@@ -54,6 +54,7 @@ lasting name: it is a StatefulSet. */}}
 - {key: energyApi, name: energy-api, module: services.energy.api, grpc: COPLACE_ENERGY_API, port: 50052, redis: true}
 - {key: prediction, name: prediction, extra: prediction, module: services.prediction, stateful: true}
 - {key: placement, name: placement, extra: placement, module: services.placement, grpc: COPLACE_PLACEMENT, port: 50053, stateful: true}
+- {key: watch, name: watch, module: services.watch, grpc: COPLACE_WATCH, port: 50054}
 - {key: planner, name: planner, extra: planner, module: services.planner, stateful: true}
 - {key: pricing, name: pricing, module: services.pricing, stateful: true}
 - {key: accounts, name: accounts, module: services.pricing.accounts, stateful: true, redis: true}

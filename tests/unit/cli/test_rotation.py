@@ -18,7 +18,16 @@ from deploy.local.credentials import Credentials, Identity
 from deploy.local.kafka.broker import KAFKA
 from deploy.local.redis_server import REDIS
 
-_NAMES: Final = (KAFKA, REDIS, "ingest", "placement", "energy-api", "operator", "simulation")
+_NAMES: Final = (
+    KAFKA,
+    REDIS,
+    "ingest",
+    "placement",
+    "energy-api",
+    "watch",
+    "operator",
+    "simulation",
+)
 
 
 class DeathError(Exception):

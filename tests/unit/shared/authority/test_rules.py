@@ -5,7 +5,12 @@ from itertools import product
 from typing import Final
 
 import pytest
-from coplace.v1 import energy_service_pb2, ingest_service_pb2, placement_service_pb2
+from coplace.v1 import (
+    energy_service_pb2,
+    ingest_service_pb2,
+    placement_service_pb2,
+    watch_service_pb2,
+)
 from coplace.v1.ingest_service_pb2 import Envelope
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,6 +137,15 @@ SITUATIONS: Final[dict[str, dict[str, About]]] = {
         "their account": About(account="biology"),
         "all": About(),
     },
+    "watch": {
+        "own clusters": About(clusters=(ALPHA,), site="north"),
+        "their clusters": About(clusters=(SIGMA,), site="south"),
+        "theirs among ours": About(clusters=(ALPHA, SIGMA), site="north"),
+        "their jobs on ours": About(clusters=(ALPHA,), site="south"),
+        "of no cluster that is declared": About(clusters=(SitedCluster("new"),), site="south"),
+        "own user": About(user="ada"),
+        "their user": About(user="bob"),
+    },
     "anything": {"all": About()},
 }
 
@@ -209,6 +223,16 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
             "region": _all_of("list"),
         },
     ),
+    (
+        "WatchDecisions",
+        "watch",
+        {
+            **dict.fromkeys(("viewer", "manager"), ("own clusters",)),
+            "operator": ("own clusters", "own user"),
+            "user": ("own user",),
+            "region": _all_of("watch"),
+        },
+    ),
     ("ListClusters ShowPower ShowPolicy Project", "anything", _BY_ALL_WHO_ASK),
 ]
 STATEMENT: Final = {
@@ -238,7 +262,7 @@ def test_a_role_may_what_the_statement_says_and_nothing_else(action: str) -> Non
 
 def rpcs() -> set[str]:
     """What is served by gRPC."""
-    modules = (ingest_service_pb2, placement_service_pb2, energy_service_pb2)
+    modules = (ingest_service_pb2, placement_service_pb2, energy_service_pb2, watch_service_pb2)
     services = [
         service for module in modules for service in module.DESCRIPTOR.services_by_name.values()
     ]

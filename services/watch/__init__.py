@@ -1,0 +1,1 @@
+"""Hands what placement decides to resource managers and users over gRPC."""

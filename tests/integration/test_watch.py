@@ -1,0 +1,80 @@
+"""Decisions over gRPC from real Kafka: the example of a resource manager is killed, and the service
+that it watches too, and starts each job once: the small form of `make watch-kills`."""
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from coplace.v1.watch_service_pb2 import WatchDecisionsRequest
+
+from coplace_client.calls import UnansweredError
+from coplace_client.channels import GrpcFiles
+from coplace_client.decisions import DecisionWatcher, of_clusters, of_user
+from deploy.local.servers import LocalServers
+from tests.watch.region import ExampleRun, WatchedRegion
+
+JOBS = 50
+
+
+@pytest.fixture(scope="module")
+def region(servers: LocalServers) -> Iterator[WatchedRegion]:
+    """Ingest, placement and the watch service."""
+    with WatchedRegion(servers, "watch") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def example(
+    region: WatchedRegion, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ExampleRun]:
+    """What the example has done once all jobs have ended, over kills of both."""
+    with ExampleRun(region, JOBS, tmp_path_factory.mktemp("example")) as run:
+        run.until_started(JOBS // 4)
+        region.kill_watch()
+        run.until_started(JOBS // 2)
+        run.kill()
+        run.until_ended(JOBS)
+        yield run
+
+
+def test_each_job_is_started_once_over_kills_of_the_service_and_of_the_example(
+    example: ExampleRun,
+) -> None:
+    assert example.lives == 2
+    assert len(example.started()) == JOBS
+    assert len({*example.started()}) == JOBS
+
+
+def test_each_decision_is_obeyed_once(example: ExampleRun) -> None:
+    grants = [(each.job_id, each.grant, each.verdict) for each in example.obeyed()]
+    assert len({*grants}) == len(grants) == JOBS
+
+
+def test_a_user_sees_the_same_starts_and_a_stranger_none(
+    region: WatchedRegion, example: ExampleRun
+) -> None:
+    request = of_user("ada")
+    request.from_earliest = True
+    found = region.first(request, JOBS)
+    assert sorted(each.decision.job_id for each in found) == sorted(example.started())
+    with pytest.raises(TimeoutError):
+        region.first(WatchDecisionsRequest(user="eve", from_earliest=True), 1, within_s=2)
+
+
+def test_a_cursor_goes_on_behind_what_it_was_handed_with(
+    region: WatchedRegion, example: ExampleRun
+) -> None:
+    request = of_clusters("north", ["example"], from_earliest=True)
+    first = region.first(request, 20)
+    then = region.first(of_clusters("north", ["example"], first[-1].cursor), JOBS - 20)
+    jobs = [each.decision.job_id for each in (*first, *then)]
+    assert sorted(jobs) == sorted(example.started())
+
+
+def test_a_cursor_of_another_deployment_is_refused(region: WatchedRegion) -> None:
+    watcher = DecisionWatcher(
+        region.watch_address, GrpcFiles(), of_clusters("north", ["example"], "AAAA")
+    )
+    with pytest.raises(UnansweredError, match="cursor: ") as error:
+        next(iter(watcher))
+    assert error.value.code is grpc.StatusCode.INVALID_ARGUMENT
