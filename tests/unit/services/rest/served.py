@@ -149,33 +149,28 @@ class Client:
         finally:
             writer.close()
 
-    async def ask(
-        self,
-        verb: str,
-        target: str,
-        body: object = None,
-        *,
-        raw_body: bytes | None = None,
-        **headers: str,
+    async def send(
+        self, verb: str, target: str, data: bytes | None, /, **headers: str
     ) -> HttpAnswer:
-        """Ask one thing; underscores in names of headers are hyphens."""
-        data = raw_body if raw_body is not None else b""
-        if body is not None:
-            data = json.dumps(body).encode()
+        """Send a body as it is; underscores in names of headers are hyphens."""
         told = {"Host": "test", "Connection": "close"}
-        if body is not None or raw_body is not None:
+        if data is not None:
             told |= {"Content-Type": "application/json", "Content-Length": str(len(data))}
         told |= {name.replace("_", "-"): value for name, value in headers.items()}
         lines = [f"{verb} {target} HTTP/1.1", *(f"{n}: {v}" for n, v in told.items()), "", ""]
-        return await self.raw("\r\n".join(lines).encode("latin-1") + data)
+        return await self.raw("\r\n".join(lines).encode("latin-1") + (data or b""))
+
+    async def ask(self, verb: str, target: str, /, **headers: str) -> HttpAnswer:
+        """Ask without a body."""
+        return await self.send(verb, target, None, **headers)
 
     async def get(self, target: str, **headers: str) -> HttpAnswer:
         """Ask by GET."""
-        return await self.ask("GET", target, **headers)
+        return await self.send("GET", target, None, **headers)
 
     async def post(self, target: str, body: object, **headers: str) -> HttpAnswer:
         """Publish or ask by POST."""
-        return await self.ask("POST", target, body, **headers)
+        return await self.send("POST", target, json.dumps(body).encode(), **headers)
 
 
 class _Server(uvicorn.Server):

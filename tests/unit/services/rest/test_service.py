@@ -265,7 +265,7 @@ async def test_a_wrong_query_is_refused_by_its_field(
 )
 async def test_a_body_that_is_no_json_is_refused(region: Region, body: bytes) -> None:
     async with rest_over(region) as client:
-        answer = await client.ask("POST", "/v1/jobs", raw_body=body, **_PUBLISHED)
+        answer = await client.send("POST", "/v1/jobs", body, **_PUBLISHED)
     assert (answer.status, answer.problem[0]) == (400, "not-json")
 
 
@@ -273,20 +273,20 @@ async def test_a_body_that_is_no_json_is_refused(region: Region, body: bytes) ->
 async def test_a_body_that_is_no_object_is_refused(region: Region, body: object) -> None:
     raw = json.dumps(body).encode()
     async with rest_over(region) as client:
-        answer = await client.ask("POST", "/v1/jobs", raw_body=raw, **_PUBLISHED)
+        answer = await client.send("POST", "/v1/jobs", raw, **_PUBLISHED)
     assert (answer.status, [field for field, _ in answer.problem[1]]) == (400, [""])
 
 
 async def test_a_body_of_another_type_is_refused(region: Region) -> None:
     async with rest_over(region) as client:
         form = {"Content_Type": "application/x-www-form-urlencoded"}
-        answer = await client.ask("POST", "/v1/jobs", raw_body=b"a=b", **form)
+        answer = await client.send("POST", "/v1/jobs", b"a=b", **form)
     assert (answer.status, answer.problem[0]) == (415, "unsupported-media-type")
 
 
 async def test_a_body_that_is_too_large_is_refused(region: Region) -> None:
     async with rest_over(region, most_body_bytes=100) as client:
-        told = await client.ask("POST", "/v1/jobs", raw_body=b" " * 101)
+        told = await client.send("POST", "/v1/jobs", b" " * 101)
         chunked = await client.raw(
             b"POST /v1/jobs HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n" + (b"50\r\n" + b" " * 80 + b"\r\n") * 2
@@ -297,7 +297,7 @@ async def test_a_body_that_is_too_large_is_refused(region: Region) -> None:
 
 async def test_a_body_that_does_not_come_is_not_waited_for(region: Region) -> None:
     async with rest_over(region, body_within_s=0.1) as client:
-        answer = await client.ask("POST", "/v1/jobs", raw_body=b"{", Content_Length="100")
+        answer = await client.send("POST", "/v1/jobs", b"{", Content_Length="100")
     assert (answer.status, answer.problem[0]) == (408, "body-too-late")
 
 
