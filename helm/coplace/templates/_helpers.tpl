@@ -55,6 +55,7 @@ lasting name: it is a StatefulSet. */}}
 - {key: prediction, name: prediction, extra: prediction, module: services.prediction, stateful: true}
 - {key: placement, name: placement, extra: placement, module: services.placement, grpc: COPLACE_PLACEMENT, port: 50053, stateful: true}
 - {key: planner, name: planner, extra: planner, module: services.planner, stateful: true}
+- {key: rest, name: rest, extra: rest, module: services.rest, http: COPLACE_REST, port: 8090}
 - {key: pricing, name: pricing, module: services.pricing, stateful: true}
 - {key: accounts, name: accounts, module: services.pricing.accounts, stateful: true, redis: true}
 {{- end }}

@@ -18,7 +18,7 @@ from deploy.local.credentials import Credentials, Identity
 from deploy.local.kafka.broker import KAFKA
 from deploy.local.redis_server import REDIS
 
-_NAMES: Final = (KAFKA, REDIS, "ingest", "placement", "energy-api", "operator", "simulation")
+_NAMES: Final = (KAFKA, REDIS, "ingest", "placement", "energy-api", "rest", "operator", "simulation")
 
 
 class DeathError(Exception):

@@ -30,6 +30,7 @@ from services.planner.meter import watch as watch_searches
 from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.job_power import PowerOutcome
 from services.pricing.adapters import ChargeMeter
+from services.rest.settings import RestSettings, ServiceAddresses
 from shared.authority.door import Door
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
@@ -82,7 +83,8 @@ def test_our_containers_run_what_exists_without_rights_and_writable_files(name: 
 def test_every_setting_that_the_file_names_is_read() -> None:
     named = {variable for name in OURS for variable in SERVICES[name]["environment"]}
     assert named <= settings_variables(
-        Settings, IngestSettings, EnergyApiSettings, PlacementSettings, SimulationSettings
+        *(Settings, IngestSettings, EnergyApiSettings, PlacementSettings, SimulationSettings),
+        *(RestSettings, ServiceAddresses),
     )
 
 

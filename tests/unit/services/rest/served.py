@@ -133,11 +133,14 @@ class Client:
     def __init__(self, port: int) -> None:
         self.port = port
 
-    async def raw(self, data: bytes) -> HttpAnswer:
-        """Send bytes, and read what comes until the server closes."""
+    async def raw(self, data: bytes, *, closes: bool = False) -> HttpAnswer:
+        """Send bytes, and read what comes until the server closes; no more comes where the client
+        `closes` its side."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             writer.write(data)
+            if closes:
+                writer.write_eof()
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
             first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
             headers = {
@@ -145,7 +148,9 @@ class Client:
                 for name, _, value in (line.partition(":") for line in lines)
             }
             body = await asyncio.wait_for(reader.read(), 30)
-            return HttpAnswer(int(first.split()[1]), headers, body)
+            # Bytes behind a request are one more, with an answer of its own.
+            size = int(headers.get("content-length", len(body)))
+            return HttpAnswer(int(first.split()[1]), headers, body[:size])
         finally:
             writer.close()
 

@@ -164,9 +164,9 @@ async def test_a_token_is_not_shown_to_a_service_that_speaks_plain_text() -> Non
         seen.extend(key for key, _ in context.invocation_metadata())
         return b""
 
-    name, handler = "coplace.v1.PlacementService", grpc.unary_unary_rpc_method_handler(show_power)
+    name = "coplace.v1.PlacementService"
     server = grpc.aio.server()
-    methods = {"ShowPower": handler}
+    methods: dict[str, Any] = {"ShowPower": grpc.unary_unary_rpc_method_handler(show_power)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
