@@ -41,7 +41,7 @@ class Services:
         self._read_at = 0
 
     async def call(self, method: MethodDescriptor, request: Message, token: str) -> Message:
-        """Return what a service answers to who has this token, which is shown over TLS alone.
+        """Return what a service answers to the holder of this token, which is shown over TLS alone.
         Raises AioRpcError."""
         service = method.containing_service.full_name
         channel = await self._channel(self._addresses[service])

@@ -35,7 +35,7 @@ _KEY_TEXT: Final = re.compile(r'"?([ !#-\[\]-~]{1,256})"?')
 
 
 @dataclass(frozen=True, slots=True)
-class Headers:
+class EventHeaders:
     """The headers of a request that say what its event is; empty where they are missing."""
 
     by_name: Mapping[str, str]
@@ -55,7 +55,7 @@ class Headers:
 
 
 def write_attributes(
-    envelope: Envelope, payload: str, headers: Headers, now_us: int, wrongs: Wrongs
+    envelope: Envelope, payload: str, headers: EventHeaders, now_us: int, wrongs: Wrongs
 ) -> None:
     """Write what the headers say of an event. Its id is the caller's, or made of the key by which
     the caller knows the request again: a copy of it has the same id, and harms nobody."""
@@ -67,7 +67,7 @@ def write_attributes(
     envelope.id = headers.text(ID, wrongs) or _id_by_key(envelope.source, payload, headers, wrongs)
 
 
-def _id_by_key(source: str, payload: str, headers: Headers, wrongs: Wrongs) -> str:
+def _id_by_key(source: str, payload: str, headers: EventHeaders, wrongs: Wrongs) -> str:
     found = _KEY_TEXT.fullmatch(headers.by_name.get(KEY.lower(), ""))
     if found is None:
         wrongs.add(KEY, "must be 1 to 256 characters of ASCII, the same when it is sent again")
@@ -75,7 +75,7 @@ def _id_by_key(source: str, payload: str, headers: Headers, wrongs: Wrongs) -> s
     return f"{source}/{PAYLOADS[payload].full_name}/{found[1]}"
 
 
-def _time_us(headers: Headers, now_us: int, wrongs: Wrongs) -> int:
+def _time_us(headers: EventHeaders, now_us: int, wrongs: Wrongs) -> int:
     text = headers.text(TIME, wrongs)
     try:
         return parse_time(text) if text else now_us

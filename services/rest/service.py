@@ -28,7 +28,7 @@ from services.rest import problems
 from services.rest.meter import RestMeter
 from services.rest.openapi import document
 from services.rest.problems import ProblemError, WrongField
-from services.rest.publishing import Headers, location_of, request_name, write_attributes
+from services.rest.publishing import EventHeaders, location_of, request_name, write_attributes
 from services.rest.reading import NoJsonError, Wrongs, parse_json, read_body, read_texts
 from services.rest.routes import GET, Locations, Route
 from services.rest.settings import RestSettings
@@ -168,7 +168,7 @@ class RestService:
         envelope: Envelope = asked.event
         payload: Message = getattr(envelope, route.payload)
         payload.SetInParent()
-        headers = Headers({name.lower(): value for name, value in request.headers.items()})
+        headers = EventHeaders({name.lower(): value for name, value in request.headers.items()})
         write_attributes(envelope, route.payload, headers, self._now_us(), wrongs)
         await self._read_body(request, payload, wrongs)
 
