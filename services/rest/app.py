@@ -85,8 +85,8 @@ def _listening(own: RestSettings) -> Iterator[socket.socket]:
         listener = socket.create_server((own.host, own.port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise CannotStartError(
-            f"HTTP cannot listen on {own.host}:{own.port}: {error.strerror}: stop the other process, or "
-            "set COPLACE_REST_HOST and COPLACE_REST_PORT"
+            f"HTTP cannot listen on {own.host}:{own.port}: {error.strerror}: stop the other "
+            "process, or set COPLACE_REST_HOST and COPLACE_REST_PORT"
         ) from None
     with listener:
         host, port = listener.getsockname()[:2]

@@ -154,7 +154,16 @@ class Attacker:
     def _value(self, schema: Mapping[str, Any], depth: int) -> Any:
         """A value that fits, as a rule: what is wrong is wrong in one place of many."""
         if depth == 0 or self._one_in(25):
-            wrong = (None, True, [], {}, [[]], {"a": 1}, self._text(), self._rng.choice(_NUMBERS))
+            wrong: tuple[Any, ...] = (
+                None,
+                True,
+                [],
+                {},
+                [[]],
+                {"a": 1},
+                self._text(),
+                self._rng.choice(_NUMBERS),
+            )
             return self._rng.choice(wrong)
         if "$ref" in schema:
             return self._value(self._schemas[schema["$ref"].rpartition("/")[2]], depth)
