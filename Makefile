@@ -290,6 +290,10 @@ fuzz: setup $(if $(SERVERS),system-servers) ## mutated records between honest on
 	$(BIN)/python -m tests.attacks.$(ADAPTER)$(if $(SERVERS),_servers) --seed $(SEED) \
 	    $(if $(RECORDS),--records $(RECORDS))
 
+.PHONY: fuzz-rest
+fuzz-rest: setup ## hostile HTTP requests to REST over real services, in process: RECORDS= SEED=
+	$(BIN)/python -m tests.attacks.rest --seed $(SEED) $(if $(RECORDS),--records $(RECORDS))
+
 .PHONY: starts
 starts: setup system-servers ## every entry point in its empty state with every value of every setting: ONLY=services.planner
 	$(BIN)/python -m tests.starts $(if $(ONLY),--only '$(ONLY)')

@@ -18,7 +18,7 @@ PROJECT = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
 
 
 class WithTopics(build_py):
-    """Puts the files of topics and principals beside the catalogue that reads them; a checkout has
+    """Puts schemas, topics and principals beside the catalogue that reads them; a checkout has
     them in proto/."""
 
     def run(self) -> None:
@@ -29,7 +29,7 @@ class WithTopics(build_py):
             shutil.copytree(
                 "proto",
                 target,
-                ignore=shutil.ignore_patterns("*.proto", "*.binpb"),
+                ignore=shutil.ignore_patterns("*.binpb"),
                 dirs_exist_ok=True,
             )
 

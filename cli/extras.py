@@ -5,6 +5,7 @@ from typing import Final
 from coplace_client.errors import UnusableError
 
 _EXTRAS: Final = {
+    "fastapi": "rest",
     "faust": "server",
     "kubernetes_asyncio": "kubernetes",
     "matplotlib": "lab",
@@ -12,6 +13,8 @@ _EXTRAS: Final = {
     "rustworkx": "lab",
     "scipy": "lab",
     "sklearn": "prediction",
+    "starlette": "rest",
+    "uvicorn": "rest",
     "yarl": "server",
 }
 

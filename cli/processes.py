@@ -12,6 +12,7 @@ from deploy.local.program import Program
 _INGEST: Final = "services.ingest"
 _PLACEMENT: Final = "services.placement"
 _ENERGY_API: Final = "services.energy.api"
+_REST: Final = "services.rest"
 _WATCH: Final = "services.watch"
 # Modules by process.
 MODULES: Final[Mapping[str, str]] = {
@@ -30,6 +31,8 @@ MODULES: Final[Mapping[str, str]] = {
 STATEFUL: Final = ("energy", "appdb-cache", "prediction", "placement", "pricing", "accounts")
 # Beside the others where plans are wanted.
 PLANNER: Final = "planner"
+# Beside them where HTTP and JSON are wanted.
+REST: Final = "rest"
 EMULATOR: Final = "simulation"
 # Modules that answer over gRPC, with the variables of their ports.
 _GRPC_PORTS: Final = {
@@ -45,6 +48,7 @@ _TOKEN_ADDRESSES: Final = {
     _ENERGY_API: "COPLACE_ENERGY_TOKEN_ADDRESS",
     _WATCH: "COPLACE_WATCH_TOKEN_ADDRESS",
 }
+_HTTP: Final = "rest HTTP"
 # NumPy's libraries would start a thread a core in every process.
 _ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -66,6 +70,7 @@ class Processes:
         workers: int = 1,
         traced: bool,
         planned: bool = False,
+        with_rest: bool = False,
         choose_ports: Callable[[Sequence[str]], Mapping[str, int]] = fresh_ports,
         credentials: Callable[[str], Mapping[str, str]] | None = None,
     ) -> None:
@@ -73,7 +78,11 @@ class Processes:
         self._environment = {**environment, **_ONE_THREAD}
         self._traced = traced
         self._credentials = credentials
-        every = {**modules, **({PLANNER: "services.planner"} if planned else {})}
+        every = {
+            **modules,
+            **({PLANNER: "services.planner"} if planned else {}),
+            **({REST: _REST} if with_rest else {}),
+        }
         several = (*STATEFUL, PLANNER)
         self._workers = {
             name if number == 1 else f"{name}-{number}": module
@@ -83,7 +92,9 @@ class Processes:
         self._services = {module: name for name, module in every.items()}
         answering = [name for name, module in self._workers.items() if module in _GRPC_PORTS]
         further = map(_tokens, answering) if credentials else ()
-        self._ports = choose_ports([*self._workers, EMULATOR, *map(_grpc, answering), *further])
+        http = [_HTTP] if with_rest else []
+        named = [*self._workers, EMULATOR, *map(_grpc, answering), *further, *http]
+        self._ports = choose_ports(named)
 
     @property
     def ingest_address(self) -> str:
@@ -110,6 +121,14 @@ class Processes:
         return address
 
     @property
+    def rest_url(self) -> str:
+        """Return where HTTP clients find REST; empty where there is none."""
+        if _HTTP not in self._ports:
+            return ""
+        scheme = "https" if self._credentials else "http"
+        return f"{scheme}://127.0.0.1:{self._ports[_HTTP]}"
+
+    @property
     def token_addresses(self) -> Mapping[str, str]:
         """Return where clients with a token find each process, by the variable of its address; none
         in an installation that is not secure."""
@@ -123,7 +142,7 @@ class Processes:
     def services(self) -> list[Program]:
         """Return every service, the stateful ones as often as they have workers."""
         return [
-            self._program(name, module, self._grpc_port(name, module))
+            self._program(name, module, {**self._grpc_port(name, module), **self._of_rest(module)})
             for name, module in self._workers.items()
         ]
 
@@ -147,6 +166,21 @@ class Processes:
         if self._credentials:
             own["COPLACE_GRPC_TOKEN_PORT"] = str(self._ports[_tokens(name)])
         return own
+
+    def _of_rest(self, module: str) -> Mapping[str, str]:
+        """Where REST listens, and where it asks: in a secure installation where tokens count."""
+        if module != _REST:
+            return {}
+        return {
+            "COPLACE_REST_PORT": str(self._ports[_HTTP]),
+            "COPLACE_INGEST_ADDRESS": self.ingest_address,
+            "COPLACE_PLACEMENT_ADDRESS": self.placement_addresses[0],
+            "COPLACE_ENERGY_ADDRESS": self.energy_address,
+            **{
+                variable.replace("_TOKEN_", "_"): address
+                for variable, address in self.token_addresses.items()
+            },
+        }
 
     def _program(self, name: str, module: str, further: Mapping[str, str]) -> Program:
         port = self._ports[name]

@@ -29,7 +29,9 @@ from shared.streams.on_kafka.refusals import require_kafka_believes
 
 # Services that answer over gRPC, and clients that ask only; the emulator speaks for the resource
 # managers of its site.
-_SERVING: Final = (KAFKA, REDIS, "ingest", "placement", "energy-api", "watch")
+_SERVING: Final = (KAFKA, REDIS, "ingest", "placement", "energy-api", "watch", "rest")
+# Of these, who speaks to neither Kafka nor Redis.
+_GRPC_ALONE: Final = ("rest",)
 _ASKING: Final[Mapping[str, str]] = {OPERATOR: OPERATOR, "simulation": EMULATED_SITE}
 _FOLDER: Final = "credentials"
 _TRIES: Final = 100
@@ -161,6 +163,16 @@ class Security:
 
     def settings(self, name: str) -> Mapping[str, str]:
         """Return what a service or client needs to be believed, as fields of `Settings`."""
+        found = {} if name in _GRPC_ALONE else self._at_servers(name)
+        certificate, key = self.credentials.identity(name)
+        if certificate.exists():
+            found["grpc_ca_file"] = str(self.credentials.authority)
+            found["grpc_cert_file"] = str(certificate)
+            found["grpc_key_file"] = str(key)
+        return found
+
+    def _at_servers(self, name: str) -> dict[str, str]:
+        """Return by what Kafka and Redis believe a service or client."""
         user = self._user(name)
         password = str(self.credentials.password_file(user))
         authority = str(self.credentials.authority)
@@ -175,11 +187,6 @@ class Security:
             found["redis_username"] = user
             found["redis_password_file"] = password
             found["redis_ca_file"] = authority
-        certificate, key = self.credentials.identity(name)
-        if certificate.exists():
-            found["grpc_ca_file"] = authority
-            found["grpc_cert_file"] = str(certificate)
-            found["grpc_key_file"] = str(key)
         return found
 
     def hand_out(self, folder: Path) -> None:

@@ -46,6 +46,7 @@ def up(
     planner: Annotated[
         bool, typer.Option(help="With the planner, which looks ahead beside placement.")
     ] = False,
+    rest: Annotated[bool, typer.Option(help="With HTTP and JSON over what gRPC answers.")] = False,
     secure: Annotated[
         bool | None,
         typer.Option(
@@ -65,6 +66,7 @@ def up(
         task = bar.add_task("processes ready", total=None)
         record = installation.up(
             planned=planner,
+            with_rest=rest,
             secure=secure,
             on_begin=lambda count: bar.update(task, total=count),
             on_ready=lambda name: bar.update(task, advance=1, description=f"{name} is ready"),
@@ -73,6 +75,8 @@ def up(
         f"{len(installation.processes())} processes ready in {time.monotonic() - begun:.0f} s"
     )
     typer.echo(_UP.format(folder=installation.folder, **record.environment))
+    if rest:
+        typer.echo(f"REST: {record.environment['COPLACE_REST_URL']} (docs/how-to/rest.md)")
     if installation.is_secure:
         typer.echo(_SECURE.format(folder=installation.folder))
     _note_another(record)

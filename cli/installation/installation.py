@@ -112,6 +112,7 @@ class Installation:
         on_begin: Callable[[int], object],
         on_ready: _Told,
         secure: bool | None = None,
+        with_rest: bool = False,
     ) -> InstallationRecord:
         """Start everything and wait until it is ready; on failure nothing is left running.
 
@@ -131,7 +132,7 @@ class Installation:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             InstallationRecord(self.record.environment).save(self.folder)
             remember_folder(self.folder)
-            return self._start(planned, secured, on_begin, on_ready)
+            return self._start(planned, with_rest, secured, on_begin, on_ready)
 
     def down(self, *, delete: bool) -> bool:
         """Stop whatever runs of it, and delete its folder if asked to; whether anything ran."""
@@ -221,7 +222,12 @@ class Installation:
             )
 
     def _start(
-        self, planned: bool, secured: bool, on_begin: Callable[[int], object], on_ready: _Told
+        self,
+        planned: bool,
+        with_rest: bool,
+        secured: bool,
+        on_begin: Callable[[int], object],
+        on_ready: _Told,
     ) -> InstallationRecord:
         from cli.processes import MODULES, Processes
         from cli.security import Security
@@ -243,6 +249,7 @@ class Installation:
             modules={**MODULES, "ingest-jobcomp": "services.ingest.jobcomp"},
             traced=False,
             planned=planned,
+            with_rest=with_rest,
             choose_ports=partial(kept_ports, servers.ports_file),
             credentials=security.environment if security else None,
         )
@@ -263,6 +270,7 @@ class Installation:
                 "COPLACE_ENERGY_ADDRESS": processes.energy_address,
                 "COPLACE_WATCH_ADDRESS": processes.watch_address,
                 **processes.token_addresses,
+                **({"COPLACE_REST_URL": processes.rest_url} if with_rest else {}),
             }
             with _set(environment):
                 create_topics(Deployment.from_settings(Settings()))

@@ -196,7 +196,10 @@ class PlacementService:
         clusters = (queries.sited(request.cluster),) if request.cluster else ()
         about = About(clusters=clusters, user=request.user, account=request.account)
         await self._require(context, "ListJobs", about)
-        return queries.jobs(request)
+        try:
+            return queries.jobs(request)
+        except RejectedError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
     async def list_clusters(
         self, _data: bytes, context: ServicerContext[Any, Any]

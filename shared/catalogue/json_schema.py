@@ -52,7 +52,7 @@ def bundle() -> dict[str, Any]:
 def _schema(message: Descriptor, base: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "type": "object",
-        "properties": {field.json_name: _field(field, base) for field in message.fields},
+        "properties": {field.json_name: field_schema(field, base) for field in message.fields},
     }
     required = [field.json_name for field in message.fields if _is_required(field)]
     return found | ({"required": required} if required else {})
@@ -76,7 +76,8 @@ def _excludes_zero(check: FieldCheck) -> bool:
     return bool(check.quantity) and not check.or_zero and not QUANTITIES[check.quantity].has(0)
 
 
-def _field(field: FieldDescriptor, base: str) -> dict[str, Any]:
+def field_schema(field: FieldDescriptor, base: str) -> dict[str, Any]:
+    """Return the schema of a field; references begin with `base`."""
     check = check_of(field)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         value = field.message_type.fields_by_name["value"]

@@ -7,16 +7,19 @@ from itertools import product
 from coplace.v1.options_pb2 import (
     EventRule,
     FieldCheck,
+    HttpRule,
     NamedSubject,
     RolesAbove,
     SubjectKind,
     above,
     check,
     event,
+    http,
+    http_path,
     names,
     subject_kind,
 )
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 
 from shared.catalogue.schemas import MESSAGES, descriptor_of
@@ -36,6 +39,18 @@ def subject_of(field: FieldDescriptor) -> NamedSubject | None:
     """Return what a field names, None where it names nothing."""
     options = field.GetOptions()
     return options.Extensions[names] if options.HasExtension(names) else None
+
+
+def http_rule_of(method: MethodDescriptor) -> HttpRule | None:
+    """Return how a method is called over HTTP, None where it is not."""
+    options = method.GetOptions()
+    return options.Extensions[http] if options.HasExtension(http) else None
+
+
+def http_path_of(payload: FieldDescriptor) -> str:
+    """Return where a payload is published over HTTP; empty where its name says it."""
+    path: str = payload.GetOptions().Extensions[http_path]
+    return path
 
 
 @cache

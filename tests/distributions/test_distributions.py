@@ -35,6 +35,7 @@ _SERVICES: Final = {
     "planner": ("services.planner",),
     "prediction": ("services.prediction",),
     "kubernetes": ("services.kubernetes",),
+    "rest": ("services.rest",),
 }
 _FOREIGN_TO_AGENTS: Final = {
     *("aiokafka", "kafka-python", "faust-streaming", "numpy", "pydantic", "rich", "structlog"),

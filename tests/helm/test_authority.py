@@ -106,6 +106,21 @@ def test_who_answers_takes_tokens_at_a_port_of_their_own_where_this_is_wanted() 
     assert "grpc.tokens needs grpc.tlsSecret" in refusal("grpc.tokens=true", values=FIRST_TRY)
 
 
+def test_rest_asks_where_tokens_count_and_is_asked_over_tls() -> None:
+    rendered = render(OWN_SERVERS, "--set", "grpc.tokens=true,services.rest.enabled=true")
+    [pod] = [pod for name, pod, _ in pods(rendered) if name == "region-rest"]
+    given = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+    asked = {"INGEST": "ingest:50061", "ENERGY": "energy-api:50062", "PLACEMENT": "placement:50063"}
+    for name, address in asked.items():
+        assert given[f"COPLACE_{name}_ADDRESS"] == f"region-{address}"
+    assert given["COPLACE_GRPC_CERT_FILE"]
+    assert "COPLACE_GRPC_TOKEN_PORT" not in given
+    [_, http] = named(rendered, "Service")["region-rest"]["spec"]["ports"]
+    assert (http["name"], http["port"], http["appProtocol"]) == ("http", 8090, "https")
+    rules = named(rendered, "NetworkPolicy")["region-rest"]["spec"]["ingress"]
+    assert [each["port"] for rule in rules for each in rule["ports"]] == ["metrics", "http"]
+
+
 def test_each_service_may_have_a_user_of_its_own_at_redis() -> None:
     words = ("--set", "redis.urlSecret=,redis.urlSecretPrefix=redis-")
     urls = {}

@@ -56,6 +56,7 @@ lasting name: it is a StatefulSet. */}}
 - {key: placement, name: placement, extra: placement, module: services.placement, grpc: COPLACE_PLACEMENT, port: 50053, stateful: true}
 - {key: watch, name: watch, module: services.watch, grpc: COPLACE_WATCH, port: 50054}
 - {key: planner, name: planner, extra: planner, module: services.planner, stateful: true}
+- {key: rest, name: rest, extra: rest, module: services.rest, http: COPLACE_REST, port: 8090}
 - {key: pricing, name: pricing, module: services.pricing, stateful: true}
 - {key: accounts, name: accounts, module: services.pricing.accounts, stateful: true, redis: true}
 {{- end }}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from coplace.v1.placement_pb2 import CONSTRAINT_KIND_NOT_TRIED, Candidate, Reservation
@@ -35,6 +36,7 @@ from coplace.v1.placement_service_pb2 import (
     ShowPowerResponse,
 )
 
+from coplace_client.errors import RejectedError
 from shared.authority.binding import SitedCluster
 from shared.authority.holding import HeldRun
 from shared.authority.rules import OwnedJob
@@ -49,6 +51,7 @@ from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.run_shares import TO_THEIR_LIMITS, ExpectedRuns
 from shared.placement.explain.constraints import Constraint, WaitReason, write
 from shared.placement.explain.node_groups import MOST_GROUPS, node_groups
+from shared.placement.explain.pages import JobsById, page_token
 from shared.placement.explain.pass_decisions import PassDecisions, candidate_message, reason_of
 from shared.placement.explain.pending_words import PendingReasonWords, misfit_words
 from shared.placement.explain.power_words import action_words
@@ -111,6 +114,7 @@ class Queries:
         self._budgets, self._decide = budgets, decide
         self._waiting_jobs, self._pending_reasons = decide.waiting_jobs, decide.pending_reasons
         self._words = words
+        self._by_id = JobsById(state.jobs)
         self.guarantees = state.guarantees
         self._last: PassDecisions | None = None
         self.is_deciding = False
@@ -217,12 +221,30 @@ class Queries:
         return Snapshot(now_s, queues, schedulers)
 
     def jobs(self, request: ListJobsRequest) -> ListJobsResponse:
-        """Return the jobs of a request, each with its state and the reason."""
+        """Return the jobs of a request, each with its state and the reason. Raises RejectedError,
+        naming the field."""
+        if not (request.in_queue or request.most or request.skip):
+            return self._page(request)
+        for name in ("page_size", "page_token"):
+            if getattr(request, name):
+                raise RejectedError(name, "goes without in_queue, most and skip")
         wanted = [job for job in self._candidates(request) if self._is_wanted(job, request)]
         most = min(request.most or USUAL_LISTED, MOST_LISTED)
         shown = wanted[request.skip : request.skip + most]
         listed = [self._listed(job, request.cluster) for job in shown]
         return ListJobsResponse(as_of_us=self.as_of_us, jobs=listed, in_all=len(wanted))
+
+    def _page(self, request: ListJobsRequest) -> ListJobsResponse:
+        """Return the jobs that follow on the page before, in the order of their ids."""
+        most = min(request.page_size or USUAL_LISTED, MOST_LISTED)
+        behind = self._by_id.after(request.page_token)
+        wanted = (job for job in behind if self._is_wanted(job, request))
+        shown, following = list(islice(wanted, most)), next(wanted, None)
+        return ListJobsResponse(
+            as_of_us=self.as_of_us,
+            jobs=[self._listed(job, request.cluster) for job in shown],
+            next_page_token=page_token(shown[-1].job.job_id) if following else "",
+        )
 
     def _candidates(self, request: ListJobsRequest) -> list[JobRecord]:
         """Return the jobs of the requested queue, else all, in their order."""

@@ -1,6 +1,6 @@
 """The jobs that placement tracks, in their newest attempts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, KeysView
 from dataclasses import replace
 from heapq import heappop, heappush, nlargest
 from typing import Final
@@ -56,6 +56,10 @@ class JobTable:
     def get(self, job_id: str) -> JobRecord | None:
         """Return a job in its newest attempt, None where it is unknown."""
         return self._jobs.get(job_id)
+
+    def ids(self) -> KeysView[str]:
+        """Return the ids of all jobs."""
+        return self._jobs.keys()
 
     def known(self, job_id: str) -> JobRecord:
         """Return a job in its newest attempt. Raises EarlyError for an unknown one."""

@@ -18,16 +18,8 @@ from deploy.local.credentials import Credentials, Identity
 from deploy.local.kafka.broker import KAFKA
 from deploy.local.redis_server import REDIS
 
-_NAMES: Final = (
-    KAFKA,
-    REDIS,
-    "ingest",
-    "placement",
-    "energy-api",
-    "watch",
-    "operator",
-    "simulation",
-)
+_SERVING: Final = ("ingest", "placement", "energy-api", "watch", "rest")
+_NAMES: Final = (KAFKA, REDIS, *_SERVING, "operator", "simulation")
 
 
 class DeathError(Exception):

@@ -31,6 +31,7 @@ from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.job_power import PowerOutcome
 from services.pricing.adapters import ChargeMeter
 from services.watch.settings import WatchSettings
+from services.rest.settings import RestSettings, ServiceAddresses
 from shared.authority.door import Door
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
@@ -84,7 +85,7 @@ def test_every_setting_that_the_file_names_is_read() -> None:
     named = {variable for name in OURS for variable in SERVICES[name]["environment"]}
     assert named <= settings_variables(
         *(Settings, IngestSettings, EnergyApiSettings, PlacementSettings, WatchSettings),
-        SimulationSettings,
+        *(SimulationSettings, RestSettings, ServiceAddresses),
     )
 
 

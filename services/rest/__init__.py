@@ -1,0 +1,1 @@
+"""Answers over HTTP and JSON what the services answer over gRPC."""

@@ -1,0 +1,315 @@
+"""The HTTP application: reads requests, calls services, writes answers. It keeps no state."""
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+
+import grpc
+import orjson
+import structlog
+from coplace.v1.ingest_service_pb2 import Envelope
+from fastapi import FastAPI
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute
+from starlette.routing import Route as HttpRoute
+
+from coplace_client.health import Readiness
+from services.rest import problems
+from services.rest.meter import RestMeter
+from services.rest.openapi import document
+from services.rest.problems import ProblemError, WrongField
+from services.rest.publishing import EventHeaders, location_of, request_name, write_attributes
+from services.rest.reading import NoJsonError, Wrongs, parse_json, read_body, read_texts
+from services.rest.routes import GET, Locations, Route
+from services.rest.settings import RestSettings
+
+_JSON: Final = "application/json"
+_TOKEN: Final = re.compile(r"(?i:bearer) +([A-Za-z0-9_.~+/=-]{1,4096})")
+# What is parsed beside the loop, so that other requests go on meanwhile.
+_LARGE_BYTES: Final = 65_536
+# An answer is for who asked alone, who may keep it as long as it is unchanged.
+_CACHED: Final = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
+
+log = structlog.get_logger(__name__)
+
+
+class Caller(Protocol):
+    """What asks the services."""
+
+    async def call(self, method: MethodDescriptor, request: Message, token: str) -> Message:
+        """Return what a service answers. Raises AioRpcError."""
+        ...
+
+
+class _App(FastAPI):
+    """An application whose description is made of the same routes."""
+
+    def __init__(
+        self, described: Mapping[str, Any], *, docs: bool, routes: list[BaseRoute]
+    ) -> None:
+        self._described = dict(described)
+        super().__init__(
+            title="Coplace",
+            routes=routes,
+            openapi_url="/openapi.json",
+            docs_url="/docs" if docs else None,
+            redoc_url=None,
+            redirect_slashes=False,
+        )
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the description of the routes."""
+        return self._described
+
+
+class RestService:
+    """All routes. `now_us` is the time of events that say none of their own."""
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        caller: Caller,
+        own: RestSettings,
+        meter: RestMeter,
+        readiness: Readiness,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._routes = tuple(routes)
+        self._locations = Locations.among(self._routes)
+        self._caller = caller
+        self._own = own
+        self._meter = meter
+        self._readiness = readiness
+        self._now_us = now_us
+        self._open = 0
+
+    def app(self) -> FastAPI:
+        """Return the application."""
+        found = [HttpRoute("/healthz", self._healthz), HttpRoute("/readyz", self._readyz)]
+        described = document(self._routes)
+        app = _App(described, docs=self._own.docs, routes=[*found, *self._http_routes()])
+        app.add_exception_handler(HTTPException, _no_route)
+        app.add_exception_handler(Exception, _failed)
+        return app
+
+    async def _healthz(self, _request: Request) -> Response:
+        return PlainTextResponse("alive\n")
+
+    async def _readyz(self, _request: Request) -> Response:
+        if waiting_for := self._readiness.waiting_for:
+            words = f"waiting for {waiting_for}\n"
+            return PlainTextResponse(words, HTTPStatus.SERVICE_UNAVAILABLE)
+        return PlainTextResponse("ready\n")
+
+    def _http_routes(self) -> Iterable[HttpRoute]:
+        """One a path, with all its verbs: what says which there are answers to any other."""
+        by_path: dict[str, dict[str, Route]] = {}
+        for route in self._routes:
+            by_path.setdefault(route.path, {})[route.verb] = route
+        # Paths without fields go before those that take all that follows.
+        for path in sorted(by_path, key=lambda each: ("{" in each, each)):
+            pattern = f"{path[:-1]}:path}}" if path.endswith("}") else path
+            yield HttpRoute(pattern, self._endpoint(by_path[path]), methods=[*by_path[path]])
+
+    def _endpoint(self, by_verb: Mapping[str, Route]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            route = by_verb[GET if request.method == "HEAD" else request.method]
+            began_s = time.monotonic()
+            try:
+                response = await self._limited(route, request)
+            except ProblemError as error:
+                response = _response_of(error)
+            duration_s = time.monotonic() - began_s
+            self._meter.answered(route.operation, response.status_code, duration_s)
+            return response
+
+        return answer
+
+    async def _limited(self, route: Route, request: Request) -> Response:
+        if self._open >= self._own.most_calls:
+            words = f"{self._open} requests are being answered: try again"
+            raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", words)
+        self._open += 1
+        try:
+            return await self._answer(route, request)
+        finally:
+            self._open -= 1
+
+    async def _answer(self, route: Route, request: Request) -> Response:
+        token, wrongs = _token(request), Wrongs()
+        asked = GetMessageClass(route.request)()
+        _read_path(route, request, asked, wrongs)
+        _read_query(route, request, asked, wrongs)
+        if route.payload:
+            await self._read_event(route, request, asked, wrongs)
+        elif route.body is not None:
+            await self._read_body(request, asked, wrongs)
+        if wrongs.found:
+            raise problems.invalid(wrongs.found)
+        try:
+            answer = await self._caller.call(route.method, asked, token)
+        except grpc.aio.AioRpcError as error:
+            raise problems.of_call(error, lambda field: request_name(route, field)) from None
+        if route.payload:
+            return self._accepted(route, asked)
+        return _conditional(request, to_json(answer))
+
+    async def _read_event(self, route: Route, request: Request, asked: Any, wrongs: Wrongs) -> None:
+        envelope: Envelope = asked.event
+        payload: Message = getattr(envelope, route.payload)
+        payload.SetInParent()
+        headers = EventHeaders({name.lower(): value for name, value in request.headers.items()})
+        write_attributes(envelope, route.payload, headers, self._now_us(), wrongs)
+        await self._read_body(request, payload, wrongs)
+
+    async def _read_body(self, request: Request, message: Message, wrongs: Wrongs) -> None:
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != _JSON:
+            words = f"the body must be JSON: say Content-Type: {_JSON}"
+            raise ProblemError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", words)
+        body = await self._body(request)
+        try:
+            if len(body) > _LARGE_BYTES:
+                await asyncio.to_thread(_parse, body, message, wrongs)
+            else:
+                _parse(body, message, wrongs)
+        except NoJsonError as error:
+            raise ProblemError(
+                HTTPStatus.BAD_REQUEST, "not-json", str(error), [WrongField("", str(error))]
+            ) from None
+
+    async def _body(self, request: Request) -> bytes:
+        """Read what is not longer than it may be, and comes in time."""
+        most, parts, size = self._own.most_body_bytes, list[bytes](), 0
+        try:
+            async with asyncio.timeout(self._own.body_within_s):
+                async for part in request.stream():
+                    parts.append(part)
+                    size += len(part)
+                    if size > most:
+                        raise ProblemError(
+                            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                            "body-too-large",
+                            f"the body must have at most {most} bytes",
+                            headers={"Connection": "close"},
+                        )
+        except TimeoutError:
+            words = f"the body was not there within {self._own.body_within_s:g} s"
+            headers = {"Connection": "close"}
+            raise ProblemError(
+                HTTPStatus.REQUEST_TIMEOUT, "body-too-late", words, headers=headers
+            ) from None
+        except ClientDisconnect:
+            raise ProblemError(499, "cancelled", "the caller ended the request") from None
+        return b"".join(parts)
+
+    def _accepted(self, route: Route, asked: Any) -> Response:
+        location = location_of(asked.event, route.payload, self._locations)
+        return Response(
+            orjson.dumps({"eventId": asked.event.id}),
+            HTTPStatus.ACCEPTED,
+            {"Location": location} if location else {},
+            _JSON,
+        )
+
+
+def to_json(message: Message) -> bytes:
+    """Return a message as protobuf maps it to JSON, with fields of 0 and empty ones; its names are
+    in the order of their letters, so that equal answers are equal bytes."""
+    fields = MessageToDict(message, always_print_fields_with_no_presence=True)
+    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+
+
+def _parse(body: bytes, message: Message, wrongs: Wrongs) -> None:
+    read_body(parse_json(body), message, wrongs)
+
+
+def _token(request: Request) -> str:
+    """Return the token that is shown, empty where none is. Raises ProblemError for anything else
+    in its place."""
+    shown = request.headers.getlist("authorization")
+    if not shown:
+        return ""
+    found = _TOKEN.fullmatch(shown[0].strip())
+    if found is None or len(shown) > 1:
+        words = "the header Authorization must be one: Bearer TOKEN"
+        raise ProblemError(HTTPStatus.UNAUTHORIZED, "unauthenticated", words)
+    return found[1]
+
+
+def _read_path(route: Route, request: Request, asked: Message, wrongs: Wrongs) -> None:
+    """Read the path as it was sent: what the server decoded has replaced what is no UTF-8."""
+    try:
+        texts = route.path_values(request.scope["raw_path"])
+    except UnicodeDecodeError:
+        raise ProblemError(
+            HTTPStatus.BAD_REQUEST, "invalid-argument", "the path must be percent-encoded UTF-8"
+        ) from None
+    if texts is None:
+        raise _unknown_path(request)
+    for name, text in texts.items():
+        read_texts(route.request.fields_by_name[name], [text], asked, wrongs)
+
+
+def _read_query(route: Route, request: Request, asked: Message, wrongs: Wrongs) -> None:
+    fields = {field.json_name: field for field in route.query_fields()}
+    given: dict[str, list[str]] = {}
+    for name, text in request.query_params.multi_items():
+        given.setdefault(name, []).append(text)
+    for name, texts in given.items():
+        if name in fields:
+            read_texts(fields[name], texts, asked, wrongs)
+        else:
+            known = ", ".join(sorted(fields)) or "none"
+            wrongs.add(name[:40], f"is unknown: the query has {known}")
+
+
+def _conditional(request: Request, body: bytes) -> Response:
+    """Answer with the whole, or that it is what the caller has."""
+    if request.method not in (GET, "HEAD"):
+        return Response(body, headers={"Cache-Control": "no-store"}, media_type=_JSON)
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"ETag": tag, **_CACHED}
+    known = ",".join(request.headers.getlist("if-none-match"))
+    if any(each.strip().removeprefix("W/") in (tag, "*") for each in known.split(",")):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(body, headers=headers, media_type=_JSON)
+
+
+def _response_of(error: ProblemError) -> Response:
+    body = orjson.dumps(error.document())
+    return Response(body, error.status, error.headers, problems.CONTENT_TYPE)
+
+
+def _unknown_path(request: Request) -> ProblemError:
+    words = f"there is nothing at {request.url.path[:80]!r}: /openapi.json says what there is"
+    return ProblemError(HTTPStatus.NOT_FOUND, "unknown-path", words)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """Answer where no route is."""
+    assert isinstance(error, HTTPException)
+    if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+        return _response_of(_unknown_path(request))
+    headers = dict(error.headers or {})
+    words = f"{request.method[:20]} is not for this path: {headers.get('Allow', '')} are"
+    return _response_of(
+        ProblemError(HTTPStatus.METHOD_NOT_ALLOWED, "method-not-allowed", words, headers=headers)
+    )
+
+
+async def _failed(_request: Request, error: Exception) -> Response:
+    """Answer where this process has a bug, which is in its log."""
+    log.error("a request failed", exc_info=error)
+    words = "this is a bug: its traceback is in the log of the process"
+    return _response_of(ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", words))
