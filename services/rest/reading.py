@@ -42,6 +42,8 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4
 _NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _FLOAT_MOST: Final = 3.4028234663852886e38
 _SHOWN: Final = 40
+# An integer of more digits than are shown: Python refuses to write those of thousands.
+_LONG_BITS: Final = 132
 # What is wrong is listed so far: a body can be wrong in as many places as it has bytes.
 _MOST_LISTED: Final = 100
 
@@ -305,7 +307,8 @@ def _shown(value: object) -> str:
         return "null: leave the field out"
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "an array"
-    text = json.dumps(value) if not isinstance(value, int) or abs(value) < 10**_SHOWN else "more"
+    is_long = isinstance(value, int) and value.bit_length() > _LONG_BITS
+    text = "more" if is_long else json.dumps(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

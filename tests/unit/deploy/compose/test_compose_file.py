@@ -30,8 +30,8 @@ from services.planner.meter import watch as watch_searches
 from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.job_power import PowerOutcome
 from services.pricing.adapters import ChargeMeter
-from services.watch.settings import WatchSettings
 from services.rest.settings import RestSettings, ServiceAddresses
+from services.watch.settings import WatchSettings
 from shared.authority.door import Door
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings

@@ -222,7 +222,7 @@ async def test_what_the_service_refuses_is_named_as_in_the_request(region: Regio
         late = await client.get("/v1/outcomes/x?withinS=61")
     assert (answer.status, answer.problem[0]) == (400, "invalid-argument")
     assert answer.problem[1][0][0] == "walltimeS"
-    assert quoted.problem[1][0][0] == "walltimeS"
+    assert quoted.problem[1][0][0] == "job.walltimeS"
     assert late.problem[1] == [("withinS", "must be 0 to 60, got 61.0")]
 
 
