@@ -147,7 +147,7 @@ def test_what_listens_for_grpc_is_reached_and_nothing_else_is() -> None:
         prefix(kind).removeprefix("COPLACE_").removesuffix("_").lower().replace("_", "-")
         for kind in services_settings()
         if {"host", "port"} <= kind.model_fields.keys()
-    }
+    } - {"rest"}  # it listens for HTTP
     documents = everything()
     ports = {
         component(labels): port["containerPort"]

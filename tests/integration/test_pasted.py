@@ -34,6 +34,7 @@ PROGRAM = re.compile(
 # How-tos' lines that need another system than this one, by their beginnings, with what plays them.
 ELSEWHERE = {
     "python -m pytest test_adapter.py": "tests/unit/coplace_testing/test_examples.py",
+    "python docs/examples/resource_manager.py": "tests/integration/test_watch.py",
     "python -m pytest -q": "tests/unit/docs/test_worked_examples.py",
     "python -m tests.unit.services.test_row_versions": "tests/unit/docs/test_worked_examples.py",
     "coplace-agent": "tests/unit/agent/test_command.py",
@@ -139,7 +140,7 @@ def test_a_start_that_was_killed_half_way_is_reported(half_way: str) -> None:
 
 
 def test_the_story_goes_from_the_submission_to_the_statement(told: str) -> None:
-    assert re.search(r"^11 processes ready in \d+ s$", told, re.MULTILINE)
+    assert re.search(r"^12 processes ready in \d+ s$", told, re.MULTILINE)
     [job] = set(re.findall(r"north/alpha/1/\d+", told))
     assert f"{job} is to start" in told
     assert f"start {job} on 4 nodes at 3.1 GHz" in told
@@ -185,7 +186,7 @@ def test_it_is_found_from_any_folder(reader: Reader) -> None:
 def test_each_service_measures_itself_and_at_rest_nothing_waits(reader: Reader) -> None:
     ports = {each.name: each.http_port for each in reader.installation.processes()}
     services = ports.keys() - {"kafka", "redis"}
-    assert len(services) == 9
+    assert len(services) == 10
     shown = {name: metrics(ports[name]) for name in services}
     for name, lines in shown.items():
         assert lines["coplace_ready"] == 1, name
