@@ -176,6 +176,7 @@ class Processes:
             "COPLACE_INGEST_ADDRESS": self.ingest_address,
             "COPLACE_PLACEMENT_ADDRESS": self.placement_addresses[0],
             "COPLACE_ENERGY_ADDRESS": self.energy_address,
+            "COPLACE_WATCH_ADDRESS": self.watch_address,
             **{
                 variable.replace("_TOKEN_", "_"): address
                 for variable, address in self.token_addresses.items()

@@ -1,6 +1,6 @@
 """Calls of the services over gRPC, in the name of who asks."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -50,9 +50,30 @@ class Services:
             request_serializer=GetMessageClass(method.input_type).SerializeToString,
             response_deserializer=GetMessageClass(method.output_type).FromString,
         )
-        shown = (("authorization", f"Bearer {token}"),) if token and self._authority else ()
+        shown = self._shown(token)
         answer: Message = await ask(request, timeout=self._within_s, metadata=shown)
         return answer
+
+    async def stream(
+        self, method: MethodDescriptor, request: Message, token: str
+    ) -> AsyncGenerator[Message, None]:
+        """Yield what a service answers one after another, without end. Raises AioRpcError."""
+        service = method.containing_service.full_name
+        channel = await self._channel(self._addresses[service])
+        ask: Any = channel.unary_stream(
+            f"/{service}/{method.name}",
+            request_serializer=GetMessageClass(method.input_type).SerializeToString,
+            response_deserializer=GetMessageClass(method.output_type).FromString,
+        )
+        call = ask(request, metadata=self._shown(token))
+        try:
+            async for answer in call:
+                yield answer
+        finally:
+            call.cancel()
+
+    def _shown(self, token: str) -> Sequence[tuple[str, str]]:
+        return (("authorization", f"Bearer {token}"),) if token and self._authority else ()
 
     async def close(self) -> None:
         """Close all channels."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 
 from services.rest import problems, publishing
+from services.rest.events import EVENTS, LAST_EVENT_ID
 from services.rest.routes import Route
 from shared.catalogue.comments import comments
 from shared.catalogue.json_schema import field_schema, schemas
@@ -26,6 +27,11 @@ _DESCRIPTION: Final = (
     "in base64, values of enums by their names. Answers have all fields, also those of 0 and empty "
     "ones; requests leave them out. Unknown fields and null are refused. Errors are "
     f"{problems.CONTENT_TYPE}."
+)
+_STREAM: Final = (
+    "Server-sent events, without end. The data of each is one answer as JSON, and its id the "
+    "cursor: a client that connects again sends it as Last-Event-ID. An event `problem` is the "
+    "last one."
 )
 _PROBLEM_SCHEMA: Final = {
     "type": "object",
@@ -80,6 +86,11 @@ _ATTRIBUTES: Final = (
 )
 
 
+_RESUMING: Final = (
+    (LAST_EVENT_ID, False, "The id of the last event that came: what follows it comes."),
+)
+
+
 def document(routes: Iterable[Route], version: str = "0.1.0") -> dict[str, Any]:
     """Return the document as JSON-like data; `version` is that of the project."""
     paths: dict[str, dict[str, Any]] = {}
@@ -119,8 +130,8 @@ def _path_fields(route: Route) -> Iterator[dict[str, Any]]:
 
 
 def _query_fields(route: Route) -> Iterator[dict[str, Any]]:
-    for field in route.query_fields():
-        yield _parameter(field, "query")
+    for name, found in route.query_fields().items():
+        yield {**_parameter(found.field, "query"), "name": name}
 
 
 def _parameter(field: FieldDescriptor, where: str) -> dict[str, Any]:
@@ -130,7 +141,8 @@ def _parameter(field: FieldDescriptor, where: str) -> dict[str, Any]:
 
 
 def _headers(route: Route) -> Iterator[dict[str, Any]]:
-    for name, is_required, description in _ATTRIBUTES if route.payload else ():
+    attributes = _ATTRIBUTES if route.payload else _RESUMING if route.streams else ()
+    for name, is_required, description in attributes:
         yield {
             "name": name,
             "in": "header",
@@ -151,11 +163,13 @@ def _content(media_type: str, name: str) -> dict[str, Any]:
 def _responses(route: Route) -> Iterator[tuple[str, dict[str, Any]]]:
     if route.payload:
         yield "202", _ACCEPTED
+    elif route.streams:
+        yield "200", {"description": _STREAM, "content": {EVENTS: {"schema": {"type": "string"}}}}
     else:
         message = route.method.output_type.full_name
         described = comments().get(message, "The answer.")
         yield "200", {"description": described, "content": _content(_JSON, message)}
-    if route.body is None:
+    if route.body is None and not route.streams:
         yield "304", {"description": "It is what the caller has, by If-None-Match."}
     refusals = _REFUSALS | (_REFUSALS_OF_BODIES if route.body is not None else {})
     for status, words in sorted(refusals.items()):

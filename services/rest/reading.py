@@ -174,13 +174,13 @@ def _read_map(
 
 
 def read_texts(
-    field: FieldDescriptor, texts: Sequence[str], message: Message, wrongs: Wrongs
+    field: FieldDescriptor, name: str, texts: Sequence[str], message: Message, wrongs: Wrongs
 ) -> None:
-    """Fill a field from its texts in the path or the query."""
+    """Fill a field from its texts in the path or the query, where it has this name."""
     if not field.is_repeated and len(texts) > 1:
-        wrongs.add(field.json_name, f"must be given once, got {len(texts)}")
+        wrongs.add(name, f"must be given once, got {len(texts)}")
         return
-    values = _values(field, [(field.json_name, _from_text(field, text)) for text in texts], wrongs)
+    values = _values(field, [(name, _from_text(field, text)) for text in texts], wrongs)
     if field.is_repeated:
         getattr(message, field.name).extend(values)
     else:

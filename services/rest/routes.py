@@ -21,6 +21,8 @@ from shared.catalogue.schemas import service_descriptors
 
 GET: Final = "GET"
 POST: Final = "POST"
+# Fields by which a stream says where it is, and goes on.
+CURSOR: Final = "cursor"
 _EXPLAIN: Final = "coplace.v1.PlacementService.Explain"
 _SHOW_OUTCOME: Final = "coplace.v1.IngestService.ShowOutcome"
 _PAYLOAD: Final = "{payload}"
@@ -29,6 +31,14 @@ _NAMED: Final = re.compile(r"\{(\w+)\}")
 
 class RouteError(Exception):
     """An option of a method says what cannot be; the message names the method."""
+
+
+@dataclass(frozen=True)
+class QueryField:
+    """A field of a question, or of the message `of` in it."""
+
+    field: FieldDescriptor
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,11 +57,19 @@ class Route:
         unknown = set(self.path_fields) - set(self.request.fields_by_name)
         if self.verb not in (GET, POST) or not self.path.startswith("/v1/") or unknown:
             raise RouteError(f"{self.method.full_name}: {self.verb} {self.path} is no route of it")
+        both = self.request, self.method.output_type
+        if self.streams and not all(CURSOR in each.fields_by_name for each in both):
+            raise RouteError(f"{self.method.full_name}: what streams is resumed by a {CURSOR}")
 
     @property
     def request(self) -> Descriptor:
         """Return what the service is asked by."""
         return self.method.input_type
+
+    @property
+    def streams(self) -> bool:
+        """Return whether answers come one after another, as server-sent events."""
+        return self.method.server_streaming
 
     @property
     def body(self) -> Descriptor | None:
@@ -70,12 +88,21 @@ class Route:
         """Return the path with its fields named as in JSON."""
         return _NAMED.sub(lambda found: f"{{{self._json_name(found[1])}}}", self.path)
 
-    def query_fields(self) -> list[FieldDescriptor]:
-        """Return the fields that a question has in its query."""
+    def query_fields(self) -> Mapping[str, "QueryField"]:
+        """Return the fields that a question has in its query, by their names there: those of a
+        message in it follow its name and a dot."""
         if self.body is not None:
-            return []
-        fields = (one for one in self.request.fields if one.message_type is None)
-        return [one for one in fields if one.name not in self.path_fields]
+            return {}
+        fields = [one for one in self.request.fields if one.name not in self.path_fields]
+        found = {one.json_name: QueryField(one) for one in fields if one.message_type is None}
+        for of in fields:
+            inner = of.message_type.fields if of.message_type and not of.is_repeated else ()
+            found |= {
+                f"{of.json_name}.{one.json_name}": QueryField(one, of.name)
+                for one in inner
+                if one.message_type is None
+            }
+        return found
 
     def path_values(self, raw_path: bytes) -> Mapping[str, str] | None:
         """Return the texts of the path's fields by their names, None where it is another path.

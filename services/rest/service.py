@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -25,6 +25,7 @@ from starlette.routing import Route as HttpRoute
 
 from coplace_client.health import Readiness
 from services.rest import problems
+from services.rest.events import LAST_EVENT_ID, EventStream
 from services.rest.meter import RestMeter
 from services.rest.openapi import document
 from services.rest.problems import ProblemError, WrongField
@@ -48,6 +49,12 @@ class Caller(Protocol):
 
     async def call(self, method: MethodDescriptor, request: Message, token: str) -> Message:
         """Return what a service answers. Raises AioRpcError."""
+        ...
+
+    def stream(
+        self, method: MethodDescriptor, request: Message, token: str
+    ) -> AsyncGenerator[Message, None]:
+        """Yield what a service answers one after another. Raises AioRpcError."""
         ...
 
 
@@ -91,7 +98,7 @@ class RestService:
         self._meter = meter
         self._readiness = readiness
         self._now_us = now_us
-        self._open = 0
+        self._open = self._streams = 0
 
     def app(self) -> FastAPI:
         """Return the application."""
@@ -156,6 +163,8 @@ class RestService:
             await self._read_body(request, asked, wrongs)
         if wrongs.found:
             raise problems.invalid(wrongs.found)
+        if route.streams:
+            return await self._stream(route, request, asked, token)
         try:
             answer = await self._caller.call(route.method, asked, token)
         except grpc.aio.AioRpcError as error:
@@ -163,6 +172,32 @@ class RestService:
         if route.payload:
             return self._accepted(route, asked)
         return _conditional(request, to_json(answer))
+
+    async def _stream(self, route: Route, request: Request, asked: Any, token: str) -> Response:
+        """Begin with the first answer: what is refused before it has a status of its own."""
+        if self._streams >= self._own.most_streams:
+            words = f"{self._streams} streams are open: try again"
+            raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", words)
+        if resumed := request.headers.get(LAST_EVENT_ID):
+            asked.cursor = resumed
+
+        def problem(error: grpc.aio.AioRpcError) -> ProblemError:
+            return problems.of_call(error, lambda field: request_name(route, field))
+
+        answers = self._caller.stream(route.method, asked, token)
+        self._streams += 1
+        try:
+            first = await anext(answers)
+        except BaseException as error:
+            self._close_stream()
+            await answers.aclose()
+            if isinstance(error, grpc.aio.AioRpcError):
+                raise problem(error) from None
+            raise
+        return EventStream(answers, first, problem, self._close_stream)
+
+    def _close_stream(self) -> None:
+        self._streams -= 1
 
     async def _read_event(self, route: Route, request: Request, asked: Any, wrongs: Wrongs) -> None:
         envelope: Envelope = asked.event
@@ -258,17 +293,25 @@ def _read_path(route: Route, request: Request, asked: Message, wrongs: Wrongs) -
     if texts is None:
         raise _unknown_path(request)
     for name, text in texts.items():
-        read_texts(route.request.fields_by_name[name], [text], asked, wrongs)
+        field = route.request.fields_by_name[name]
+        read_texts(field, field.json_name, [text], asked, wrongs)
 
 
 def _read_query(route: Route, request: Request, asked: Message, wrongs: Wrongs) -> None:
-    fields = {field.json_name: field for field in route.query_fields()}
-    given: dict[str, list[str]] = {}
+    fields = route.query_fields()
+    given, chosen = dict[str, list[str]](), dict[str, str]()
     for name, text in request.query_params.multi_items():
         given.setdefault(name, []).append(text)
     for name, texts in given.items():
         if name in fields:
-            read_texts(fields[name], texts, asked, wrongs)
+            found = fields[name]
+            member = found.of or found.field.name
+            oneof = route.request.fields_by_name[member].containing_oneof
+            if oneof is not None and chosen.setdefault(oneof.name, member) != member:
+                wrongs.add(name, f"goes without {chosen[oneof.name]}")
+                continue
+            message = getattr(asked, found.of) if found.of else asked
+            read_texts(found.field, name, texts, message, wrongs)
         else:
             known = ", ".join(sorted(fields)) or "none"
             wrongs.add(name[:40], f"is unknown: the query has {known}")

@@ -14,6 +14,7 @@ class ServiceAddresses(EnvironmentSettings):
     ingest_address: str = Field("127.0.0.1:50051", description="host:port of ingest")
     energy_address: str = Field("127.0.0.1:50052", description="host:port of energy-api")
     placement_address: str = Field("127.0.0.1:50053", description="host:port of placement")
+    watch_address: str = Field("127.0.0.1:50054", description="host:port of watch")
 
     def of_services(self) -> dict[str, str]:
         """Return the addresses by the name of the gRPC service."""
@@ -21,6 +22,7 @@ class ServiceAddresses(EnvironmentSettings):
             "coplace.v1.IngestService": self.ingest_address,
             "coplace.v1.EnergyService": self.energy_address,
             "coplace.v1.PlacementService": self.placement_address,
+            "coplace.v1.WatchService": self.watch_address,
         }
 
 
@@ -36,6 +38,9 @@ class RestSettings(EnvironmentSettings):
     )
     most_calls: int = Field(
         256, gt=0, description="Requests that are answered at once; more are refused for now, 503"
+    )
+    most_streams: int = Field(
+        256, gt=0, description="Streams of events that are open at once; more are refused, 503"
     )
     most_body_bytes: int = Field(
         4_194_304, gt=0, description="Largest body of a request; a larger one is refused, 413"

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import grpc
 import uvicorn
+from coplace.v1.watch_service_pb2 import WatchDecisionsResponse
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
@@ -104,7 +105,20 @@ class Region:
             "coplace.v1.PlacementService": PlacementService(duty, 100).handlers(),
             "coplace.v1.IngestService": ingest.handlers(),
             "coplace.v1.EnergyService": energy.handlers(),
+            "coplace.v1.WatchService": _one_heartbeat(),
         }
+
+
+def _one_heartbeat() -> grpc.GenericRpcHandler:
+    """A stream that ends: what it hands over is tested with the service that makes it."""
+
+    async def answers(_request: bytes, _context: Any) -> AsyncIterator[bytes]:
+        yield WatchDecisionsResponse(cursor="here").SerializeToString()
+
+    stream: Any = grpc.unary_stream_rpc_method_handler(answers)
+    return grpc.method_handlers_generic_handler(
+        "coplace.v1.WatchService", {"WatchDecisions": stream}
+    )
 
 
 class Channels:
@@ -125,6 +139,24 @@ class Channels:
         )
         answer: Message = await ask(request, timeout=30)
         return answer
+
+    async def stream(
+        self, method: MethodDescriptor, request: Message, token: str
+    ) -> AsyncGenerator[Message, None]:
+        """Ask a service for answers without end."""
+        self.tokens.append(token)
+        service = method.containing_service.full_name
+        ask: Any = self.channels[service].unary_stream(
+            f"/{service}/{method.name}",
+            request_serializer=GetMessageClass(method.input_type).SerializeToString,
+            response_deserializer=GetMessageClass(method.output_type).FromString,
+        )
+        call = ask(request)
+        try:
+            async for answer in call:
+                yield answer
+        finally:
+            call.cancel()
 
 
 class Client:
