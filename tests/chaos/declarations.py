@@ -14,15 +14,12 @@ from shared.catalogue.policy_declarations import declaration_of
 from shared.catalogue.policy_settings import DECLARABLE
 from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy, Reading
-from shared.domain.queue_discipline import QueueDiscipline
 from tests.chaos.events import MODELS, publish, run_alone, some_job
 from tests.chaos.squeezes import squeeze
 from tests.chaos.world import World
 
 _SETTINGS: Final[Mapping[str, Sequence[Any]]] = {
     "policy": [*Policy],
-    "discipline": [*QueueDiscipline],
-    "explore_share": [0.0, 0.02, 0.5],
     "t_weight": [0.0, 0.5, 1.0, 2.0],
     "threshold": [0.0, 0.35, 1.0],
     "reading": [*Reading],
