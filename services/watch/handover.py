@@ -60,6 +60,11 @@ class Handover:
         code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, RefusalReason.FELL_BEHIND
         self.end(code, "too many decisions wait to be taken", reason)
 
+    async def begin(self) -> None:
+        """Send the headers alone: a first answer that is interrupted would leave them under way,
+        and gRPC refuses to send them again with the status, which the caller would never get."""
+        await self._context.send_initial_metadata(())
+
     async def require_allowed(self) -> None:
         """Ask whether the caller may still watch. Raises RefusedCallError."""
         await self._require()

@@ -101,6 +101,7 @@ class WatchService:
             await self._feed.know_users(())
         offsets = await self._beginning(asked)
         watcher = Watcher(asked.watched, offsets, self._limits.most_waiting)
+        await call.begin()
         await call.beat(self._feed.codec.encode(offsets))
         await self._catch_up(watcher, call, asked)
         # Nothing may run in between.
