@@ -121,6 +121,16 @@ class Processes:
         return address
 
     @property
+    def addresses(self) -> Mapping[str, str]:
+        """Return where gRPC clients find each process, by the variable of its address."""
+        return {
+            "COPLACE_INGEST_ADDRESS": self.ingest_address,
+            "COPLACE_PLACEMENT_ADDRESS": self.placement_addresses[0],
+            "COPLACE_ENERGY_ADDRESS": self.energy_address,
+            "COPLACE_WATCH_ADDRESS": self.watch_address,
+        }
+
+    @property
     def rest_url(self) -> str:
         """Return where HTTP clients find REST; empty where there is none."""
         if _HTTP not in self._ports:
@@ -173,10 +183,7 @@ class Processes:
             return {}
         return {
             "COPLACE_REST_PORT": str(self._ports[_HTTP]),
-            "COPLACE_INGEST_ADDRESS": self.ingest_address,
-            "COPLACE_PLACEMENT_ADDRESS": self.placement_addresses[0],
-            "COPLACE_ENERGY_ADDRESS": self.energy_address,
-            "COPLACE_WATCH_ADDRESS": self.watch_address,
+            **self.addresses,
             **{
                 variable.replace("_TOKEN_", "_"): address
                 for variable, address in self.token_addresses.items()

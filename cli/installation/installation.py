@@ -265,10 +265,7 @@ class Installation:
                 _FOLDER: str(self.folder),
                 "COPLACE_KAFKA_BOOTSTRAP": servers.kafka_bootstrap,
                 "COPLACE_REDIS_URL": servers.redis_url,
-                "COPLACE_INGEST_ADDRESS": processes.ingest_address,
-                "COPLACE_PLACEMENT_ADDRESS": processes.placement_addresses[0],
-                "COPLACE_ENERGY_ADDRESS": processes.energy_address,
-                "COPLACE_WATCH_ADDRESS": processes.watch_address,
+                **processes.addresses,
                 **processes.token_addresses,
                 **({"COPLACE_REST_URL": processes.rest_url} if with_rest else {}),
             }

@@ -113,7 +113,27 @@ class _Position:
         return next(self._pauses_s)
 
 
-class DecisionWatcher:
+class _Watcher:
+    """What both watchers have."""
+
+    def __init__(
+        self,
+        address: str,
+        settings: GrpcSettings,
+        request: WatchDecisionsRequest,
+        patience: Patience = Patience(),  # noqa: B008 immutable
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        self._address, self._settings, self._silence_s = address, settings, silence_s
+        self._position = _Position(request, patience)
+
+    @property
+    def cursor(self) -> str:
+        """Return the cursor behind what was handed over; heartbeats move it on."""
+        return self._position.cursor
+
+
+class DecisionWatcher(_Watcher):
     """Iterates over decisions, blocking until each comes, without end. Where the connection breaks
     it asks again behind the last decision that it handed over. Raises UnansweredError for what no
     second try changes; `close` ends it, from any thread."""
@@ -126,16 +146,10 @@ class DecisionWatcher:
         patience: Patience = Patience(),  # noqa: B008 immutable
         silence_s: float = SILENCE_S,
     ) -> None:
-        self._address, self._settings, self._silence_s = address, settings, silence_s
-        self._position = _Position(request, patience)
+        super().__init__(address, settings, request, patience, silence_s)
         self._closed = threading.Event()
         self._call: Any = None
         self._heard_s = 0.0
-
-    @property
-    def cursor(self) -> str:
-        """Return the cursor behind what was handed over; heartbeats move it on."""
-        return self._position.cursor
 
     def close(self) -> None:
         """End the iteration."""
@@ -185,24 +199,8 @@ class DecisionWatcher:
                 return
 
 
-class AsyncDecisionWatcher:
+class AsyncDecisionWatcher(_Watcher):
     """The same in an event loop; its task is cancelled to end it."""
-
-    def __init__(
-        self,
-        address: str,
-        settings: GrpcSettings,
-        request: WatchDecisionsRequest,
-        patience: Patience = Patience(),  # noqa: B008 immutable
-        silence_s: float = SILENCE_S,
-    ) -> None:
-        self._address, self._settings, self._silence_s = address, settings, silence_s
-        self._position = _Position(request, patience)
-
-    @property
-    def cursor(self) -> str:
-        """Return the cursor behind what was handed over; heartbeats move it on."""
-        return self._position.cursor
 
     async def __aiter__(self) -> AsyncIterator[WatchedDecision]:
         """Yield decisions without end."""

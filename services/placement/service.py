@@ -199,7 +199,7 @@ class PlacementService:
         try:
             return queries.jobs(request)
         except RejectedError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise RefusedCallError.invalid(error) from None
 
     async def list_clusters(
         self, _data: bytes, context: ServicerContext[Any, Any]

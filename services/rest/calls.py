@@ -1,6 +1,7 @@
 """Calls of the services over gRPC, in the name of who asks."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -43,34 +44,20 @@ class Services:
     async def call(self, method: MethodDescriptor, request: Message, token: str) -> Message:
         """Return what a service answers to the holder of this token, which is shown over TLS alone.
         Raises AioRpcError."""
-        service = method.containing_service.full_name
-        channel = await self._channel(self._addresses[service])
-        ask: Any = channel.unary_unary(
-            f"/{service}/{method.name}",
-            request_serializer=GetMessageClass(method.input_type).SerializeToString,
-            response_deserializer=GetMessageClass(method.output_type).FromString,
-        )
+        channel = await self._channel(method)
         shown = self._shown(token)
-        answer: Message = await ask(request, timeout=self._within_s, metadata=shown)
-        return answer
+        return await answer_of(channel, method, request, timeout=self._within_s, metadata=shown)
 
     async def stream(
         self, method: MethodDescriptor, request: Message, token: str
     ) -> AsyncGenerator[Message, None]:
         """Yield what a service answers one after another, without end. Raises AioRpcError."""
-        service = method.containing_service.full_name
-        channel = await self._channel(self._addresses[service])
-        ask: Any = channel.unary_stream(
-            f"/{service}/{method.name}",
-            request_serializer=GetMessageClass(method.input_type).SerializeToString,
-            response_deserializer=GetMessageClass(method.output_type).FromString,
-        )
-        call = ask(request, metadata=self._shown(token))
-        try:
-            async for answer in call:
+        channel = await self._channel(method)
+        async with aclosing(
+            answers_of(channel, method, request, metadata=self._shown(token))
+        ) as answers:
+            async for answer in answers:
                 yield answer
-        finally:
-            call.cancel()
 
     def _shown(self, token: str) -> Sequence[tuple[str, str]]:
         return (("authorization", f"Bearer {token}"),) if token and self._authority else ()
@@ -81,7 +68,8 @@ class Services:
         for channel in channels.values():
             await channel.close()
 
-    async def _channel(self, address: str) -> grpc.aio.Channel:
+    async def _channel(self, method: MethodDescriptor) -> grpc.aio.Channel:
+        address = self._addresses[method.containing_service.full_name]
         read_at = self._authority.stat().st_mtime_ns if self._authority else 0
         if read_at != self._read_at:
             await self.close()
@@ -95,3 +83,32 @@ class Services:
         if credentials is None:
             return grpc.aio.insecure_channel(address, options=_OPTIONS)
         return grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
+
+
+async def answer_of(
+    channel: grpc.aio.Channel, method: MethodDescriptor, request: Message, **how: Any
+) -> Message:
+    """Return what a method answers over a channel; `how` is gRPC's. Raises AioRpcError."""
+    answer: Message = await channel.unary_unary(*_called(method))(request, **how)
+    return answer
+
+
+async def answers_of(
+    channel: grpc.aio.Channel, method: MethodDescriptor, request: Message, **how: Any
+) -> AsyncGenerator[Message, None]:
+    """Yield what a method answers one after another, as `answer_of` does one."""
+    call: Any = channel.unary_stream(*_called(method))(request, **how)
+    try:
+        async for answer in call:
+            yield answer
+    finally:
+        call.cancel()
+
+
+def _called(method: MethodDescriptor) -> tuple[Any, Any, Any]:
+    """Return the path of a method, and how its messages are written and read."""
+    return (
+        f"/{method.containing_service.full_name}/{method.name}",
+        GetMessageClass(method.input_type).SerializeToString,
+        GetMessageClass(method.output_type).FromString,
+    )

@@ -3,7 +3,8 @@
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import grpc
@@ -23,30 +24,27 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class EventStream(StreamingResponse):
-    """A response that goes on until the client or the service ends it; `closed` is called then,
-    however that was."""
+    """A response that goes on until the client or the service ends it; what is `opened` for it is
+    closed then, however that was."""
 
     def __init__(
         self,
-        answers: AsyncGenerator[Message, None],
+        answers: AsyncIterator[Message],
         first: Message,
         problem: Callable[[grpc.aio.AioRpcError], ProblemError],
-        closed: Callable[[], None],
+        opened: AsyncExitStack,
     ) -> None:
-        self._answers, self._closed = answers, closed
+        self._opened = opened
         super().__init__(_events(answers, first, problem), headers=_HEADERS, media_type=EVENTS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Write events, then let the call go."""
-        try:
+        async with self._opened:
             await super().__call__(scope, receive, send)
-        finally:
-            self._closed()
-            await self._answers.aclose()
 
 
 async def _events(
-    answers: AsyncGenerator[Message, None],
+    answers: AsyncIterator[Message],
     first: Message,
     problem: Callable[[grpc.aio.AioRpcError], ProblemError],
 ) -> AsyncIterator[bytes]:
@@ -65,7 +63,5 @@ def event(answer: Message) -> bytes:
     cursor = str(fields.pop(CURSOR, ""))
     if not fields:
         return f": alive\nid: {cursor}\n\n".encode()
-    return f"id: {cursor}\ndata: ".encode() + orjson.dumps(fields, option=_SORTED) + b"\n\n"
-
-
-_SORTED: Final = orjson.OPT_SORT_KEYS
+    data = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+    return f"id: {cursor}\ndata: ".encode() + data + b"\n\n"

@@ -4,7 +4,8 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -184,20 +185,23 @@ class RestService:
         def problem(error: grpc.aio.AioRpcError) -> ProblemError:
             return problems.of_call(error, lambda field: request_name(route, field))
 
-        answers = self._caller.stream(route.method, asked, token)
+        async with AsyncExitStack() as opened:
+            opened.enter_context(self._stream_open())
+            answers = self._caller.stream(route.method, asked, token)
+            await opened.enter_async_context(aclosing(answers))
+            try:
+                first = await anext(answers)
+            except grpc.aio.AioRpcError as error:
+                raise problem(error) from None
+            return EventStream(answers, first, problem, opened.pop_all())
+
+    @contextmanager
+    def _stream_open(self) -> Iterator[None]:
         self._streams += 1
         try:
-            first = await anext(answers)
-        except BaseException as error:
-            self._close_stream()
-            await answers.aclose()
-            if isinstance(error, grpc.aio.AioRpcError):
-                raise problem(error) from None
-            raise
-        return EventStream(answers, first, problem, self._close_stream)
-
-    def _close_stream(self) -> None:
-        self._streams -= 1
+            yield
+        finally:
+            self._streams -= 1
 
     async def _read_event(self, route: Route, request: Request, asked: Any, wrongs: Wrongs) -> None:
         envelope: Envelope = asked.event

@@ -15,12 +15,12 @@ from services.watch.cursor import CursorCodec
 from services.watch.log import DecisionBatch, LogBounds, OffsetGoneError
 from services.watch.model import LoggedDecision
 from shared.catalogue.record import TopicPartition, type_of
+from shared.clients.decisions import DECISIONS
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.ends import EndsOfConsumer
 from shared.streams.on_kafka.facts import KafkaFacts
 from shared.streams.stages.consistency import LogFacts
 
-DECISIONS: Final = "placement.decisions"
 _TYPE: Final = b"coplace.v1.PlacementDecided"
 _POLL_MS: Final = 200
 _FETCH_WAIT_MS: Final = 100

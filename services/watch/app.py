@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from services.watch.adapters import DECISIONS, KafkaDecisionLog
+from services.watch.adapters import KafkaDecisionLog
 from services.watch.feed import Feed
 from services.watch.meter import DecisionStreamMeter
 from services.watch.ownership import COMMANDS, FollowedUsers, Sites
@@ -15,6 +15,7 @@ from services.watch.settings import WatchSettings
 from services.watch.users import TOPIC as JOBS
 from shared.authority.bearing import TokenGate
 from shared.authority.questions import question_door
+from shared.clients.decisions import DECISIONS
 from shared.process.clock import now_us
 from shared.process.crash import end_process
 from shared.process.grpc_server import serve_grpc

@@ -82,8 +82,7 @@ class SlurmScheduler(ProfileScheduler):
         for place, node_set in enumerate(load.node_sets):
             node_set.holder = holder_of(number, place)
             self._hold(node_set.holder, node_set.nodes, node_set.release_s, node_set.draw_mw)
-        for each in self.planned() if self._is_capped else ():
-            self._keep(each)
+        self._keep_planned()
         self._is_begun = False
 
     @property
@@ -131,8 +130,8 @@ class SlurmScheduler(ProfileScheduler):
                 # What starts lets others come into the depth.
                 self._backfill_s, self._is_changed = now_s, bool(found)
                 self._due += found
-            elif self._is_capped:
-                self._keep_again()
+            else:
+                self._keep_planned()
         self.turn()
 
     def turn(self) -> None:
@@ -248,16 +247,12 @@ class SlurmScheduler(ProfileScheduler):
         if self._is_capped:
             self.budgets.hold(holder, release_s, draw_mw)
 
-    def _keep(self, planned: ReservedStart) -> None:
-        _, _, start_s, end_s, draw_mw = planned
-        self.budgets.reserve(planned.arrival, start_s, end_s - start_s, draw_mw)
-
-    def _keep_again(self) -> None:
-        """Keep what the last look reserved for jobs that wait still."""
+    def _keep_planned(self) -> None:
+        """Keep the watts that the last look reserved for jobs that wait still."""
         started = {entry.arrival for entry, _ in self._due}
-        for each in self.planned():
-            if each.arrival not in started:
-                self._keep(each)
+        for arrival, _, start_s, end_s, draw_mw in self.planned() if self._is_capped else ():
+            if arrival not in started:
+                self.budgets.reserve(arrival, start_s, end_s - start_s, draw_mw)
 
     def _give_up(self) -> None:
         """Give up the watts that the last look reserved. The main scheduler counts none of them, as

@@ -12,7 +12,6 @@ import uvicorn
 from coplace.v1.watch_service_pb2 import WatchDecisionsResponse
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
-from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.metrics import NoOpMeter
 
 from coplace_client.health import Readiness
@@ -22,6 +21,7 @@ from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
 from services.ingest.service import IngestService
 from services.placement.service import Duty, PlacementService
+from services.rest.calls import answer_of, answers_of
 from services.rest.meter import RestMeter
 from services.rest.routes import routes
 from services.rest.service import Caller, RestService
@@ -131,32 +131,17 @@ class Channels:
     async def call(self, method: MethodDescriptor, request: Message, token: str) -> Message:
         """Ask a service."""
         self.tokens.append(token)
-        service = method.containing_service.full_name
-        ask: Any = self.channels[service].unary_unary(
-            f"/{service}/{method.name}",
-            request_serializer=GetMessageClass(method.input_type).SerializeToString,
-            response_deserializer=GetMessageClass(method.output_type).FromString,
-        )
-        answer: Message = await ask(request, timeout=30)
-        return answer
+        return await answer_of(self._of(method), method, request, timeout=30)
 
-    async def stream(
+    def stream(
         self, method: MethodDescriptor, request: Message, token: str
     ) -> AsyncGenerator[Message, None]:
         """Ask a service for answers without end."""
         self.tokens.append(token)
-        service = method.containing_service.full_name
-        ask: Any = self.channels[service].unary_stream(
-            f"/{service}/{method.name}",
-            request_serializer=GetMessageClass(method.input_type).SerializeToString,
-            response_deserializer=GetMessageClass(method.output_type).FromString,
-        )
-        call = ask(request)
-        try:
-            async for answer in call:
-                yield answer
-        finally:
-            call.cancel()
+        return answers_of(self._of(method), method, request)
+
+    def _of(self, method: MethodDescriptor) -> grpc.aio.Channel:
+        return self.channels[method.containing_service.full_name]
 
 
 class Client:
