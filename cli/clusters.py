@@ -4,10 +4,11 @@ from typing import Final
 
 from coplace.v1.placement_service_pb2 import ListedCluster
 
+from cli.answers import write_answer
 from cli.asking import Placement
-from cli.listing import listed_clusters
+from cli.listing import ask_clusters
 from cli.notes import note
-from cli.output import Output, OutputName, Row, write
+from cli.output import Output, OutputName, Row
 
 _COLUMNS: Final = ("cluster", "node model", "nodes", "free", "running", "waiting", "is")
 
@@ -17,8 +18,9 @@ def clusters(
     placement: Placement = "127.0.0.1:50053",
 ) -> None:
     """List the clusters: their nodes, what of them is free, and how many jobs run and wait."""
-    rows = [row(cluster) for cluster in listed_clusters(placement)]
-    write(rows, _COLUMNS, output)
+    answer = ask_clusters(placement)
+    rows = [row(cluster) for cluster in answer.clusters]
+    write_answer(answer, rows, _COLUMNS, output)
     if output is Output.TABLE:
         note(f"{each['cluster']}: {each['why']}" for each in rows if each["why"])
 

@@ -23,9 +23,10 @@ from coplace.v1.placement_service_pb2 import (
 )
 
 from cli import completion, why
+from cli.answers import write_answer
 from cli.asking import Ingest, Placement
 from cli.known import require_known
-from cli.listing import listed_jobs, require_cluster
+from cli.listing import ask_jobs, listed_jobs, require_cluster
 from cli.notes import note, utc
 from cli.outcomes import order, tell
 from cli.output import Output, OutputName, Row, write
@@ -257,14 +258,14 @@ def _list(
     output: Output,
     placement: str,
 ) -> None:
-    listed, in_all = listed_jobs(placement, request, limit)
-    if not listed:
+    answer = ask_jobs(placement, request, limit)
+    if not answer.jobs:
         # A user may not see all clusters and jobs: the empty answer is all there is.
         with suppress(UnansweredError):
             _require_subjects(request, placement)
-    write([row(job) for job in listed], columns, output)
-    if in_all > len(listed):
-        note([f"{in_all - len(listed):,} more: --limit {in_all} lists all"])
+    write_answer(answer, [row(job) for job in answer.jobs], columns, output)
+    if more := answer.in_all - len(answer.jobs):
+        note([f"{more:,} more: --limit {answer.in_all} lists all"])
 
 
 def _require_subjects(request: ListJobsRequest, placement: str) -> None:

@@ -1,17 +1,22 @@
 """`coplace limits set|show`: what users and accounts may have at once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import typer
 from coplace.v1.control_pb2 import LimitsDeclared
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.placement_service_pb2 import ListedLimit, ListLimitsRequest
+from coplace.v1.placement_service_pb2 import (
+    ListedLimit,
+    ListLimitsRequest,
+    ListLimitsResponse,
+)
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
+from cli.answers import write_answer
 from cli.asking import Ingest, Placement, asking
 from cli.outcomes import order, show_state, tell
-from cli.output import Output, OutputName, Row, write
+from cli.output import Output, OutputName, Row
 from cli.speaking import Source
 from cli.times import clock_us
 from cli.waiting import WAIT_S, Wait
@@ -45,7 +50,7 @@ def set_limits(
     done = order(ingest, declaration(limit, source, clock_us()), wait)
     typer.echo(f"declared for {kind} {name}: {_most(jobs)} jobs at once, {_most(nodes)} nodes")
     tell(done)
-    show_state("placement", lambda: _state(ask(placement), subject))
+    show_state("placement", lambda: _state(ask(placement).limits, subject))
 
 
 def declaration(limit: LimitsDeclared, source: str, now_us: int) -> Envelope:
@@ -57,14 +62,15 @@ def declaration(limit: LimitsDeclared, source: str, now_us: int) -> Envelope:
 @app.command()
 def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50053") -> None:
     """List the limits, and what is allocated under them."""
-    write([row(limit) for limit in ask(placement)], _COLUMNS, output)
+    answer = ask(placement)
+    write_answer(answer, [row(limit) for limit in answer.limits], _COLUMNS, output)
 
 
-def ask(placement: str) -> Sequence[ListedLimit]:
+def ask(placement: str) -> ListLimitsResponse:
     """Ask placement for the limits, and what is allocated under them. Raises UnansweredError."""
     with asking(placement) as channel:
         stub = PlacementServiceStub(channel)
-        return stub.ListLimits(ListLimitsRequest(), timeout=_WITHIN_S).limits
+        return stub.ListLimits(ListLimitsRequest(), timeout=_WITHIN_S)
 
 
 def _state(listed: Iterable[ListedLimit], subject: Subject) -> str:

@@ -19,12 +19,17 @@ from cli.known import require_known
 _WITHIN_S: Final = 30.0
 
 
-def listed_clusters(placement: str, *, within_s: float = _WITHIN_S) -> Sequence[ListedCluster]:
-    """Return the clusters that placement knows, by their names. Raises UnansweredError."""
+def ask_clusters(placement: str, *, within_s: float = _WITHIN_S) -> ListClustersResponse:
+    """Ask placement for its clusters. Raises UnansweredError."""
     with asking(placement) as channel:
         stub = PlacementServiceStub(channel)
         answer: ListClustersResponse = stub.ListClusters(ListClustersRequest(), timeout=within_s)
-    return answer.clusters
+    return answer
+
+
+def listed_clusters(placement: str, *, within_s: float = _WITHIN_S) -> Sequence[ListedCluster]:
+    """Return the clusters that placement knows, by their names. Raises UnansweredError."""
+    return ask_clusters(placement, within_s=within_s).clusters
 
 
 def require_cluster(placement: str, name: str) -> None:
@@ -33,15 +38,24 @@ def require_cluster(placement: str, name: str) -> None:
     require_known("cluster", name, (each.name for each in listed_clusters(placement)))
 
 
-def listed_jobs(
+def ask_jobs(
     placement: str, request: ListJobsRequest, limit: int, *, within_s: float = _WITHIN_S
-) -> tuple[list[ListedJob], int]:
-    """Return at most `limit` of the jobs that are asked for, and how many there are, each answer
-    within so many seconds. Raises UnansweredError."""
+) -> ListJobsResponse:
+    """Return at most `limit` of the jobs that are asked for as one answer, of which each part takes
+    at most so many seconds. Raises UnansweredError."""
     found: list[ListedJob] = []
     for answer in _answers(placement, request, limit, within_s):
         found.extend(answer.jobs)
-    return found[:limit], answer.in_all
+    return ListJobsResponse(as_of_us=answer.as_of_us, jobs=found[:limit], in_all=answer.in_all)
+
+
+def listed_jobs(
+    placement: str, request: ListJobsRequest, limit: int, *, within_s: float = _WITHIN_S
+) -> tuple[Sequence[ListedJob], int]:
+    """Return at most `limit` of the jobs that are asked for, and how many there are. Raises
+    UnansweredError."""
+    answer = ask_jobs(placement, request, limit, within_s=within_s)
+    return answer.jobs, answer.in_all
 
 
 def _answers(

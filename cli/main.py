@@ -11,7 +11,7 @@ from rich.console import Console
 from cli import completion
 from cli.commands import with_commands_of
 from cli.failures import ReportingGroup
-from cli.output import Output, OutputName, write
+from cli.output import Output, OutputName
 from cli.speaking import Source
 from cli.waiting import WAIT_S, Wait
 
@@ -122,11 +122,12 @@ def why(
         _tell_power(job_id)
         return
     from cli import why as question
+    from cli.answers import write_answer
     from cli.notes import TABLE_WIDTH
 
     answer = question.ask(address, job_id)
     if output is not Output.TABLE:
-        write(*question.for_programs(answer), output)
+        write_answer(answer, *question.for_programs(answer), output)
         return
     for line in question.lines(answer):
         typer.echo(line)

@@ -24,10 +24,11 @@ from rich.console import Console
 from rich.table import Table
 
 from cli import completion
+from cli.answers import write_answer
 from cli.asking import Ingest, Placement, asking
 from cli.listing import require_cluster
 from cli.outcomes import order, show_state, tell
-from cli.output import Output, OutputName, Row, write
+from cli.output import Output, OutputName, Row
 from cli.speaking import Source
 from cli.times import clock_us, format_utc, time_us
 from cli.waiting import WAIT_S, Wait
@@ -169,7 +170,7 @@ def nodes(
     """Show the state of nodes, which are drained and why, and what runs there."""
     answer = ask_known(placement, cluster or "")
     if output is not Output.TABLE:
-        write([row(group) for group in answer.groups], _COLUMNS, output)
+        write_answer(answer, [row(group) for group in answer.groups], _COLUMNS, output)
         return
     typer.echo(
         f"as of {format_utc(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet"

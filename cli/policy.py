@@ -20,10 +20,11 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from cli.answers import write_answer
 from cli.asking import Ingest, Placement, asking
 from cli.known import require_known
 from cli.outcomes import order, tell
-from cli.output import Output, OutputName, Row, write
+from cli.output import Output, OutputName, Row
 from cli.speaking import Source
 from cli.times import clock_us, format_utc
 from cli.waiting import WAIT_S, Wait
@@ -131,7 +132,7 @@ def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50
     """Show by what placement decides, what it was started with, and who declared what."""
     answer = ask(placement)
     if output is not Output.TABLE:
-        write([row(setting) for setting in answer.settings], _COLUMNS, output)
+        write_answer(answer, [row(setting) for setting in answer.settings], _COLUMNS, output)
         return
     typer.echo(
         f"as of {format_utc(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet"

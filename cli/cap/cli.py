@@ -7,16 +7,16 @@ from typing import Annotated, Any, Final
 import typer
 from coplace.v1.control_pb2 import PowerCapStep
 from coplace.v1.placement_service_pb2 import PowerStanding
-from google.protobuf.json_format import MessageToJson
 from typer.core import TyperCommand
 
 from cli import completion
+from cli.answers import write_answer
 from cli.asking import Ingest, Placement
 from cli.cap import declare
 from cli.cap.schedule import Period, read_schedule, steps
 from cli.cap.signal import SignalRule, read_signal
 from cli.outcomes import order, tell
-from cli.output import Output, OutputName, write
+from cli.output import Output, OutputName
 from cli.speaking import Source
 from cli.times import clock_us, format_utc, time_us
 from cli.waiting import WAIT_S, Wait
@@ -130,15 +130,12 @@ def show(
 ) -> None:
     """Show what may be drawn now and later, what is drawn, and who declared it."""
     answer = declare.ask(placement)
-    if output is Output.JSON:
-        typer.echo(MessageToJson(answer, preserving_proto_field_name=True))
-        return
     if output is Output.TABLE:
         typer.echo(
             f"as of {format_utc(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet"
         )
     rows = [dict(zip(COLUMNS, _row(one), strict=True)) for one in answer.standings]
-    write(rows, COLUMNS, output)
+    write_answer(answer, rows, COLUMNS, output)
 
 
 def _row(one: PowerStanding) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """What `coplace drain`, `resume`, `nodes` and `undeclare` publish, show and refuse."""
 
 import csv
+import json
 import time
 
 import pytest
@@ -17,7 +18,7 @@ from typer.testing import Result
 
 from cli import nodes
 from cli.times import time_us
-from tests.unit.cli.command_line import IN_FORCE, coplace, published_by, rows_of, taken
+from tests.unit.cli.command_line import IN_FORCE, coplace, published_by, taken
 
 NOW_US = time_us("2026-07-01T07:55:12Z")
 UNTIL_US = time_us("2026-07-01T12:00:00Z")
@@ -156,8 +157,8 @@ def test_a_table_fits_a_terminal_of_80_columns(words: list[str]) -> None:
 
 @pytest.mark.usefixtures("published")
 def test_programs_read_json_and_csv() -> None:
-    found = rows_of(run("nodes", "p1", "--output", "json").stdout)
-    assert [row["count"] for row in found] == [2, 1, 1]
+    found = json.loads(run("nodes", "p1", "--output", "json").stdout)
+    assert [group["count"] for group in found["groups"]] == [2, 1, 1]
     rows = list(csv.DictReader(run("nodes", "--output", "csv").stdout.splitlines()))
     assert [row["state"] for row in rows] == ["allocated", "drained", "idle"]
     assert rows[0]["jobs"] == "north/p1/4711/1767225600 and 1 more"

@@ -1,5 +1,6 @@
 """`coplace policy show|set|reset|schema|reference`."""
 
+import csv
 import json
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from shared.catalogue.policy_documents import reference
 from shared.catalogue.policy_settings import DECLARABLE
 from shared.domain.queue_discipline import QueueDiscipline
 from shared.placement.processor.placement import Placement
-from tests.unit.cli.command_line import IN_FORCE, published_by, refusal, rows_of, said, taken
+from tests.unit.cli.command_line import IN_FORCE, published_by, refusal, said, taken
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import placement, policy, round_of, submitted
 from tests.unit.shared.placement.state.test_slowdown_guarantees import (
@@ -51,7 +52,7 @@ def test_what_is_set_is_an_event_that_placement_follows_and_shows(
     ]
     [event] = published
     assert taken(event).topic == "commands"
-    rows = rows_of(call(processor, "show", "--output", "json"))
+    rows = [*csv.DictReader(call(processor, "show", "--output", "csv").splitlines())]
     assert {
         "setting": "policy",
         "is": "min-energy",
