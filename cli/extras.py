@@ -9,6 +9,8 @@ _EXTRAS: Final = {
     "faust": "server",
     "kubernetes_asyncio": "kubernetes",
     "matplotlib": "lab",
+    "mcp": "mcp",
+    "mcp_types": "mcp",
     "ortools": "planner",
     "rustworkx": "lab",
     "scipy": "lab",

@@ -61,6 +61,7 @@ app = typer.Typer(
             "energy": "cli.energy.cli:app",
             "evaluate": "lab.evaluate.cli:app",
             "limits": "cli.limits:app",
+            "mcp": "cli.mcp.cli:mcp",
             "models": "cli.models:app",
             "outcome": "cli.outcomes:outcome",
             "policy": "cli.policy:app",

@@ -3,8 +3,7 @@
 https://spec.openapis.org/oas/v3.1.1.html
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -14,13 +13,12 @@ from services.rest import problems, publishing
 from services.rest.events import EVENTS, LAST_EVENT_ID
 from services.rest.routes import Route
 from shared.catalogue.comments import comments
-from shared.catalogue.json_schema import field_schema, schemas
-from shared.catalogue.schemas import MESSAGES
+from shared.catalogue.described_schemas import described_schemas, references
+from shared.catalogue.json_schema import field_schema
 
 _BASE: Final = "#/components/schemas/"
 _PROBLEM: Final = "Problem"
 _JSON: Final = "application/json"
-_REFERENCE: Final = re.compile(r"#/components/schemas/([\w.]+)")
 _DESCRIPTION: Final = (
     "What the services of Coplace answer over gRPC, and the events that ingest takes. Bodies are "
     "the JSON form of protobuf: names in lowerCamelCase, whole numbers of 64 bits as texts, bytes "
@@ -96,6 +94,7 @@ def document(routes: Iterable[Route], version: str = "0.1.0") -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(f"{route.template}", {})[route.verb.lower()] = _operation(route)
+    messages = set(references(paths, _BASE)) - {_PROBLEM}
     return {
         "openapi": "3.1.1",
         "info": {"title": "Coplace", "version": version, "description": _DESCRIPTION},
@@ -103,7 +102,7 @@ def document(routes: Iterable[Route], version: str = "0.1.0") -> dict[str, Any]:
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {_PROBLEM: _PROBLEM_SCHEMA, **_referenced(paths)},
+            "schemas": {_PROBLEM: _PROBLEM_SCHEMA, **described_schemas(messages, _BASE)},
         },
     }
 
@@ -195,30 +194,3 @@ _ACCEPTED: Final = {
         }
     },
 }
-
-
-def _referenced(paths: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schemas that the paths need, and those that these need."""
-    every, found = schemas(_BASE), dict[str, Any]()
-    wanted = sorted(set(_REFERENCE.findall(str(paths))) - {_PROBLEM})
-    while wanted:
-        name = wanted.pop()
-        if name not in found:
-            found[name] = _described(name, every[name])
-            wanted += _REFERENCE.findall(str(every[name]))
-    return dict(sorted(found.items()))
-
-
-def _described(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with the comments of the message and its fields."""
-    said = comments()
-    fields = {field.json_name: field.full_name for field in MESSAGES[name].DESCRIPTOR.fields}
-    properties = {
-        field: {**of_field, **_description(said.get(fields[field], ""))}
-        for field, of_field in schema["properties"].items()
-    }
-    return {**schema, "properties": properties, **_description(said.get(name, ""))}
-
-
-def _description(text: str) -> dict[str, str]:
-    return {"description": text} if text else {}

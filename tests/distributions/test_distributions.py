@@ -1,5 +1,6 @@
 """Each distribution is installed from its wheel into an environment of its own, and started."""
 
+import json
 import os
 import signal
 import subprocess
@@ -125,6 +126,8 @@ def test_what_an_extra_is_for_starts_with_that_extra_alone(
     environment = Environment.of(tmp_path / extra, wheels, f"coplace[{extra}]")
     for module in _SERVICES.get(extra, ()):
         _require_it_waits_for_its_servers(environment, module)
+    if extra == "mcp":
+        _require_an_assistant_is_answered(environment)
     if extra == "prediction":
         _require_charges_add_up(environment)
     if extra == "lab":
@@ -134,6 +137,29 @@ def test_what_an_extra_is_for_starts_with_that_extra_alone(
         )
         assert played.returncode == 0, played.stderr
         assert (out / "gantt.png").exists()
+
+
+def _require_an_assistant_is_answered(environment: Environment) -> None:
+    """By its first message, after which it hangs up."""
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    done = subprocess.run(
+        [environment.command("coplace"), "mcp"],
+        cwd=environment.folder,
+        env={"PATH": os.environ["PATH"]},
+        input=f"{json.dumps(message)}\n",
+        capture_output=True,
+        text=True,
+        timeout=_WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["result"]["serverInfo"]["name"] == "coplace"
 
 
 def _require_charges_add_up(environment: Environment) -> None:

@@ -45,6 +45,7 @@ class Guarded(NamedTuple):
     client: Client
     tokens: dict[str, str]
     audit: Audit
+    address: str
 
     def bearing(self, who: str) -> dict[str, str]:
         """The header of somebody's token."""
@@ -90,7 +91,7 @@ async def guarded(folder: Path) -> AsyncIterator[Guarded]:
         grpc_server(process, "127.0.0.1", certificate_port, handlers, gate=gate),
         listening(services) as client,
     ):
-        yield Guarded(client, tokens, audit)
+        yield Guarded(client, tokens, audit, f"localhost:{token_port}")
     await services.close()
     assert crashes == []
 
