@@ -294,6 +294,10 @@ fuzz: setup $(if $(SERVERS),system-servers) ## mutated records between honest on
 fuzz-rest: setup ## hostile HTTP requests to REST over real services, in process: RECORDS= SEED=
 	$(BIN)/python -m tests.attacks.rest --seed $(SEED) $(if $(RECORDS),--records $(RECORDS))
 
+.PHONY: fuzz-grpc
+fuzz-grpc: setup ## hostile gRPC calls to every service, health and reflection, in process: RECORDS= SEED=
+	$(BIN)/python -m tests.attacks.grpc_calls --seed $(SEED) $(if $(RECORDS),--records $(RECORDS))
+
 .PHONY: starts
 starts: setup system-servers ## every entry point in its empty state with every value of every setting: ONLY=services.planner
 	$(BIN)/python -m tests.starts $(if $(ONLY),--only '$(ONLY)')
