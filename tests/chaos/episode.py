@@ -26,6 +26,7 @@ from tests.chaos.declarations import DECLARATIONS
 from tests.chaos.events import EVENTS, declare, publish
 from tests.chaos.faults import ARMING, FAULTS, Fault
 from tests.chaos.managers import Temper
+from tests.chaos.neighbours import NEIGHBOURS
 from tests.chaos.world import Scale, World
 
 EVENTS_AN_EPISODE: Final = 1_000
@@ -38,8 +39,9 @@ _MOST_VIOLATIONS: Final = 20
 # of event moves all that is drawn behind it: the other seeds show the planted bugs that they
 # showed.
 _WITH_DECLARATIONS: Final = 4
-# And in so many of these tariffs and allocations.
+# And in so many of these tariffs and allocations, and in the last of these jobs that share nodes.
 _WITH_BILLING: Final = 3
+_WITH_NEIGHBOURS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,12 @@ class Episode:
         self._faults = {**FAULTS, **faults}
         declares = (seed - 1) % 10 >= 10 - _WITH_DECLARATIONS
         bills = (seed - 1) % 10 >= 10 - _WITH_BILLING
+        shares = (seed - 1) % 10 >= 10 - _WITH_NEIGHBOURS
         self._events = {
             **EVENTS,
             **(DECLARATIONS if declares else {}),
             **(BILLING if bills else {}),
+            **(NEIGHBOURS if shares else {}),
         }
 
     def play(self) -> Report:

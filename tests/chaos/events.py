@@ -48,9 +48,9 @@ from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
 from tests.chaos.journal import Run
 from tests.chaos.world import World
 
-_USERS: Final = ("ada", "bob", "cyd", "dan")
+USERS: Final = ("ada", "bob", "cyd", "dan")
 ACCOUNTS: Final = ("physics", "bio")
-_APPS: Final = tuple(f"app-{number}" for number in range(6))
+APPS: Final = tuple(f"app-{number}" for number in range(6))
 MODELS: Final = {
     "gold": (36, (1.2, 2.0, 3.1)),
     "platinum": (48, (1.2, 2.7)),
@@ -195,7 +195,7 @@ def limit(world: World) -> None:
     """What a user or an account may have at once."""
     rng = world.rng
     subject = rng.choice([LIMIT_SUBJECT_USER, LIMIT_SUBJECT_ACCOUNT])
-    name = rng.choice(_USERS if subject == LIMIT_SUBJECT_USER else ACCOUNTS)
+    name = rng.choice(USERS if subject == LIMIT_SUBJECT_USER else ACCOUNTS)
     declared = LimitsDeclared(
         subject=subject,
         name=name,
@@ -249,8 +249,8 @@ def submit(world: World) -> None:
     submitted = JobSubmitted(
         job_id=job_id,
         attempt=1,
-        app_id=rng.choice([*_APPS, ""]),
-        user=rng.choice(_USERS),
+        app_id=rng.choice([*APPS, ""]),
+        user=rng.choice(USERS),
         account=rng.choice(ACCOUNTS),
         nodes=rng.choice([1, 1, 1, 2, 3, 4, 8, 12]),
         walltime_s=some_time_us(rng, SECOND_US, HOUR_US) / SECOND_US,
@@ -277,7 +277,7 @@ def run_alone(world: World, on: str = "", meant_for: str = "") -> None:
     submitted = JobSubmitted(
         job_id=job_id,
         attempt=1,
-        user=rng.choice(_USERS),
+        user=rng.choice(USERS),
         account=rng.choice(ACCOUNTS),
         nodes=1,
         walltime_s=some_time_us(rng, SECOND_US, (12 if meant_for else 1) * HOUR_US) / SECOND_US,
@@ -304,7 +304,7 @@ def tell_of_old(world: World) -> None:
     submitted = JobSubmitted(
         job_id=job_id,
         attempt=1,
-        user=rng.choice(_USERS),
+        user=rng.choice(USERS),
         account=rng.choice(ACCOUNTS),
         nodes=1,
         walltime_s=60.0,
@@ -363,11 +363,11 @@ def measure(world: World) -> None:
     """A signature of an application, or of a kernel of the learning phase."""
     rng = world.rng
     model = rng.choice(list(MODELS))
-    app, (_, pstates_ghz) = rng.randrange(len(_APPS)), MODELS[model]
+    app, (_, pstates_ghz) = rng.randrange(len(APPS)), MODELS[model]
     freq_ghz, is_kernel = rng.choice(pstates_ghz), rng.random() < 0.5
     factor = pstates_ghz[-1] / freq_ghz
     measured = SignatureMeasured(
-        app_id=f"kernel-{app}" if is_kernel else _APPS[app],
+        app_id=f"kernel-{app}" if is_kernel else APPS[app],
         node_model=model,
         freq_ghz=freq_ghz,
         time_s=(50 + app) * factor * rng.uniform(0.98, 1.02),
@@ -417,8 +417,8 @@ def shutter(world: World) -> None:
         job_id=run.job_id,
         attempt=run.attempt,
         co_runner_job_id=rng.choice(_co_runners(world, run, began_us, ended_us)),
-        app_id=_APPS[0],
-        co_runner_app_id=_APPS[1],
+        app_id=APPS[0],
+        co_runner_app_id=APPS[1],
         node_model="gold",
         began_at_us=began_us,
         ended_at_us=ended_us,

@@ -30,7 +30,7 @@ _SOONEST: Final = {
     "a_copy_of_a_submission_queues_up_again": 3,
     "jobs_are_lost_by_a_restart": 3,
     "a_node_is_given_twice": 2,
-    "late_shutters_are_dropped": 46,
+    "late_shutters_are_dropped": 10,
     "a_round_is_forgotten": 2,
     "early_facts_are_lost_by_a_restart": 2,
     "every_barrier_is_believed": 12,
@@ -46,7 +46,7 @@ _SOONEST: Final = {
     "declared_coefficients_are_forgotten_by_a_restart": 10,
     "tariffs_hold_for_ever": 8,
     "empty_accounts_get_nodes": 9,
-    "degradation_counts_once": 8,
+    "degradation_counts_once": 70,
     "no_share_of_a_cap_is_kept_free": 29,
     "what_was_under_way_when_all_stood_still_is_not_awaited": 8,
 }
