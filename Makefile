@@ -216,6 +216,10 @@ demo-parity: setup system-servers ## run both and compare what they decided and 
 bench: setup system-servers ## measure throughput, latency and memory: GUARD=none|secure|table
 	$(BIN)/python -m lab.benchmarks.system --out '$(OUT)' $(if $(GUARD),--guard $(GUARD))
 
+.PHONY: bench-watching
+bench-watching: setup system-servers ## how long watchers over gRPC wait beside Kafka, and what a thousand cost placement
+	$(BIN)/python -m lab.benchmarks.system.watching measure
+
 .PHONY: bench-placement
 bench-placement: setup ## compare EAMC with its paper, play real logs: OUT= INTO=document, ONLY=claims RESUME=1 a part of it
 	$(BIN)/python -m lab.papers.placement --out '$(OUT)/placement' \

@@ -60,6 +60,7 @@ class Bench:
     system: RunningSystem
     speaker: Deployment
     ingest_address: str
+    watch_address: str
     environment: dict[str, str]
     folder: Path
     _jobs: int = field(default=0, init=False)
@@ -129,7 +130,8 @@ def benched(run_dir: Path, guard: Guard) -> Iterator[Bench]:
             if guard is Guard.TABLE:
                 _declare_table(speaker, processes.ingest_address)
             deployment = Deployment.from_settings(speaker)
-            yield Bench(system, deployment, processes.ingest_address, environment, folder)
+            addresses = processes.ingest_address, processes.watch_address
+            yield Bench(system, deployment, *addresses, environment, folder)
 
 
 def _of(shared: Settings, security: Security, name: str) -> Settings:
