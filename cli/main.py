@@ -189,3 +189,29 @@ def asyncapi(out: Out = Path("out")) -> None:
         with write_whole(out / name) as fresh:
             fresh.write_text(text, encoding="utf-8")
         typer.echo(out / name)
+
+
+@app.command()
+def openapi(out: Out = Path("out")) -> None:
+    """Write the OpenAPI document of what REST answers."""
+    import json
+
+    from cli.extras import not_installed
+    from coplace_client.files import write_whole
+
+    try:
+        from services.rest.openapi import document
+        from services.rest.routes import routes
+    except ModuleNotFoundError as error:
+        raise not_installed(error) from None
+    with write_whole(out / "openapi.json") as fresh:
+        fresh.write_text(f"{json.dumps(document(routes()), indent=2)}\n", encoding="utf-8")
+    typer.echo(out / "openapi.json")
+
+
+@app.command("grpc-reference")
+def grpc_reference() -> None:
+    """Print what answers over gRPC, in Markdown: services, methods, messages, fields."""
+    from shared.catalogue.grpc_reference import reference
+
+    typer.echo(reference(), nl=False)

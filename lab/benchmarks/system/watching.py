@@ -65,7 +65,7 @@ class Delays:
 
 
 def key_of(decision: PlacementDecided) -> str:
-    """Return what tells decisions apart."""
+    """Return the identity of a decision."""
     return f"{decision.job_id}/{decision.attempt}/{decision.grant}/{decision.verdict}"
 
 

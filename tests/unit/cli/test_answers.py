@@ -1,10 +1,14 @@
 """What commands print for programs is what HTTP answers."""
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_USER
 
+from services.rest.openapi import document
+from services.rest.routes import routes
 from shared.domain.eamc_policy import Policy
 from shared.placement.processor.placement import Placement
 from tests.unit.cli.command_line import said
@@ -58,3 +62,8 @@ def test_a_command_prints_the_document_that_http_has(
     with Served(busy) as address:
         printed = said(*words, "--output", "json", option, address)
     assert printed.encode() == asyncio.run(over_http()) + b"\n"
+
+
+def test_the_document_of_http_is_written_without_a_server(tmp_path: Path) -> None:
+    assert said("openapi", "--out", tmp_path).strip() == str(tmp_path / "openapi.json")
+    assert json.loads((tmp_path / "openapi.json").read_text()) == document(routes())
