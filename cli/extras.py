@@ -10,6 +10,7 @@ _EXTRAS: Final = {
     "kubernetes_asyncio": "kubernetes",
     "matplotlib": "lab",
     "ortools": "planner",
+    "pyarrow": "archive",
     "rustworkx": "lab",
     "scipy": "lab",
     "sklearn": "prediction",
