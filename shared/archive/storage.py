@@ -1,13 +1,15 @@
 """Where an archive lies: a folder, or an object store through pyarrow."""
 
+import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TextIO
 
 from shared.archive.errors import ArchiveError
 
 _PART: Final = ".part"
+_LOCK: Final = "_lock"
 
 
 class Storage(Protocol):
@@ -34,6 +36,19 @@ class LocalFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.where = str(folder)
+        self._taken: TextIO | None = None
+
+    def take(self) -> None:
+        """Keep other processes from writing there, as long as this one lives. Raises ArchiveError
+        where one does, and OSError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._taken = (self.folder / _LOCK).open("w")
+        try:
+            fcntl.flock(self._taken, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ArchiveError(
+                f"another process writes to {self.where}: stop it, or take another folder"
+            ) from None
 
     def read(self, path: str) -> bytes:
         """Return a file."""

@@ -10,6 +10,8 @@ from shared.archive.index import NAME, Cut, FileEntry, Index, folder_of
 from shared.archive.reading import read_file, read_index
 from shared.archive.record import ArchivedRecord
 from shared.archive.storage import Storage
+from shared.catalogue.record import Record, TopicPartition
+from shared.streams.stages.provenance import LastRead
 
 _FULL: Final = ".parquet"
 
@@ -58,6 +60,16 @@ class PartitionArchive:
     def position(self) -> int:
         """Return the offset behind the last record that was taken."""
         return max(self._open.next_offset, self.index.ends_at)
+
+    @property
+    def last_read(self) -> LastRead | None:
+        """Return what identifies the last record; None where no file holds one."""
+        last = self.last_record
+        if last is None:
+            return None
+        place = TopicPartition(last.topic, last.kafka_partition)
+        record = Record(place, last.offset, last.key or b"", last.value, last.headers)
+        return LastRead.from_record(record)
 
     @property
     def waiting(self) -> int:
