@@ -75,6 +75,10 @@ class KafkaLog:
             for each, records in found.items()
         }
 
+    async def position(self, partition: TopicPartition) -> int:
+        """Return the offset behind all that was read of a Kafka partition."""
+        return int(await self._consumer.position(self._named(partition)))
+
     def behind(self) -> int:
         """Return how many offsets were not read yet."""
         return self._behind

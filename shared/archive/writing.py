@@ -94,6 +94,13 @@ class PartitionArchive:
             self._open.append(record)
             self.last_record = record
 
+    def end_at(self, to_offset: int) -> None:
+        """End the file that is not full yet at an offset, where the archive that is compared with
+        has a full one."""
+        if self._open.records:
+            self._full.append(self._open.to_file(to_offset, is_full=True))
+            self._open = OpenFile.after(self.index, to_offset)
+
     def write(self, *, with_tail: bool = False) -> Written:
         """Put full files, and the tail where this is wanted: files first, then the index that
         names them, and at last what it no longer names is deleted. Raises OSError."""
