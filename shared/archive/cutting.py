@@ -35,22 +35,21 @@ class OpenFile:
         """Return the file that begins at an offset of the Kafka partition of an index."""
         return cls(index.topic, index.kafka_partition, index.topic_id, offset)
 
-    def end_before(self, record: ArchivedRecord, cut: Cut) -> int | None:
-        """Return the offset at which the file ends, if a record that follows does not belong into
-        it: the beginning of that record's window, or its own offset where the file would be too
-        large."""
+    def end_before(self, offset: int, size_bytes: int, cut: Cut) -> int | None:
+        """Return the offset at which the file ends, if a record of this offset and size does not
+        belong into it: the beginning of that record's window, or its own offset where the file
+        would be too large."""
         if not self.records:
             return None
-        window = record.offset // cut.window_offsets
+        window = offset // cut.window_offsets
         if window > (self.next_offset - 1) // cut.window_offsets:
             return window * cut.window_offsets
-        is_full = self._size_bytes + record.size_bytes > cut.most_bytes
-        return record.offset if is_full else None
+        return offset if self._size_bytes + size_bytes > cut.most_bytes else None
 
-    def append(self, record: ArchivedRecord) -> None:
-        """Take the next record."""
+    def append(self, record: ArchivedRecord, size_bytes: int) -> None:
+        """Take the next record, which has this size."""
         self._rows.append(record)
-        self._size_bytes += record.size_bytes
+        self._size_bytes += size_bytes
         self.records += 1
         self.next_offset = record.offset + 1
         if len(self._rows) == _AT_ONCE:
@@ -59,7 +58,7 @@ class OpenFile:
     def extend(self, records: Iterable[ArchivedRecord]) -> None:
         """Take several."""
         for record in records:
-            self.append(record)
+            self.append(record, record.size_bytes)
 
     def to_file(self, to_offset: int, *, is_full: bool) -> tuple[FileEntry, bytes]:
         """Return the file up to an offset, and how the index describes it. What is not full may go

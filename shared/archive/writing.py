@@ -84,15 +84,17 @@ class PartitionArchive:
 
     def add(self, records: Iterable[ArchivedRecord]) -> None:
         """Take records, in the order of their offsets; those that it has are passed over."""
+        position, cut = self.position, self.index.cut
         for record in records:
-            if record.offset < self.position:
+            if record.offset < position:
                 continue
-            end = self._open.end_before(record, self.index.cut)
+            size_bytes = record.size_bytes
+            end = self._open.end_before(record.offset, size_bytes, cut)
             if end is not None:
                 self._full.append(self._open.to_file(end, is_full=True))
                 self._open = OpenFile.after(self.index, end)
-            self._open.append(record)
-            self.last_record = record
+            self._open.append(record, size_bytes)
+            position, self.last_record = record.offset + 1, record
 
     def end_at(self, to_offset: int) -> None:
         """End the file that is not full yet at an offset, where the archive that is compared with
