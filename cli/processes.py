@@ -60,8 +60,8 @@ class Processes:
     """The processes of one namespace; each finds `environment` and its own ports in its own.
 
     Traces go to files below `run_dir` when they are wanted: every event then costs a span.
-    `archive` is where topics go to files, empty where they do not. `choose_ports` finds a port for each name, `credentials` what a service of a secure installation
-    needs to be believed.
+    `archive` is where topics go to files, empty where they do not. `choose_ports` finds a port for
+    each name, `credentials` what a service of a secure installation needs to be believed.
     """
 
     def __init__(

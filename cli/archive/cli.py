@@ -141,9 +141,9 @@ def verify(where: Where, output: OutputName = Output.TABLE) -> None:
     if found or output is not Output.TABLE:
         write(found, ("path", "problem"), output)
     if found:
-        note(f"{len(found)} damaged: docs/how-to/archive.md, 'A file is damaged'")
+        note([f"{len(found)} damaged: docs/how-to/archive.md, 'A file is damaged'"])
         raise typer.Exit(1)
-    note(f"{storage.where} is whole")
+    note([f"{storage.where} is whole"])
 
 
 @app.command("rebuild")
