@@ -220,6 +220,11 @@ bench: setup system-servers ## measure throughput, latency and memory: GUARD=non
 bench-watching: setup system-servers ## how long watchers over gRPC wait beside Kafka, and what a thousand cost placement
 	$(BIN)/python -m lab.benchmarks.system.watching measure
 
+.PHONY: bench-archive
+bench-archive: JOBS = 1000000
+bench-archive: setup ## a month of jobs through the archive: time, size: JOBS= OUT=
+	$(BIN)/python -m lab.benchmarks.archive --jobs $(JOBS) --out '$(OUT)'
+
 .PHONY: bench-placement
 bench-placement: setup ## compare EAMC with its paper, play real logs: OUT= INTO=document, ONLY=claims RESUME=1 a part of it
 	$(BIN)/python -m lab.papers.placement --out '$(OUT)/placement' \

@@ -12,6 +12,7 @@ _EXTRAS: Final = {
     "mcp": "mcp",
     "mcp_types": "mcp",
     "ortools": "planner",
+    "pyarrow": "archive",
     "rustworkx": "lab",
     "scipy": "lab",
     "sklearn": "prediction",

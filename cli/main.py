@@ -53,6 +53,7 @@ app = typer.Typer(
             "accounts": "cli.billing:app",
             # The same command as `accounts statement`.
             "statement": "cli.billing:statement",
+            "archive": "cli.archive.cli:app",
             "authority": "cli.authority.cli:app",
             "cap": "cli.cap.cli:app",
             "certificates": "cli.installation.certificates:app",

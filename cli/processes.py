@@ -9,6 +9,7 @@ from typing import Final
 from deploy.local.ports import fresh_ports
 from deploy.local.program import Program
 
+_ARCHIVE: Final = "services.archive"
 _INGEST: Final = "services.ingest"
 _PLACEMENT: Final = "services.placement"
 _ENERGY_API: Final = "services.energy.api"
@@ -33,6 +34,8 @@ STATEFUL: Final = ("energy", "appdb-cache", "prediction", "placement", "pricing"
 PLANNER: Final = "planner"
 # Beside them where HTTP and JSON are wanted.
 REST: Final = "rest"
+# Beside them where topics go to files.
+ARCHIVE: Final = "archive"
 EMULATOR: Final = "simulation"
 # Modules that answer over gRPC, with the variables of their ports.
 _GRPC_PORTS: Final = {
@@ -57,8 +60,8 @@ class Processes:
     """The processes of one namespace; each finds `environment` and its own ports in its own.
 
     Traces go to files below `run_dir` when they are wanted: every event then costs a span.
-    `choose_ports` finds a port for each name, `credentials` what a service of a secure installation
-    needs to be believed.
+    `archive` is where topics go to files, empty where they do not. `choose_ports` finds a port for
+    each name, `credentials` what a service of a secure installation needs to be believed.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Processes:
         traced: bool,
         planned: bool = False,
         with_rest: bool = False,
+        archive: str = "",
         choose_ports: Callable[[Sequence[str]], Mapping[str, int]] = fresh_ports,
         credentials: Callable[[str], Mapping[str, str]] | None = None,
     ) -> None:
@@ -78,10 +82,12 @@ class Processes:
         self._environment = {**environment, **_ONE_THREAD}
         self._traced = traced
         self._credentials = credentials
+        self._archive = archive
         every = {
             **modules,
             **({PLANNER: "services.planner"} if planned else {}),
             **({REST: _REST} if with_rest else {}),
+            **({ARCHIVE: _ARCHIVE} if archive else {}),
         }
         several = (*STATEFUL, PLANNER)
         self._workers = {
@@ -152,7 +158,14 @@ class Processes:
     def services(self) -> list[Program]:
         """Return every service, the stateful ones as often as they have workers."""
         return [
-            self._program(name, module, {**self._grpc_port(name, module), **self._of_rest(module)})
+            self._program(
+                *(name, module),
+                {
+                    **self._grpc_port(name, module),
+                    **self._of_rest(module),
+                    **({"COPLACE_ARCHIVE_WHERE": self._archive} if module == _ARCHIVE else {}),
+                },
+            )
             for name, module in self._workers.items()
         ]
 

@@ -47,6 +47,13 @@ def up(
         bool, typer.Option(help="With the planner, which looks ahead beside placement.")
     ] = False,
     rest: Annotated[bool, typer.Option(help="With HTTP and JSON over what gRPC answers.")] = False,
+    archive: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE",
+            help="With an archive of topics as Parquet files in this folder or object store.",
+        ),
+    ] = "",
     secure: Annotated[
         bool | None,
         typer.Option(
@@ -67,6 +74,7 @@ def up(
         record = installation.up(
             planned=planner,
             with_rest=rest,
+            archive=archive,
             secure=secure,
             on_begin=lambda count: bar.update(task, total=count),
             on_ready=lambda name: bar.update(task, advance=1, description=f"{name} is ready"),
@@ -77,6 +85,9 @@ def up(
     typer.echo(_UP.format(folder=installation.folder, **record.environment))
     if rest:
         typer.echo(f"REST: {record.environment['COPLACE_REST_URL']} (docs/how-to/rest.md)")
+    if archive:
+        where = record.environment["COPLACE_ARCHIVE_WHERE"]
+        typer.echo(f"Archive: {where} (docs/how-to/archive.md)")
     if installation.is_secure:
         typer.echo(_SECURE.format(folder=installation.folder))
     _note_another(record)

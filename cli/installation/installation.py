@@ -113,6 +113,7 @@ class Installation:
         on_ready: _Told,
         secure: bool | None = None,
         with_rest: bool = False,
+        archive: str = "",
     ) -> InstallationRecord:
         """Start everything and wait until it is ready; on failure nothing is left running.
 
@@ -132,7 +133,8 @@ class Installation:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             InstallationRecord(self.record.environment).save(self.folder)
             remember_folder(self.folder)
-            return self._start(planned, with_rest, secured, on_begin, on_ready)
+            where = _absolute(archive)
+            return self._start(planned, with_rest, where, secured, on_begin, on_ready)
 
     def down(self, *, delete: bool) -> bool:
         """Stop whatever runs of it, and delete its folder if asked to; whether anything ran."""
@@ -225,6 +227,7 @@ class Installation:
         self,
         planned: bool,
         with_rest: bool,
+        archive: str,
         secured: bool,
         on_begin: Callable[[int], object],
         on_ready: _Told,
@@ -250,6 +253,7 @@ class Installation:
             traced=False,
             planned=planned,
             with_rest=with_rest,
+            archive=archive,
             choose_ports=partial(kept_ports, servers.ports_file),
             credentials=security.environment if security else None,
         )
@@ -268,6 +272,7 @@ class Installation:
                 **processes.addresses,
                 **processes.token_addresses,
                 **({"COPLACE_REST_URL": processes.rest_url} if with_rest else {}),
+                **({"COPLACE_ARCHIVE_WHERE": archive} if archive else {}),
             }
             with _set(environment):
                 create_topics(Deployment.from_settings(Settings()))
@@ -290,6 +295,11 @@ class Installation:
         if InstallationRecord.is_in(self.folder):
             RunState.remove(self.folder)
             replace(self.record, up_since_us=0).save(self.folder)
+
+
+def _absolute(archive: str) -> str:
+    """Return where an archive lies for processes of any folder."""
+    return str(Path(archive).absolute()) if archive and "://" not in archive else archive
 
 
 @contextmanager

@@ -24,7 +24,7 @@ _SOURCES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
 }
 EXTRAS: Final = (
-    *("server", "placement", "planner", "prediction", "kubernetes", "rest", "mcp"),
+    *("server", "placement", "planner", "prediction", "kubernetes", "rest", "archive", "mcp"),
     "lab",
 )
 # What an environment has before anything is installed, or that is ours.

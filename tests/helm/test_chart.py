@@ -1,7 +1,9 @@
 """What the chart renders, and what it refuses: `make test-helm`."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import kubernetes_validate
 import pytest
@@ -71,6 +73,7 @@ def test_names_of_a_kind_are_unique(values: Path) -> None:
 
 def test_all_services_of_the_compose_file_are_there_but_for_what_is_switched_off() -> None:
     switched = "services.planner.enabled=true,services.rest.enabled=true"
+    switched += ",services.archive.enabled=true,services.archive.claim=files"
     words = ("--set", switched, "--set", "services.ingestJobcomp.enabled=false")
     expected = {f"region-{name}" for name in (*SERVICES, *NOT_PLAYED, "kafka", "redis", "test")}
     expected |= {"region-topics-1", "region-preflight"}
@@ -194,7 +197,27 @@ def test_alerts_and_dashboard_are_those_of_the_project() -> None:
         ("env.COPLACE_PLACEMENT_MOST_REQUEUES=-1", "MOST_REQUEUES"),
         ("logLevel=loud", "logLevel"),
         (f"{SERVERS},autoscaling.enabled=true", "needs KEDA"),
+        (f"{SERVERS},services.archive.enabled=true", "services.archive.claim is missing"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(sets: str, told: str) -> None:
     assert told in refusal(*filter(None, [sets]))
+
+
+def test_the_archive_has_its_claim_or_the_credentials_of_an_object_store() -> None:
+    [pod] = _archive("services.archive.claim=files")
+    assert {"name": "archive", "mountPath": "/archive"} in pod["containers"][0]["volumeMounts"]
+    claim = {"claimName": "files"}
+    assert {"name": "archive", "persistentVolumeClaim": claim} in pod["volumes"]
+    where = "services.archive.env.COPLACE_ARCHIVE_WHERE=s3://bucket/coplace"
+    [pod] = _archive(f"{where},services.archive.credentialsSecret=store")
+    [container] = pod["containers"]
+    assert container["envFrom"] == [{"secretRef": {"name": "store"}}]
+    given = {each["name"]: each.get("value") for each in container["env"]}
+    assert given["COPLACE_ARCHIVE_WHERE"] == "s3://bucket/coplace"
+    assert "archive" not in {each["name"] for each in pod["volumes"]}
+
+
+def _archive(values: str) -> list[Mapping[str, Any]]:
+    rendered = render(FIRST_TRY, "--set", f"services.archive.enabled=true,{values}")
+    return [pod for name, pod, _ in pods(rendered) if name == "region-archive"]

@@ -55,7 +55,8 @@ def prefix(kind: type[BaseSettings]) -> str:
 
 
 def everything() -> tuple[Document, ...]:
-    return render(KUBERNETES_JOBS, "--set", "services.planner.enabled=true")
+    archive = "services.archive.enabled=true,services.archive.claim=files"
+    return render(KUBERNETES_JOBS, "--set", f"services.planner.enabled=true,{archive}")
 
 
 def component(labels: Labels) -> str:

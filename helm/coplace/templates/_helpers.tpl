@@ -57,6 +57,7 @@ lasting name: it is a StatefulSet. */}}
 - {key: watch, name: watch, module: services.watch, grpc: COPLACE_WATCH, port: 50054}
 - {key: planner, name: planner, extra: planner, module: services.planner, stateful: true}
 - {key: rest, name: rest, extra: rest, module: services.rest, http: COPLACE_REST, port: 8090}
+- {key: archive, name: archive, extra: archive, module: services.archive, stateful: true}
 - {key: pricing, name: pricing, module: services.pricing, stateful: true}
 - {key: accounts, name: accounts, module: services.pricing.accounts, stateful: true, redis: true}
 {{- end }}
@@ -224,6 +225,7 @@ priorityClassName: {{ . }}
 {{- if include "coplace.hasAuthority" . }}{{ fail "authority is the hub's: its table of authority comes down to role: site, declare it there" }}{{ end }}
 {{- if .Values.autoscaling.enabled }}{{ fail "autoscaling.enabled is the hub's: role: site has no keyed stage" }}{{ end }}
 {{- if .Values.services.planner.enabled }}{{ fail "services.planner.enabled is the hub's: role: site does not place" }}{{ end }}
+{{- if .Values.services.archive.enabled }}{{ fail "services.archive.enabled is the hub's: role: site has no topic of prices" }}{{ end }}
 {{- if .Values.kubernetes.enabled }}
 {{- if not $hub.placement }}{{ fail "hub.placement is missing: kubernetes.enabled at role: site asks the hub's placement, host:port" }}{{ end }}
 {{- if ne .Values.kubernetes.site .Values.site }}{{ fail (printf "kubernetes.site is %q and site is %q: an installation is of one site" .Values.kubernetes.site .Values.site) }}{{ end }}
@@ -250,6 +252,9 @@ priorityClassName: {{ . }}
 {{- $given := compact (list .url .urlSecret .urlSecretPrefix (ternary "own" "" .own.enabled)) }}
 {{- if gt (len $given) 1 }}{{ fail "set one of redis.url, redis.urlSecret, redis.urlSecretPrefix and redis.own.enabled" }}{{ end }}
 {{- if not (or $given (eq $.Values.role "site")) }}{{ fail "redis.url is missing: name the server, redis[s]://host:port/0, a secret in redis.urlSecret, or set redis.own.enabled=true for a first try" }}{{ end }}
+{{- end }}
+{{- with .Values.services.archive }}
+{{- if and .enabled (not (or .claim .env.COPLACE_ARCHIVE_WHERE)) }}{{ fail "services.archive.claim is missing: name a PersistentVolumeClaim, or an object store in services.archive.env.COPLACE_ARCHIVE_WHERE" }}{{ end }}
 {{- end }}
 {{- if and .Values.authority.bindings .Values.authority.configMap }}{{ fail "set one of authority.bindings and authority.configMap" }}{{ end }}
 {{- if and .Values.grpc.tokens (not .Values.grpc.tlsSecret) }}{{ fail "grpc.tokens needs grpc.tlsSecret: tokens come over TLS alone" }}{{ end }}

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings
 
 from deploy.compose import check, images
 from lab.emulator.settings import SimulationSettings
+from services.archive.settings import ArchiveSettings
 from services.energy.adapters.drift_meter import DriftMeter
 from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.settings import EnergyApiSettings
@@ -85,7 +86,7 @@ def test_every_setting_that_the_file_names_is_read() -> None:
     named = {variable for name in OURS for variable in SERVICES[name]["environment"]}
     assert named <= settings_variables(
         *(Settings, IngestSettings, EnergyApiSettings, PlacementSettings, WatchSettings),
-        *(SimulationSettings, RestSettings, ServiceAddresses),
+        *(SimulationSettings, RestSettings, ServiceAddresses, ArchiveSettings),
     )
 
 

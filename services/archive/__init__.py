@@ -1,0 +1,1 @@
+"""The archive: topics as Parquet files, for years and for analysts."""

@@ -1,0 +1,1 @@
+"""The archive: topics as Parquet files in a folder or an object store."""
