@@ -79,6 +79,8 @@ def test_a_folder_without_an_archive_is_an_error_that_says_so(tmp_path: Path) ->
 
 def test_a_topic_that_is_not_archived_is_an_error_that_says_so(archive: Path) -> None:
     assert "holds no commands" in refusal("archive", "show", "commands", "--archive", archive)
+    words = ("archive", "show", TOPIC, "--archive", archive, "--key", "north/alpha/9")
+    assert "holds nothing of jobs.events under the key 'north/alpha/9'" in refusal(*words)
 
 
 def test_an_archive_is_not_built_into_a_folder_that_holds_something(archive: Path) -> None:
