@@ -16,22 +16,22 @@ FILES, jobs, ends = channels.GrpcFiles.from_environment(), {}, {}
 journal = open("resource_manager.journal", "a+", buffering=1)  # noqa: PTH123, SIM115 till the end
 
 
-async def obey(tell, decision, at_us):  # a fact that is reported again is known by its id
+async def obey(report, decision, at_us):  # a fact that is reported again is known by its id
     verdict, grant = decision.verdict, (decision.job_id, decision.grant)
     job, cut_us = grant not in ends and jobs.get(grant[0]), 0 if decision.is_void else at_us
     if verdict == placement_pb2.VERDICT_START and job and at_us <= (decision.start_by_us or at_us):
         ends[grant] = (at_us + RUN_US, jobs_pb2.JOB_OUTCOME_COMPLETED)
         nodes = [f"{CLUSTER}-{index:04d}" for index in decision.node_indices]
-        await tell(facts.started(SOURCE, decision, nodes, at_us))
+        await report(facts.started(SOURCE, decision, nodes, at_us))
         while time.time_ns() // 1000 < ends[grant][0]:  # noqa: ASYNC110 it may be cancelled
             await asyncio.sleep(0.05)
         end_us, outcome = ends[grant]
         if end_us:  # else the run was void: it is not reported
-            await tell(facts.ended(SOURCE, job, decision, (at_us, end_us), outcome=outcome))
+            await report(facts.ended(SOURCE, job, decision, (at_us, end_us), outcome=outcome))
         print("ended", job.job_id, file=journal)
     elif verdict == placement_pb2.VERDICT_ACTION or (decision.grant and grant not in ends):
         no = facts.action_refused if verdict == placement_pb2.VERDICT_ACTION else facts.declined
-        await tell(no(SOURCE, decision, "it only sleeps, or this is too late", at_us))
+        await report(no(SOURCE, decision, "it only sleeps, or this is too late", at_us))
     elif decision.grant and (decision.is_void or verdict == placement_pb2.VERDICT_CANCELLED):
         ends[grant] = min(ends[grant], (cut_us, jobs_pb2.JOB_OUTCOME_CANCELLED))
 
