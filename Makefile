@@ -86,12 +86,17 @@ lock: $(VENV)/.locked ## pin anew what the distributions ask for, with hashes an
 KUBERNETES_PACKAGES := etcd:etcd-server containerd:containerd dnsmasq:dnsmasq-base \
     /usr/lib/cni/bridge:containernetworking-plugins setpriv:util-linux
 
-.PHONY: system-python system-compiler system-servers system-slurm system-containers system-tests \
+# Go is too old in Debian 12: where it lacks the tests say where to get it.
+EXAMPLE_PACKAGES := node:nodejs npm:npm
+
+.PHONY: system-examples system-python system-compiler system-servers system-slurm system-containers system-tests \
     system-kubernetes
 system-python:
 	@deploy/require-python.sh $(PYTHON)
 system-compiler:
 	@deploy/require-commands.sh $(COMPILER_PACKAGES)
+system-examples:
+	@deploy/require-commands.sh $(EXAMPLE_PACKAGES)
 system-servers:
 	@deploy/require-commands.sh $(SERVER_PACKAGES)
 system-slurm:
@@ -102,7 +107,7 @@ system-kubernetes:
 	@deploy/require-commands.sh $(KUBERNETES_PACKAGES)
 # All at once, while pip installs.
 system-tests:
-	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES)
+	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES) $(EXAMPLE_PACKAGES)
 
 ## Checks ------------------------------------------------------------------------------------
 
@@ -286,8 +291,9 @@ bench-chaos: setup system-servers ## kill processes, turn clocks, lose data, and
 .PHONY: watch-kills
 watch-kills: KILLS = 9
 watch-kills: JOBS = 1000
-watch-kills: setup system-servers ## a resource manager over gRPC alone, killed with what it watches and Kafka: SEED= JOBS= KILLS=
-	$(BIN)/python -m tests.watch --seed $(SEED) --jobs $(JOBS) --kills $(KILLS)
+watch-kills: EXAMPLE = python
+watch-kills: setup system-servers system-examples ## a resource manager over gRPC alone, killed with all that it needs: EXAMPLE=python|go|javascript SEED= JOBS= KILLS=
+	$(BIN)/python -m tests.watch --seed $(SEED) --jobs $(JOBS) --kills $(KILLS) --example $(EXAMPLE)
 
 # messages: of every type, to ingest and all stages; or one of the adapters, where SERVERS=1 asks for
 # real servers: messages have `make attack` there.

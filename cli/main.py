@@ -31,7 +31,7 @@ _OF_JOBS = (
     "unsuspend",
 )
 # These start, show or stop servers of their own, or need none; the others need a system that is up.
-_WITH_THEIR_OWN = (*_INSTALLED, "certificates", "local", "demo", "demo-parity")
+_WITH_THEIR_OWN = (*_INSTALLED, "certificates", "conformance", "local", "demo", "demo-parity")
 
 app = typer.Typer(
     cls=with_commands_of(
@@ -58,6 +58,8 @@ app = typer.Typer(
             "cap": "cli.cap.cli:app",
             "certificates": "cli.installation.certificates:app",
             "clock": "cli.clock:app",
+            # Of the region for tests, which nothing that a region runs imports.
+            "conformance": "coplace_testing.conformance.cli:conformance",
             "dlq": "cli.dlq.cli:app",
             "energy": "cli.energy.cli:app",
             "evaluate": "lab.evaluate.cli:app",

@@ -46,6 +46,7 @@ ELSEWHERE = {
     "coplace authority": "tests/integration/test_authority.py",
     "coplace certificates": "tests/integration/test_secure.py",
     "coplace down": "tests/integration/test_secure.py",
+    "coplace conformance": "tests/integration/test_conformance.py",
     "coplace dlq show": "tests/integration/test_how_to.py",
     "coplace dlq replay": "tests/integration/test_how_to.py",
     "coplace local": "tests/integration/test_local_runner.py",

@@ -1,7 +1,8 @@
-"""Decisions over gRPC from real Kafka: the example of a resource manager is killed, and the service
-that it watches too, and starts each job once: the small form of `make watch-kills`."""
+"""Decisions over gRPC from real Kafka: the examples of a resource manager are killed, and what they
+watch too, and start each job once: the small form of `make watch-kills`."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -11,6 +12,8 @@ from coplace_client.calls import UnansweredError
 from coplace_client.channels import GrpcFiles
 from coplace_client.decisions import DecisionWatcher, of_clusters, of_user
 from deploy.local.servers import LocalServers
+from tests.support.snippets import HOW_TO
+from tests.watch.examples import BUILDS, EXAMPLES, LANGUAGES
 from tests.watch.region import ExampleRun, WatchedRegion
 
 JOBS = 50
@@ -30,7 +33,7 @@ def example(
     """What the example has done once all jobs have ended, over kills of both."""
     with ExampleRun(region, JOBS, tmp_path_factory.mktemp("example")) as run:
         run.until_started(JOBS // 4)
-        region.kill_watch()
+        region.kill("watch")
         run.until_started(JOBS // 2)
         run.kill()
         run.until_ended(JOBS)
@@ -78,3 +81,36 @@ def test_a_cursor_of_another_deployment_is_refused(region: WatchedRegion) -> Non
     with pytest.raises(UnansweredError, match="cursor: ") as error:
         next(iter(watcher))
     assert error.value.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("language", sorted({*LANGUAGES} - {"python"}))
+def test_the_example_in_another_language_starts_each_job_once_over_kills(
+    servers: LocalServers, tmp_path: Path, language: str
+) -> None:
+    with (
+        WatchedRegion(servers, f"watch-{language}") as own,
+        ExampleRun(own, JOBS, tmp_path, language) as run,
+    ):
+        run.until_started(JOBS // 4)
+        own.kill("watch")
+        run.until_started(JOBS // 2)
+        run.kill()
+        run.until_started(3 * JOBS // 4)
+        run.cut()
+        run.until_ended(JOBS)
+        grants = [(each.job_id, each.grant, each.verdict) for each in run.obeyed()]
+        assert len({*grants}) == len(grants) == JOBS
+
+
+def test_no_file_of_an_example_has_more_than_sixty_lines() -> None:
+    files = [each for suffix in ("py", "go", "js") for each in EXAMPLES.glob(f"**/*.{suffix}")]
+    own = [each for each in files if not {"coplace", "node_modules"} & {*each.parts[-4:]}]
+    assert {each.suffix for each in own} == {".py", ".go", ".js"}
+    assert {each.name: n for each in own if (n := len(each.read_text().splitlines())) > 60} == {}
+
+
+def test_the_page_has_its_readers_build_the_examples_as_they_are_built_here() -> None:
+    page = (HOW_TO / "watch-decisions.md").read_text().splitlines()
+    for command in (command for commands in BUILDS.values() for command in commands):
+        assert " ".join(command) in page

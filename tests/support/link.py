@@ -50,7 +50,11 @@ class NetworkLink:
         with contextlib.suppress(OSError):  # it was cut
             while True:
                 near, _ = listening.accept()
-                far = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:  # nobody is there now
+                    near.close()
+                    continue
                 self._open |= {near, far}
                 for ends in ((near, far), (far, near)):
                     threading.Thread(target=_carry, args=ends, daemon=True).start()

@@ -21,8 +21,9 @@ from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
+from tests.support.link import NetworkLink
+from tests.watch.examples import built
 
-_EXAMPLE: Final = Path(__file__).parents[2] / "docs/examples/resource_manager.py"
 _MODULES: Final = {
     "ingest": "services.ingest",
     "placement": "services.placement",
@@ -52,26 +53,20 @@ class WatchedRegion:
     def __exit__(self, *_: object) -> None:
         self._servers.remove(self._programs)
 
-    @property
-    def ingest_address(self) -> str:
-        """Where facts go."""
-        return f"127.0.0.1:{self._ports['ingest']}"
+    def ports(self, *processes: str) -> Sequence[int]:
+        """Where services listen."""
+        return [self._ports[each] for each in processes]
 
     @property
     def watch_address(self) -> str:
         """Where decisions come from."""
         return f"127.0.0.1:{self._ports['watch']}"
 
-    def kill_watch(self) -> None:
-        """End the service hard, and wait for it to be there again."""
-        name = self._name("watch")
+    def kill(self, process: str) -> None:
+        """End a service hard, or the broker, and wait for it to be there again."""
+        name = KAFKA if process == KAFKA else self._name(process)
         self._servers.kill(name)
         self._servers.wait_ready(name)
-
-    def kill_kafka(self) -> None:
-        """End the broker hard; it is soon there again."""
-        self._servers.kill(KAFKA)
-        self._servers.wait_ready(KAFKA)
 
     def first(
         self, request: WatchDecisionsRequest, count: int, within_s: float = 60.0
@@ -112,21 +107,33 @@ class WatchedRegion:
 class ExampleRun:
     """The example in a folder of its own, over as many lives as it takes. A context."""
 
-    def __init__(self, region: WatchedRegion, jobs: int, folder: Path) -> None:
-        self._command = [
-            *(sys.executable, str(_EXAMPLE), str(jobs)),
-            *(region.ingest_address, region.watch_address),
-        ]
-        self._folder = folder
+    def __init__(
+        self, region: WatchedRegion, jobs: int, folder: Path, language: str = "python"
+    ) -> None:
+        self._links = [NetworkLink(port) for port in region.ports("ingest", "watch")]
+        self._language, self._jobs, self._folder = language, jobs, folder
         self.lives = 0
 
     def __enter__(self) -> Self:
+        for link in self._links:
+            link.mend()
+        addresses = [f"127.0.0.1:{link.port}" for link in self._links]
+        command = built(self._language, self._folder / "build")
+        self._command = [*command, str(self._jobs), *addresses]
         self._begin()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
+        for link in self._links:
+            link.cut()
+
+    def cut(self) -> None:
+        """Break its connections to ingest and to the watch service; new ones work."""
+        for link in self._links:
+            link.cut()
+            link.mend()
 
     def kill(self) -> None:
         """End it hard, and start it again."""

@@ -6,10 +6,12 @@ from pathlib import Path
 from tests.support.paste import steps
 from tests.support.snippets import HOW_TO, REPOSITORY, programs
 
+# What a reader of the examples installs beside them.
+_INSTALLED = "node_modules"
 DOCUMENTS = sorted(
     [
         *REPOSITORY.glob("*.md"),
-        *(REPOSITORY / "docs").rglob("*.md"),
+        *(each for each in (REPOSITORY / "docs").rglob("*.md") if _INSTALLED not in each.parts),
         *(REPOSITORY / "agent").rglob("*.md"),
         *(REPOSITORY / "coplace_testing").rglob("*.md"),
         *(REPOSITORY / "lab").rglob("*.md"),
