@@ -28,7 +28,8 @@ from shared.process.plain_numbers import PlainModel
 from shared.replay.caps import CapChanges, GivenCap
 from shared.scheduling.lookahead import Prices
 from shared.scheduling.pool import Discipline
-from shared.scheduling.runtimes import PASSING_SHARE, Runtimes
+from shared.domain.runtimes import Runtimes
+from shared.scheduling.runtimes import PASSING_SHARE
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 
 # Of Eurora: without a cap they say nothing.

@@ -10,7 +10,8 @@ from lab.simulation.log import LoggedJobs
 from lab.simulation.policy import ONE_POOL, SimulatedPolicy, order_of
 from shared.replay.played import Fleet, Played
 from shared.scheduling.pool import Pool
-from shared.scheduling.runtimes import PASSING_SHARE, PredictingPool, Runtimes, UserRuntimes
+from shared.domain.runtimes import Runtimes
+from shared.scheduling.runtimes import PASSING_SHARE, PredictingPool, UserRuntimes
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 from shared.scheduling.timeline import play
 
@@ -74,6 +75,5 @@ def _predictions(logged: LoggedJobs) -> UserRuntimes:
     return UserRuntimes(
         logged.user_id.tolist(),
         jobs.submit_s.tolist(),
-        jobs.limit_s[:, 0].tolist(),
         jobs.run_s[:, 0].tolist(),
     )
