@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from shared.domain.runtimes import PASSING_SHARE
 from shared.scheduling.backfill_scheduler import BackfillScheduler, Turn
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import EasyScheduler
@@ -27,8 +28,6 @@ from shared.scheduling.user_runs import (
 )
 from shared.scheduling.wait_queue import Entry, WaitQueue
 
-# How much longer jobs may wait, as a share, since predictions let others pass them.
-PASSING_SHARE: Final = 0.05
 _NOBODY: Final = -1
 
 
@@ -157,7 +156,7 @@ class PredictedScheduler(EasyScheduler):
         self._passed = Passed() if passed is None else passed
         # By arrival, what was predicted of those that passed by it; and who is about to.
         self.passed_s: dict[int, float] = {}
-        self._passing_now = _NOBODY
+        self._passing_now, self._notes_passing = _NOBODY, False
 
     def add(self, entry: Entry) -> None:
         """Put an entry that arrived into the queue."""
@@ -177,13 +176,21 @@ class PredictedScheduler(EasyScheduler):
 
     def _start(self, entry: Entry) -> Served:
         arrival = entry.arrival
-        if arrival == self._passing_now:
+        self._notes_passing = arrival == self._passing_now
+        if self._notes_passing:
             self._passing_now = _NOBODY
             self.passed_s[arrival], _ = self._expect(entry)
             self._passed.take(arrival, self._now_s, entry.nodes, entry.limit_s)
         self._expected.pop(arrival, None)
         self.promised_s.pop(arrival, None)
-        return super()._start(entry)
+        served = super()._start(entry)
+        self._notes_passing = False
+        return served
+
+    def _note(self, order: int) -> None:
+        # What passes does so before all that is behind the first that waits, whatever its order.
+        blocked = self._blocked
+        super()._note(blocked.order if blocked is not None and self._notes_passing else order)
 
     def _reserve(self, entry: Entry, soonest: Soonest) -> None:
         self.promised_s.setdefault(entry.arrival, soonest.start_s)
