@@ -33,7 +33,7 @@ class KeptPassed(NamedTuple):
     predicted_s: float
 
 
-class FirstPromise(NamedTuple):
+class FirstReservation(NamedTuple):
     """The time by which a job that was the first to wait was first to begin."""
 
     arrival: int
@@ -66,7 +66,7 @@ class Passing:
 
     def __init__(self, state: State, rules: PolicyInForce, jobs: JobTable) -> None:
         self._rules, self._history = rules, JobRuns(jobs)
-        self._promised = state.table("backfill-promises", tuple[FirstPromise, ...])
+        self._promised = state.table("backfill-promises", tuple[FirstReservation, ...])
         self._rows = state.table("backfill-passed", KeptPassed)
         found: dict[str, dict[int, PassedJob]] = defaultdict(dict)
         for row in self._rows.values():
@@ -131,11 +131,11 @@ class Passing:
         that do not backfill by predictions by now."""
         for name in {*self._promised.rows, *self._passed, *plan.schedulers}:
             scheduler = plan.schedulers.get(name)
-            promised: tuple[FirstPromise, ...] = ()
+            promised: tuple[FirstReservation, ...] = ()
             if isinstance(scheduler, PredictedScheduler):
                 of_queue = sorted(scheduler.promised_s.items())
                 promised = tuple(
-                    [FirstPromise(*one) for one in of_queue if one[0] in scheduler.queue]
+                    [FirstReservation(*one) for one in of_queue if one[0] in scheduler.queue]
                 )
             if promised and promised != self._promised.get(name):
                 self._promised.put(name, promised)
