@@ -78,6 +78,8 @@ class DecideLayer:
         self.looks = Looks(kept, models.rules)
         self._all_stale, self._has_sent_back = False, False
         self.folds: Folds = {
+            JobDeclined: self._count_no_more,
+            JobFinished: self._count_what_ran,
             # A cluster that is declared may have units of other resources than before.
             ClusterDeclared: self._refresh_all,
             ClusterUndeclared: self._refresh_all,
@@ -86,8 +88,6 @@ class DecideLayer:
             LimitsDeclared: self._refresh_all,
             AccountStanding: self._refresh_all,
             PolicyDeclared: self._refresh_all,
-            JobDeclined: self._count_no_more,
-            JobFinished: self._count_what_ran,
         }
 
     def begin_round(self, now_s: float) -> None:

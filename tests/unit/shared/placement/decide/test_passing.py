@@ -227,8 +227,8 @@ def test_a_job_that_waits_is_told_what_its_users_runs_predict() -> None:
 
 
 def test_what_ran_before_the_policy_chose_predictions_counts_from_then_on() -> None:
-    told = {"runtimes": "predicted", "passing_share": 1.0}
-    declared = region.policy(T0_US + 2800 * _SECOND_US, **told)
+    chosen: dict[str, Any] = {"runtimes": "predicted", "passing_share": 1.0}
+    declared = region.policy(T0_US + 2800 * _SECOND_US, **chosen)
     assert starts(round_of(crowded(), 99, declared, *both())) == ["e"]
 
 
