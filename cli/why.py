@@ -69,12 +69,7 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
         yield from _forecast(answer.forecast)
     elif any(one.place for one in answer.clusters):
         yield "expected start: not known in time, since placement is busy: ask again"
-    if answer.HasField("reservation"):
-        promise = answer.reservation
-        yield (
-            f"promised: {promise.nodes} nodes of {promise.cluster} at {_at(promise.start_at_us)} "
-            "at the latest, unless a job with a better place arrives"
-        )
+    yield from _promised(answer)
     unknown = [one.candidate.cluster for one in answer.clusters if one.candidate.memory_unknown]
     if unknown:
         do = "does" if len(unknown) == 1 else "do"
@@ -85,6 +80,18 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
     if answer.clusters:
         known = f"at {_at(answer.as_of_us)}" if answer.as_of_us else "before placement restarted"
         yield f"as known {known}"
+
+
+def _promised(answer: ExplainResponse) -> Iterator[str]:
+    if answer.predicted_runtime_s:
+        ran = _duration(answer.predicted_runtime_s)
+        yield f"predicted: it runs for {ran}, by its user's last runs; the shortest pass first"
+    if answer.HasField("reservation"):
+        promise = answer.reservation
+        yield (
+            f"promised: {promise.nodes} nodes of {promise.cluster} at {_at(promise.start_at_us)} "
+            "at the latest, unless a job with a better place arrives"
+        )
 
 
 def state(answer: ExplainResponse) -> str:
@@ -156,6 +163,11 @@ def _allocation(found: Allocation) -> Iterator[str]:
         clock += f", {found.best_freq_ghz:g} GHz when caps of power allow it"
     plan = f", by the plan of round {found.plan_round}" if found.HasField("plan_round") else ""
     yield f"on {found.nodes} nodes of {found.cluster}{clock}{plan} {since}"
+    if found.passed_as_predicted_s:
+        yield (
+            f"passed the first that waits, since it is predicted to run for "
+            f"{_duration(found.passed_as_predicted_s)}, by its user's last runs"
+        )
     if found.suspended_since_us:
         since = _at(found.suspended_since_us)
         yield f"suspended since {since}: it keeps its nodes, and its limit waits"

@@ -18,7 +18,7 @@ from lab.simulation.log import LoggedJobs, UnknownSizeError, read_log
 from lab.simulation.metrics import Summary, summarise
 from lab.simulation.one_pool import PoolMachine, play_log
 from lab.simulation.policy import SimulatedPolicy
-from shared.scheduling.runtimes import Runtimes
+from shared.domain.runtimes import Runtimes
 
 
 def run(scenario: PoolScenario) -> None:

@@ -23,12 +23,12 @@ from lab.simulation.system import SizeUnit
 from shared.catalogue.policy_settings import CAP_MARGIN, CAP_RISK
 from shared.domain.cluster import Cluster
 from shared.domain.eamc_policy import Reading
+from shared.domain.runtimes import PASSING_SHARE, Runtimes
 from shared.eamc.frequency import EVEN
 from shared.process.plain_numbers import PlainModel
 from shared.replay.caps import CapChanges, GivenCap
 from shared.scheduling.lookahead import Prices
 from shared.scheduling.pool import Discipline
-from shared.scheduling.runtimes import PASSING_SHARE, Runtimes
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 
 # Of Eurora: without a cap they say nothing.

@@ -8,9 +8,10 @@ import numpy as np
 from coplace_client.errors import UnusableError
 from lab.simulation.log import LoggedJobs
 from lab.simulation.policy import ONE_POOL, SimulatedPolicy, order_of
+from shared.domain.runtimes import PASSING_SHARE, Runtimes
 from shared.replay.played import Fleet, Played
 from shared.scheduling.pool import Pool
-from shared.scheduling.runtimes import PASSING_SHARE, PredictingPool, Runtimes, UserRuntimes
+from shared.scheduling.runtimes import PredictingPool, UserRuntimes
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 from shared.scheduling.timeline import play
 
@@ -74,6 +75,5 @@ def _predictions(logged: LoggedJobs) -> UserRuntimes:
     return UserRuntimes(
         logged.user_id.tolist(),
         jobs.submit_s.tolist(),
-        jobs.limit_s[:, 0].tolist(),
         jobs.run_s[:, 0].tolist(),
     )

@@ -13,6 +13,7 @@ from shared.catalogue.setting import DeclaredSetting, setting, settings_of
 from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy, Reading
 from shared.domain.queue_discipline import QueueDiscipline
+from shared.domain.runtimes import PASSING_SHARE, Runtimes
 
 # As environment variables have them.
 PREFIX: Final = "COPLACE_PLACEMENT_"
@@ -53,6 +54,18 @@ class PolicySettings:
         "What may pass an entry that waits: easy reserves for the first alone; slurm for all that "
         "begin within bf_window_s, on clusters whose jobs take whole nodes and that share no cap "
         "of power (ADR 0114)",
+    )
+    runtimes: Runtimes = setting(
+        Runtimes.REQUESTED,
+        "easy: what passes an entry that waits is as in the queue; predicted: first the jobs that "
+        "are the shortest by their users' last runs, on clusters whose jobs take whole nodes and "
+        "that share no cap of power (ADR 0121)",
+    )
+    passing_share: float = setting(
+        PASSING_SHARE,
+        "predicted: the share of a cluster that may pass by predictions, since the first that "
+        "waits was submitted",
+        Bound(0, 1, "", "of a cluster: nothing, as easy by requests, to all of it"),
     )
     bf_depth: int = setting(
         500,

@@ -1,82 +1,58 @@
-"""Expected run times of jobs: as their users ask, or as their users' last jobs ran.
+"""Backfill by expected run times: as users ask, or as their last jobs ran (`user_runs.py`).
 
-D. Tsafrir, Y. Etsion, D. G. Feitelson, "Backfilling using system-generated predictions rather than
-user runtime estimates", IEEE TPDS 18(6), 2007: the mean of the last two run times of the same user,
-never above the request; and backfill takes the shortest job first. They trust predictions for
+Tsafrir, Etsion and Feitelson (2007) take the shortest job first, and trust predictions for
 reservations too. Here whatever starts keeps, by requests, what was promised to the first job that
 waits, and predictions may let others pass only for a declared share of the machine
 (docs/lookahead.md).
 """
 
-from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
+from shared.domain.runtimes import PASSING_SHARE
 from shared.scheduling.backfill_scheduler import BackfillScheduler, Turn
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, Soonest
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.power import PowerBudget
+from shared.scheduling.user_runs import (
+    ExpectedRun,
+    LastRuns,
+    PassedJob,
+    RunHistory,
+    after_run,
+    expected_run,
+)
 from shared.scheduling.wait_queue import Entry, WaitQueue
 
-_LAST: Final = 2
-# Of the same user, the runs that must all have been short enough where a start is risky.
-_CAREFUL: Final = 8
-_LEAST_S: Final = 1.0
-# How much longer jobs may wait, as a share, since predictions let others pass them.
-PASSING_SHARE: Final = 0.05
-
-
-class Runtimes(StrEnum):
-    """Expectations of backfilling."""
-
-    REQUESTED = "requested"
-    PREDICTED = "predicted"
+_NOBODY: Final = -1
 
 
 class UserRuntimes:
-    """Predictions from jobs that have ended; all columns are by job."""
+    """The run history of a log; all columns are by job."""
 
     def __init__(
-        self,
-        user: Sequence[int],
-        submit_s: Sequence[float],
-        requested_s: Sequence[float],
-        run_s: Sequence[float],
+        self, user: Sequence[int], submit_s: Sequence[float], run_s: Sequence[float]
     ) -> None:
-        self._user, self._requested_s, self._run_s = user, requested_s, run_s
-        self._submit_s = submit_s
-        self._last_s: dict[int, list[float]] = defaultdict(list)
+        self._user, self._submit_s, self._run_s = user, submit_s, run_s
+        self._last_s: dict[int, LastRuns] = {}
 
-    def predict_s(self, job: int) -> float:
-        """Return the mean of the user's last two run times, the request where fewer have ended."""
-        last_s, requested_s = self._last_s[self._user[job]], self._requested_s[job]
-        if len(last_s) < _LAST:
-            return requested_s
-        return min(max(sum(last_s[-_LAST:]) / _LAST, _LEAST_S), requested_s)
-
-    def careful_s(self, job: int) -> float:
-        """Return the longest of the user's last eight run times, of as many as have ended; the
-        request where these are fewer than two."""
-        last_s, requested_s = self._last_s[self._user[job]], self._requested_s[job]
-        return requested_s if len(last_s) < _LAST else min(max(*last_s, _LEAST_S), requested_s)
-
-    def submit_s(self, job: int) -> float:
+    def submit_s(self, arrival: int) -> float:
         """Return when a job was submitted."""
-        return self._submit_s[job]
+        return self._submit_s[arrival]
 
-    def run_s(self, job: int) -> float:
-        """Return for how long a job ran, which is known when it has ended."""
-        return self._run_s[job]
+    def expected(self, arrival: int) -> ExpectedRun:
+        """Return what is expected of a job that is submitted now."""
+        return expected_run(self._last_s.get(self._user[arrival], ()))
 
-    def ended(self, job: int) -> None:
-        """Learn for how long a job ran."""
-        last_s = self._last_s[self._user[job]]
-        last_s.append(self._run_s[job])
-        del last_s[:-_CAREFUL]
+    def ended(self, holder: int) -> float:
+        """Learn that a job ended: return for how long it ran."""
+        user, run_s = self._user[holder], self._run_s[holder]
+        self._last_s[user] = after_run(self._last_s.get(user, ()), run_s)
+        return run_s
 
 
 class Passed:
@@ -85,30 +61,66 @@ class Passed:
     A job counts with its request until it has ended, then with what it took.
     """
 
-    def __init__(self) -> None:
-        self._started: deque[tuple[float, int]] = deque()
-        self._unit_s: dict[int, float] = {}
-        self._total_unit_s = 0.0
+    def __init__(self, jobs: Mapping[int, PassedJob] | None = None) -> None:
+        self.jobs: dict[int, PassedJob] = dict(jobs or {})
+        self._started = sorted([(each.start_s, job) for job, each in self.jobs.items()])
+        # Where those that are counted begin, and what they took.
+        self._first, self._counted_us = 0, sum([each.unit_us for each in self.jobs.values()])
+
+    @property
+    def oldest(self) -> int:
+        """Return the job that started first."""
+        _, job = self._started[0]
+        return job
 
     def since(self, submit_s: float) -> float:
-        """Return what was taken by jobs that started since then; later questions ask for later
-        times, or get less than there was."""
-        while self._started and self._started[0][0] < submit_s:
-            _, job = self._started.popleft()
-            self._total_unit_s -= self._unit_s.pop(job)
-        return self._total_unit_s
+        """Return what was taken by jobs that started since then."""
+        started, first = self._started, self._first
+        while first < len(started) and started[first][0] < submit_s:
+            self._counted_us -= self.jobs[started[first][1]].unit_us
+            first += 1
+        while first and started[first - 1][0] >= submit_s:
+            first -= 1
+            self._counted_us += self.jobs[started[first][1]].unit_us
+        self._first = first
+        return self._counted_us / 1e6
 
-    def take(self, job: int, start_s: float, unit_s: float) -> None:
-        """Count a job that starts."""
-        self._started.append((start_s, job))
-        self._unit_s[job] = unit_s
-        self._total_unit_s += unit_s
+    def take(self, job: int, start_s: float, units: int, limit_s: float) -> PassedJob:
+        """Count a job that starts: return how."""
+        self.drop(job)
+        taken = self.jobs[job] = PassedJob(start_s, units, _unit_us(units, limit_s))
+        place = bisect_left(self._started, (start_s, job))
+        self._started.insert(place, (start_s, job))
+        self._count(place, taken.unit_us)
+        self._first += place < self._first
+        return taken
 
-    def correct(self, job: int, unit_s: float) -> None:
-        """Count what a job really took, if it still counts."""
-        if job in self._unit_s:
-            self._total_unit_s += unit_s - self._unit_s[job]
-            self._unit_s[job] = unit_s
+    def correct(self, job: int, run_s: float) -> PassedJob | None:
+        """Count what a job really took, if it still counts: return how."""
+        before = self.jobs.get(job)
+        if before is None:
+            return None
+        after = self.jobs[job] = before._replace(unit_us=_unit_us(before.units, run_s))
+        place = bisect_left(self._started, (before.start_s, job))
+        self._count(place, after.unit_us - before.unit_us)
+        return after
+
+    def drop(self, job: int) -> None:
+        """Count a job no more."""
+        before = self.jobs.pop(job, None)
+        if before is not None:
+            place = bisect_left(self._started, (before.start_s, job))
+            self._count(place, -before.unit_us)
+            self._first -= place < self._first
+            del self._started[place]
+
+    def _count(self, place: int, unit_us: int) -> None:
+        if place >= self._first:
+            self._counted_us += unit_us
+
+
+def _unit_us(units: int, seconds: float) -> int:
+    return round(units * seconds * 1e6)
 
 
 class PredictedScheduler(EasyScheduler):
@@ -128,42 +140,65 @@ class PredictedScheduler(EasyScheduler):
     def __init__(
         self,
         load: Load,
-        runtimes: UserRuntimes,
-        number: int,
-        budgets: Sequence[PowerBudget],
+        queue: WaitQueue,
+        history: RunHistory,
+        number: int = 0,
+        budgets: Sequence[PowerBudget] = (),
         passing_share: float = PASSING_SHARE,
+        passed: Passed | None = None,
+        promised_s: Mapping[int, float] | None = None,
     ) -> None:
-        super().__init__(load, WaitQueue(), number=number, budgets=budgets)
-        self._runtimes, self._passing_share = runtimes, passing_share
-        self._predicted_s: dict[int, float] = {}
-        self._careful_s: dict[int, float] = {}
-        self._promised_s: dict[int, float] = {}
-        self._units: dict[int, int] = {}
-        self._passed = Passed()
+        super().__init__(load, queue, number=number, budgets=budgets)
+        self._history, self._passing_share = history, passing_share
+        self._expected: dict[int, tuple[float, float]] = {}
+        # By arrival, the times by which jobs that were the first to wait were first to begin.
+        self.promised_s: dict[int, float] = dict(promised_s or {})
+        self._passed = Passed() if passed is None else passed
+        # By arrival, what was predicted of those that passed by it; and who is about to.
+        self.passed_s: dict[int, float] = {}
+        self._passing_now, self._notes_passing = _NOBODY, False
 
     def add(self, entry: Entry) -> None:
         """Put an entry that arrived into the queue."""
         BackfillScheduler.add(self, entry)  # others may pass now that could not before
-        self._predicted_s[entry.arrival] = self._runtimes.predict_s(entry.arrival)
-        self._careful_s[entry.arrival] = self._runtimes.careful_s(entry.arrival)
+        self._expect(entry)
 
     def release(self, holder: int) -> None:
         """Free the nodes of a job, and learn for how long it ran."""
         super().release(holder)
-        self._runtimes.ended(holder)
-        if units := self._units.pop(holder, 0):
-            self._passed.correct(holder, units * self._runtimes.run_s(holder))
+        run_s = self._history.ended(holder)
+        if run_s is not None:
+            self._passed.correct(holder, run_s)
+
+    def _cancel(self, order: int) -> None:
+        self._passing_now = _NOBODY
+        super()._cancel(order)
 
     def _start(self, entry: Entry) -> Served:
-        del self._predicted_s[entry.arrival], self._careful_s[entry.arrival]
-        self._promised_s.pop(entry.arrival, None)
-        return super()._start(entry)
+        arrival = entry.arrival
+        self._notes_passing = arrival == self._passing_now
+        if self._notes_passing:
+            self._passing_now = _NOBODY
+            self.passed_s[arrival], _ = self._expect(entry)
+            self._passed.take(arrival, self._now_s, entry.nodes, entry.limit_s)
+        self._expected.pop(arrival, None)
+        self.promised_s.pop(arrival, None)
+        served = super()._start(entry)
+        self._notes_passing = False
+        return served
+
+    def _note(self, order: int) -> None:
+        # What passes does so before all that is behind the first that waits, whatever its order.
+        blocked = self._blocked
+        super()._note(blocked.order if blocked is not None and self._notes_passing else order)
 
     def _reserve(self, entry: Entry, soonest: Soonest) -> None:
-        self._promised_s.setdefault(entry.arrival, soonest.start_s)
+        self.promised_s.setdefault(entry.arrival, soonest.start_s)
         super()._reserve(entry, soonest)
 
     def _backfilling(self, order: int) -> Iterator[Turn]:
+        if self._pauses:
+            yield order  # what is reserved for here may start on the next cluster of its rank
         yield from self._passing()
         if self._may_any_start():
             yield from EasyScheduler._backfilling(self, order)
@@ -172,27 +207,38 @@ class PredictedScheduler(EasyScheduler):
         """Yield the entries that pass by their predictions, the shortest first."""
         blocked = self._blocked
         assert blocked is not None
-        since_s = self._runtimes.submit_s(blocked.arrival)
+        since_s = self._history.submit_s(blocked.arrival)
         may_take = self._passing_share * self.total * (self._now_s - since_s)
-        left = may_take - self._passed.since(since_s)
         for _, _, entry in sorted(self._candidates(blocked)):
-            unit_s = entry.nodes * entry.limit_s
+            if entry.arrival not in self.queue:
+                continue  # it started elsewhere meanwhile
             delays = not self._fits_beside(entry)
-            if unit_s > left or (delays and not self._keeps_promise(blocked, entry)):
+            left = may_take - self._passed.since(since_s)
+            if entry.nodes * entry.limit_s > left:
                 continue
-            left -= unit_s
-            self._passed.take(entry.arrival, self._now_s, unit_s)
-            self._units[entry.arrival] = entry.nodes
+            if delays and not self._keeps_promise(blocked, entry):
+                continue
+            self._passing_now = entry.arrival
             yield entry
-            if delays:
+            if self._passing_now == _NOBODY and delays:
                 self._forget_reservation()
                 self._block(blocked)
+            self._passing_now = _NOBODY
+
+    def _expect(self, entry: Entry) -> tuple[float, float]:
+        """Return for how long an entry is predicted to run, and at most, as of its arrival."""
+        known = self._expected.get(entry.arrival)
+        if known is None:
+            expected = self._history.expected(entry.arrival)
+            known = expected.predict_s(entry.limit_s), expected.careful_s(entry.limit_s)
+            self._expected[entry.arrival] = known
+        return known
 
     def _candidates(self, blocked: Entry) -> list[tuple[float, int, Entry]]:
         """Return the entries behind the first that waits whose nodes are free, with what they are
         sorted by."""
         return [
-            (self._predicted_s[entry.arrival], entry.order, entry)
+            (self._expect(entry)[0], entry.order, entry)
             for block in self.queue.blocks_from(blocked.order)
             if block.least_nodes <= self.free
             for entry in block.entries
@@ -209,7 +255,8 @@ class PredictedScheduler(EasyScheduler):
         """Return True where an entry that starts now will end before the reservation, if it runs no
         longer than its user's others did, and by all requests the reservation still begins by the
         time at which it first was to begin."""
-        if self._now_s + self._careful_s[entry.arrival] > self.shadow_s:
+        _, careful_s = self._expect(entry)
+        if self._now_s + careful_s > self.shadow_s:
             return False
         if entry.nodes > self.free or not self._has_power(entry):
             return False
@@ -218,7 +265,7 @@ class PredictedScheduler(EasyScheduler):
         soonest = self._earliest(blocked, self._now_s)
         self.releases.release(entry.arrival)
         self.free += entry.nodes
-        return soonest.start_s <= self._promised_s[blocked.arrival]
+        return soonest.start_s <= self.promised_s[blocked.arrival]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,4 +283,5 @@ class PredictingPool(Pool):
         if discipline is not Discipline.EASY:
             raise ValueError(f"{discipline} does not backfill by predictions: take easy")
         load = Load(self.units, self.units)
-        return PredictedScheduler(load, self.runtimes, number, budgets, self.passing_share)
+        by = number, budgets, self.passing_share
+        return PredictedScheduler(load, WaitQueue(), self.runtimes, *by)

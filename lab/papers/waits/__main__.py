@@ -13,7 +13,7 @@ from lab.papers.placement.logs import LOGS
 from lab.papers.placement.markdown import write_tables
 from lab.papers.published_data import DATA
 from lab.papers.waits.rows import row_of, table
-from shared.scheduling.runtimes import Runtimes
+from shared.domain.runtimes import Runtimes
 
 app = typer.Typer(cls=ReportingGroup)
 Swf = Annotated[

@@ -10,7 +10,7 @@ from lab.simulation.log import read_log
 from lab.simulation.metrics import Summary, summarise
 from lab.simulation.one_pool import PoolMachine, play_log
 from lab.simulation.policy import SimulatedPolicy
-from shared.scheduling.runtimes import Runtimes
+from shared.domain.runtimes import Runtimes
 
 _HEADER: Final = (
     *("log, run times", "jobs", "mean wait, h", "99 %, h", "99.9 %, h", "longest, h"),

@@ -12,6 +12,7 @@ from coplace.v1.control_pb2 import (
     LimitsDeclared,
     PolicyDeclared,
 )
+from coplace.v1.jobs_pb2 import JobDeclined, JobFinished
 from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
@@ -20,6 +21,7 @@ from shared.placement.decide.choices import Choice
 from shared.placement.decide.dependencies import Dependencies
 from shared.placement.decide.looks import Looks
 from shared.placement.decide.outcomes import CoRunners, Started
+from shared.placement.decide.passing import Passing, predicted_s
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.decide.planning import Planning
 from shared.placement.decide.published_decisions import PublishedDecisions
@@ -32,6 +34,7 @@ from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.layer import Folds, StateLayer
 from shared.placement.state.plans import jobs_of, wanted_ghz
+from shared.placement.state.user_runs import ran_s
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start, schedule
 from shared.streams.stages.stage import Round
 from shared.streams.state.state import State
@@ -45,6 +48,8 @@ class Starting:
     start: Start
     choice: Choice
     mode: Candidate
+    # For how long it is predicted to run, where it passed by that.
+    predicted_s: float | None
 
 
 class DecideLayer:
@@ -65,13 +70,16 @@ class DecideLayer:
         )
         self.waiting_jobs = WaitingJobs(self.pending_reasons, models.rules, state.plans)
         self.withdrawals = Withdrawals(self._jobs, models)
-        self.published = PublishedDecisions(kept, self._jobs, models)
+        self.passing = Passing(kept, models.rules, self._jobs)
+        self.published = PublishedDecisions(kept, self._jobs, models, self.passing)
         self.planning = Planning(
             self._jobs, self.waiting_jobs, models, evaluation.clusters, budgets.margin
         )
         self.looks = Looks(kept, models.rules)
         self._all_stale, self._has_sent_back = False, False
         self.folds: Folds = {
+            JobDeclined: self._count_no_more,
+            JobFinished: self._count_what_ran,
             # A cluster that is declared may have units of other resources than before.
             ClusterDeclared: self._refresh_all,
             ClusterUndeclared: self._refresh_all,
@@ -127,8 +135,8 @@ class DecideLayer:
         """Return every cluster with what runs and waits: see schedulers_of."""
         occupancy, neighbours = self._jobs.allocations.occupancy, self._evaluation.neighbours()
         budgets = self._budgets.of_a_pass(now_s)
-        waiting, looks = self.waiting_jobs, self.looks
-        return schedulers_of(occupancy, waiting, neighbours, budgets, looks, apart=apart)
+        rules = self.waiting_jobs, neighbours, budgets, self.looks, self.passing
+        return schedulers_of(occupancy, *rules, apart=apart)
 
     def pass_over_queue(self, now_s: float) -> Dispatch:
         """Schedule what waits, once."""
@@ -148,7 +156,7 @@ class DecideLayer:
                 rest = [self._jobs.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
                 self.waiting_jobs.restore(rest)
                 return
-            yield Starting(job, start, choice, mode)
+            yield Starting(job, start, choice, mode, predicted_s(plan, start))
 
     def take(self, starting: Starting, now_s: float) -> Started:
         """Grant a job its nodes, and take it out of the queue."""
@@ -159,7 +167,10 @@ class DecideLayer:
         self._jobs.count_nameplate(job, *self._budgets.meters.counted(job, placed))
         self._state.guarantees.make(job, self._evaluation.neighbours()[placed.cluster])
         self.waiting_jobs.leave(job.job.job_id)
-        return Started(job, placed, start, self._co_runners(job, placed.cluster))
+        if starting.predicted_s is not None:
+            self.passing.take(placed, job.arrival, now_s, starting.predicted_s)
+        co_runners = self._co_runners(job, placed.cluster)
+        return Started(job, placed, start, co_runners, starting.predicted_s)
 
     def needs_another_pass(self, plan: Dispatch) -> bool:
         """Return whether entries were lost to a limit, a job was sent back, or watts were given
@@ -173,6 +184,7 @@ class DecideLayer:
     def end_passes(self, plan: Dispatch) -> None:
         """Note what the last pass of a round leaves to the next."""
         self.looks.note(plan)
+        self.passing.note(plan)
 
     def due_s(self) -> Iterator[float]:
         """Return when the next start has to be confirmed, and backfill looks again."""
@@ -203,6 +215,18 @@ class DecideLayer:
         rule = self._evaluation.neighbours()[cluster]
         slowdown = self._jobs.allocations.slowdown(job, rule)
         return CoRunners(tuple(other.job.job_id for other in others), slowdown)
+
+    def _count_no_more(self, _event: Event, message: JobDeclined) -> None:
+        """Count a job that did not start no more among those that passed."""
+        job = self._jobs.get(message.job_id)
+        if job is not None and job.run.allocation is None:
+            self.passing.drop(job.arrival)
+
+    def _count_what_ran(self, _event: Event, message: JobFinished) -> None:
+        """Count what a job took that passed."""
+        job = self._jobs.get(message.job_id)
+        if job is not None and job.job.attempt == message.attempt:
+            self.passing.correct(job.arrival, ran_s(message) if message.started_at_us else 0.0)
 
     def _refresh_all(self, _event: Event, _message: Message) -> None:
         self.refresh_all()

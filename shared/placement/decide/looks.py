@@ -37,7 +37,7 @@ class Looks:
 
     def are_made_under(self, budgets: Iterable[PowerBudget]) -> bool:
         """Return whether the policy is to look at a cluster of whole nodes under these budgets."""
-        return self.are_made and not _has_shared(budgets)
+        return self.are_made and not has_shared(budgets)
 
     @property
     def parameters(self) -> SlurmBackfill:
@@ -66,7 +66,7 @@ class Looks:
         """Return the clusters that were under EASY in a pass though the policy is to look there,
         and why, in words."""
         return {
-            name: _SHARED if _has_shared(scheduler.budgets) else _IN_PARTS
+            name: why_under_easy(scheduler.budgets)
             for name, scheduler in plan.schedulers.items()
             if self.are_made and not isinstance(scheduler, SlurmScheduler)
         }
@@ -77,5 +77,11 @@ class Looks:
             yield kept.due_s
 
 
-def _has_shared(budgets: Iterable[PowerBudget]) -> bool:
+def has_shared(budgets: Iterable[PowerBudget]) -> bool:
+    """Return whether a cap is over a cluster and others."""
     return any(budget.is_shared for budget in budgets)
+
+
+def why_under_easy(budgets: Iterable[PowerBudget]) -> str:
+    """Return why a cluster is under EASY by requests though the policy chose another rule."""
+    return _SHARED if has_shared(budgets) else _IN_PARTS

@@ -47,9 +47,11 @@ class CoRunners:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A job starts, alone or beside others."""
+    """A job starts, alone or beside others. `predicted_s` is for how long it is predicted to run,
+    where it passed by that."""
 
     job: JobRecord
     allocation: JobAllocation
     start: Start
     co_runners: CoRunners
+    predicted_s: float | None

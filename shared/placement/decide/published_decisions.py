@@ -31,6 +31,7 @@ from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
 from shared.domain.job import JobFact, JobState, next_state
+from shared.placement.decide.passing import Passing
 from shared.placement.evaluate.misfits import misfits
 from shared.placement.state.actions import KINDS, Action, ActionCause, ActionKind, CauseKind
 from shared.placement.state.announcements import SOURCE
@@ -92,8 +93,10 @@ class PublishedDecisions:
     taken in. What concerns a job or a cluster that is not known stays until it is.
     """
 
-    def __init__(self, kept: State, job_table: JobTable, models: ModelStore) -> None:
-        self._job_table, self._models = job_table, models
+    def __init__(
+        self, kept: State, job_table: JobTable, models: ModelStore, passing: Passing
+    ) -> None:
+        self._job_table, self._models, self._passing = job_table, models, passing
         self._rows, self._kept_last = _kept_in(kept)
         self._last = _round_of(self._kept_last)
         self._round = -1
@@ -186,7 +189,11 @@ class PublishedDecisions:
                 (),
             )
             job.notice.verdict, job.notice.reason = decided.verdict, ""
-            self._job_table.allocations.hold(job, self._placed(job, decided))
+            placed = self._placed(job, decided)
+            self._job_table.allocations.hold(job, placed)
+            if decided.predicted_runtime_s:
+                at_s = decided.decided_at_us / 1e6
+                self._passing.take(placed, job.arrival, at_s, decided.predicted_runtime_s)
             job.guarantee.slowdown_ratio = decided.promised_slowdown_ratio
         self._job_table.revisit(job)
         return True

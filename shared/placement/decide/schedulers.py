@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from shared.placement.decide.kinds import Kinds
 from shared.placement.decide.looks import Looks
+from shared.placement.decide.passing import Passing
 from shared.placement.decide.waiting_jobs import WaitingJobs
 from shared.placement.state.occupancy import Occupancy
 from shared.scheduling.backfill import ClusterScheduler
@@ -30,6 +31,7 @@ def schedulers_of(
     neighbours: Mapping[str, Neighbours],
     budgets: Mapping[str, Sequence[PowerBudget]],
     looks: Looks,
+    passing: Passing,
     *,
     apart: Arriving | None = None,
 ) -> dict[str, ClusterScheduler]:
@@ -46,7 +48,16 @@ def schedulers_of(
                 queue.add(apart.entries[name])
         under, is_apart = budgets[name], apart is not None
         schedulers[name] = _scheduler(
-            held, queue, kinds, neighbours[name], under, looks, name, number, apart=is_apart
+            held,
+            queue,
+            kinds,
+            neighbours[name],
+            under,
+            looks,
+            passing,
+            name,
+            number,
+            apart=is_apart,
         )
     return schedulers
 
@@ -58,17 +69,21 @@ def _scheduler(
     neighbours: Neighbours,
     budgets: Sequence[PowerBudget],
     looks: Looks,
+    passing: Passing,
     name: str,
     number: int,
     *,
     apart: bool,
 ) -> ClusterScheduler:
     """Return the scheduler of a cluster: counting nodes is enough, and faster, where no job that
-    runs or waits has parts of them; there Slurm's backfill may look, where that is chosen."""
+    runs or waits has parts of them; there Slurm's backfill may look, or predictions
+    let jobs pass, where that is chosen."""
     if not (queue.in_parts or held.is_in_parts):
         if looks.are_made_under(budgets):
             last = looks.last(name)
             return SlurmScheduler(held.load, queue, looks.parameters, number, budgets, last)
+        if passing.is_done_under(budgets):
+            return passing.scheduler(name, held.load, queue, number, budgets)
         return EasyScheduler(held.load, queue, number, budgets)
     capacity, holds = held.available(number, apart=apart)
     return ConsumableScheduler(

@@ -179,6 +179,8 @@ class PassDecisions:
         decided.predicted_slowdown_ratio = beside.slowdown_ratio
         decided.promised_slowdown_ratio = job.guarantee.slowdown_ratio
         decided.backfilled = start.backfilled
+        if outcome.predicted_s is not None:
+            decided.predicted_runtime_s = outcome.predicted_s
         timeout_us = round(self.decisions.rules.now.start_timeout_s * 1e6)
         decided.start_by_us = decided.decided_at_us + timeout_us if timeout_us else 0
         self._write(decided, job, compared)

@@ -76,6 +76,7 @@ from shared.placement.state.limits import declared
 from shared.placement.state.occupancy import Occupancy
 from shared.placement.state.policy_in_force import told
 from shared.scheduling.power import NO_CAP_MW
+from shared.scheduling.user_runs import AS_REQUESTED
 
 _CHANGED: Final = Constraint(
     CONSTRAINT_KIND_NOT_TRIED,
@@ -309,6 +310,12 @@ class Queries:
         ]
         return ListClustersResponse(as_of_us=self.as_of_us, clusters=listed)
 
+    def _under_easy(self) -> dict[str, str]:
+        if self._last is None:
+            return {}
+        plan, decide = self._last.refusals.refusals.plan, self._decide
+        return decide.looks.under_easy(plan) | decide.passing.under_easy(plan)
+
     def limits(self) -> ListLimitsResponse:
         """Return the limits, by user and account, with what is allocated under them."""
         held = self._job_table.allocations
@@ -343,9 +350,7 @@ class Queries:
             promises_broken=self.guarantees.broken,
             pairs_kept_apart=self.guarantees.pairs_apart,
             pairs_apart=self.guarantees.listed(),
-            under_easy=self._decide.looks.under_easy(self._last.refusals.refusals.plan)
-            if self._last
-            else {},
+            under_easy=self._under_easy(),
         )
 
     @property
@@ -458,6 +463,7 @@ class Queries:
             plan_round=placed.plan_round,
             suspended_since_us=round((placed.suspended_s or 0.0) * 1e6),
             asked=map(_asked, job.run.actions),
+            passed_as_predicted_s=self._decide.passing.predicted_s(job),
         )
         if placed.wanted_ghz > placed.freq_ghz > 0:
             found.best_freq_ghz = placed.wanted_ghz
@@ -471,6 +477,8 @@ class Queries:
         reservation = self._reservation(job)
         if reservation is not None:
             answer.reservation.CopyFrom(reservation)
+        if self._decide.passing.is_chosen and job.expected_run != AS_REQUESTED:
+            answer.predicted_runtime_s = job.expected_run.predict_s(job.job.walltime_s)
 
     def _why_it_waits(self, job: JobRecord) -> WaitReason:
         pending_reason = self._pending_reasons.of_job(job)

@@ -12,6 +12,7 @@ from shared.placement.state.candidate import Candidate
 from shared.placement.state.grants import VoidStart, WithdrawalReason
 from shared.placement.state.job_allocation import JobAllocation, nodes_of, runs_of
 from shared.placement.state.misfit import Misfit
+from shared.scheduling.user_runs import AS_REQUESTED, ExpectedRun
 from shared.streams.state.rows import Form, RowCodec, by_position
 
 # Characters of somebody's reason that are kept: each decision on the job repeats it.
@@ -190,7 +191,8 @@ class Notice:
 
 @dataclass(slots=True)
 class JobRecord:
-    """The newest attempt of a job."""
+    """The newest attempt of a job. `expected_run` is what the last runs of its user said of it when
+    it was submitted."""
 
     job: Job
     arrival: int
@@ -202,6 +204,7 @@ class JobRecord:
     run: PlacedRun = field(default_factory=PlacedRun)
     guarantee: Guarantee = field(default_factory=Guarantee)
     notice: Notice = field(default_factory=Notice)
+    expected_run: ExpectedRun = AS_REQUESTED
 
     def may_see(self, other: "JobRecord") -> bool:
         """Return whether the job may wait for another: one of its account. A dependency must
@@ -220,7 +223,8 @@ class JobRecord:
         return self.life.state in (JobState.FINISHED, JobState.CANCELLED, JobState.REJECTED)
 
 
-# Without the candidates, which are three quarters of a job and seldom change with it.
+# Without the candidates, which are three quarters of a job and seldom change with it, nor what is
+# expected of its run.
 _RECORDS: Final[Mapping[str, Form[Any]]] = {
     "life": by_position(Life),
     "evaluated": by_position(Evaluated, without=("candidates",)),

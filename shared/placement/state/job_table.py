@@ -16,6 +16,7 @@ from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JOBS, MOST_TEXT, JobRecord, Life
 from shared.placement.state.misfit import Misfit
 from shared.scheduling.backfill import Start
+from shared.scheduling.user_runs import AS_REQUESTED, ExpectedRun
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 from shared.streams.state.state import State
 
@@ -36,6 +37,7 @@ class JobTable:
         self._remember_s = remember_days * _DAY_S
         self._rows = state.table(TABLE, JOBS)
         self._candidates = state.table("candidates", CANDIDATES)
+        self._expected = state.table("expected-runs", ExpectedRun)
         self._jobs = self._rows.rows
         self._ended: list[tuple[float, str]] = []
         self._ending: set[str] = set()
@@ -185,6 +187,14 @@ class JobTable:
             self._candidates.drop(job.job.job_id)
         self.save(job)
 
+    def expect(self, job: JobRecord, expected: ExpectedRun) -> None:
+        """Store what is expected of a job's run."""
+        job.expected_run = expected
+        if expected == AS_REQUESTED:
+            self._expected.drop(job.job.job_id)
+        else:
+            self._expected.put(job.job.job_id, expected)
+
     def needs(self, cluster: str) -> bool:
         """Return whether a job that has not ended refers to a cluster."""
         return any(not job.ended and _knows(job, cluster) for job in self._jobs.values())
@@ -302,6 +312,7 @@ class JobTable:
                 ending.life.ended_s = now_s
                 heappush(self._ended, (now_s, ending.job.job_id))
                 self.evaluate(ending, ())
+                self.expect(ending, AS_REQUESTED)
         self._ending.clear()
         while self._ended and self._ended[0][0] < now_s - self._remember_s:
             ended_s, job_id = heappop(self._ended)
@@ -314,6 +325,7 @@ class JobTable:
     def _adopt(self, job: JobRecord) -> None:
         job_id, placed = job.job.job_id, job.run.allocation
         job.evaluated.candidates = self._candidates.get(job_id) or ()
+        job.expected_run = self._expected.get(job_id) or AS_REQUESTED
         self.by_arrival[job.arrival] = job_id
         self._next_arrival = max(self._next_arrival, job.arrival + 1)
         if placed is not None:
@@ -348,6 +360,7 @@ class JobTable:
             before.grants.seized,
         )
         after.grants.declined = before.grants.declined
+        after.expected_run = before.expected_run
         if after.job.attempt == before.job.attempt:
             after.run.runs_on = before.run.runs_on
         placed = before.run.allocation

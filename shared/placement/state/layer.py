@@ -51,6 +51,7 @@ from google.protobuf.message import Message
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cluster import Cluster
+from shared.domain.job import JobState
 from shared.placement.state.job_facts import JobFacts
 from shared.placement.state.job_requests import JobRequests
 from shared.placement.state.job_table import JobTable
@@ -58,6 +59,7 @@ from shared.placement.state.model_store import ModelStore
 from shared.placement.state.node_states import Failure, NodeStates
 from shared.placement.state.plans import Plans
 from shared.placement.state.slowdown_guarantees import SlowdownGuarantees
+from shared.placement.state.user_runs import UserRuns
 from shared.streams.stages.stage import AlreadyAppliedError
 from shared.streams.state.state import State
 
@@ -91,6 +93,7 @@ class StateLayer:
         self.nodes = NodeStates(
             state, lambda: self.models.declared, lambda: self.models.node_names, self.models.rules
         )
+        self.user_runs = UserRuns(state)
         self.plans = Plans(state)
         self.guarantees = SlowdownGuarantees(state, self.jobs)
         self._facts = facts = JobFacts(self.jobs)
@@ -105,7 +108,7 @@ class StateLayer:
             PlanProposed: self.plans.propose,
             ShuttersMeasured: self.guarantees.measure,
             PairsAllowed: self.guarantees.allow,
-            JobSubmitted: facts.submit,
+            JobSubmitted: self._submit,
             JobRequeued: self._requeue,
             JobStarted: self._start,
             JobDeclined: facts.decline,
@@ -170,6 +173,11 @@ class StateLayer:
         self.models.fold(event)
         self.nodes.touch_all()
 
+    def _submit(self, event: Event, message: JobSubmitted) -> None:
+        self._facts.submit(event, message)
+        job = self.jobs.known(message.job_id)
+        self.jobs.expect(job, self.user_runs.expected(job.job.user))
+
     def _start(self, event: Event, message: JobStarted) -> None:
         self._facts.start(event, message, self.models.node_names)
 
@@ -185,6 +193,9 @@ class StateLayer:
         failure = Failure(message.ended_at_us, message.job_id, message.attempt)
         with self._noting(message, failure):
             self._facts.finish(event, message)
+        job = self.jobs.known(message.job_id)
+        if job.life.state is JobState.FINISHED:
+            self.user_runs.note(job.job.user, message)
 
     @contextmanager
     def _noting(self, message: JobRequeued | JobFinished, failure: Failure) -> Iterator[None]:

@@ -275,6 +275,7 @@ def finished(
     outcome: JobOutcome.ValueType = JOB_OUTCOME_COMPLETED,
     grant: int = 0,
     cluster: str = "",
+    started_at_us: int = 0,
 ) -> Event:
     """Where no cluster is named, `feed` takes the one that holds the run."""
     payload = JobFinished(
@@ -287,6 +288,7 @@ def finished(
         nodes=1,
         cores_per_node=1,
         submitted_at_us=min(T0_US, time_us),
+        started_at_us=started_at_us,
         ended_at_us=time_us,
         grant=grant,
     )

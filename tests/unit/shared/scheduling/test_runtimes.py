@@ -23,11 +23,11 @@ from tests.unit.shared.scheduling.systems import one_pool
 def test_the_last_two_runs_of_a_user_predict_the_next(
     users: list[int], limits_s: list[float], runs_s: list[float], expected_s: float
 ) -> None:
-    runtimes = UserRuntimes(users, [0.0] * len(users), limits_s, runs_s)
+    runtimes = UserRuntimes(users, [0.0] * len(users), runs_s)
     *ended, last = range(len(users))
     for job in ended:
         runtimes.ended(job)
-    assert runtimes.predict_s(last) == expected_s
+    assert runtimes.expected(last).predict_s(limits_s[last]) == expected_s
 
 
 UNITS = 6
@@ -51,8 +51,8 @@ jobs_of_users = st.lists(
 def _predicted(
     jobs: list[PlainJob], users: list[int], passing_share: float, units: int
 ) -> Schedule:
-    submit_s, _, limit_s, run_s = ([*column] for column in zip(*jobs, strict=True))
-    runtimes = UserRuntimes(users, submit_s, limit_s, run_s)
+    submit_s, _, _, run_s = ([*column] for column in zip(*jobs, strict=True))
+    runtimes = UserRuntimes(users, submit_s, run_s)
     pool = PredictingPool(units, runtimes=runtimes, passing_share=passing_share)
     return play([pool], one_pool(jobs), Discipline.EASY)
 
@@ -103,17 +103,45 @@ def test_the_shortest_by_prediction_passes_before_what_came_earlier() -> None:
 
 
 def test_predictions_are_for_easy_alone() -> None:
-    runtimes = UserRuntimes([1], [0.0], [10.0], [10.0])
+    runtimes = UserRuntimes([1], [0.0], [10.0])
     with pytest.raises(ValueError, match="fcfs"):
         PredictingPool(2, runtimes=runtimes).scheduler(Discipline.FCFS, 0)
 
 
 def test_what_passed_counts_with_what_it_took_once_it_has_ended() -> None:
     passed = Passed()
-    passed.take(1, 0.0, 300.0)
-    passed.take(2, 10.0, 500.0)
-    passed.correct(1, 40.0)
-    assert passed.since(0.0) == 540.0
+    passed.take(1, 0.0, 3, 100.0)
+    passed.take(2, 10.0, 5, 100.0)
+    passed.correct(1, 20.0)
+    assert passed.since(0.0) == 560.0
     assert passed.since(5.0) == 500.0
     passed.correct(1, 7.0)
     assert passed.since(5.0) == 500.0
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["take", "correct", "drop", "since"]),
+            st.integers(0, 4),
+            st.integers(0, 9).map(float),
+        )
+    )
+)
+def test_what_passed_is_the_sum_of_what_started_since_whatever_was_asked_before(
+    steps: list[tuple[str, int, float]],
+) -> None:
+    passed, plain = Passed(), dict[int, tuple[float, float]]()
+    for step, job, time_s in steps:
+        if step == "take":
+            passed.take(job, time_s, 2, 10.0)
+            plain[job] = time_s, 20.0
+        elif step == "drop":
+            passed.drop(job)
+            plain.pop(job, None)
+        elif step == "correct":
+            passed.correct(job, time_s)
+            if job in plain:
+                plain[job] = plain[job][0], 2 * time_s
+        expected = sum(took for start_s, took in plain.values() if start_s >= time_s)
+        assert passed.since(time_s) == Passed(passed.jobs).since(time_s) == expected

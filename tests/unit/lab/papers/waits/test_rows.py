@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from lab.papers.waits.rows import row_of, table
-from shared.scheduling.runtimes import Runtimes
+from shared.domain.runtimes import Runtimes
 
 # Of two processors, user 1 ends two short runs; then one has all, two ask for long behind it.
 JOBS = (
