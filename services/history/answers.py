@@ -144,7 +144,7 @@ def _ended(run: RunRow) -> str:
 
 def _name(of: Any, number: int) -> str:
     """Return the name of an enum's value, the number where it has none."""
-    return dict(zip(of.values(), of.keys(), strict=True)).get(number, str(number))
+    return str(dict(zip(of.values(), of.keys(), strict=True)).get(number, number))
 
 
 def _charged(charge: Any) -> StoryLine:

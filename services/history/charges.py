@@ -54,15 +54,7 @@ class ChargeRow(NamedTuple):
             require_text(field, getattr(charge, field))
         for field in ("attempt", "revision"):
             require_count(field, getattr(charge, field))
-        surcharges = [
-            [
-                _required("evidence.co_runner_account", row.co_runner_account),
-                row.co_runner_job_id,
-                _micro_su("evidence.surcharge_su", row.surcharge_su),
-            ]
-            for row in charge.evidence
-            if row.surcharge_su
-        ]
+        surcharges = list(_surcharges_of(charge))
         return cls(
             charge.job_id,
             charge.attempt,
@@ -150,6 +142,14 @@ def _surcharges(charge: ChargeRow) -> Sequence[tuple[str, str, int]]:
     return orjson.loads(charge.surcharges) if charge.surcharges else ()
 
 
+def _surcharges_of(charge: ChargeMade) -> Iterator[tuple[str, str, int]]:
+    """Yield whom the charge surcharges, for which job, and how much. Raises RejectedError."""
+    for row in charge.evidence:
+        if row.surcharge_su and (micro_su := _micro_su("evidence.surcharge_su", row.surcharge_su)):
+            require_text("evidence.co_runner_account", row.co_runner_account)
+            yield row.co_runner_account, row.co_runner_job_id, micro_su
+
+
 def _finished(charge: ChargeMade) -> JobFinished:
     """Charges of before they carried it say less."""
     if charge.HasField("finished"):
@@ -162,11 +162,6 @@ def _finished(charge: ChargeMade) -> JobFinished:
         cluster=charge.cluster,
         ended_at_us=charge.charged_at_us,
     )
-
-
-def _required(field: str, text: str) -> str:
-    require_text(field, text)
-    return text
 
 
 def _micro_su(field: str, text: str) -> int:

@@ -116,8 +116,8 @@ class Follower:
         if self._archive is None or self._archive.begins_at(place, topic_id) is None:
             raise ArchiveError(
                 f"{place.topic}/{place.kafka_partition} was applied to offset {position}, and "
-                f"Kafka begins at {until}: set COPLACE_HISTORY_ARCHIVE to an archive that has what is "
-                f"between, or build it anew without it ({_HOW_TO})"
+                f"Kafka begins at {until}: set COPLACE_HISTORY_ARCHIVE to an archive that has what "
+                f"is between, or build it anew without it ({_HOW_TO})"
             )
         records = self._archive.records(place, position, until)
         log.info("read from the archive", at=(*place, position), until=until)
