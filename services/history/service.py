@@ -97,7 +97,7 @@ class HistoryService:
             {
                 name: grpc.unary_unary_rpc_method_handler(
                     ends_process(partial(self._answer, *of), self._crash),
-                    response_serializer=Message.SerializeToString,
+                    response_serializer=_serialized,
                 )
                 for name, of in answers.items()
             },
@@ -240,6 +240,10 @@ class HistoryService:
     async def _ask(self, question: Callable[..., _T], *of: object) -> _T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, question, *of)
+
+
+def _serialized(answer: Message) -> bytes:
+    return answer.SerializeToString()
 
 
 def _page(

@@ -15,7 +15,6 @@ import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
 from fastapi import FastAPI
 from google.protobuf.descriptor import MethodDescriptor
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from starlette.exceptions import HTTPException
@@ -34,6 +33,7 @@ from services.rest.publishing import EventHeaders, location_of, request_name, wr
 from services.rest.reading import NoJsonError, Wrongs, parse_json, read_body, read_texts
 from services.rest.routes import GET, Locations, Route
 from services.rest.settings import RestSettings
+from shared.catalogue.message_json import message_json
 
 _JSON: Final = "application/json"
 _TOKEN: Final = re.compile(r"(?i:bearer) +([A-Za-z0-9_.~+/=-]{1,4096})")
@@ -172,7 +172,7 @@ class RestService:
             raise problems.of_call(error, lambda field: request_name(route, field)) from None
         if route.payload:
             return self._accepted(route, asked)
-        return _conditional(request, to_json(answer))
+        return _conditional(request, message_json(answer))
 
     async def _stream(self, route: Route, request: Request, asked: Any, token: str) -> Response:
         """Begin with the first answer: what is refused before it has a status of its own."""
@@ -260,13 +260,6 @@ class RestService:
             {"Location": location} if location else {},
             _JSON,
         )
-
-
-def to_json(message: Message) -> bytes:
-    """Return a message as protobuf maps it to JSON, with fields of 0 and empty ones; its names are
-    in the order of their letters, so that equal answers are equal bytes."""
-    fields = MessageToDict(message, always_print_fields_with_no_presence=True)
-    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
 
 
 def _parse(body: bytes, message: Message, wrongs: Wrongs) -> None:

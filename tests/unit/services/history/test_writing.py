@@ -14,7 +14,8 @@ from coplace.v1.history_service_pb2 import (
     RUN_STATE_WAITING,
 )
 from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_REJECTED, VERDICT_WITHDRAWN
-from hypothesis import HealthCheck, Phase, given, settings
+from coplace.v1.pricing_pb2 import ChargeMade
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.history.database import migrate, open_database
@@ -221,7 +222,7 @@ def logs(draw: st.DrawFn) -> FactLog:
     log = FactLog()
     for job in JOBS:
         user, account = draw(NAMES), draw(NAMES)
-        of = {"user": user, "account": account}
+        of: dict[str, Any] = {"user": user, "account": account}
         facts = [
             *draw(st.lists(st.just(submitted(job, **of)), max_size=1)),
             *draw(st.lists(st.just(started(job)), max_size=1)),
@@ -253,7 +254,7 @@ def logs(draw: st.DrawFn) -> FactLog:
     return log
 
 
-@settings(max_examples=20, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(log=logs(), data=st.data())
 def test_any_order_of_batches_with_repeats_and_kills_makes_the_same_rows(
     log: FactLog, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -296,7 +297,7 @@ def _killed(writer: HistoryWriter, found: Batch) -> None:
         writer.apply([found])
 
 
-@settings(max_examples=20, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(log=logs())
 def test_balances_and_postings_are_those_that_billing_computes_from_the_topic(
     log: FactLog, tmp_path_factory: pytest.TempPathFactory
@@ -309,6 +310,7 @@ def test_balances_and_postings_are_those_that_billing_computes_from_the_topic(
         if place.topic == "prices.charges":
             for record in records:
                 made = CODEC.decode(record).payload
+                assert isinstance(made, ChargeMade)
                 entry = ChargeEntry.from_charge(made)
                 charges.setdefault(entry[:3], entry)
     posted = postings(charges.values())

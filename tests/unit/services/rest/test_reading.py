@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from services.rest.reading import NoJsonError, Wrongs, parse_json, read_body
 from services.rest.routes import routes
-from services.rest.service import to_json
+from shared.catalogue.message_json import message_json
 from tests.attacks.distortion import distorted
 from tests.unit.services.ingest.envelopes import PAYLOADS, envelope
 
@@ -83,4 +83,4 @@ def test_equal_answers_are_equal_bytes() -> None:
     job = GetMessageClass(_BODIES["coplace.v1.JobSubmitted"])
     one = job(resources_per_unit={"a": 1, "b": 2, "c": 3})
     other = job(resources_per_unit={"c": 3, "b": 2, "a": 1})
-    assert to_json(one) == to_json(other)
+    assert message_json(one) == message_json(other)
