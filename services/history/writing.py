@@ -162,7 +162,7 @@ def _write_charges(connection: Connection, told: Mapping[str, Sequence[ChargeRow
     """Post what is new; where a revision comes late, also what those around it post anew."""
     known: dict[RunKey, dict[int, ChargeRow]] = defaultdict(dict)
     for found in _known(connection, CHARGES, "job_id", list(told)):
-        row = ChargeRow(*found)
+        row = ChargeRow(*tuple(found))
         known[row.job_id, row.attempt][row.revision] = row
     fresh: dict[RunKey, dict[int, ChargeRow]] = defaultdict(dict)
     for charge in (charge for charges in told.values() for charge in charges):
