@@ -31,6 +31,7 @@ from services.planner.meter import watch as watch_searches
 from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.job_power import PowerOutcome
 from services.pricing.adapters import ChargeMeter
+from services.history.settings import HistorySettings
 from services.rest.settings import RestSettings, ServiceAddresses
 from services.watch.settings import WatchSettings
 from shared.authority.door import Door
@@ -86,7 +87,7 @@ def test_every_setting_that_the_file_names_is_read() -> None:
     named = {variable for name in OURS for variable in SERVICES[name]["environment"]}
     assert named <= settings_variables(
         *(Settings, IngestSettings, EnergyApiSettings, PlacementSettings, WatchSettings),
-        *(SimulationSettings, RestSettings, ServiceAddresses, ArchiveSettings),
+        *(SimulationSettings, RestSettings, ServiceAddresses, ArchiveSettings, HistorySettings),
     )
 
 
