@@ -216,6 +216,11 @@ demo-parity: setup system-servers ## run both and compare what they decided and 
 bench: setup system-servers ## measure throughput, latency and memory: GUARD=none|secure|table
 	$(BIN)/python -m lab.benchmarks.system --out '$(OUT)' $(if $(GUARD),--guard $(GUARD))
 
+.PHONY: bench-archive
+bench-archive: JOBS = 1000000
+bench-archive: setup ## a month of jobs through the archive: time, size: JOBS= OUT=
+	$(BIN)/python -m lab.benchmarks.archive --jobs $(JOBS) --out '$(OUT)'
+
 .PHONY: bench-placement
 bench-placement: setup ## compare EAMC with its paper, play real logs: OUT= INTO=document, ONLY=claims RESUME=1 a part of it
 	$(BIN)/python -m lab.papers.placement --out '$(OUT)/placement' \

@@ -115,17 +115,20 @@ def show(
     places = [place for place in archived_partitions(storage) if place[0] == topic]
     if not places:
         raise ArchiveError(f"{storage.where} holds no {topic}: see `coplace archive list`")
+    is_shown = not key
     for place in places:
         begins_at = require_index(storage, *place).begins_at
         for found in read_archive(where, *place, begins_at):
             if key and found.key != key.encode():
                 continue
-            record = _record(found)
+            is_shown, record = True, _record(found)
             try:
                 line = plain(codec.decode(record, of_any_count=True))
             except RejectedError as error:
                 line = {"rejected": f"{topic}/{place[1]}/{found.offset}", "problem": str(error)}
             typer.echo(orjson.dumps(line).decode())
+    if not is_shown:
+        raise ArchiveError(f"{storage.where} holds nothing of {topic} under the key {key!r}")
 
 
 def _record(found: ArchivedRecord) -> Record:
@@ -141,9 +144,9 @@ def verify(where: Where, output: OutputName = Output.TABLE) -> None:
     if found or output is not Output.TABLE:
         write(found, ("path", "problem"), output)
     if found:
-        note(f"{len(found)} damaged: docs/how-to/archive.md, 'A file is damaged'")
+        note([f"{len(found)} damaged: docs/how-to/archive.md, 'A file is damaged'"])
         raise typer.Exit(1)
-    note(f"{storage.where} is whole")
+    note([f"{storage.where} is whole"])
 
 
 @app.command("rebuild")

@@ -42,7 +42,7 @@ class CannotRebuildError(UnusableError):
     """Kafka does not have what the archive was made from."""
 
 
-Progress = Callable[[int], object]
+OnRecords = Callable[[int], object]
 
 
 def archived_records(storage: Storage) -> int:
@@ -52,7 +52,7 @@ def archived_records(storage: Storage) -> int:
 
 
 def rebuild(
-    deployment: Deployment, storage: Storage, target: Path, on_records: Progress
+    deployment: Deployment, storage: Storage, target: Path, on_records: OnRecords
 ) -> list[Comparison]:
     """Build all Kafka partitions of an archive anew below `target`, and compare each file.
     `on_records` hears how many records have come. Raises ArchiveError, CannotRebuildError and what
@@ -67,7 +67,7 @@ def rebuild(
 
 
 async def _rebuild(
-    deployment: Deployment, indexes: Sequence[Index], fresh: Storage, on_records: Progress
+    deployment: Deployment, indexes: Sequence[Index], fresh: Storage, on_records: OnRecords
 ) -> "list[_Rebuilt]":
     async with KafkaLog.connected(deployment) as kafka:
         places = [_place(index) for index in indexes]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from coplace_client.errors import UnusableError
-from services.history.adapters import ArchiveFiles, KafkaLog
+from services.history.adapters import ArchiveFiles, FollowedTopics
 from services.history.database import locked, migrate, open_database
 from services.history.facts import TOPICS
 from services.history.following import NAME, Follower
@@ -17,14 +17,14 @@ from shared.streams.stages.consistency import InconsistentError
 
 _STALLED_S: Final = 60.0
 
-Progress = Callable[[int], object]
+OnApplied = Callable[[int], object]
 
 
 class StalledTopicError(UnusableError):
     """Kafka has records that it does not hand over."""
 
 
-def rebuild(deployment: Deployment, file: Path, archive: str, on_records: Progress) -> None:
+def rebuild(deployment: Deployment, file: Path, archive: str, on_records: OnApplied) -> None:
     """Build the database anew, and replace the old one once the new one is whole. `on_records`
     hears how many records were applied. Raises CannotStartError while the service runs, and
     ArchiveError."""
@@ -37,7 +37,7 @@ def rebuild(deployment: Deployment, file: Path, archive: str, on_records: Progre
         fresh.replace(file)
 
 
-async def _build(deployment: Deployment, file: Path, archive: str, on_records: Progress) -> None:
+async def _build(deployment: Deployment, file: Path, archive: str, on_records: OnApplied) -> None:
     engine = open_database(file, writes=True)
     migrate(engine)
     writer, applied = HistoryWriter(engine, deployment.codec), 0
@@ -47,7 +47,7 @@ async def _build(deployment: Deployment, file: Path, archive: str, on_records: P
         applied += records
         on_records(applied)
 
-    async with KafkaLog.connected(deployment) as kafka:
+    async with FollowedTopics.connected(deployment) as kafka:
         follower = Follower(kafka, writer, ArchiveFiles(archive) if archive else None, count)
         if wrong := await follower.open():
             raise InconsistentError(NAME, wrong)

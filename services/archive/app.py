@@ -53,7 +53,7 @@ async def archive(process: Process) -> None:
 
 
 def _storage(own: ArchiveSettings, topics: Topics) -> Storage:
-    """Return where the archive lies. Raises CannotStartError for a place or a topic that is none,
+    """Return where the archive lies. Raises CannotStartError for an invalid place or topic,
     and where another process writes there."""
     try:
         for name in own.topic_names:

@@ -94,7 +94,7 @@ class Archiver:
             await self._remove_old()
 
     async def _write(self, *, with_tails: bool) -> None:
-        """What was read before a topic is found to be the same is of that topic."""
+        """What was read before Kafka says that the topic is the same is of that topic."""
         if await self._has_grown():
             await self._require_open()
         for place, archive in self.archives.items():

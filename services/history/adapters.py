@@ -23,7 +23,7 @@ _FETCH_WAIT_MS: Final = 100
 _MOST_RECORDS: Final = 5_000
 
 
-class KafkaLog:
+class FollowedTopics:
     """The topics of one deployment."""
 
     def __init__(self, deployment: Deployment, consumer: AIOKafkaConsumer) -> None:

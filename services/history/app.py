@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from services.history.adapters import ArchiveFiles, KafkaLog
+from services.history.adapters import ArchiveFiles, FollowedTopics
 from services.history.database import locked, migrate, open_database
 from services.history.facts import TOPICS
 from services.history.following import NAME, Follower
@@ -42,7 +42,7 @@ async def serve(process: Process) -> None:
         meter = HistoryMeter(process.telemetry.meter)
         async with (
             question_door(process, NAME) as door,
-            KafkaLog.connected(deployment) as kafka,
+            FollowedTopics.connected(deployment) as kafka,
         ):
             writer = HistoryWriter(writing, deployment.codec)
             archive = ArchiveFiles(own.archive) if own.archive else None

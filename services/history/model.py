@@ -68,7 +68,7 @@ class OwnerRank(IntEnum):
     FINISHED = 3
 
 
-class PlaceRank(IntEnum):
+class ClusterRank(IntEnum):
     """Who says where a run is."""
 
     UNKNOWN = 0
@@ -90,7 +90,7 @@ class RunRow(NamedTuple):
     account: str = ""
     app_id: str = ""
     submitted_at_us: int = 0
-    place_rank: int = PlaceRank.UNKNOWN
+    place_rank: int = ClusterRank.UNKNOWN
     cluster: str = ""
     nodes: int = 0
     freq_ghz: float = 0.0
@@ -116,7 +116,7 @@ class RunRow(NamedTuple):
     @property
     def is_finished(self) -> bool:
         """Return whether its resource manager said how it ended."""
-        return self.place_rank == PlaceRank.FINISHED
+        return self.place_rank == ClusterRank.FINISHED
 
 
 def fold_runs(known: Iterable[RunRow], facts: Iterable[RunFact]) -> dict[RunKey, RunRow]:
@@ -175,8 +175,8 @@ def _submitted(row: RunRow, fact: JobSubmitted) -> RunRow:
             app_id=fact.app_id,
             submitted_at_us=fact.submitted_at_us,
         )
-    if row.place_rank < PlaceRank.SUBMITTED:
-        row = row._replace(place_rank=PlaceRank.SUBMITTED, nodes=fact.nodes)
+    if row.place_rank < ClusterRank.SUBMITTED:
+        row = row._replace(place_rank=ClusterRank.SUBMITTED, nodes=fact.nodes)
     return row
 
 
@@ -187,9 +187,9 @@ def _decided(row: RunRow, fact: PlacementDecided) -> RunRow:
     if says_nothing or fact.decided_at_us < row.decided_at_us:
         return row
     row = row._replace(verdict=fact.verdict, decided_at_us=fact.decided_at_us, reason=fact.reason)
-    if fact.verdict == VERDICT_START and row.place_rank <= PlaceRank.DECIDED:
+    if fact.verdict == VERDICT_START and row.place_rank <= ClusterRank.DECIDED:
         row = row._replace(
-            place_rank=PlaceRank.DECIDED,
+            place_rank=ClusterRank.DECIDED,
             cluster=fact.cluster,
             nodes=len(fact.node_indices),
             freq_ghz=fact.freq_ghz,
@@ -200,9 +200,9 @@ def _decided(row: RunRow, fact: PlacementDecided) -> RunRow:
 def _started(row: RunRow, fact: JobStarted) -> RunRow:
     if not row.node_names:
         row = row._replace(node_names="\n".join(fact.nodes))
-    if row.place_rank < PlaceRank.STARTED:
+    if row.place_rank < ClusterRank.STARTED:
         row = row._replace(
-            place_rank=PlaceRank.STARTED,
+            place_rank=ClusterRank.STARTED,
             cluster=fact.cluster,
             nodes=sum(map(_count, fact.nodes)),
             freq_ghz=fact.freq_ghz,
@@ -212,7 +212,7 @@ def _started(row: RunRow, fact: JobStarted) -> RunRow:
 
 
 def _count(hosts: str) -> int:
-    """Return how many nodes a host list names; one that is none names one."""
+    """Return how many nodes a host list names; an invalid one counts as one."""
     try:
         return len(expand(hosts))
     except RejectedError:
@@ -220,7 +220,7 @@ def _count(hosts: str) -> int:
 
 
 def _finished(row: RunRow, fact: JobFinished) -> RunRow:
-    return row if row.is_finished else _ended(row, fact, OwnerRank.FINISHED, PlaceRank.FINISHED)
+    return row if row.is_finished else _ended(row, fact, OwnerRank.FINISHED, ClusterRank.FINISHED)
 
 
 def _charged(row: RunRow, charge: ChargeRow) -> RunRow:
@@ -234,10 +234,10 @@ def _charged(row: RunRow, charge: ChargeRow) -> RunRow:
     )
     if row.is_finished:
         return row
-    return _ended(row, charge.finished, OwnerRank.CHARGED, PlaceRank.CHARGED)
+    return _ended(row, charge.finished, OwnerRank.CHARGED, ClusterRank.CHARGED)
 
 
-def _ended(row: RunRow, fact: JobFinished, owner: OwnerRank, place: PlaceRank) -> RunRow:
+def _ended(row: RunRow, fact: JobFinished, owner: OwnerRank, place: ClusterRank) -> RunRow:
     row = row._replace(outcome=fact.outcome, ended_at_us=fact.ended_at_us, energy_j=fact.energy_j)
     if row.owner_rank <= owner:
         row = row._replace(
@@ -278,6 +278,6 @@ def _state(row: RunRow) -> RunState.ValueType:
         return _ENDS.get(row.outcome, RUN_STATE_COMPLETED)
     if row.requeued_at_us:
         return RUN_STATE_REQUEUED
-    if row.place_rank == PlaceRank.STARTED:
+    if row.place_rank == ClusterRank.STARTED:
         return RUN_STATE_RUNNING
     return _VERDICTS.get(row.verdict, RUN_STATE_WAITING)

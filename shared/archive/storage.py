@@ -97,9 +97,10 @@ class ObjectStore:
             return bytes(stream.read())
 
     def write(self, path: str, data: bytes) -> None:
-        """Put an object."""
-        with self._file_system.open_output_stream(self._at(path)) as stream:
-            stream.write(data)
+        """Put an object. One that could not be written is not closed, which would store it."""
+        stream = self._file_system.open_output_stream(self._at(path))
+        stream.write(data)
+        stream.close()
 
     def delete(self, path: str) -> None:
         """Delete an object, if there is one."""

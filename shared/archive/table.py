@@ -1,6 +1,6 @@
 """Records as columns, and as the bytes of a Parquet file: the same bytes from the same records.
 
-An analyst reads plain columns. What these cannot say exactly stands beside them: `key_bytes` where
+An analyst reads plain columns. What these cannot say exactly is beside them: `key_bytes` where
 a key is no UTF-8, `headers` where they are not those of Coplace in its order.
 """
 

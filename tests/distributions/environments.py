@@ -23,7 +23,10 @@ _SOURCES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
 }
-EXTRAS: Final = ("server", "placement", "planner", "prediction", "kubernetes", "rest", "archive", "history", "lab")
+EXTRAS: Final = (
+    *("server", "placement", "planner", "prediction", "kubernetes", "rest", "archive"),
+    *("history", "lab"),
+)
 # What an environment has before anything is installed, or that is ours.
 _OWN: Final = frozenset(_SOURCES)
 _BUILT: Final = shutil.ignore_patterns("*.so", "__pycache__")

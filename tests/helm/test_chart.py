@@ -1,6 +1,7 @@
 """What the chart renders, and what it refuses: `make test-helm`."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,6 @@ def test_the_archive_has_its_claim_or_the_credentials_of_an_object_store() -> No
     assert "archive" not in {each["name"] for each in pod["volumes"]}
 
 
-def _archive(values: str) -> list[dict[str, Any]]:
+def _archive(values: str) -> list[Mapping[str, Any]]:
     rendered = render(FIRST_TRY, "--set", f"services.archive.enabled=true,{values}")
     return [pod for name, pod, _ in pods(rendered) if name == "region-archive"]

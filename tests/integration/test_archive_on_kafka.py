@@ -153,9 +153,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.fixture(scope="module")
-def archived(
-    servers: LocalServers, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Archived]:
+def archived(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archived]:
     """An archive whose process is killed after each round of records."""
     settings = Settings(
         kafka_bootstrap=servers.kafka_bootstrap, namespace=NAMESPACE, kafka_partitions=2
@@ -227,7 +225,7 @@ def test_kafka_partitions_that_come_later_are_archived(archived: Archived) -> No
     admin = admin_client(archived.deployment)
     admin.create_partitions({archived.deployment.name(JOBS): 3})
     admin.close()
-    wait_until(lambda: (archived.folder / JOBS / "2/_index.json").exists())
+    wait_until((archived.folder / JOBS / "2/_index.json").exists)
     archived.send_to(JOBS, 2, b"three")
     wanted = archived.wait_for(JOBS, 2)
     assert archived.archived(JOBS, 2) == wanted

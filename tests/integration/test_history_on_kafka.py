@@ -21,7 +21,7 @@ from coplace_client.errors import CannotStartError
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from services.history.adapters import KafkaLog
+from services.history.adapters import FollowedTopics
 from services.history.database import open_database
 from services.history.facts import TOPICS
 from services.history.following import Follower
@@ -221,7 +221,7 @@ def test_a_topic_of_another_identity_is_refused(history: Kept) -> None:
 async def differences(history: Kept) -> list[str]:
     """What a process that starts finds wrong."""
     writer = HistoryWriter(open_database(history.database, writes=True), history.deployment.codec)
-    async with KafkaLog.connected(history.deployment) as kafka:
+    async with FollowedTopics.connected(history.deployment) as kafka:
         follower = Follower(kafka, writer, None, lambda _records: None)
         return [str(each) for each in await follower.open()]
 

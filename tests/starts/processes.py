@@ -79,6 +79,7 @@ class Namespaces:
             "COPLACE_KAFKA_PARTITIONS": "1",
             **self._of_kubernetes(),
             **self._of_agent(name),
+            "COPLACE_ARCHIVE_WHERE": str(self.folder / name / "archive"),
         }
 
     def free(self, environment: Mapping[str, str]) -> None:

@@ -65,11 +65,12 @@ _HELD: Final = {
     **{(verb, "client"): _DECLARED for verb in ("topics create", "topics acls")},
     ("certificates hand-out", "client"): _OWN,
     ("topics acls", "cluster"): _TEXT,
+    **{("archive show", name): _ASKED for name in ("topic", "key")},
 }
 # Times, figures, addresses, reasons: of any command.
 _NO_NAMES: Final = {
     *("reason", "ingest", "placement", "address", "source", "until", "begin", "since", "rule"),
-    *("service_units", "link", "node", "pstates_ghz", "tdp_w"),
+    *("service_units", "where", "link", "node", "pstates_ghz", "tdp_w"),
 }
 # Groups whose commands are about files and servers of their own.
 _OWN_GROUPS: Final = {

@@ -57,7 +57,7 @@ _BINDINGS = [
 
 
 def facts() -> FactLog:
-    """Two jobs of two users, who have one account charged, and one of a user named like it."""
+    """Two jobs of two users with one account charged, and one of a user named like it."""
     log = FactLog()
     log.add("jobs.events", submitted(ADAS), started(ADAS), finished(ADAS))
     log.add("placement.decisions", decided(ADAS))

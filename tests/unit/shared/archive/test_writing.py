@@ -1,6 +1,7 @@
 """Files are a function of the records: however they come, and whatever dies in between."""
 
 import errno
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.archive import storage as storage_module
 from shared.archive.errors import ArchiveError, BrokenArchiveError
 from shared.archive.index import Cut
 from shared.archive.reading import read_archive
@@ -191,7 +191,7 @@ def test_a_full_disk_leaves_no_half_file_and_the_next_process_goes_on(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(storage_module.os, "fsync", full)
+        patched.setattr(os, "fsync", full)
         archive = resumed(folder)
         archive.add(records[10:])
         with pytest.raises(OSError, match="No space left"):
@@ -238,7 +238,7 @@ def test_files_without_their_index_are_not_written_over(tmp_path: Path) -> None:
     folder = LocalFolder(tmp_path)
     written(folder, [record(0), record(20)])
     (tmp_path / TOPIC / "0/_index.json").unlink()
-    with pytest.raises(BrokenArchiveError, match="_index.json is missing, files are there"):
+    with pytest.raises(BrokenArchiveError, match=r"_index\.json is missing, files are there"):
         resumed(folder)
 
 
