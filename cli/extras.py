@@ -5,6 +5,7 @@ from typing import Final
 from coplace_client.errors import UnusableError
 
 _EXTRAS: Final = {
+    "alembic": "history",
     "fastapi": "rest",
     "faust": "server",
     "kubernetes_asyncio": "kubernetes",
@@ -16,6 +17,7 @@ _EXTRAS: Final = {
     "rustworkx": "lab",
     "scipy": "lab",
     "sklearn": "prediction",
+    "sqlalchemy": "history",
     "starlette": "rest",
     "uvicorn": "rest",
     "yarl": "server",

@@ -54,6 +54,7 @@ app = typer.Typer(
             # The same command as `accounts statement`.
             "statement": "cli.billing:statement",
             "archive": "cli.archive.cli:app",
+            "history": "cli.history.cli:app",
             "authority": "cli.authority.cli:app",
             "cap": "cli.cap.cli:app",
             "certificates": "cli.installation.certificates:app",

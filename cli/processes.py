@@ -10,6 +10,7 @@ from deploy.local.ports import fresh_ports
 from deploy.local.program import Program
 
 _ARCHIVE: Final = "services.archive"
+_HISTORY: Final = "services.history"
 _INGEST: Final = "services.ingest"
 _PLACEMENT: Final = "services.placement"
 _ENERGY_API: Final = "services.energy.api"
@@ -36,6 +37,8 @@ PLANNER: Final = "planner"
 REST: Final = "rest"
 # Beside them where topics go to files.
 ARCHIVE: Final = "archive"
+# Beside them where what was is kept in SQL.
+HISTORY: Final = "history"
 EMULATOR: Final = "simulation"
 # Modules that answer over gRPC, with the variables of their ports.
 _GRPC_PORTS: Final = {
@@ -43,6 +46,7 @@ _GRPC_PORTS: Final = {
     _PLACEMENT: "COPLACE_PLACEMENT_PORT",
     _ENERGY_API: "COPLACE_ENERGY_API_PORT",
     _WATCH: "COPLACE_WATCH_PORT",
+    _HISTORY: "COPLACE_HISTORY_PORT",
 }
 # The variables of where clients that have a token find them.
 _TOKEN_ADDRESSES: Final = {
@@ -50,6 +54,7 @@ _TOKEN_ADDRESSES: Final = {
     _PLACEMENT: "COPLACE_PLACEMENT_TOKEN_ADDRESS",
     _ENERGY_API: "COPLACE_ENERGY_TOKEN_ADDRESS",
     _WATCH: "COPLACE_WATCH_TOKEN_ADDRESS",
+    _HISTORY: "COPLACE_HISTORY_TOKEN_ADDRESS",
 }
 _HTTP: Final = "rest HTTP"
 # NumPy's libraries would start a thread a core in every process.
@@ -60,8 +65,9 @@ class Processes:
     """The processes of one namespace; each finds `environment` and its own ports in its own.
 
     Traces go to files below `run_dir` when they are wanted: every event then costs a span.
-    `archive` is where topics go to files, empty where they do not. `choose_ports` finds a port for
-    each name, `credentials` what a service of a secure installation needs to be believed.
+    `archive` is where topics go to files, empty where they do not; `history` the database of
+    what was, None where it is not kept. `choose_ports` finds a port for each name,
+    `credentials` what a service of a secure installation needs to be believed.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class Processes:
         planned: bool = False,
         with_rest: bool = False,
         archive: str = "",
+        history: Path | None = None,
         choose_ports: Callable[[Sequence[str]], Mapping[str, int]] = fresh_ports,
         credentials: Callable[[str], Mapping[str, str]] | None = None,
     ) -> None:
@@ -82,12 +89,13 @@ class Processes:
         self._environment = {**environment, **_ONE_THREAD}
         self._traced = traced
         self._credentials = credentials
-        self._archive = archive
+        self._archive, self._history = archive, history
         every = {
             **modules,
             **({PLANNER: "services.planner"} if planned else {}),
             **({REST: _REST} if with_rest else {}),
             **({ARCHIVE: _ARCHIVE} if archive else {}),
+            **({HISTORY: _HISTORY} if history else {}),
         }
         several = (*STATEFUL, PLANNER)
         self._workers = {
@@ -134,7 +142,13 @@ class Processes:
             "COPLACE_PLACEMENT_ADDRESS": self.placement_addresses[0],
             "COPLACE_ENERGY_ADDRESS": self.energy_address,
             "COPLACE_WATCH_ADDRESS": self.watch_address,
+            **self._history_address,
         }
+
+    @property
+    def _history_address(self) -> Mapping[str, str]:
+        found = self._addresses(_HISTORY)
+        return {"COPLACE_HISTORY_ADDRESS": found[0]} if found else {}
 
     @property
     def rest_url(self) -> str:
@@ -153,6 +167,7 @@ class Processes:
         return {
             variable: f"127.0.0.1:{self._ports[_tokens(self._services[module])]}"
             for module, variable in _TOKEN_ADDRESSES.items()
+            if module in self._services
         }
 
     def services(self) -> list[Program]:
@@ -164,6 +179,7 @@ class Processes:
                     **self._grpc_port(name, module),
                     **self._of_rest(module),
                     **({"COPLACE_ARCHIVE_WHERE": self._archive} if module == _ARCHIVE else {}),
+                    **self._of_history(module),
                 },
             )
             for name, module in self._workers.items()
@@ -189,6 +205,13 @@ class Processes:
         if self._credentials:
             own["COPLACE_GRPC_TOKEN_PORT"] = str(self._ports[_tokens(name)])
         return own
+
+    def _of_history(self, module: str) -> Mapping[str, str]:
+        """Where the database is, and the archive where there is one."""
+        if module != _HISTORY:
+            return {}
+        database = {"COPLACE_HISTORY_DATABASE": str(self._history)}
+        return {**database, "COPLACE_HISTORY_ARCHIVE": self._archive}
 
     def _of_rest(self, module: str) -> Mapping[str, str]:
         """Where REST listens, and where it asks: in a secure installation where tokens count."""

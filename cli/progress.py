@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 @contextmanager
-def progress_of(total: int, what: str) -> Iterator[Callable[[int], None]]:
+def progress_of(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
     """Show a live bar; call what it gives with how many are done so far."""
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:

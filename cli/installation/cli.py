@@ -54,6 +54,9 @@ def up(
             help="With an archive of topics as Parquet files in this folder or object store.",
         ),
     ] = "",
+    history: Annotated[
+        bool, typer.Option(help="With what was, in SQL: runs, charges, accounts and the audit.")
+    ] = False,
     secure: Annotated[
         bool | None,
         typer.Option(
@@ -75,6 +78,7 @@ def up(
             planned=planner,
             with_rest=rest,
             archive=archive,
+            with_history=history,
             secure=secure,
             on_begin=lambda count: bar.update(task, total=count),
             on_ready=lambda name: bar.update(task, advance=1, description=f"{name} is ready"),

@@ -114,6 +114,7 @@ class Installation:
         secure: bool | None = None,
         with_rest: bool = False,
         archive: str = "",
+        with_history: bool = False,
     ) -> InstallationRecord:
         """Start everything and wait until it is ready; on failure nothing is left running.
 
@@ -134,7 +135,7 @@ class Installation:
             InstallationRecord(self.record.environment).save(self.folder)
             remember_folder(self.folder)
             where = _absolute(archive)
-            return self._start(planned, with_rest, where, secured, on_begin, on_ready)
+            return self._start(planned, with_rest, where, with_history, secured, on_begin, on_ready)
 
     def down(self, *, delete: bool) -> bool:
         """Stop whatever runs of it, and delete its folder if asked to; whether anything ran."""
@@ -228,6 +229,7 @@ class Installation:
         planned: bool,
         with_rest: bool,
         archive: str,
+        with_history: bool,
         secured: bool,
         on_begin: Callable[[int], object],
         on_ready: _Told,
@@ -254,6 +256,7 @@ class Installation:
             planned=planned,
             with_rest=with_rest,
             archive=archive,
+            history=self.folder / "history.db" if with_history else None,
             choose_ports=partial(kept_ports, servers.ports_file),
             credentials=security.environment if security else None,
         )
@@ -273,6 +276,11 @@ class Installation:
                 **processes.token_addresses,
                 **({"COPLACE_REST_URL": processes.rest_url} if with_rest else {}),
                 **({"COPLACE_ARCHIVE_WHERE": archive} if archive else {}),
+                **(
+                    {"COPLACE_HISTORY_DATABASE": str(self.folder / "history.db")}
+                    if with_history
+                    else {}
+                ),
             }
             with _set(environment):
                 create_topics(Deployment.from_settings(Settings()))

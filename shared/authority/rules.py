@@ -27,7 +27,7 @@ from coplace.v1.options_pb2 import (
 )
 from google.protobuf.descriptor import Descriptor
 
-from shared.authority.binding import Binding, Role, SitedCluster
+from shared.authority.binding import EVERY, Binding, Role, SitedCluster
 from shared.authority.holding import HeldRun, RunClaim
 from shared.catalogue.guards import PAYLOADS, guarded_fields, kinds_of
 from shared.catalogue.options import rule_of
@@ -289,8 +289,23 @@ def _of_watch(binding: Binding, about: About) -> str:
     return _of_places(binding, about)
 
 
+def _of_every_account(binding: Binding, about: About) -> str:
+    """A list of accounts has all of them."""
+    if EVERY in binding.accounts:
+        return ""
+    return "ask for one account of its" if binding.accounts else _of_region(binding, about)
+
+
+def _of_statement(binding: Binding, about: About) -> str:
+    """A user sees own runs alone, also where others have the same account charged."""
+    if binding.role is Role.USER and not (about.user and binding.speaks_for(about.user)):
+        return f"ask for the lines of user {binding.who!r}"
+    return _of_account(binding, about)
+
+
 _ASKING: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.BILLING, Role.RESOURCE_MANAGER)
 _RUNNING: Final = (Role.OPERATOR, Role.RESOURCE_MANAGER)
+_BILLED: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.BILLING)
 
 # What is asked of a binding for each guard of a field, in this order; for what is covered by kind.
 _OBJECTIONS: Final[Mapping[Guard.ValueType, _Objection]] = {
@@ -350,6 +365,13 @@ _QUESTIONS: Final[Mapping[str, AccessRule]] = {
     "ShowPower": AccessRule(_ASKING, _none),
     "ShowPolicy": AccessRule(_ASKING, _none),
     "Project": AccessRule(_ASKING, _none),
+    "ListRuns": AccessRule(_ASKING, _of_list),
+    "ShowStory": AccessRule(_ASKING, _of_job),
+    "ListCharges": AccessRule(_BILLED, _of_list),
+    "ListAccounts": AccessRule((Role.VIEWER, Role.OPERATOR, Role.BILLING), _of_every_account),
+    "ShowAccount": AccessRule(_BILLED, _of_account),
+    "ShowStatement": AccessRule(_BILLED, _of_statement),
+    "ListAudit": AccessRule((Role.OPERATOR,), _of_region),
     "WatchDecisions": AccessRule((Role.VIEWER, Role.USER, *_RUNNING), _of_watch),
 }
 # Payloads by their names in Envelope, then the RPCs.

@@ -37,6 +37,7 @@ _SERVICES: Final = {
     "prediction": ("services.prediction",),
     "kubernetes": ("services.kubernetes",),
     "rest": ("services.rest",),
+    "history": ("services.history",),
     "archive": ("services.archive",),
 }
 _FOREIGN_TO_AGENTS: Final = {

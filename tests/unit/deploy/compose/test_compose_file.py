@@ -21,6 +21,7 @@ from services.energy.adapters.drift_meter import DriftMeter
 from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.settings import EnergyApiSettings
 from services.energy.drift import Drift
+from services.history.settings import HistorySettings
 from services.ingest.meter import IngestMeter
 from services.ingest.settings import IngestSettings
 from services.kubernetes.adapters.meter import KubernetesMeter
@@ -86,7 +87,7 @@ def test_every_setting_that_the_file_names_is_read() -> None:
     named = {variable for name in OURS for variable in SERVICES[name]["environment"]}
     assert named <= settings_variables(
         *(Settings, IngestSettings, EnergyApiSettings, PlacementSettings, WatchSettings),
-        *(SimulationSettings, RestSettings, ServiceAddresses, ArchiveSettings),
+        *(SimulationSettings, RestSettings, ServiceAddresses, ArchiveSettings, HistorySettings),
     )
 
 

@@ -5,6 +5,8 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 import grpc
@@ -17,6 +19,9 @@ from opentelemetry.metrics import NoOpMeter
 from coplace_client.health import Readiness
 from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.service import EnergyService
+from services.history.meter import HistoryMeter
+from services.history.reading import HistoryReader
+from services.history.service import HistoryService
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
 from services.ingest.service import IngestService
@@ -31,6 +36,7 @@ from shared.catalogue.topics import Topics
 from shared.placement.processor.placement import Placement
 from tests.unit.services.calls import served
 from tests.unit.services.energy.api.appdb import AppDB, coefficients
+from tests.unit.services.history.made import database
 from tests.unit.services.ingest.envelopes import NOW_US
 from tests.unit.services.ingest.test_service import Broker
 
@@ -106,7 +112,14 @@ class Region:
             "coplace.v1.IngestService": ingest.handlers(),
             "coplace.v1.EnergyService": energy.handlers(),
             "coplace.v1.WatchService": _one_heartbeat(),
+            "coplace.v1.HistoryService": self._history().handlers(),
         }
+
+    def _history(self) -> HistoryService:
+        """Without a row."""
+        engine, _ = database(Path(mkdtemp()) / "history.db")
+        meter = HistoryMeter(NoOpMeter("test"))
+        return HistoryService(HistoryReader(engine), meter, self.crashes.append)
 
 
 def _one_heartbeat() -> grpc.GenericRpcHandler:

@@ -146,6 +146,13 @@ SITUATIONS: Final[dict[str, dict[str, About]]] = {
         "own user": About(user="ada"),
         "their user": About(user="bob"),
     },
+    "statement": {
+        "own account": About(account="physics"),
+        "own lines": About(account="physics", user="ada"),
+        "their lines": About(account="physics", user="bob"),
+        "their account": About(account="biology"),
+        "own lines of their account": About(account="biology", user="ada"),
+    },
     "anything": {"all": About()},
 }
 
@@ -183,7 +190,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
     ("job_seized", "order", {"operator": _OF_NORTH, "region": _all_of("order")}),
     ("job_cancelled job_held job_released job_requeue_asked", "order", _BY_USER),
     ("job_suspended job_resumed job_prioritized", "order", _BY_MANAGER),
-    ("Explain", "order", {"viewer": _OF_NORTH, "billing": ("own", "lent"), **_BY_USER}),
+    ("Explain ShowStory", "order", {"viewer": _OF_NORTH, "billing": ("own", "lent"), **_BY_USER}),
     ("signature_measured node_samples", "measurement", {"agent": ("own",)}),
     (
         "cluster_declared",
@@ -209,12 +216,40 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
     ("power_cap_declared", "cap", {"operator": ("own", "own site"), "region": _all_of("cap")}),
     (
         "policy_declared coefficients_declared plan_proposed model_pinned model_rolled_back"
-        " pairs_allowed tariff_declared period_closed reprice_asked authority_declared ListLimits",
+        " pairs_allowed tariff_declared period_closed reprice_asked authority_declared ListLimits"
+        " ListAccounts ListAudit",
         "region",
         _OF_REGION,
     ),
     (
-        "ListJobs",
+        "ListCharges",
+        "list",
+        {
+            **dict.fromkeys(("viewer", "operator"), ("own cluster",)),
+            "user": ("own user",),
+            "billing": ("own account",),
+            "region": _all_of("list"),
+        },
+    ),
+    (
+        "ShowAccount",
+        "allocation",
+        {
+            **dict.fromkeys(("user", "operator", "billing"), ("own account",)),
+            "region": _all_of("allocation"),
+        },
+    ),
+    (
+        "ShowStatement",
+        "statement",
+        {
+            "user": ("own lines",),
+            **dict.fromkeys(("operator", "billing"), ("own account", "own lines", "their lines")),
+            "region": _all_of("statement"),
+        },
+    ),
+    (
+        "ListJobs ListRuns",
         "list",
         {
             **dict.fromkeys(("viewer", "operator", "manager"), ("own cluster",)),

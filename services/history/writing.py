@@ -1,0 +1,290 @@
+"""Writes facts and the positions behind them, in one transaction: copies, kills and restarts apply
+nothing twice."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import structlog
+from coplace.v1.accounts_pb2 import AccountStanding
+from sqlalchemy import Connection, Engine, Row, Table, and_, bindparam, select
+
+from coplace_client.errors import RejectedError
+from services.history.charges import ChargeRow, PostingRow, postings
+from services.history.facts import KINDS, Facts
+from services.history.model import RunKey, RunRow, fold_runs
+from services.history.tables import (
+    ACCOUNTS,
+    AUDIT,
+    CHARGES,
+    CLUSTERS,
+    POSITIONS,
+    POSTINGS,
+    RUNS,
+)
+from shared.catalogue.codec import Codec
+from shared.catalogue.record import Record, TopicPartition, type_of
+from shared.streams.stages.provenance import LastRead
+
+# Values of one question; SQLite takes 32,766.
+_AT_ONCE: Final = 5_000
+_NO_SHA256: Final = b""
+
+log = structlog.get_logger(__name__)
+
+
+class Position(NamedTuple):
+    """How far a Kafka partition was applied, from where on, and of which topic."""
+
+    topic_id: bytes
+    begins_at: int
+    position: int
+    last_read: LastRead | None
+
+
+class Batch(NamedTuple):
+    """Records of a Kafka partition, read from a position on, and the position behind them."""
+
+    partition: TopicPartition
+    read_from: int
+    records: Sequence[Record]
+    next_position: int
+
+
+class LostRowsError(Exception):
+    """The database is behind what this process wrote: it was replaced meanwhile."""
+
+
+class HistoryWriter:
+    """Applies records; one at a time may write to a database."""
+
+    def __init__(self, engine: Engine, codec: Codec) -> None:
+        self._engine = engine
+        self._codec = codec
+
+    def positions(self) -> Mapping[TopicPartition, Position]:
+        """Return how far each Kafka partition was applied."""
+        with self._engine.begin() as connection:
+            return _positions(connection)
+
+    def begin(self, partition: TopicPartition, topic_id: bytes, begins_at: int) -> None:
+        """Begin with a Kafka partition of which nothing was applied yet."""
+        row = {
+            **_place(partition),
+            "topic_id": topic_id,
+            "begins_at": begins_at,
+            "position": begins_at,
+            "last_offset": -1,
+            "last_sha256": _NO_SHA256,
+        }
+        with self._engine.begin() as connection:
+            connection.execute(POSITIONS.insert(), row)
+
+    def apply(self, batches: Sequence[Batch]) -> int:
+        """Apply what was not applied yet, and return how many records these were. Raises
+        LostRowsError."""
+        with self._engine.begin() as connection:
+            known, facts, applied = _positions(connection), Facts(), 0
+            for batch in batches:
+                position = known[batch.partition]
+                if position.position < batch.read_from:
+                    problem = f"{batch.partition} was applied to {position.position}"
+                    raise LostRowsError(f"{problem}, and read from {batch.read_from}")
+                fresh = [each for each in batch.records if each.offset >= position.position]
+                self._add(facts, fresh)
+                applied += len(fresh)
+                _move(connection, batch, position, fresh)
+            _write(connection, facts)
+        return applied
+
+    def _add(self, facts: Facts, records: Iterable[Record]) -> None:
+        """What cannot be used is a dead letter to who acts on it, and nothing to us."""
+        for record in records:
+            if record.value is None or type_of(record) not in KINDS:
+                continue
+            try:
+                facts.add([self._codec.decode(record, of_any_count=True)])
+            except RejectedError as error:
+                log.warning("left out", at=(*record.partition, record.offset), problem=str(error))
+
+
+def _positions(connection: Connection) -> Mapping[TopicPartition, Position]:
+    return {
+        TopicPartition(row.topic, row.kafka_partition): Position(
+            row.topic_id,
+            row.begins_at,
+            row.position,
+            LastRead(row.last_offset, row.last_sha256) if row.last_sha256 else None,
+        )
+        for row in connection.execute(select(POSITIONS))
+    }
+
+
+def _place(partition: TopicPartition) -> dict[str, Any]:
+    return {"topic": partition.topic, "kafka_partition": partition.kafka_partition}
+
+
+def _move(connection: Connection, batch: Batch, known: Position, fresh: Sequence[Record]) -> None:
+    values: dict[str, Any] = {"position": max(known.position, batch.next_position)}
+    if fresh:
+        last = LastRead.from_record(fresh[-1])
+        values |= {"last_offset": last.offset, "last_sha256": last.sha256}
+    _update(connection, POSITIONS, [_place(batch.partition) | values], ("topic", "kafka_partition"))
+
+
+def _write(connection: Connection, facts: Facts) -> None:
+    if facts.runs:
+        _write_runs(connection, facts)
+    if facts.charges:
+        _write_charges(connection, facts.charges)
+    if facts.standings:
+        _write_standings(connection, facts.standings)
+    if facts.sites:
+        rows = [{"cluster": cluster, "site": site} for cluster, site in facts.sites.items()]
+        _upsert(connection, CLUSTERS, rows, "cluster")
+    if facts.audited:
+        known = _known(connection, AUDIT, "id", list(facts.audited))
+        told = {row.id for row in known}
+        _insert(connection, AUDIT, [row for id_, row in facts.audited.items() if id_ not in told])
+
+
+def _write_runs(connection: Connection, facts: Facts) -> None:
+    found = _known(connection, RUNS, "job_id", list(facts.runs))
+    known: dict[RunKey, RunRow] = {row.key: row for row in map(RunRow._make, found)}
+    every = (fact for facts_of_job in facts.runs.values() for fact in facts_of_job)
+    rows = fold_runs(known.values(), every)
+    _insert(connection, RUNS, [row._asdict() for key, row in rows.items() if key not in known])
+    changed = [row._asdict() for key, row in rows.items() if key in known and row != known[key]]
+    _update(connection, RUNS, changed, ("job_id", "attempt"))
+
+
+def _write_charges(connection: Connection, told: Mapping[str, Sequence[ChargeRow]]) -> None:
+    """Post what is new; where a revision comes late, also what those around it post anew."""
+    known: dict[RunKey, dict[int, ChargeRow]] = defaultdict(dict)
+    for found in _known(connection, CHARGES, "job_id", list(told)):
+        row = ChargeRow(*tuple(found))
+        known[row.job_id, row.attempt][row.revision] = row
+    fresh: dict[RunKey, dict[int, ChargeRow]] = defaultdict(dict)
+    for charge in (charge for charges in told.values() for charge in charges):
+        key = charge.job_id, charge.attempt
+        if charge.revision not in known[key]:
+            fresh[key].setdefault(charge.revision, charge)
+    rows = [row for revisions in fresh.values() for row in revisions.values()]
+    _insert(connection, CHARGES, [_charge_values(row) for row in rows])
+    removed: list[PostingRow] = []
+    added: list[PostingRow] = []
+    for key, revisions in fresh.items():
+        old = set(postings(known[key].values()))
+        new = set(postings((known[key] | revisions).values()))
+        removed += old - new
+        added += new - old
+    _post(connection, removed, added)
+
+
+def _post(connection: Connection, removed: list[PostingRow], added: list[PostingRow]) -> None:
+    if removed:
+        keys = [column.name for column in POSTINGS.primary_key]
+        where = and_(*(POSTINGS.c[name] == bindparam(f"key_{name}") for name in keys))
+        values = [{f"key_{name}": getattr(row, name) for name in keys} for row in removed]
+        connection.execute(POSTINGS.delete().where(where), values)
+    _insert(connection, POSTINGS, [row._asdict() for row in added])
+    owed: Counter[str] = Counter()
+    for row in added:
+        owed[row.account] += row.amount_micro_su
+    for row in removed:
+        owed[row.account] -= row.amount_micro_su
+    _add_to_accounts(connection, owed)
+
+
+def _charge_values(row: ChargeRow) -> dict[str, Any]:
+    values = row._asdict()
+    del values["finished"]
+    return values
+
+
+def _add_to_accounts(connection: Connection, owed: Mapping[str, int]) -> None:
+    known = {row.account: row for row in _known(connection, ACCOUNTS, "account", list(owed))}
+    rows = [
+        _account(account, known.get(account))
+        | {"charged_micro_su": str(_charged(known.get(account)) + micro_su)}
+        for account, micro_su in owed.items()
+    ]
+    _upsert(connection, ACCOUNTS, rows, "account", known)
+
+
+def _charged(row: Row[Any] | None) -> int:
+    return int(row.charged_micro_su) if row is not None else 0
+
+
+def _write_standings(connection: Connection, told: Mapping[str, AccountStanding]) -> None:
+    known = {row.account: row for row in _known(connection, ACCOUNTS, "account", list(told))}
+    rows = [
+        _account(account, known.get(account))
+        | {
+            "number": standing.number,
+            "standing": standing.standing,
+            "allocated_su": standing.allocated_su,
+            "reserved_su": standing.reserved_su,
+            "changed_at_us": standing.changed_at_us,
+        }
+        for account, standing in told.items()
+        if account not in known or standing.number > known[account].number
+    ]
+    _upsert(connection, ACCOUNTS, rows, "account", known)
+
+
+def _account(account: str, known: Row[Any] | None) -> dict[str, Any]:
+    if known is not None:
+        return dict(known._mapping)
+    return {
+        "account": account,
+        "charged_micro_su": "0",
+        "number": 0,
+        "standing": 0,
+        "allocated_su": "",
+        "reserved_su": "",
+        "changed_at_us": 0,
+    }
+
+
+def _known(
+    connection: Connection, table: Table, column: str, values: Sequence[str]
+) -> Iterator[Row[Any]]:
+    """Yield the rows that have one of some values."""
+    for start in range(0, len(values), _AT_ONCE):
+        among = table.c[column].in_(values[start : start + _AT_ONCE])
+        yield from connection.execute(select(table).where(among))
+
+
+def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        connection.execute(table.insert(), rows)
+
+
+def _update(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], key: Sequence[str]
+) -> None:
+    if not rows:
+        return
+    where = and_(*(table.c[name] == bindparam(f"key_{name}") for name in key))
+    values: dict[str, Any] = {name: bindparam(name) for name in rows[0] if name not in key}
+    told = [
+        {(f"key_{name}" if name in key else name): value for name, value in row.items()}
+        for row in rows
+    ]
+    connection.execute(table.update().where(where).values(values), told)
+
+
+def _upsert(
+    connection: Connection,
+    table: Table,
+    rows: Sequence[Mapping[str, Any]],
+    key: str,
+    known: Iterable[str] | None = None,
+) -> None:
+    if known is None:
+        found = _known(connection, table, key, [row[key] for row in rows])
+        known = {getattr(row, key) for row in found}
+    there = set(known)
+    _insert(connection, table, [row for row in rows if row[key] not in there])
+    _update(connection, table, [row for row in rows if row[key] in there], (key,))
