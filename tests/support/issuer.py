@@ -1,5 +1,5 @@
-"""An identity provider of the tests' own: it signs tokens, publishes its keys over HTTPS, and lies as
-it is told. As a process: `python -m tests.support.issuer FOLDER PORT`, which writes a token."""
+"""An identity provider of the tests' own: it signs tokens, publishes its keys over HTTPS, and lies
+as it is told. As a process: `python -m tests.support.issuer FOLDER PORT`, which writes a token."""
 
 import json
 import ssl

@@ -63,11 +63,15 @@ def lies(issuer: LocalIssuer) -> dict[str, dict[str, Any]]:
 async def test_an_issuer_that_lies_is_not_believed(issuer: LocalIssuer) -> None:
     with running(LocalIssuer(issuer.folder)) as elsewhere:
         issuer.headers = {"Location": elsewhere.url + DISCOVERY}
+        believed: list[str] = []
         for name, said in lies(issuer).items():
             issuer.said = said
-            with pytest.raises(IssuerFailedError):
+            try:
                 await fetch_keys(issuer.declared)
-                pytest.fail(name)
+                believed.append(name)
+            except IssuerFailedError:
+                pass
+        assert believed == []
         assert elsewhere.asked == []
 
 
