@@ -36,8 +36,7 @@ class IssuerFailedError(Exception):
 
 
 class KeysSchedule:
-    """When the keys of an issuer are fetched; told the time in seconds of a clock that never
-    jumps."""
+    """When the keys of an issuer are fetched, by the seconds of a clock that never jumps."""
 
     def __init__(self) -> None:
         self._issuer: Issuer | None = None

@@ -127,7 +127,7 @@ class SignedTokens:
                 issuer=issuer.url,
                 options={
                     "require": ["exp", "iat", "iss", "aud"],
-                    # Of times we are told, and read them ourselves.
+                    # Times are compared below, with the clock of the caller.
                     "verify_exp": False,
                     "verify_nbf": False,
                     "verify_iat": False,

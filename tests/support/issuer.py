@@ -1,5 +1,5 @@
 """An identity provider of the tests' own: it signs tokens, publishes its keys over HTTPS, and lies
-as it is told. As a process: `python -m tests.support.issuer FOLDER PORT`, which writes a token."""
+as a test says. As a process: `python -m tests.support.issuer FOLDER PORT`, which writes a token."""
 
 import json
 import ssl
@@ -111,7 +111,7 @@ def running(issuer: LocalIssuer, port: int = 0) -> Iterator[LocalIssuer]:
         daemon_threads = True
 
         def handle_error(self, *_of: object) -> None:
-            """Clients hang up where they are told too much."""
+            """Clients hang up where they get too much."""
 
     files = issuer.folder / "issuer.pem", issuer.folder / "issuer.key"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -252,6 +252,7 @@ priorityClassName: {{ . }}
 {{- if not (or $given (eq $.Values.role "site")) }}{{ fail "redis.url is missing: name the server, redis[s]://host:port/0, a secret in redis.urlSecret, or set redis.own.enabled=true for a first try" }}{{ end }}
 {{- end }}
 {{- if and .Values.authority.bindings .Values.authority.configMap }}{{ fail "set one of authority.bindings and authority.configMap" }}{{ end }}
+{{- if and .Values.authority.issuer (not .Values.authority.bindings) }}{{ fail "authority.issuer needs authority.bindings: a ConfigMap has its own" }}{{ end }}
 {{- if and .Values.grpc.tokens (not .Values.grpc.tlsSecret) }}{{ fail "grpc.tokens needs grpc.tlsSecret: tokens come over TLS alone" }}{{ end }}
 {{- if and (include "coplace.hasAuthority" .) (not .Values.grpc.tlsSecret) }}{{ fail "authority needs grpc.tlsSecret: certificates name the clients" }}{{ end }}
 {{- if and (include "coplace.hasAuthority" .) (not .Values.authority.tlsSecret) }}{{ fail "authority.tlsSecret is missing: name a secret with the keys tls.crt, tls.key and ca.crt of an operator of all sites, who declares the table" }}{{ end }}
@@ -266,8 +267,10 @@ the pod: a ConfigMap of the release is not there before the release is. */}}
 
 {{- define "coplace.authorityAnnotations" -}}
 {{- with .Values.authority.bindings }}
+{{- $table := dict "bindings" . }}
+{{- with $.Values.authority.issuer }}{{ $_ := set $table "issuer" . }}{{ end }}
 annotations:
-  coplace.io/authority: {{ dict "bindings" . | toYaml | quote }}
+  coplace.io/authority: {{ toYaml $table | quote }}
 {{- end }}
 {{- end -}}
 
