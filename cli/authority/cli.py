@@ -9,7 +9,7 @@ import typer
 
 from cli.asking import Ingest, publish
 from cli.authority import declared
-from cli.authority.file import actions, describe_binding, format_table, read_table, row
+from cli.authority.file import actions, describe_binding, format_table, read_issuer, read_table, row
 from cli.known import require_known
 from cli.notes import note
 from cli.output import Output, OutputName, write
@@ -19,6 +19,7 @@ from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from shared.authority.binding import EVERY, Binding, SitedCluster
 from shared.authority.holding import HeldRun
+from shared.authority.issuer import Issuer
 from shared.authority.rules import About, OwnedJob
 from shared.authority.table import AuthorityTable, TableInForce, message_of
 from shared.process.settings import settings
@@ -46,12 +47,14 @@ def show(
     found = declared.read_table_in_force(Deployment.from_settings(settings()))
     bindings = found.now.bindings if found.now else ()
     if as_file:
-        typer.echo(format_table(bindings), nl=False)
+        typer.echo(format_table(bindings, found.issuer), nl=False)
         return
     if output is Output.TABLE:
         typer.echo(_headline(found))
     lists = [row(binding) for binding in bindings]
     write([{name: _told(each.get(name)) for name in _COLUMNS} for each in lists], _COLUMNS, output)
+    if output is Output.TABLE and found.issuer:
+        typer.echo(_describe_issuer(found.issuer))
     if output is Output.TABLE and settings().grpc_cert_file:
         typer.echo(f"you are {who_does_it(OPERATOR)}, as your certificate says")
 
@@ -65,22 +68,25 @@ def set_table(
 ) -> None:
     """Declare a table, which replaces the one before. It must leave you able to change it again.
     Nothing is declared where the same is in force."""
-    bindings = read_table(file)
+    bindings, issuer = read_table(file), read_issuer(file)
     deployment = Deployment.from_settings(settings())
     before = declared.read_table_in_force(deployment)
-    if before.now and Counter(before.now.bindings) == Counter(bindings):
+    is_same = before.now and Counter(before.now.bindings) == Counter(bindings)
+    if is_same and before.issuer == issuer:
         typer.echo(f"version {before.version} is the same table, and stays in force")
         return
     now_us = clock_us()
     named = {binding.who for binding in bindings}
     held = before.tokens.every
     tokens = [one for one in held if one.who in named and one.is_worth_keeping(now_us)]
-    table = message_of(before.version + 1, bindings, reason, now_us, tokens)
+    table = message_of(before.version + 1, bindings, reason, now_us, tokens, issuer)
     AuthorityTable.from_message(table)
     publish(ingest, fact(source, table, f"{table.version}/{now_us}", now_us))
     typer.echo(f"version {table.version} is in force:")
     for line in _changes(before.now.bindings if before.now else (), bindings):
         typer.echo(f"  {line}")
+    if before.issuer != issuer:
+        typer.echo(f"  {_describe_issuer(issuer)}")
     for one in held:
         if one.who not in named:
             typer.echo(f"  - token {one.name} of {one.who}")
@@ -92,7 +98,9 @@ def verify(file: TableFile, source: Source = OPERATOR) -> None:
     """Check whether you could declare a table as the first one, without a server."""
     bindings = read_table(file)
     try:
-        TableInForce().successor(message_of(1, bindings, "", clock_us()), source)
+        TableInForce().successor(
+            message_of(1, bindings, "", clock_us(), issuer=read_issuer(file)), source
+        )
     except RejectedError as error:
         raise UnusableError(f"{file} would be refused: {error}") from error
     typer.echo(f"{source} may declare it: {len(bindings)} bindings")
@@ -139,6 +147,13 @@ def _headline(found: TableInForce) -> str:
     reason = getattr(event.payload, "reason", "")
     by = f"declared by {event.source} at {format_utc(event.time_us)}"
     return f"version {found.version}, {by}" + (f": {reason}" if reason else "")
+
+
+def _describe_issuer(issuer: Issuer | None) -> str:
+    if issuer is None:
+        return "no issuer gives signed tokens"
+    of = f"for {issuer.audience}, named by {issuer.name_claim}"
+    return f"signed tokens are of {issuer.url}, {of}"
 
 
 def _told(value: str | list[str] | None) -> str | None:

@@ -1,6 +1,7 @@
 """A table of authority as operators write it."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coplace_client.errors import RejectedError, UnusableError
 from shared.authority.binding import Binding, Role
+from shared.authority.issuer import SUBJECT, Issuer
 from shared.authority.rules import RULES
 from shared.process.user_files import read_yaml
 
@@ -27,10 +29,20 @@ class _BindingEntry(BaseModel):
     jobs: tuple[str, ...] = ()
 
 
+class _IssuerEntry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str
+    audience: str
+    name_claim: str = SUBJECT
+    ca: str = ""
+
+
 class _TableFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     bindings: list[_BindingEntry] = Field(min_length=1)
+    issuer: _IssuerEntry | None = None
 
 
 def read_table(path: Path) -> list[Binding]:
@@ -40,14 +52,27 @@ def read_table(path: Path) -> list[Binding]:
     Raises OSError when the file cannot be read, UnusableError, naming the field, when it is not of
     this form.
     """
+    return [_binding(path, number, line) for number, line in enumerate(_read(path).bindings)]
+
+
+def read_issuer(path: Path) -> Issuer | None:
+    """Read the issuer of such a file, None where it has none. Raises OSError and UnusableError."""
+    found = _read(path).issuer
     try:
-        lines = _TableFile.model_validate(read_yaml(path)).bindings
+        return Issuer(**found.model_dump()) if found else None
+    except RejectedError as error:
+        problem = f"issuer.{error.field}: {error.problem}"
+        raise UnusableError(f"{path} is not a valid table of authority: {problem}") from error
+
+
+def _read(path: Path) -> _TableFile:
+    try:
+        return _TableFile.model_validate(read_yaml(path))
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
         )
         raise UnusableError(f"{path} is not a valid table of authority: {problems}") from error
-    return [_binding(path, number, line) for number, line in enumerate(lines)]
 
 
 def _binding(path: Path, number: int, line: _BindingEntry) -> Binding:
@@ -60,10 +85,12 @@ def _binding(path: Path, number: int, line: _BindingEntry) -> Binding:
         ) from error
 
 
-def format_table(bindings: Iterable[Binding]) -> str:
-    """Return bindings as the text of such a file."""
-    lines = [row(binding) for binding in bindings]
-    text: str = yaml.safe_dump({"bindings": lines}, sort_keys=False, allow_unicode=True)
+def format_table(bindings: Iterable[Binding], issuer: Issuer | None = None) -> str:
+    """Return bindings and issuer as the text of such a file."""
+    table: dict[str, Any] = {"bindings": [row(binding) for binding in bindings]}
+    if issuer:
+        table["issuer"] = {name: value for name, value in asdict(issuer).items() if value}
+    text: str = yaml.safe_dump(table, sort_keys=False, allow_unicode=True)
     return text
 
 

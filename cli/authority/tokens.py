@@ -125,7 +125,7 @@ def _declare(
     """The table in force with these tokens, as its next version."""
     now_us = clock_us()
     kept = [one for one in tokens if one.is_worth_keeping(now_us)]
-    table = message_of(before.version + 1, before.bindings, reason, now_us, kept)
+    table = message_of(before.version + 1, before.bindings, reason, now_us, kept, before.issuer)
     try:
         AuthorityTable.from_message(table)
     except RejectedError as error:

@@ -17,6 +17,7 @@ from services.ingest.settings import IngestSettings
 from shared.authority.bearing import TokenGate
 from shared.authority.door import AUDIT, Door
 from shared.authority.following import table_followed
+from shared.authority.following_issuer import issuer_followed
 from shared.authority.table import TableInForce
 from shared.process.crash import end_process
 from shared.process.grpc_server import serve_grpc
@@ -71,10 +72,11 @@ async def serve(process: Process) -> None:
         service = IngestService(
             *(intake(deployment, own.of_site), publisher, meter, crash, streams, gate, outcomes)
         )
-        await serve_grpc(
-            *(process, own.host, own.port, service.handlers(), own.most_calls),
-            gate=TokenGate(gate.door, crash),
-        )
+        async with issuer_followed(gate.door.signed, crash):
+            await serve_grpc(
+                *(process, own.host, own.port, service.handlers(), own.most_calls),
+                gate=TokenGate(gate.door, crash),
+            )
 
 
 def main() -> None:

@@ -157,8 +157,13 @@ class IngestService:
             raise RefusedCallError.invalid(RejectedError("within_s", problem))
         within_s = min(asked.within_s, _MOST_WAIT_S - _TO_ANSWER_S)
         found = await self._outcomes.of(asked.event_id, within_s)
+        try:
+            speakers = callers(context)
+        except RejectedError as error:
+            code, reason = grpc.StatusCode.UNAUTHENTICATED, RefusalReason.CALLER_UNKNOWN
+            raise RefusedCallError(code, str(error), reason) from None
         if found is None or not all(
-            speaks_for(speaker, found.command_source) for speaker in callers(context)
+            speaks_for(speaker, found.command_source) for speaker in speakers
         ):
             return ShowOutcomeResponse()
         return ShowOutcomeResponse(outcome=found)

@@ -10,6 +10,7 @@ from grpc.aio import ServerInterceptor, ServicerContext
 
 from shared.authority.callers import bear, caller, shows_certificate
 from shared.authority.door import Door
+from shared.authority.signed import UnverifiedTokenError
 from shared.authority.tokens import RefusedTokenError
 from shared.process.clock import now_us
 from shared.process.grpc_calls import behind, ends_process
@@ -54,6 +55,9 @@ class TokenGate(ServerInterceptor):
     async def _look_at(self, token: str, _context: ServicerContext[Any, Any]) -> None:
         try:
             self._door.holder(token, now_us())
+        except UnverifiedTokenError as error:
+            code, reason = grpc.StatusCode.UNAVAILABLE, RefusalReason.ISSUER_NOT_READ
+            raise RefusedCallError(code, str(error), reason) from None
         except RefusedTokenError as error:
             await self._door.turn_away(error.who, str(error))
             code = grpc.StatusCode.UNAUTHENTICATED

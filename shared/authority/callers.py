@@ -7,6 +7,7 @@ from typing import Any, Final
 from grpc.aio import ServicerContext
 
 from coplace_client.errors import RejectedError
+from shared.authority.issuer import require_no_origin
 from shared.authority.tokens import RefusedTokenError
 
 # Of the call that this task answers: whom its token identifies now.
@@ -26,8 +27,8 @@ def bear(holder: Callable[[], str]) -> None:
 
 def callers(context: ServicerContext[Any, Any]) -> Sequence[str]:
     """Return the names in the client certificate, or of the token; none where none was shown.
-    Raises RejectedError for a certificate without a name, with which anything could be said, and
-    for a token that is not valid any more."""
+    Raises RejectedError for a certificate without a name, with which anything could be said, for
+    one with a name that only an issuer gives, and for a token that is not valid any more."""
     try:
         if holder := _HOLDER.get():
             return [holder()]
@@ -36,6 +37,8 @@ def callers(context: ServicerContext[Any, Any]) -> Sequence[str]:
     names = [name.decode() for name in context.auth_context().get("x509_common_name", ())]
     if shows_certificate(context) and not all(names or [""]):
         raise RejectedError("source", "is unknown: the client certificate has no common name")
+    for name in names:
+        require_no_origin("source", name)
     return names
 
 

@@ -12,6 +12,7 @@ from opentelemetry.metrics import Meter, Observation
 
 from shared.authority.callers import caller
 from shared.authority.rules import About, AccessVerdict
+from shared.authority.signed import SignedTokens, is_signed
 from shared.authority.table import TableInForce
 from shared.catalogue.event import Event, Publish
 from shared.process.clock import now_us
@@ -57,6 +58,7 @@ class Door:
     def __init__(self, name: str, table: TableInForce, sink: AuditSink, meter: Meter) -> None:
         self.name = name
         self.table = table
+        self.signed = SignedTokens(lambda: table.issuer)
         self._sink = sink
         self._refused = meter.create_counter(
             "authority_refused", description="What was refused since the caller may not, by action"
@@ -86,7 +88,10 @@ class Door:
         return self.table.now is None
 
     def holder(self, token: str, at_us: int) -> str:
-        """Return the identity of a token. Raises RefusedTokenError where it is not valid."""
+        """Return the identity of a token, by the table or by its issuer's signature. Raises
+        RefusedTokenError where it is not valid."""
+        if is_signed(token):
+            return self.signed.holder(token, at_us)
         return self.table.tokens.holder(token, at_us)
 
     async def turn_away(self, who: str, reason: str) -> None:

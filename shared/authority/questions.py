@@ -6,6 +6,7 @@ from functools import partial
 
 from shared.authority.door import AUDIT, Door
 from shared.authority.following import TOPIC, table_followed
+from shared.authority.following_issuer import issuer_followed
 from shared.authority.table import TableInForce
 from shared.process.crash import end_process
 from shared.process.life import Process
@@ -23,10 +24,12 @@ async def question_door(process: Process, name: str) -> AsyncIterator[Door]:
         Deployment.from_settings(process.settings, hooks_of(process.telemetry)),
         TableInForce(),
     )
+    crash = partial(end_process, name)
     async with (
         KafkaPublisher(deployment, name) as publisher,
-        table_followed(deployment, table, partial(end_process, name)),
+        table_followed(deployment, table, crash),
     ):
         door = Door(name, table, publisher, process.telemetry.meter)
         door.announce()
-        yield door
+        async with issuer_followed(door.signed, crash):
+            yield door

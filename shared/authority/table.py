@@ -13,6 +13,7 @@ from coplace.v1.authority_pb2 import (
 
 from coplace_client.errors import RejectedError, Violations
 from shared.authority.binding import Binding, Role
+from shared.authority.issuer import Issuer
 from shared.authority.rules import About, AccessVerdict, judged
 from shared.authority.tokens import BearerToken, Tokens
 from shared.catalogue.event import Event
@@ -23,15 +24,20 @@ _REGION: Final = About(is_region=True)
 
 
 class AuthorityTable:
-    """Bindings and tokens of one version. Raises RejectedError, naming the field, for what is
-    none."""
+    """Bindings, tokens and issuer of one version. Raises RejectedError, naming the field, for what
+    is none."""
 
     def __init__(
-        self, version: int, bindings: Iterable[Binding], tokens: Tokens | None = None
+        self,
+        version: int,
+        bindings: Iterable[Binding],
+        tokens: Tokens | None = None,
+        issuer: Issuer | None = None,
     ) -> None:
         self.version = version
         self.bindings = tuple(bindings)
         self.tokens = tokens or Tokens()
+        self.issuer = issuer
         of: dict[str, list[Binding]] = defaultdict(list)
         for binding in self.bindings:
             of[binding.who].append(binding)
@@ -52,7 +58,8 @@ class AuthorityTable:
                 wrong.add(error)
         wrong.require_none()
         tokens = Tokens.from_rows(message.tokens, (binding.who for binding in found))
-        return cls(message.version, found, tokens)
+        issuer = Issuer.from_message(message.issuer) if message.HasField("issuer") else None
+        return cls(message.version, found, tokens, issuer)
 
     def may(self, who: str, action: str, about: About) -> AccessVerdict:
         """Return whether an identity may publish or ask something about something, and why not."""
@@ -67,6 +74,7 @@ def message_of(
     reason: str,
     now_us: int,
     tokens: Iterable[BearerToken] = (),
+    issuer: Issuer | None = None,
 ) -> AuthorityDeclared:
     """Return the declaration of a table."""
     rows = [
@@ -87,6 +95,7 @@ def message_of(
         reason=reason,
         declared_at_us=now_us,
         tokens=[each.message for each in tokens],
+        issuer=issuer.message if issuer else None,
     )
 
 
@@ -130,6 +139,11 @@ class TableInForce:
     def tokens(self) -> Tokens:
         """Return the tokens of the table; none while there is none."""
         return self.now.tokens if self.now else Tokens()
+
+    @property
+    def issuer(self) -> Issuer | None:
+        """Return the issuer of the table; None where it declares none, and while there is none."""
+        return self.now.issuer if self.now else None
 
     def successor(self, message: AuthorityDeclared, declarer: str) -> AuthorityTable:
         """Return the table that would be in force next. Raises RejectedError where the declaration

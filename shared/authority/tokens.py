@@ -10,6 +10,7 @@ from coplace.v1.authority_pb2 import IssuedToken
 
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
+from shared.authority.issuer import require_no_origin
 
 # By which a token is known for one, wherever it was left.
 _PREFIX: Final = "coplace_"
@@ -24,8 +25,8 @@ _RENEW: Final = "have an operator issue one: `coplace tokens issue`"
 class RefusedTokenError(Exception):
     """A token does not count; `who` is whose it was, empty where that is not known."""
 
-    def __init__(self, who: str, reason: str) -> None:
-        super().__init__(f"{reason}: {_RENEW}")
+    def __init__(self, who: str, reason: str, remedy: str = _RENEW) -> None:
+        super().__init__(f"{reason}: {remedy}")
         self.who = who
 
 
@@ -42,6 +43,7 @@ class BearerToken:
 
     def __post_init__(self) -> None:
         require_text("who", self.who)
+        require_no_origin("who", self.who)
         if len(self.digest) != hashlib.sha256().digest_size:
             raise RejectedError("digest", f"must be a SHA-256, got {len(self.digest)} bytes")
         if not 0 <= self.issued_at_us < self.expires_at_us:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.authority.file import read_table
+from cli.authority.file import read_issuer, read_table
+from shared.authority.issuer import Issuer
 from tests.helm.chart import (
     FIRST_TRY,
     KUBERNETES_JOBS,
@@ -49,6 +50,16 @@ def test_the_bindings_of_values_are_a_table_in_a_file_of_the_pod(name: str, tmp_
     assert [binding.who for binding in read_table(file)] == [line["who"] for line in given]
 
 
+@pytest.mark.parametrize("name", HOOKS)
+def test_the_issuer_of_values_is_in_the_file_of_the_table(name: str, tmp_path: Path) -> None:
+    url = "https://sso.example/realms/hpc"
+    words = f"authority.issuer.url={url},authority.issuer.audience=coplace"
+    annotations = job(name, "--set", words)["spec"]["template"]["metadata"]["annotations"]
+    file = tmp_path / "authority.yaml"
+    file.write_text(annotations["coplace.io/authority"])
+    assert read_issuer(file) == Issuer(url, "coplace")
+
+
 def test_it_is_looked_at_before_anything_changes_and_declared_behind_it() -> None:
     assert containers(job("preflight")) == [*HOOKS]
     when = [job(name)["metadata"]["annotations"]["helm.sh/hook"] for name in HOOKS]
@@ -77,6 +88,8 @@ def test_an_operator_declares_and_tests_and_no_service(name: str) -> None:
         (("authority.bindings[0].who=",), OWN_SERVERS, "/authority/bindings/0/who"),
         (("authority.bindings[0].town=x",), OWN_SERVERS, "town"),
         (("authority.configMap=c",), OWN_SERVERS, "set one of authority.bindings"),
+        (("authority.issuer.url=https://x",), OWN_SERVERS, "audience"),
+        (("authority.issuer.url=http://x,authority.issuer.audience=a",), OWN_SERVERS, "issuer/url"),
         (("authority.tlsSecret=",), OWN_SERVERS, "authority.tlsSecret is missing"),
         (("grpc.tlsSecret=",), OWN_SERVERS, "authority needs grpc.tlsSecret"),
         (("authority.configMap=c,authority.tlsSecret=o,grpc.tlsSecret=g",), SITE, "the hub's"),

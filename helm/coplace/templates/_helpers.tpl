@@ -262,6 +262,7 @@ priorityClassName: {{ . }}
 {{- if and .enabled (not .claim) }}{{ fail "services.history.claim is missing: name a PersistentVolumeClaim for its database" }}{{ end }}
 {{- end }}
 {{- if and .Values.authority.bindings .Values.authority.configMap }}{{ fail "set one of authority.bindings and authority.configMap" }}{{ end }}
+{{- if and .Values.authority.issuer (not .Values.authority.bindings) }}{{ fail "authority.issuer needs authority.bindings: a ConfigMap has its own" }}{{ end }}
 {{- if and .Values.grpc.tokens (not .Values.grpc.tlsSecret) }}{{ fail "grpc.tokens needs grpc.tlsSecret: tokens come over TLS alone" }}{{ end }}
 {{- if and (include "coplace.hasAuthority" .) (not .Values.grpc.tlsSecret) }}{{ fail "authority needs grpc.tlsSecret: certificates name the clients" }}{{ end }}
 {{- if and (include "coplace.hasAuthority" .) (not .Values.authority.tlsSecret) }}{{ fail "authority.tlsSecret is missing: name a secret with the keys tls.crt, tls.key and ca.crt of an operator of all sites, who declares the table" }}{{ end }}
@@ -276,8 +277,10 @@ the pod: a ConfigMap of the release is not there before the release is. */}}
 
 {{- define "coplace.authorityAnnotations" -}}
 {{- with .Values.authority.bindings }}
+{{- $table := dict "bindings" . }}
+{{- with $.Values.authority.issuer }}{{ $_ := set $table "issuer" . }}{{ end }}
 annotations:
-  coplace.io/authority: {{ dict "bindings" . | toYaml | quote }}
+  coplace.io/authority: {{ toYaml $table | quote }}
 {{- end }}
 {{- end -}}
 
