@@ -24,10 +24,16 @@ class StalledTopicError(UnusableError):
     """Kafka has records that it does not hand over."""
 
 
+class NoDatabaseFileError(UnusableError):
+    """What is named as a database can be none."""
+
+
 def rebuild(deployment: Deployment, file: Path, archive: str, on_records: OnApplied) -> None:
     """Build the database anew, and replace the old one once the new one is whole. `on_records`
     hears how many records were applied. Raises CannotStartError while the service runs, and
     ArchiveError."""
+    if not file.name or file.is_dir():
+        raise NoDatabaseFileError(f"{file} is a folder: name the file of the database")
     fresh = file.with_name(f"{file.name}.rebuilding")
     with locked(file):
         _remove(fresh)

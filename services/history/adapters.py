@@ -45,9 +45,9 @@ class FollowedTopics:
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=deployment.max_record_bytes,
         )
-        await consumer.start()
         found = cls(deployment, consumer)
         try:
+            await consumer.start()
             yield found
         finally:
             await consumer.stop()

@@ -1,1 +1,1 @@
-"""How the schema came to be what it is, for Alembic."""
+"""The steps from one schema to the next, for Alembic."""

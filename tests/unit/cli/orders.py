@@ -67,7 +67,12 @@ AT_THE_DOOR: Final[Mapping[str, str]] = {
     "tokens revoke": "tokens revoke olga --source olga",
 }
 # These run on, or try a whole installation; `slurm` reports what its nodes and jobs are.
-NOT_ONE_ANSWER: Final = ("smoke-test", *(f"slurm {verb}" for verb in ("obey", "tell")))
+# `history` is asked in tests/unit/services/history.
+NOT_ONE_ANSWER: Final = (
+    "smoke-test",
+    *(f"slurm {verb}" for verb in ("obey", "tell")),
+    *(f"history {verb}" for verb in ("accounts", "audit", "charges", "jobs", "statement", "story")),
+)
 
 
 def commands() -> Iterator[tuple[PathOf, Any]]:

@@ -17,6 +17,7 @@ _ASKED: Final = "asked of a service or topic, which knows them"
 _DECLARED: Final = "declares it, or is about one to come"
 _OWN: Final = "is checked against names of its own release"
 _TEXT: Final = "is no name of a subject"
+_FILTER: Final = "filters what was: of an unknown name there are no rows"
 _JOBS: Final = ("cancel", "hold", "release", "prioritize", "requeue", "suspend", "unsuspend")
 _HELD: Final = {
     **{(verb, "job_id"): _ASKED for verb in (*_JOBS, "why", "seize", "jobs", "price explain")},
@@ -66,10 +67,21 @@ _HELD: Final = {
     ("certificates hand-out", "client"): _OWN,
     ("topics acls", "cluster"): _TEXT,
     **{("archive show", name): _ASKED for name in ("topic", "key")},
+    ("history story", "job_id"): _ASKED,
+    ("history statement", "account"): _ASKED,
+    ("history statement", "user"): _FILTER,
+    **{
+        (f"history {verb}", name): _FILTER
+        for verb in ("jobs", "charges")
+        for name in ("user", "account", "cluster")
+    },
+    ("history jobs", "state"): _OWN,
+    **{("history audit", name): _FILTER for name in ("who", "action")},
 }
 # Times, figures, addresses, reasons: of any command.
 _NO_NAMES: Final = {
     *("reason", "ingest", "placement", "address", "source", "until", "begin", "since", "rule"),
+    *("history", "page", "archive"),
     *("service_units", "where", "link", "node", "pstates_ghz", "tdp_w"),
 }
 # Groups whose commands are about files and servers of their own.

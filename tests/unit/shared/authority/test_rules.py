@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 from coplace.v1 import (
     energy_service_pb2,
+    history_service_pb2,
     ingest_service_pb2,
     placement_service_pb2,
     watch_service_pb2,
@@ -297,7 +298,10 @@ def test_a_role_may_what_the_statement_says_and_nothing_else(action: str) -> Non
 
 def rpcs() -> set[str]:
     """What is served by gRPC."""
-    modules = (ingest_service_pb2, placement_service_pb2, energy_service_pb2, watch_service_pb2)
+    modules = (
+        *(ingest_service_pb2, placement_service_pb2, energy_service_pb2, watch_service_pb2),
+        history_service_pb2,
+    )
     services = [
         service for module in modules for service in module.DESCRIPTOR.services_by_name.values()
     ]
