@@ -55,7 +55,7 @@ def conformance(
     ] = "",
     output: OutputName = Output.TABLE,
     answer: Annotated[
-        float, typer.Option(min=0.1, help="How long an answer may take, s.")
+        float, typer.Option(min=0.1, max=3_600, help="How long an answer may take, s.")
     ] = AnswerTimes().answer_s,
 ) -> None:
     """Check a resource manager against the rules; it connects here in place of Coplace."""

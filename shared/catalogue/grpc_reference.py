@@ -77,7 +77,7 @@ def _types(methods: Iterable[MethodDescriptor]) -> Mapping[str, Any]:
 
 
 def _message(message: Descriptor, of_json: Mapping[str, Any]) -> Iterator[str]:
-    yield f"### {message.name}\n"
+    yield f"### `{message.name}`\n"
     if text := _comment(message.full_name):
         yield f"{text}\n"
     if not message.fields:
@@ -93,7 +93,7 @@ def _message(message: Descriptor, of_json: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _enum(enum: EnumDescriptor) -> Iterator[str]:
-    yield f"### {enum.name}\n"
+    yield f"### `{enum.name}`\n"
     if text := _comment(enum.full_name):
         yield f"{text}\n"
     yield "| Value | |"
@@ -129,7 +129,7 @@ def _one_type(field: FieldDescriptor) -> str:
 
 
 def _link(named: Any) -> str:
-    return f"[{named.name}](#{named.name.lower()})"
+    return f"[`{named.name}`](#{named.name.lower()})"
 
 
 _SCALARS: Final = {

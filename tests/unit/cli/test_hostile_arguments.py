@@ -71,6 +71,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(kernels, "compile_kernels", refuse)
     monkeypatch.setattr(embedded, "run", stall)
     monkeypatch.setattr("lab.emulator.app.built_in", _BUILT_IN)
+    # It waits for an adapter that nobody starts.
+    monkeypatch.setattr("coplace_testing.conformance.cli._check", refuse)
     settings.cache_clear()
     yield tmp_path
     settings.cache_clear()

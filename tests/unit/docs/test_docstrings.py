@@ -29,6 +29,8 @@ _FORMATTED: Final = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
 _ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
 _BLOCK: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _INLINE: Final = re.compile(r"`[^`\n]*`")
+# Where a link leads is no prose.
+_LINKED: Final = re.compile(r"\]\([^)\n]*\)")
 
 
 def functions(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -56,7 +58,7 @@ def prose(text: str, suffix: str) -> Iterator[str]:
                 if " " in literal:
                     yield _INLINE.sub("", _of_literal(literal, prefix.lower()))
         case ".md":
-            yield _INLINE.sub("", _BLOCK.sub("", text))
+            yield _LINKED.sub("]", _INLINE.sub("", _BLOCK.sub("", text)))
         case ".proto":
             yield from _PROTO_COMMENT.findall(text)
         case _:
