@@ -67,6 +67,7 @@ _HELD: Final = {
     ("certificates hand-out", "client"): _OWN,
     ("topics acls", "cluster"): _TEXT,
     **{("archive show", name): _ASKED for name in ("topic", "key")},
+    ("conformance", "command"): _TEXT,
     ("history story", "job_id"): _ASKED,
     ("history statement", "account"): _ASKED,
     ("history statement", "user"): _FILTER,

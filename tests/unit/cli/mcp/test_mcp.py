@@ -63,12 +63,14 @@ async def both_over(region: Region) -> AsyncIterator[tuple[Client, HttpClient]]:
         served(handlers["coplace.v1.PlacementService"]) as of_placement,
         served(handlers["coplace.v1.EnergyService"]) as of_energy,
         served(handlers["coplace.v1.IngestService"]) as of_ingest,
+        served(handlers["coplace.v1.HistoryService"]) as of_history,
         rest_over(region) as over_http,
     ):
         channels = {
             "PlacementService": of_placement,
             "EnergyService": of_energy,
             "IngestService": of_ingest,
+            "HistoryService": of_history,
         }
 
         async def asked(route: Route, arguments: object) -> Message:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import hmac
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,8 @@ from shared.authority import signed as module
 from shared.authority.issuer import Issuer
 from shared.authority.signed import Keys, SignedTokens, UnverifiedTokenError
 from shared.authority.tokens import BearerToken, RefusedTokenError
+from shared.process.clock import now_us
 from tests.support.issuer import HOUR_S, LocalIssuer, public, rsa_key
-
-NOW_US = int(time.time() * 1e6)
 
 
 def issuer_of_tests() -> LocalIssuer:
@@ -70,7 +68,7 @@ def by_own_key(**headers: Any) -> str:
 
 
 def now_s() -> int:
-    return NOW_US // 1_000_000
+    return now_us() // 1_000_000
 
 
 ATTACKS: dict[str, Callable[[], str]] = {
@@ -129,7 +127,7 @@ def test_what_is_not_in_order_identifies_nobody(name: str) -> None:
     tokens, token = judged(), ATTACKS[name]()
     for _ in range(2):
         with pytest.raises(RefusedTokenError) as error:
-            tokens.holder(token, NOW_US)
+            tokens.holder(token, now_us())
         assert not isinstance(error.value, UnverifiedTokenError)
         assert token[:40] == ".." or token not in str(error.value)
 
@@ -137,17 +135,17 @@ def test_what_is_not_in_order_identifies_nobody(name: str) -> None:
 @pytest.mark.parametrize("kid", ["one", "two"])
 def test_a_token_in_order_identifies_whom_it_names_with_the_origin(kid: str) -> None:
     tokens = judged()
-    assert tokens.holder(ISSUER.token("ada", kid), NOW_US) == "oidc:ada"
+    assert tokens.holder(ISSUER.token("ada", kid), now_us()) == "oidc:ada"
     # Who calls themselves by a name of the table is not whom the table names.
-    assert tokens.holder(ISSUER.token("operator", kid), NOW_US) == "oidc:operator"
-    assert tokens.holder(ISSUER.token("oidc:ada", kid), NOW_US) == "oidc:oidc:ada"
-    assert tokens.holder(ISSUER.token(aud=["portal", "coplace"]), NOW_US) == "oidc:ada"
+    assert tokens.holder(ISSUER.token("operator", kid), now_us()) == "oidc:operator"
+    assert tokens.holder(ISSUER.token("oidc:ada", kid), now_us()) == "oidc:oidc:ada"
+    assert tokens.holder(ISSUER.token(aud=["portal", "coplace"]), now_us()) == "oidc:ada"
 
 
 def test_the_declared_claim_names_the_caller() -> None:
     declared = Issuer(ISSUER.url, "coplace", "preferred_username")
     token = ISSUER.token("7f3", preferred_username="ada")
-    assert judged(declared=declared).holder(token, NOW_US) == "oidc:ada"
+    assert judged(declared=declared).holder(token, now_us()) == "oidc:ada"
 
 
 @given(place=st.integers(0, 10_000), sign=st.characters(codec="utf-8"))
@@ -157,7 +155,7 @@ def test_no_token_with_another_character_is_accepted(place: int, sign: str) -> N
     changed = token[:place] + sign + token[place + 1 :]
     if changed != token:
         with pytest.raises(RefusedTokenError):
-            KNOWING.holder(changed, NOW_US)
+            KNOWING.holder(changed, now_us())
 
 
 @given(st.dictionaries(st.sampled_from(["alg", "kid", "typ", "crit"]), st.text() | st.none()))
@@ -167,7 +165,7 @@ def test_no_token_with_another_header_is_accepted(changed: dict[str, Any]) -> No
     with pytest.raises(RefusedTokenError):
         # With blanks, so that it never is the one that was signed.
         KNOWING.holder(
-            f"{encoded(json.dumps(header, indent=1).encode())}.{claims}.{signature}", NOW_US
+            f"{encoded(json.dumps(header, indent=1).encode())}.{claims}.{signature}", now_us()
         )
 
 
@@ -177,29 +175,29 @@ VALID, KNOWING = ISSUER.token(), judged()
 def test_before_the_keys_are_read_nobody_is_refused_for_it() -> None:
     tokens = SignedTokens(lambda: DECLARED)
     with pytest.raises(UnverifiedTokenError):
-        tokens.holder(VALID, NOW_US)
+        tokens.holder(VALID, now_us())
     # Keys of the issuer before are none of this one's.
     tokens.take(Issuer(ISSUER.url, "portal"), Keys(ISSUER.jwks))
     with pytest.raises(UnverifiedTokenError):
-        tokens.holder(VALID, NOW_US)
+        tokens.holder(VALID, now_us())
 
 
 def test_where_no_issuer_is_declared_every_signed_token_is_refused() -> None:
     with pytest.raises(RefusedTokenError, match="no issuer") as error:
-        SignedTokens(lambda: None).holder(VALID, NOW_US)
+        SignedTokens(lambda: None).holder(VALID, now_us())
     assert not isinstance(error.value, UnverifiedTokenError)
 
 
 def test_a_token_that_was_accepted_ends_with_its_time_and_with_its_key() -> None:
     tokens = judged()
     token = ISSUER.token()
-    assert tokens.holder(token, NOW_US) == "oidc:ada"
+    assert tokens.holder(token, now_us()) == "oidc:ada"
     with pytest.raises(RefusedTokenError, match="'oidc:ada' has expired"):
-        tokens.holder(token, NOW_US + 2 * HOUR_S * 1_000_000)
-    assert tokens.holder(token, NOW_US) == "oidc:ada"
+        tokens.holder(token, now_us() + 2 * HOUR_S * 1_000_000)
+    assert tokens.holder(token, now_us()) == "oidc:ada"
     tokens.take(DECLARED, Keys({"keys": [public("two", ISSUER.keys["two"])]}))
     with pytest.raises(RefusedTokenError, match="no such key"):
-        tokens.holder(token, NOW_US)
+        tokens.holder(token, now_us())
     assert tokens.wants_keys
 
 
@@ -217,10 +215,10 @@ def test_a_signature_is_verified_once_and_few_are_remembered(
     monkeypatch.setattr(module, "_MOST_KNOWN", 2)
     tokens, [first, *more] = judged(), [ISSUER.token(name, "two") for name in ("a", "b", "c")]
     for _ in range(3):
-        tokens.holder(first, NOW_US)
+        tokens.holder(first, now_us())
     assert verified == [first]
     for token in (*more, first):
-        tokens.holder(token, NOW_US)
+        tokens.holder(token, now_us())
     assert verified == [first, *more, first]
 
 
