@@ -3,7 +3,8 @@
 https://modelcontextprotocol.io/specification
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -36,10 +37,11 @@ _INSTRUCTIONS: Final = (
 Ask = Callable[[Route, object], Awaitable[Message]]
 
 
-def tools() -> list[Tool]:
+@cache
+def tools() -> Sequence[Tool]:
     """Return every tool."""
     only_reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    return [
+    return tuple(
         Tool(
             name=name,
             description=description(route),
@@ -47,12 +49,12 @@ def tools() -> list[Tool]:
             annotations=only_reads,
         )
         for name, route in questions().items()
-    ]
+    )
 
 
 def server(ask: Ask) -> Server[Any]:
     """Return a server whose tools `ask` the services, which raises ProblemError."""
-    routes, listed = questions(), ListToolsResult(tools=tools())
+    routes, listed = questions(), ListToolsResult(tools=list(tools()))
 
     async def list_tools(_context: Any, _asked: PaginatedRequestParams | None) -> ListToolsResult:
         return listed

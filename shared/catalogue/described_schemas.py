@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from shared.catalogue.comments import comments
@@ -12,7 +13,7 @@ from shared.catalogue.schemas import MESSAGES
 def described_schemas(names: Iterable[str], base: str) -> dict[str, dict[str, Any]]:
     """Return the schemas of messages by their full names, and those of the messages that these
     refer to by `base` and a name."""
-    every, found, wanted = schemas(base), dict[str, dict[str, Any]](), sorted(set(names))
+    every, found, wanted = _every(base), dict[str, dict[str, Any]](), sorted(set(names))
     while wanted:
         name = wanted.pop()
         if name not in found:
@@ -24,6 +25,11 @@ def described_schemas(names: Iterable[str], base: str) -> dict[str, dict[str, An
 def references(schema: object, base: str) -> list[str]:
     """Return the names of the messages that are referred to in JSON-like data."""
     return sorted(set(re.findall(rf"{re.escape(base)}([\w.]+)", str(schema))))
+
+
+@cache
+def _every(base: str) -> Mapping[str, Mapping[str, Any]]:
+    return schemas(base)
 
 
 def _described(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
