@@ -37,6 +37,8 @@ ELSEWHERE = {
     "python docs/examples/resource_manager.py": "tests/integration/test_watch.py",
     "python -m pytest -q": "tests/unit/docs/test_worked_examples.py",
     "python -m tests.unit.services.test_row_versions": "tests/unit/docs/test_worked_examples.py",
+    "python spending.py": "tests/unit/docs/test_archive_example.py",
+    "coplace archive": "tests/unit/cli/archive/test_archive.py",
     "coplace-agent": "tests/unit/agent/test_command.py",
     "coplace accounts allocate": "tests/unit/cli/test_billing.py",
     "coplace accounts balance": "tests/unit/cli/test_billing.py",

@@ -80,6 +80,7 @@ class Namespaces:
             **self._of_kubernetes(),
             **self._of_agent(name),
             "COPLACE_ARCHIVE_WHERE": str(self.folder / name / "archive"),
+            "COPLACE_HISTORY_DATABASE": str(self.folder / f"{name}.history.db"),
         }
 
     def free(self, environment: Mapping[str, str]) -> None:
