@@ -66,6 +66,7 @@ app = typer.Typer(
             "evaluate": "lab.evaluate.cli:app",
             "limits": "cli.limits:app",
             "mcp": "cli.mcp.cli:mcp",
+            "openapi": "cli.openapi:openapi",
             "models": "cli.models:app",
             "outcome": "cli.outcomes:outcome",
             "policy": "cli.policy:app",
@@ -193,24 +194,6 @@ def asyncapi(out: Out = Path("out")) -> None:
         with write_whole(out / name) as fresh:
             fresh.write_text(text, encoding="utf-8")
         typer.echo(out / name)
-
-
-@app.command()
-def openapi(out: Out = Path("out")) -> None:
-    """Write the OpenAPI document of what REST answers."""
-    import json
-
-    from cli.extras import not_installed
-    from coplace_client.files import write_whole
-
-    try:
-        from services.rest.openapi import document
-        from services.rest.routes import routes
-    except ModuleNotFoundError as error:
-        raise not_installed(error) from None
-    with write_whole(out / "openapi.json") as fresh:
-        fresh.write_text(f"{json.dumps(document(routes()), indent=2)}\n", encoding="utf-8")
-    typer.echo(out / "openapi.json")
 
 
 @app.command("grpc-reference")

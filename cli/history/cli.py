@@ -22,12 +22,12 @@ from coplace.v1.history_service_pb2 import (
 from coplace.v1.history_service_pb2_grpc import HistoryServiceStub
 from google.protobuf.message import Message
 
+from cli.answers import write_answer
 from cli.asking import asking
 from cli.notes import note, utc
-from cli.output import Output, OutputName, Row, write
+from cli.output import Output, OutputName, Row
 from cli.progress import progress_of
 from cli.times import time_us
-from shared.catalogue.answer_json import answer_json
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
 
@@ -244,12 +244,10 @@ def _ask(address: str, question: Callable[[Any], Any]) -> Any:
 
 
 def _write(answer: Message, rows: Iterable[Row], output: Output) -> None:
-    if output is Output.JSON:
-        typer.echo(answer_json(answer).decode())
-        return
     found = list(rows)
-    write(found, list(found[0]) if found else (), output)
-    if token := getattr(answer, "next_page_token", ""):
+    write_answer(answer, found, list(found[0]) if found else (), output)
+    token = getattr(answer, "next_page_token", "")
+    if token and output is not Output.JSON:
         note([f"there are more: --page {token}"])
 
 

@@ -80,6 +80,8 @@ def server(ask: Ask) -> Server[Any]:
 
 def _result(document: bytes, *, is_error: bool) -> CallToolResult:
     """Return a document as text, whose bytes are those over HTTP, and as data."""
-    content = [TextContent(text=document.decode())]
-    data = orjson.loads(document)
-    return CallToolResult(content=list(content), structured_content=data, is_error=is_error)
+    return CallToolResult(
+        content=[TextContent(text=document.decode())],
+        structured_content=orjson.loads(document),
+        is_error=is_error,
+    )

@@ -1,92 +1,20 @@
 """The log on Kafka."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Final, Self
-
-from aiokafka import AIOKafkaConsumer
-from aiokafka import TopicPartition as KafkaPartition
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from shared.archive.record import ArchivedRecord
 from shared.catalogue.record import TopicPartition
-from shared.streams.on_kafka.deployment import Deployment
-from shared.streams.on_kafka.facts import KafkaFacts
-from shared.streams.stages.consistency import LogFacts
-from shared.streams.stages.provenance import LastRead
-
-_POLL_MS: Final = 500
-_MOST_RECORDS: Final = 5_000
+from shared.streams.on_kafka.committed_topics import CommittedTopics
 
 
-class KafkaLog:
-    """The topics of one deployment."""
-
-    def __init__(self, deployment: Deployment, consumer: AIOKafkaConsumer) -> None:
-        self._deployment = deployment
-        self._facts = KafkaFacts(deployment)
-        self._consumer = consumer
-        self._behind = 0
-
-    @classmethod
-    @asynccontextmanager
-    async def connected(cls, deployment: Deployment) -> AsyncIterator[Self]:
-        """Connect."""
-        consumer = AIOKafkaConsumer(
-            **deployment.connection,
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            # An offset that was removed is no reason to continue elsewhere: nothing is left out.
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=deployment.max_record_bytes,
-        )
-        await consumer.start()
-        found = cls(deployment, consumer)
-        try:
-            yield found
-        finally:
-            await consumer.stop()
-            await asyncio.to_thread(found._facts.close)
-
-    async def facts(
-        self,
-        topics: Iterable[str],
-        last_read: Mapping[TopicPartition, LastRead],
-        partitions: Iterable[TopicPartition],
-    ) -> LogFacts:
-        """Return what Kafka holds now."""
-        return await asyncio.to_thread(self._facts.of_partitions, topics, last_read, partitions)
-
-    async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions, each from a position on."""
-        named = {self._named(each): position for each, position in positions.items()}
-        self._consumer.assign(list(named))
-        for each, position in named.items():
-            self._consumer.seek(each, position)
+class KafkaLog(CommittedTopics):
+    """The topics that are archived."""
 
     async def read(self) -> Mapping[TopicPartition, Sequence[ArchivedRecord]]:
         """Return what has come."""
-        found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_MOST_RECORDS)
-        self._behind = sum([await self._left(each) for each in self._consumer.assignment()])
-        return {
-            TopicPartition(self._deployment.topic_of(each.topic), each.partition): [
-                self._record(record) for record in records
-            ]
-            for each, records in found.items()
-        }
-
-    async def position(self, partition: TopicPartition) -> int:
-        """Return the offset behind all that was read of a Kafka partition."""
-        return int(await self._consumer.position(self._named(partition)))
-
-    def behind(self) -> int:
-        """Return how many offsets were not read yet."""
-        return self._behind
-
-    async def _left(self, partition: KafkaPartition) -> int:
-        """The end is known once something was answered."""
-        end = self._consumer.last_stable_offset(partition)
-        return max(end - await self._consumer.position(partition), 0) if end else 0
+        found = await self._polled()
+        return {each: [self._record(one) for one in records] for each, records in found.items()}
 
     def _record(self, found: Any) -> ArchivedRecord:
         """A key that is missing is another than an empty one."""
@@ -99,6 +27,3 @@ class KafkaLog:
             found.value,
             record.headers,
         )
-
-    def _named(self, partition: TopicPartition) -> KafkaPartition:
-        return KafkaPartition(self._deployment.name(partition.topic), partition.kafka_partition)

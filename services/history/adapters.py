@@ -1,103 +1,31 @@
 """The topics on Kafka, and the archive in files."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
-from typing import Final, Self
-
-from aiokafka import AIOKafkaConsumer
-from aiokafka import TopicPartition as KafkaPartition
 
 from services.history.log import ReadBatch
 from shared.archive.errors import ArchiveError, NotArchivedError
 from shared.archive.reading import archived_range, read_archive
 from shared.catalogue.record import Record, TopicPartition
-from shared.streams.on_kafka.deployment import Deployment
-from shared.streams.on_kafka.facts import KafkaFacts
-from shared.streams.stages.consistency import LogFacts
-from shared.streams.stages.provenance import LastRead
-
-_POLL_MS: Final = 200
-_FETCH_WAIT_MS: Final = 100
-_MOST_RECORDS: Final = 5_000
+from shared.streams.on_kafka.committed_topics import CommittedTopics
 
 
-class FollowedTopics:
-    """The topics of one deployment."""
+class FollowedTopics(CommittedTopics):
+    """The topics of one deployment, whose records are answered within a second."""
 
-    def __init__(self, deployment: Deployment, consumer: AIOKafkaConsumer) -> None:
-        self._deployment = deployment
-        self._facts = KafkaFacts(deployment)
-        self._consumer = consumer
-        self._behind = 0
-
-    @classmethod
-    @asynccontextmanager
-    async def connected(cls, deployment: Deployment) -> AsyncIterator[Self]:
-        """Connect."""
-        consumer = AIOKafkaConsumer(
-            **deployment.connection,
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            # An offset that was removed is no reason to continue elsewhere: nothing is left out.
-            auto_offset_reset="none",
-            fetch_max_wait_ms=_FETCH_WAIT_MS,
-            max_partition_fetch_bytes=deployment.max_record_bytes,
-        )
-        found = cls(deployment, consumer)
-        try:
-            await consumer.start()
-            yield found
-        finally:
-            await consumer.stop()
-            await asyncio.to_thread(found._facts.close)
-
-    async def facts(
-        self,
-        topics: Iterable[str],
-        last_read: Mapping[TopicPartition, LastRead],
-        partitions: Iterable[TopicPartition],
-    ) -> LogFacts:
-        """Return what Kafka holds now."""
-        return await asyncio.to_thread(self._facts.of_partitions, topics, last_read, partitions)
-
-    async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions, each from a position on."""
-        named = {self._named(each): position for each, position in positions.items()}
-        self._consumer.assign(list(named))
-        for each, position in named.items():
-            self._consumer.seek(each, position)
+    POLL_MS = 200
+    FETCH_WAIT_MS = 100
 
     async def read(self) -> Mapping[TopicPartition, ReadBatch]:
         """Return what has come; wait a moment where nothing has."""
-        found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_MOST_RECORDS)
-        self._behind = sum([await self._left(each) for each in self._consumer.assignment()])
+        found = await self._polled()
         return {
-            TopicPartition(self._deployment.topic_of(each.topic), each.partition): ReadBatch(
-                [self._deployment.record(record) for record in records],
-                records[-1].offset + 1,
+            each: ReadBatch(
+                [self._deployment.record(one) for one in records], records[-1].offset + 1
             )
             for each, records in found.items()
             if records
         }
-
-    async def position(self, partition: TopicPartition) -> int:
-        """Return the offset behind all that was read of a Kafka partition, markers of transactions
-        too."""
-        return int(await self._consumer.position(self._named(partition)))
-
-    def behind(self) -> int:
-        """Return how many offsets were not read yet."""
-        return self._behind
-
-    async def _left(self, partition: KafkaPartition) -> int:
-        """The end is known once something was answered."""
-        end = self._consumer.last_stable_offset(partition)
-        return max(end - await self._consumer.position(partition), 0) if end else 0
-
-    def _named(self, partition: TopicPartition) -> KafkaPartition:
-        return KafkaPartition(self._deployment.name(partition.topic), partition.kafka_partition)
 
 
 class ArchiveFiles:
