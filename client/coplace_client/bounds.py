@@ -85,6 +85,7 @@ LENGTHS: Final[Mapping[str, Length]] = {
 
 CLOCK_GHZ: Final = QUANTITIES["freq_ghz"]
 WALLTIME_S: Final = QUANTITIES["walltime_s"]
+DELAY_S: Final = QUANTITIES["delay_s"]
 NODE_POWER_W: Final = QUANTITIES["power_w"]
 TDP_W: Final = QUANTITIES["tdp_w"]
 READING_W: Final = QUANTITIES["samples.power_w"]

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
-from coplace_client.bounds import JOB_MEMORY_GIB, LENGTHS, PRIORITY, QUANTITIES
+from coplace_client.bounds import DELAY_S, JOB_MEMORY_GIB, LENGTHS, PRIORITY, QUANTITIES
 from coplace_client.checks import require_not_negative, require_text
 from coplace_client.errors import RejectedError
 from shared.domain.cluster import Cluster
@@ -23,7 +23,9 @@ class Job:
     It consists of `nodes` equal units: whole nodes, half of each where it is shareable, or
     `cores_per_unit` cores, of which `units_per_node` at most (0: any number) go onto one node.
     `walltime_s` relates to `reference_cluster` at its nominal P-state. `memory_gib` is that of the
-    whole job, 0 where any nodes will do; `architectures` are empty where it runs everywhere.
+    whole job, 0 where any nodes will do; `architectures` are empty where it runs everywhere. It
+    starts not before `begin_s` and ends by `deadline_s`, 0 without, when one of its dependencies is
+    met where it `depends_on_any`, else all. `sequence` is its place at its resource manager.
     """
 
     job_id: str
@@ -43,15 +45,22 @@ class Job:
     memory_gib_per_unit: float = 0.0
     resources_per_unit: Resources = ()
     units_per_node: int = 0
+    begin_s: float = 0.0
+    deadline_s: float = 0.0
+    depends_on_any: bool = False
+    job_name: str = ""
+    sequence: str = ""
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
             require_text(field, getattr(self, field))
-        if self.app_id:
-            require_text("app_id", self.app_id)
+        for field in ("app_id", "job_name", "sequence"):
+            if getattr(self, field):
+                require_text(field, getattr(self, field))
         for field in ("attempt", "nodes", "walltime_s", "priority"):
             QUANTITIES[field].require(field, getattr(self, field))
-        require_not_negative("submit_s", self.submit_s)
+        for field in ("submit_s", "begin_s", "deadline_s"):
+            require_not_negative(field, getattr(self, field))
         JOB_MEMORY_GIB.require_if_known("memory_gib", self.memory_gib)
         LENGTHS["architectures"].require("architectures", len(self.architectures))
         for architecture in self.architectures:
@@ -92,23 +101,44 @@ class Job:
         """Return whether it has a binary for the cluster."""
         return not self.architectures or cluster.architecture in self.architectures
 
+    def time_left_s(self, now_s: float) -> float:
+        """Return how long it may run from now on; infinite without a deadline."""
+        return self.deadline_s - now_s if self.deadline_s else inf
+
 
 class Condition(StrEnum):
-    """Which end of another job a dependency waits for."""
+    """What a dependency waits for."""
 
     AFTER_OK = "after_ok"
     AFTER_ANY = "after_any"
+    AFTER = "after"
+    AFTER_NOT_OK = "after_not_ok"
+    SINGLETON = "singleton"
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """What must happen to the job `job_id` first. Raises RejectedError on construction."""
+    """What must happen to the job `job_id` first, `delay_s` before; a singleton names no job.
+
+    Once it happened the delay ends at `due_s`. Raises RejectedError on construction.
+    """
 
     job_id: str
     condition: Condition
+    delay_s: float = 0.0
+    due_s: float | None = None
 
     def __post_init__(self) -> None:
-        require_text("depends_on", self.job_id)
+        DELAY_S.require_if_known("delay_s", self.delay_s)
+        if not self.is_singleton:
+            require_text("depends_on", self.job_id)
+        elif self.job_id or self.delay_s:
+            raise RejectedError("depends_on", "of a singleton names no job, and has no delay")
+
+    @property
+    def is_singleton(self) -> bool:
+        """Return whether it waits for all jobs of the same user and name."""
+        return self.condition is Condition.SINGLETON
 
 
 def job_id(site: str, cluster: str, local_id: str, submit_s: float) -> str:

@@ -10,8 +10,11 @@ import numpy as np
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
+    DEPENDENCY_CONDITION_AFTER,
     DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_NOT_OK,
     DEPENDENCY_CONDITION_AFTER_OK,
+    DEPENDENCY_CONDITION_SINGLETON,
     DependencyCondition,
     JobFinished,
     JobSubmitted,
@@ -32,6 +35,9 @@ MOST_VERSION: Final = 320
 _CONDITIONS: Final[Mapping[DependencyCondition.ValueType, Condition]] = {
     DEPENDENCY_CONDITION_AFTER_OK: Condition.AFTER_OK,
     DEPENDENCY_CONDITION_AFTER_ANY: Condition.AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER: Condition.AFTER,
+    DEPENDENCY_CONDITION_AFTER_NOT_OK: Condition.AFTER_NOT_OK,
+    DEPENDENCY_CONDITION_SINGLETON: Condition.SINGLETON,
 }
 
 
@@ -83,6 +89,11 @@ def job_of(message: JobSubmitted) -> Job:
         memory_gib_per_unit=message.memory_gib_per_unit,
         resources_per_unit=resources_of(message.resources_per_unit),
         units_per_node=message.units_per_node,
+        begin_s=message.begin_at_us / 1e6,
+        deadline_s=message.deadline_at_us / 1e6,
+        depends_on_any=message.depends_on_any,
+        job_name=message.job_name,
+        sequence=message.sequence,
     )
 
 
@@ -115,7 +126,11 @@ def dependencies_of(message: JobSubmitted) -> tuple[Dependency, ...]:
             raise RejectedError("depends_on", f"of {dependency.job_id[:80]!r} needs a condition")
         if dependency.job_id == message.job_id:
             raise RejectedError("depends_on", "must not name the job itself")
-    return tuple(Dependency(d.job_id, _CONDITIONS[d.condition]) for d in message.depends_on)
+        if dependency.condition == DEPENDENCY_CONDITION_SINGLETON and not message.job_name:
+            raise RejectedError("job_name", "must be set: depends_on has a singleton")
+    return tuple(
+        Dependency(d.job_id, _CONDITIONS[d.condition], d.delay_s) for d in message.depends_on
+    )
 
 
 def signatures_of(message: SignatureUpdated) -> tuple[Signature, ...]:

@@ -71,9 +71,12 @@ class Choice(NamedTuple):
         """Return the choice without an entry in the queue."""
         return Choice(self.candidate, self.part_eff, EXCLUDED, self.tier)
 
-    def entry(self, job: Job, arrival: int, kind: int, *, in_parts: bool) -> Entry:
+    def entry(
+        self, job: Job, arrival: int, kind: int, *, in_parts: bool, most_s: float = inf
+    ) -> Entry:
         """Return the job's entry in the queue of this cluster: by (tier, priority, arrival, rank),
-        and what is planned before what is not, by its place in the plan."""
+        and what is planned before what is not, by its place in the plan. It has no other modes of
+        longer limits than `most_s`."""
         on, band = self.candidate, self.tier * _BANDS
         if self.is_planned:
             order = order_of(band, self.place, 0)
@@ -81,7 +84,9 @@ class Choice(NamedTuple):
             order = order_of(band + 1 + MOST_PRIORITY - job.priority, arrival, self.rank)
         at = order, arrival, on.nodes, on.walltime_s
         slower = () if self.is_planned else on.slower or ()
-        others = tuple([OtherMode(mode.walltime_s, mode.draw_mw) for mode in slower])
+        others = tuple(
+            [OtherMode(m.walltime_s, m.draw_mw) for m in slower if m.walltime_s <= most_s]
+        )
         return Entry(*at, in_parts, kind, on.draw_mw, others)
 
 

@@ -2,6 +2,8 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import inf
 
 from shared.domain.job import Condition, Dependency, JobState
 from shared.placement.decide.pending_reason import (
@@ -11,6 +13,8 @@ from shared.placement.decide.pending_reason import (
     WaitsInCircle,
     is_lasting,
 )
+from shared.placement.decide.same_names import SameNames
+from shared.placement.decide.start_times import StartTimes
 from shared.placement.state.job_record import JobRecord
 
 
@@ -18,8 +22,9 @@ class Dependencies:
     """Which job waits for which. Jobs that wait for each other, and those behind them, never
     start."""
 
-    def __init__(self, get: Callable[[str], JobRecord | None]) -> None:
-        self._get = get
+    def __init__(self, get: Callable[[str], JobRecord | None], times: StartTimes) -> None:
+        self._get, self._times = get, times
+        self._same_names = SameNames(get)
         self._awaited: dict[str, frozenset[str]] = {}
         self._dependents: dict[str, set[str]] = defaultdict(set)
         self._stuck: frozenset[str] = frozenset()
@@ -30,12 +35,22 @@ class Dependencies:
         empty: set[str] = set()
         return set().union(*(self._dependents.get(job_id, empty) for job_id in job_ids))
 
+    def note(self, job_ids: Iterable[str]) -> set[str]:
+        """Note what became of jobs that others of the same name wait for; return the ids of the
+        singletons that may wait for another one now."""
+        return {job_id for job_id in self._same_names.note(job_ids) if self._is_singleton(job_id)}
+
     def settle(self, job: JobRecord) -> bool:
-        """Drop what a job need not wait for any more; True when that was something."""
+        """Drop what a job need not wait for any more, and note when delays end; True when that was
+        something. A singleton stays: whether it is met changes with each start."""
         before = job.life.awaits
-        job.life.awaits = tuple(d for d in before if job.waits and self._unmet(job, d) is not None)
-        self._watch(job.job.job_id, frozenset(d.job_id for d in job.life.awaits))
-        return job.life.awaits != before
+        after = before if job.waits else tuple(d for d in before if d.is_singleton)
+        after = tuple(each for d in after if (each := self._settled(job, d)) is not None)
+        if job.job.depends_on_any and len(after) < len(before) and job.waits:
+            after = ()
+        job.life.awaits = after
+        self._watch(job.job.job_id, self._watched(job) if job.waits else frozenset())
+        return after != before
 
     def find_stuck(self) -> set[str]:
         """Look for jobs that wait in a circle; returns the ids of those that were in none before or
@@ -48,14 +63,45 @@ class Dependencies:
         return self.dependents(news) | news
 
     def pending_reason(self, job: JobRecord) -> PendingReason | None:
-        """Return what keeps the job waiting, the hopeless before the rest; None when all is met."""
+        """Return what keeps the job waiting, the hopeless before the rest; None when all is met, or
+        one where that is enough."""
         unmet = (self._unmet(job, dependency) for dependency in job.life.awaits)
         found: list[PendingReason] = [each for each in unmet if each is not None]
+        is_any = job.job.depends_on_any
+        if is_any and len(found) < len(job.life.awaits):
+            return None
         if job.job.job_id in self._stuck:
             seen = (each for each in self._awaited[job.job.job_id] & self._stuck)
             circle = min(each for each in seen if self._sees(job.job.job_id, each))
             found.append(WaitsInCircle(circle))
-        return max(found, key=is_lasting, default=None)
+            return max(found, key=is_lasting)
+        return (min if is_any else max)(found, key=is_lasting, default=None)
+
+    def due_s(self, job: JobRecord) -> float:
+        """Return when the next delay ends that a job waits for; infinite without any."""
+        return min((d.due_s for d in job.life.awaits if d.due_s is not None), default=inf)
+
+    def _is_singleton(self, job_id: str) -> bool:
+        job = self._get(job_id)
+        return job is not None and any(each.is_singleton for each in job.life.awaits)
+
+    def _settled(self, job: JobRecord, dependency: Dependency) -> Dependency | None:
+        """Return a dependency with the end of its delay, once that is known; None where it is
+        met."""
+        if dependency.is_singleton:
+            return dependency
+        unmet = self._unmet(job, dependency)
+        if isinstance(unmet, WaitsForJob) and unmet.unmet is Unmet.DELAYED:
+            return replace(dependency, due_s=unmet.until_s)
+        return dependency if unmet else None
+
+    def _watched(self, job: JobRecord) -> frozenset[str]:
+        """Return the jobs that a waiting job waits for: not those that it outwaits a delay of."""
+        named = {d.job_id for d in job.life.awaits if not d.is_singleton and d.due_s is None}
+        if any(d.is_singleton for d in job.life.awaits):
+            awaited = self._same_names.awaited(job)
+            named |= {awaited} if awaited is not None else set()
+        return frozenset(named)
 
     def _watch(self, job_id: str, awaited: frozenset[str]) -> None:
         before = self._awaited.pop(job_id, frozenset())
@@ -73,23 +119,52 @@ class Dependencies:
 
     def _unmet(self, job: JobRecord, dependency: Dependency) -> PendingReason | None:
         job_id, condition = dependency.job_id, dependency.condition
-        awaited = self._get(job_id)
-        if awaited is None or not job.may_see(awaited):
-            return WaitsForJob(job_id, condition, Unmet.NOT_ELIGIBLE)
-        if not awaited.ended:
-            return WaitsForJob(job_id, condition, Unmet.NOT_ENDED)
-        if condition is Condition.AFTER_ANY or awaited.life.completed:
+        if dependency.is_singleton:
+            before = self._same_names.awaited(job)
+            return WaitsForJob(before, condition, Unmet.BEFORE) if before else None
+        lacks = self._lacks(job, dependency)
+        if lacks is not None:
+            return WaitsForJob(job_id, condition, lacks)
+        due_s = self._due_s(dependency)
+        is_over = due_s <= self._times.now_s or not dependency.delay_s
+        return None if is_over else WaitsForJob(job_id, condition, Unmet.DELAYED, due_s)
+
+    def _due_s(self, dependency: Dependency) -> float:
+        """Return when the delay of a dependency ends, after what it waits for has happened."""
+        awaited = self._get(dependency.job_id)
+        if dependency.due_s is not None or awaited is None:
+            return dependency.due_s or 0.0
+        life = awaited.life
+        has_start = dependency.condition is Condition.AFTER and life.started_s
+        since_s = life.started_s if has_start else life.ended_s
+        return (self._times.now_s if since_s is None else since_s) + dependency.delay_s
+
+    def _lacks(self, job: JobRecord, dependency: Dependency) -> Unmet | None:
+        """Return why what a dependency waits for has not happened; None where it has."""
+        if dependency.due_s is not None:
             return None
+        awaited, condition = self._get(dependency.job_id), dependency.condition
+        if awaited is None or not job.may_see(awaited):
+            return Unmet.NOT_ELIGIBLE
+        if condition is Condition.AFTER:
+            has_started = awaited.ended or awaited.life.state is JobState.RUNNING
+            return None if has_started else Unmet.NOT_STARTED
+        if not awaited.ended:
+            return Unmet.NOT_ENDED
+        is_met = condition is Condition.AFTER_ANY or (
+            awaited.life.completed is (condition is Condition.AFTER_OK)
+        )
+        if is_met:
+            return None
+        if awaited.life.completed:
+            return Unmet.COMPLETED
         is_rejected = awaited.life.state is JobState.REJECTED
-        return WaitsForJob(job_id, condition, Unmet.REJECTED if is_rejected else Unmet.FAILED)
+        return Unmet.REJECTED if is_rejected else Unmet.FAILED
 
     def _in_circles(self) -> set[str]:
         """Return what is left when all that may still be met is taken away, again and again
         (Kahn)."""
-        open_ends = {
-            job_id: sum(other in self._awaited and self._sees(job_id, other) for other in awaited)
-            for job_id, awaited in self._awaited.items()
-        }
+        open_ends = {job_id: self._open_ends(job_id) for job_id in self._awaited}
         free = deque(job_id for job_id, count in open_ends.items() if not count)
         while free:
             job_id = free.popleft()
@@ -101,6 +176,15 @@ class Dependencies:
                 if not open_ends[dependent]:
                     free.append(dependent)
         return set(open_ends)
+
+    def _open_ends(self, job_id: str) -> int:
+        """Return how many of the jobs that a job waits for must come free of others first."""
+        awaited, job = self._awaited[job_id], self._get(job_id)
+        count = sum(other in self._awaited and self._sees(job_id, other) for other in awaited)
+        if job is None or not job.job.depends_on_any:
+            return count
+        is_bound = count == len(awaited) and all(d.due_s is None for d in job.life.awaits)
+        return int(is_bound)
 
     def _sees(self, job_id: str, other: str) -> bool:
         job, awaited = self._get(job_id), self._get(other)

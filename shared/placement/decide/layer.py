@@ -26,6 +26,7 @@ from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.decide.planning import Planning
 from shared.placement.decide.published_decisions import PublishedDecisions
 from shared.placement.decide.schedulers import Arriving, schedulers_of
+from shared.placement.decide.start_times import StartTimes
 from shared.placement.decide.waiting_jobs import WaitingJobs
 from shared.placement.decide.withdrawals import Withdrawals
 from shared.placement.evaluate.layer import EvaluateLayer
@@ -64,9 +65,10 @@ class DecideLayer:
     ) -> None:
         self._state, self._evaluation, self._budgets = state, evaluation, budgets
         self._jobs, models = state.jobs, state.models
-        self.dependencies = Dependencies(self._jobs.get)
+        self._times = StartTimes()
+        self.dependencies = Dependencies(self._jobs.get, self._times)
         self.pending_reasons = PendingReasons(
-            models, self._jobs.allocations, self.dependencies, budgets.unrated
+            models, self._jobs.allocations, self.dependencies, budgets.unrated, self._times
         )
         self.waiting_jobs = WaitingJobs(self.pending_reasons, models.rules, state.plans)
         self.withdrawals = Withdrawals(self._jobs, models)
@@ -77,6 +79,8 @@ class DecideLayer:
         )
         self.looks = Looks(kept, models.rules)
         self._all_stale, self._has_sent_back = False, False
+        # Jobs whose time came, and singletons that may wait for another job since one started.
+        self._due, self._behind = set[str](), set[str]()
         self.folds: Folds = {
             JobDeclined: self._count_no_more,
             JobFinished: self._count_what_ran,
@@ -95,6 +99,7 @@ class DecideLayer:
         clusters caps hold closed to some."""
         self._all_stale |= self.waiting_jobs.forget_kinds()
         self._all_stale |= self._budgets.unrated.begin_round(now_s)
+        self._due |= self._times.begin_round(now_s)
 
     def refresh_all(self) -> None:
         """Let the next refresh bring all entries up to date."""
@@ -104,7 +109,8 @@ class DecideLayer:
         """Return the jobs whose situation may have changed, by arrival; what they waited for and
         what came true is dropped."""
         ids = self._jobs.take_touched()
-        ids |= self.dependencies.dependents(ids)
+        ids |= self.dependencies.dependents(ids) | self.dependencies.note(ids) | self._due
+        self._due.clear()
         for job in self._jobs.found(ids):
             if self.dependencies.settle(job):
                 self._jobs.save(job)
@@ -167,6 +173,7 @@ class DecideLayer:
         self._jobs.count_nameplate(job, *self._budgets.meters.counted(job, placed))
         self._state.guarantees.make(job, self._evaluation.neighbours()[placed.cluster])
         self.waiting_jobs.leave(job.job.job_id)
+        self._behind |= self.dependencies.note([job.job.job_id])
         if starting.predicted_s is not None:
             self.passing.take(placed, job.arrival, now_s, starting.predicted_s)
         co_runners = self._co_runners(job, placed.cluster)
@@ -187,19 +194,24 @@ class DecideLayer:
         self.passing.note(plan)
 
     def due_s(self) -> Iterator[float]:
-        """Return when the next start has to be confirmed, and backfill looks again."""
+        """Return when the next start has to be confirmed, backfill looks again, and time changes
+        what a job may do."""
         yield from self.withdrawals.due_s()
         yield from self.looks.due_s()
+        yield from self._times.due_s()
 
     def _refresh_stale(self) -> bool:
         """Bring entries up to date with limits, usage and clusters; True when some were lost."""
         changed = self._jobs.allocations.take_changed()
         limited = changed & self._state.models.limits.keys()
+        behind, self._behind = self._jobs.found(self._behind), set()
+        for job in behind:
+            self.dependencies.settle(job)
         if self._all_stale:
             self._all_stale = False
             return self.waiting_jobs.refresh_all()
         jobs: Sequence[JobRecord] = self.waiting_jobs.limited_by(limited) if limited else []
-        return self.waiting_jobs.refresh(jobs)
+        return self.waiting_jobs.refresh([*jobs, *behind])
 
     def _is_kept_out(self, job: JobRecord, candidate: Candidate) -> bool:
         """Return whether something keeps the job, or its entry for this cluster, since the pass

@@ -68,15 +68,39 @@ class Unmet(StrEnum):
     NOT_ENDED = "it has not ended"
     REJECTED = "it was rejected"
     FAILED = "it ended without completing"
+    NOT_STARTED = "it has not started"
+    COMPLETED = "it completed, so that this job never starts: cancel it"
+    BEFORE = "it goes first, of the same user and name"
+    DELAYED = "the delay after it ends"
 
 
 @dataclass(frozen=True, slots=True)
 class WaitsForJob:
-    """A dependency is not met; it never will be where the job that it names ended otherwise."""
+    """A dependency is not met; it never will be where the job that it names ended otherwise. A
+    delay ends at `until_s`."""
 
     job_id: str
     condition: Condition
     unmet: Unmet
+    until_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BeginsLater:
+    """The job was submitted to start not before a time."""
+
+    begin_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MissesDeadline:
+    """At its limit the job cannot end by its deadline any more. On `cluster`, where that is the
+    shortest, its limit is `limit_s`; from its submission on, `earliest_s` was its earliest end."""
+
+    deadline_s: float
+    cluster: str
+    limit_s: float
+    earliest_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +171,8 @@ PendingReason = (
     | AwaitsLostCluster
     | WaitsForJob
     | WaitsInCircle
+    | BeginsLater
+    | MissesDeadline
     | AccountEmpty
     | JobLimitReached
     | NodeLimitReached
@@ -162,14 +188,17 @@ _LASTING: Final = (
     StartsFailed,
     FitsNoMore,
     WaitsInCircle,
+    MissesDeadline,
 )
+# A dependency that waits for something yet to happen.
+_HOPEFUL: Final = (Unmet.NOT_ENDED, Unmet.NOT_STARTED, Unmet.BEFORE, Unmet.DELAYED)
 _PASSING: Final = (JobLimitReached, NodeLimitReached)
 
 
 def is_lasting(reason: PendingReason) -> bool:
     """Return whether a reason stays until somebody does something about it."""
     if isinstance(reason, WaitsForJob):
-        return reason.unmet is not Unmet.NOT_ENDED
+        return reason.unmet not in _HOPEFUL
     return isinstance(reason, _LASTING)
 
 

@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass
 
+from shared.eamc.ranking import EXCLUDED
 from shared.placement.budgets.cap_budgets import UnratedClusters
 from shared.placement.decide.dependencies import Dependencies
 from shared.placement.decide.pending_reason import (
     AccountEmpty,
     AwaitsLostCluster,
+    BeginsLater,
     ClusterClosed,
     FitsNoMore,
     HeldJob,
     JobLimitReached,
+    MissesDeadline,
     NoCluster,
     NodeLimitReached,
     NodesDrained,
@@ -19,7 +22,9 @@ from shared.placement.decide.pending_reason import (
     RequeuedTooOften,
     RunsUndeclared,
     StartsFailed,
+    is_lasting,
 )
+from shared.placement.decide.start_times import StartTimes
 from shared.placement.state.allocations import Allocations
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
@@ -36,6 +41,7 @@ class PendingReasons:
     allocations: Allocations
     dependencies: Dependencies
     unrated: UnratedClusters
+    times: StartTimes
 
     def of_job(self, job: JobRecord) -> PendingReason | None:
         """Return what keeps all entries of a waiting job out; None when nothing does."""
@@ -43,7 +49,8 @@ class PendingReasons:
             self._runs(job)
             or self._hold(job)
             or self._unfit(job)
-            or self.dependencies.pending_reason(job)
+            or (self._misses_deadline(job) if job.job.deadline_s else None)
+            or self._waits(job)
         )
         reason = reason or (self._empty(job) if self.models.refused else None)
         return reason or (self._too_many_jobs(job) if self.models.limits else None)
@@ -55,6 +62,8 @@ class PendingReasons:
             return ClusterClosed(cluster, closed[cluster])
         if self._is_drained(job, candidate):
             return NodesDrained(cluster)
+        if job.job.time_left_s(self.times.now_s) < candidate.walltime_s:
+            return _deadline_missed(job, candidate)
         if candidate.power_unknown and (cap := self.unrated.cap_over(cluster)):
             return PowerUndeclared(cluster, cap)
         if not self.models.limits:
@@ -104,6 +113,23 @@ class PendingReasons:
             return FitsNoMore(misfits)
         return AwaitsLostCluster(misfits, min(self.models.lost, default=""))
 
+    def _misses_deadline(self, job: JobRecord) -> PendingReason | None:
+        """Return that the job can end by its deadline nowhere, since it is late for all limits."""
+        ranked = [each for each in job.evaluated.candidates if each.rank != EXCLUDED]
+        if not ranked:
+            return None
+        shortest = min(ranked, key=lambda each: (each.walltime_s, each.cluster))
+        from_s = max(self.times.now_s, job.job.begin_s)
+        fits = shortest.walltime_s <= job.job.time_left_s(from_s)
+        return None if fits else _deadline_missed(job, shortest)
+
+    def _waits(self, job: JobRecord) -> PendingReason | None:
+        """Return what the job waits for: the hopeless first, then its begin."""
+        dependency = self.dependencies.pending_reason(job)
+        if job.job.begin_s <= self.times.now_s or (dependency and is_lasting(dependency)):
+            return dependency
+        return BeginsLater(job.job.begin_s)
+
     def _empty(self, job: JobRecord) -> PendingReason | None:
         """Return that its account has nothing left, by what is charged and what runs are reserved
         for."""
@@ -127,3 +153,10 @@ class PendingReasons:
     def _limits_of(self, job: JobRecord) -> list[tuple[Subject, Limit]]:
         limits = self.models.limits
         return [(s, limits[s]) for s in subjects_of(job.job) if s in limits]
+
+
+def _deadline_missed(job: JobRecord, on: Candidate) -> MissesDeadline:
+    """Return that the job misses its deadline on a cluster: of no time, so that it stays the
+    same."""
+    earliest_s = max(job.job.submit_s, job.job.begin_s) + on.walltime_s
+    return MissesDeadline(job.job.deadline_s, on.cluster, on.walltime_s, earliest_s)

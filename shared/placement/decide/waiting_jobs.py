@@ -1,8 +1,9 @@
 """Which jobs have which entries in the queue."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf, nextafter
 from typing import Final
 
 from shared.domain.pstates import has_ghz
@@ -40,7 +41,7 @@ class WaitingJobs:
         self.queues, self.kinds = WaitQueues(), Kinds()
         self._rules = rules
         self._plans = plans
-        self._pending_reasons = pending_reasons
+        self._pending_reasons, self._times = pending_reasons, pending_reasons.times
         self._waiting: dict[str, _Waiting] = {}
         self._refreshed: set[str] = set()
 
@@ -79,9 +80,13 @@ class WaitingJobs:
         [found] = choices([job], gone, self._rules.ranking_of(job.evaluated.update))
         return self._entries_by(job, found, kinds)
 
-    def is_held_back(self, choice: Choice) -> bool:
-        """Return whether a plan lets an entry come into the queue later."""
-        return choice.not_before_s > self._plans.now_s
+    def is_held_back(self, job: JobRecord, choice: Choice) -> bool:
+        """Return whether a plan lets an entry come into the queue later: not so late that the job
+        would miss its deadline."""
+        later_s = choice.not_before_s
+        return later_s > self._plans.now_s and (
+            choice.candidate.walltime_s <= job.job.time_left_s(later_s)
+        )
 
     def limited_by(self, subjects: Container[Subject]) -> list[JobRecord]:
         """Return the waiting jobs that count against one of these users and accounts."""
@@ -102,6 +107,7 @@ class WaitingJobs:
         waiting = self._waiting.pop(job_id, None)
         if waiting is not None:
             self.queues.remove([waiting.job.arrival])
+            self._times.note(job_id, inf)
 
     def refresh(self, jobs: Iterable[JobRecord]) -> bool:
         """Bring the entries of these jobs up to date; True when one that waits on lost some."""
@@ -109,6 +115,7 @@ class WaitingJobs:
         lost_some = False
         for waiting in self._places_of(jobs):
             before, waiting.entries = waiting.entries, self._entries_of(waiting)
+            self._times.note(waiting.job.job.job_id, self._due_s(waiting))
             lost_some |= bool(before.keys() - waiting.entries.keys())
             if waiting.entries != before:
                 changed.append(waiting)
@@ -191,7 +198,7 @@ class WaitingJobs:
             c.cluster: (c, entry)
             for c in found
             if c.waits
-            and not self.is_held_back(c)
+            and not self.is_held_back(job, c)
             and not self._pending_reasons.of_entry(job, c.candidate)
             and (entry := self._entry(job, c, kinds)) is not None
         }
@@ -207,4 +214,26 @@ class WaitingJobs:
             return None
         number = kinds.number(cluster.name, kind)
         in_parts = not counts_nodes(job.job, cluster)
-        return choice.entry(job.job, job.arrival, number, in_parts=in_parts)
+        most_s = job.job.time_left_s(self._times.now_s)
+        return choice.entry(job.job, job.arrival, number, in_parts=in_parts, most_s=most_s)
+
+    def _due_s(self, waiting: _Waiting) -> float:
+        """Return when time changes the entries of a job next: it may begin, a delay ends, or
+        another of its limits does not end by its deadline any more."""
+        job, now_s = waiting.job.job, self._times.now_s
+        due_s = self._pending_reasons.dependencies.due_s(waiting.job)
+        if job.begin_s > now_s:
+            due_s = min(due_s, job.begin_s)
+        if job.deadline_s:
+            latest_s = [job.deadline_s - limit_s for limit_s in _limits_s(waiting)]
+            late_s = (nextafter(start_s, inf) for start_s in latest_s if start_s >= now_s)
+            due_s = min([due_s, *late_s])
+        return due_s
+
+
+def _limits_s(waiting: _Waiting) -> Iterator[float]:
+    """Yield the limits in each mode in which a job may start."""
+    modes = [choice.candidate for choice in (*waiting.choices, *waiting.usual)]
+    for mode in modes:
+        yield mode.walltime_s
+        yield from (slower.walltime_s for slower in mode.slower or ())

@@ -255,7 +255,7 @@ class PassDecisions:
         )
         if pending_reason:
             return self.pending_words(pending_reason).constraint
-        if self.waiting_jobs.is_held_back(choice):
+        if self.waiting_jobs.is_held_back(job, choice):
             from_s = choice.not_before_s
             words = f"planned for {in_utc(from_s)}, not before"
             return Constraint(CONSTRAINT_KIND_PLAN, words, until_s=from_s)

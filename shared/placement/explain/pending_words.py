@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_ACCOUNT,
+    CONSTRAINT_KIND_BEGIN,
+    CONSTRAINT_KIND_DEADLINE,
     CONSTRAINT_KIND_DEPENDENCY,
     CONSTRAINT_KIND_DRAINED_NODES,
     CONSTRAINT_KIND_HOLD,
@@ -18,13 +20,16 @@ from coplace.v1.placement_pb2 import (
 )
 
 from shared.domain.power import unrated_words
+from shared.domain.times import in_utc
 from shared.placement.decide.pending_reason import (
     AccountEmpty,
     AwaitsLostCluster,
+    BeginsLater,
     ClusterClosed,
     FitsNoMore,
     HeldJob,
     JobLimitReached,
+    MissesDeadline,
     NoCluster,
     NodeLimitReached,
     NodesDrained,
@@ -33,6 +38,7 @@ from shared.placement.decide.pending_reason import (
     RequeuedTooOften,
     RunsUndeclared,
     StartsFailed,
+    Unmet,
     WaitsForJob,
     WaitsInCircle,
 )
@@ -92,8 +98,8 @@ class PendingReasonWords:
                 return Constraint(CONSTRAINT_KIND_DRAINED_NODES, self.drains(cluster))
             case PowerUndeclared():
                 return _unrated(reason)
-            case WaitsForJob() | WaitsInCircle():
-                return _dependency(reason)
+            case WaitsForJob() | WaitsInCircle() | BeginsLater() | MissesDeadline():
+                return _eligibility(reason)
         raise TypeError(f"{reason!r} has no words")
 
 
@@ -103,13 +109,38 @@ def _unrated(reason: PowerUndeclared) -> Constraint:
     return Constraint(CONSTRAINT_KIND_POWER_UNDECLARED, words, by=reason.cap.name)
 
 
-def _dependency(reason: WaitsForJob | WaitsInCircle) -> Constraint:
+def _eligibility(
+    reason: WaitsForJob | WaitsInCircle | BeginsLater | MissesDeadline,
+) -> Constraint:
+    """Return the constraint that the job may not start now, wherever there is room."""
     match reason:
+        case WaitsForJob(job_id, condition, Unmet.DELAYED, until_s):
+            words = f"{condition} {job_id}: {Unmet.DELAYED} {in_utc(until_s)}"
+            return Constraint(CONSTRAINT_KIND_DEPENDENCY, words, until_s=until_s, by=job_id)
         case WaitsForJob(job_id, condition, unmet):
             words = f"{condition} {job_id}: {unmet}"
+            return Constraint(CONSTRAINT_KIND_DEPENDENCY, words, by=job_id)
         case WaitsInCircle(job_id):
             words = f"waits for {job_id}, which waits in a circle"
-    return Constraint(CONSTRAINT_KIND_DEPENDENCY, words, by=job_id)
+            return Constraint(CONSTRAINT_KIND_DEPENDENCY, words, by=job_id)
+        case BeginsLater(begin_s):
+            words = f"it was submitted to begin not before {in_utc(begin_s)}"
+            return Constraint(CONSTRAINT_KIND_BEGIN, words, until_s=begin_s)
+        case MissesDeadline():
+            until_s = reason.earliest_s
+            return Constraint(CONSTRAINT_KIND_DEADLINE, _deadline_words(reason), until_s=until_s)
+
+
+def _deadline_words(reason: MissesDeadline) -> str:
+    """Return why a deadline is missed, and what to do. The words name no present time: they are
+    published once."""
+    within = f"at its limit of {reason.limit_s:.0f} s on {reason.cluster}"
+    if reason.earliest_s > reason.deadline_s:
+        why = f"{within} the earliest end was {in_utc(reason.earliest_s)}"
+    else:
+        why = f"{within} it had to start by {in_utc(reason.deadline_s - reason.limit_s)}"
+    repair = "cancel it, or submit it with a later deadline or a shorter limit"
+    return f"it cannot end by its deadline, {in_utc(reason.deadline_s)}: {why}; {repair}"
 
 
 def _fit(reason: RunsUndeclared | NoCluster | FitsNoMore | AwaitsLostCluster) -> Constraint:

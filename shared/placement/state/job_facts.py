@@ -36,6 +36,7 @@ from shared.placement.state.grants import (
 from shared.placement.state.job_allocation import JobAllocation, share_ran
 from shared.placement.state.job_record import MOST_TEXT, JobRecord
 from shared.placement.state.job_table import JobTable
+from shared.placement.state.stamps import stamp_of
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 
 
@@ -63,7 +64,10 @@ class JobFacts:
             if known.run.held_on:
                 problem = f"{known.job.attempt} is held by {known.run.held_on!r}: requeue it first"
                 raise EarlyError("attempt", problem)
-        self._table.track(job, event.traceparent, awaits)
+        tracked = self._table.track(job, event.traceparent, awaits)
+        if message.held_because and stamp_of(event) > tracked.requests.asked:
+            tracked.requests.held = message.held_because[:MOST_TEXT]
+            tracked.requests.asked = stamp_of(event)
 
     def requeue(self, event: Event, message: JobRequeued) -> None:
         """Queue the next attempt of a job at the end, since its resource manager requeued it."""
@@ -104,6 +108,7 @@ class JobFacts:
             raise EarlyError("cluster", problem)
         started = _started(job, message, names[message.cluster])
         job.life.state, job.life.ended_s = state, None
+        job.life.started_s = message.started_at_us / 1e6
         job.notice.verdict, job.grants.withdrawn = 0, None
         job.run.actions, job.run.runs_on = (), ""
         self._table.allocations.hold_instead(job, started)
@@ -146,7 +151,7 @@ class JobFacts:
             require_holder(message, job.run.held_on, on.grant if on else 0)
         elif 0 < message.grant == job.grants.declined:
             raise RejectedError("grant", f"{message.grant} was declined: it gives no right")
-        job.life.ran = share_ran(on, message)
+        job.life.ran, job.life.started_s = share_ran(on, message), message.started_at_us / 1e6
         self._table.allocations.release(job)
         job.life.completed = message.outcome == JOB_OUTCOME_COMPLETED
         self._table.end(job, state)

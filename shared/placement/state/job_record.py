@@ -32,7 +32,8 @@ class Life:
     """What has become of an attempt: `ended_s` is the end of the round that brought its end, and
     `ran` for what share of its limit it ran, None where it did not, or nobody says. `awaits` are
     the dependencies that were not met yet. `requeues` counts how often the job was requeued since
-    it was released last, and `requeued_because` is why it was."""
+    it was released last, and `requeued_because` is why it was. `started_s` is when it started, as
+    its resource manager says, 0 where it did not."""
 
     state: JobState = JobState.SUBMITTED
     ended_s: float | None = None
@@ -41,6 +42,7 @@ class Life:
     awaits: tuple[Dependency, ...] = ()
     requeues: int = 0
     requeued_because: str = ""
+    started_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -234,8 +236,8 @@ _RECORDS: Final[Mapping[str, Form[Any]]] = {
     "guarantee": by_position(Guarantee),
     "notice": by_position(Notice),
 }
-# The version before did not know which start was given back.
-_RECORDS_BEFORE: Final = {**_RECORDS, "grants": by_position(Grants, without=("declined",))}
+# The version before did not say when a run started.
+_RECORDS_BEFORE: Final = {**_RECORDS, "life": by_position(Life, without=("started_s",))}
 _named_tuple: Any = NamedTuple
 
 
@@ -276,10 +278,10 @@ def _to_job(records: Mapping[str, Form[Any]], kept: Any) -> JobRecord:
     return restored
 
 
-# Nor did it say whether it is known what a job draws: it is where nobody says so.
+# Nor when its job may start and must end: at any time.
 JOBS: Final = RowCodec(
     JobRecord,
-    version=2,
-    previous=RowCodec(JobRecord, form=_form(_RECORDS_BEFORE)).decode,
+    version=3,
+    previous=RowCodec(JobRecord, version=2, form=_form(_RECORDS_BEFORE)).decode,
     form=_form(_RECORDS),
 )

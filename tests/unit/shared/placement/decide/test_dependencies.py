@@ -3,15 +3,21 @@
 from typing import Any
 
 import pytest
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER as AFTER
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_ANY as AFTER_ANY
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_NOT_OK as AFTER_NOT_OK
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK as AFTER_OK
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_SINGLETON as SINGLETON
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED, Dependency
+from coplace.v1.placement_pb2 import PlacementDecided
 
 from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
 from shared.placement.decide.pending_reason import Unmet
 from tests.unit.shared.placement.region import (
     T0_US,
     after,
+    answered,
     cancelled,
     end_us,
     finished,
@@ -19,6 +25,7 @@ from tests.unit.shared.placement.region import (
     requeued,
     round_of,
     started,
+    starts,
     submitted,
     verdict,
     verdicts,
@@ -155,3 +162,180 @@ def test_a_circle_through_a_job_of_somebody_else_is_none() -> None:
     )
     told = round_of(processor, 0, mine, theirs)
     assert {one.reason.partition(": ")[2].partition(":")[0] for one in told} == {"not eligible"}
+
+
+def singleton(job_id: str, time_us: int = T0_US, **changes: Any) -> Event:
+    return submitted(
+        job_id, time_us, job_name="train", depends_on=[Dependency(condition=SINGLETON)], **changes
+    )
+
+
+def test_after_is_met_by_a_start_and_by_a_cancellation() -> None:
+    processor = placement()
+    b, c = (submitted(name, T0_US + 1, depends_on=after(AFTER, "a")) for name in "bc")
+    start, *queued = round_of(processor, 0, submitted("a"), b, c)
+    assert [one.reason for one in queued] == ["after a: it has not started"] * 2
+    assert round_of(processor, 1) == []
+    assert verdicts(round_of(processor, 2, started(start))) == [("b", "start"), ("c", "start")]
+    held_one = submitted("d", end_us(2), held_because="no")
+    round_of(processor, 3, held_one, submitted("e", end_us(2), depends_on=after(AFTER, "d")))
+    assert ("e", "start") in verdicts(round_of(processor, 4, cancelled("d", end_us(3))))
+
+
+def test_a_delay_counts_from_the_start_that_the_resource_manager_reported() -> None:
+    processor = placement()
+    waits = Dependency(job_id="a", condition=AFTER, delay_s=120.0)
+    start, _ = round_of(processor, 0, submitted("a"), submitted("b", depends_on=[waits]))
+    started_us = end_us(0) + 1_000_000
+    [queued] = round_of(processor, 1, started(start, started_at_us=started_us))
+    assert queued.reason.startswith("after a: the delay after it ends 2026-01-01T00:0")
+    assert processor.wake_us() == started_us + 120_000_000
+    assert round_of(processor, 4) == []
+    assert verdicts(round_of(processor, 5)) == [("b", "start")]
+    late = submitted("c", end_us(5), depends_on=[waits])
+    assert verdicts(round_of(processor, 6, late)) == [("c", "start")]
+
+
+def test_a_delay_after_an_end_goes_on_when_the_other_job_is_forgotten() -> None:
+    processor = placement()
+    day_s = 86_400.0
+    waits = Dependency(job_id="a", condition=AFTER_ANY, delay_s=9 * day_s)
+    round_of(processor, 0, submitted("a"), submitted("b", depends_on=[waits]))
+    round_of(processor, 1, finished("a", end_us(0)))
+    due_us = processor.wake_us()
+    days = 2880
+    round_of(processor, 8 * days)
+    assert answered(processor, "b").reason.startswith("after_any a: the delay after it ends")
+    assert verdicts(round_of(processor, 9 * days)) == []
+    assert processor.wake_us() == due_us
+    assert verdicts(round_of(processor, 9 * days + 1)) == [("b", "start")]
+
+
+def test_a_completion_makes_after_not_ok_hopeless_and_a_failure_meets_it() -> None:
+    processor = placement()
+    for name in "ab":
+        round_of(processor, 0 if name == "a" else 1, submitted(name, T0_US + ord(name)))
+    c = submitted("c", end_us(1), depends_on=after(AFTER_NOT_OK, "a"))
+    d = submitted("d", end_us(1), depends_on=after(AFTER_NOT_OK, "b"))
+    round_of(processor, 2, c, d)
+    failed = finished("b", end_us(2), outcome=JOB_OUTCOME_FAILED)
+    decided = round_of(processor, 3, finished("a", end_us(2)), failed)
+    assert sorted(verdicts(decided)) == [("c", "held"), ("d", "start")]
+    reason = next(one.reason for one in decided if one.job_id == "c")
+    assert reason == "after_not_ok a: it completed, so that this job never starts: cancel it"
+
+
+def test_where_one_is_enough_the_first_that_is_met_lets_the_job_start() -> None:
+    processor = placement()
+    both = [*after(AFTER_OK, "a"), *after(AFTER_OK, "b")]
+    others = submitted("a"), submitted("b", T0_US + 1)
+    job = submitted("c", T0_US + 2, depends_on=both, depends_on_any=True)
+    round_of(processor, 0, *others, job)
+    [queued] = round_of(processor, 1, finished("a", end_us(0), outcome=JOB_OUTCOME_FAILED))
+    assert (verdict(queued), queued.reason) == ("queued", "after_ok b: it has not ended")
+    assert verdicts(round_of(processor, 2, finished("b", end_us(1)))) == [("c", "start")]
+
+
+def test_where_one_is_enough_all_must_have_failed_to_make_it_hopeless() -> None:
+    processor = placement()
+    both = [*after(AFTER_OK, "a"), *after(AFTER_OK, "b")]
+    job = submitted("c", T0_US + 2, depends_on=both, depends_on_any=True)
+    round_of(processor, 0, submitted("a"), submitted("b", T0_US + 1), job)
+    ends = [finished(name, end_us(0), outcome=JOB_OUTCOME_FAILED) for name in "ab"]
+    assert verdicts(round_of(processor, 1, *ends)) == [("c", "held")]
+
+
+def test_a_circle_holds_a_job_for_which_one_is_enough_only_if_all_lead_into_it() -> None:
+    processor = placement(nodes=4)
+    [run] = round_of(processor, 0, submitted("x", nodes=1))
+    round_of(processor, 1, started(run))
+    two = [*after(AFTER_OK, "b"), *after(AFTER_OK, "x")]
+    a = submitted("a", end_us(1), depends_on=two, depends_on_any=True)
+    b = submitted("b", end_us(1), depends_on=after(AFTER_OK, "a"))
+    assert verdicts(round_of(processor, 2, a, b)) == [("a", "queued"), ("b", "queued")]
+    assert verdicts(round_of(processor, 3, finished("x", end_us(2), grant=1))) == [("a", "start")]
+    alone = submitted("c", end_us(3), depends_on=after(AFTER_OK, "d"), depends_on_any=True)
+    d = submitted("d", end_us(3), depends_on=after(AFTER_OK, "c"))
+    assert verdicts(round_of(processor, 4, alone, d)) == [("c", "held"), ("d", "held")]
+
+
+def test_singletons_start_one_after_the_other_in_the_order_of_their_manager() -> None:
+    processor = placement()
+    jobs = [singleton("b", sequence="10"), singleton("a", T0_US + 1, sequence="9")]
+    start, queued = round_of(processor, 0, *jobs)
+    assert (start.job_id, verdict(start)) == ("a", "start")
+    assert queued.reason == "singleton a: it goes first, of the same user and name"
+    assert round_of(processor, 1, started(start)) == []
+    assert verdicts(round_of(processor, 2, finished("a", end_us(1), grant=1))) == [("b", "start")]
+
+
+def test_a_singleton_waits_for_jobs_of_its_name_that_are_none_and_not_for_others() -> None:
+    processor = placement()
+    run = submitted("a", job_name="train")
+    other = submitted("c", T0_US + 1, job_name="other")
+    theirs = singleton("d", T0_US + 2, user="bob")
+    decided = round_of(processor, 0, run, other, theirs, singleton("b", T0_US + 3))
+    assert sorted(verdicts(decided)) == [
+        ("a", "start"),
+        ("b", "queued"),
+        ("c", "start"),
+        ("d", "start"),
+    ]
+    assert ("b", "start") in verdicts(round_of(processor, 1, cancelled_start("a", decided)))
+
+
+def cancelled_start(job_id: str, decided: list[PlacementDecided]) -> Event:
+    """It ran and ended at once."""
+    [start] = [one for one in decided if one.job_id == job_id]
+    return finished(job_id, end_us(0), grant=start.grant)
+
+
+def test_a_later_job_of_its_name_that_starts_first_makes_a_singleton_wait() -> None:
+    processor = placement(nodes=4)
+    fill = [submitted(n, T0_US + i, nodes=3) for i, n in enumerate("xy")]
+    for run in round_of(processor, 0, *fill):
+        round_of(processor, 1, started(run))
+    large = singleton("large", end_us(1), nodes=4)
+    small = submitted("small", end_us(1) + 1, nodes=1, walltime_s=60.0, job_name="train")
+    decided = round_of(processor, 2, large, small)
+    assert ("small", "start") in verdicts(decided)
+    ends = [finished(name, end_us(2), grant=1) for name in "xy"]
+    later = round_of(processor, 3, *ends)
+    assert ("large", "start") not in verdicts(later)
+    assert answered(processor, "large").reason.startswith("singleton small: it goes first")
+    done = round_of(processor, 4, finished("small", end_us(3), grant=1))
+    assert verdicts(done) == [("large", "start")]
+
+
+def test_a_requeued_singleton_is_one_still() -> None:
+    processor = placement()
+    [run] = round_of(processor, 0, singleton("a"))
+    round_of(processor, 1, started(run))
+    [waits] = round_of(processor, 2, singleton("b", end_us(1)))
+    assert verdict(waits) == "queued"
+    decided = round_of(processor, 3, requeued("a", end_us(2)))
+    assert len(starts(decided)) == 1
+
+
+def test_a_circle_through_a_singleton_is_found() -> None:
+    processor = placement()
+    first = submitted("a", job_name="train", depends_on=after(AFTER_OK, "b"))
+    decided = round_of(processor, 0, first, singleton("b", T0_US + 1))
+    assert verdicts(decided) == [("a", "held"), ("b", "held")]
+    freed = round_of(processor, 1, cancelled("a", end_us(0)))
+    assert ("b", "start") in verdicts(freed)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"depends_on": [Dependency(condition=SINGLETON)]},
+        {"depends_on": [Dependency(condition=SINGLETON, job_id="a")], "job_name": "x"},
+        {"depends_on": [Dependency(condition=SINGLETON, delay_s=5.0)], "job_name": "x"},
+        {"depends_on": [Dependency(condition=AFTER, job_id="a", delay_s=1e9)]},
+        {"depends_on": [Dependency(condition=AFTER, job_id="a", delay_s=-1)]},
+    ],
+)
+def test_singletons_and_delays_that_mean_nothing_are_rejected(wrong: dict[str, Any]) -> None:
+    with pytest.raises(RejectedError):
+        placement().handle(submitted("b", **wrong))

@@ -72,12 +72,15 @@ def test_a_job_comes_back_as_it_was() -> None:
     assert JOBS.decode(JOBS.encode(full_record())) == full_record()
 
 
-def test_a_job_of_the_version_before_is_read_as_one_that_nobody_gave_back() -> None:
+def test_a_job_of_the_version_before_is_read_as_one_that_may_start_at_any_time() -> None:
     row = msgspec.msgpack.decode(JOBS.encode(full_record())[2:])
-    grants, run = row[5], row[7]
-    assert grants.pop() == full_record().grants.declined == 0
-    assert run[0].pop("power_unknown") is False
-    assert JOBS.decode(b"\xc1\x01" + msgspec.msgpack.encode(row)) == full_record()
+    job, life = row[0], row[3]
+    for name in ("begin_s", "deadline_s", "depends_on_any", "job_name", "sequence"):
+        assert not job.pop(name)
+    assert life.pop() == full_record().life.started_s == 0.0
+    for dependency in life[4]:
+        del dependency["delay_s"], dependency["due_s"]
+    assert JOBS.decode(b"\xc1\x02" + msgspec.msgpack.encode(row)) == full_record()
 
 
 def test_a_job_on_all_nodes_of_a_large_cluster_takes_no_more_than_one_on_a_few() -> None:

@@ -1,0 +1,111 @@
+"""Jobs that one user gave one name, in their order: what a singleton waits for."""
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from shared.domain.job import Job
+from shared.domain.natural_order import NaturalKey, natural
+from shared.placement.state.job_record import JobRecord
+
+
+class SharedName(NamedTuple):
+    """What jobs have in common that a singleton waits for. The account is part of it, since no job
+    sees those of another account."""
+
+    account: str
+    user: str
+    job_name: str
+
+
+class Place(NamedTuple):
+    """The place of a job that waits among those of one name: by the sequence of its resource
+    manager, else by arrival."""
+
+    sequence: NaturalKey
+    arrival: int
+    job_id: str
+
+
+class SameNames:
+    """Which jobs of each name wait, in order, and which hold nodes or may start at any moment."""
+
+    def __init__(self, get: Callable[[str], JobRecord | None]) -> None:
+        self._get = get
+        self._waiting: dict[SharedName, list[Place]] = defaultdict(list)
+        self._started: dict[SharedName, set[str]] = defaultdict(set)
+        self._known: dict[str, tuple[SharedName, Place | None]] = {}
+
+    def note(self, job_ids: Iterable[str]) -> set[str]:
+        """Note what became of these jobs; return the ids of the singletons that may wait for
+        another job now."""
+        affected: set[str] = set()
+        for job_id in job_ids:
+            job, before = self._get(job_id), self._known.get(job_id)
+            now = _situation(job) if job is not None else None
+            if now != before:
+                self._leave(job_id, before)
+                affected |= self._enter(job_id, now)
+                names = {known[0] for known in (before, now) if known is not None}
+                affected |= {first for name in names for first in self._first(name)}
+        return affected
+
+    def awaited(self, job: JobRecord) -> str | None:
+        """Return the job before this one that a singleton waits for: the one right before it that
+        waits, else one that has started; None where it may start."""
+        name, place = name_of(job.job), _place(job)
+        waiting = self._waiting.get(name, [])
+        at = bisect_left(waiting, place)
+        if at:
+            return waiting[at - 1].job_id
+        others = self._started.get(name, set()) - {job.job.job_id}
+        return min(others, default=None)
+
+    def _enter(self, job_id: str, now: tuple[SharedName, Place | None] | None) -> set[str]:
+        """Add a job; return the one right behind it, which has another one before it now."""
+        if now is None:
+            return set()
+        self._known[job_id] = now
+        name, place = now
+        if place is None:
+            self._started[name].add(job_id)
+            return set()
+        waiting = self._waiting[name]
+        insort(waiting, place)
+        at = bisect_left(waiting, place)
+        return {each.job_id for each in waiting[at : at + 2]}
+
+    def _leave(self, job_id: str, before: tuple[SharedName, Place | None] | None) -> None:
+        if before is None:
+            return
+        del self._known[job_id]
+        name, place = before
+        if place is None:
+            self._started[name].discard(job_id)
+        else:
+            del self._waiting[name][bisect_left(self._waiting[name], place)]
+        for table in (self._started, self._waiting):
+            if not table[name]:
+                del table[name]
+
+    def _first(self, name: SharedName) -> list[str]:
+        """Return the first job of a name that waits."""
+        return [place.job_id for place in self._waiting.get(name, ())[:1]]
+
+
+def name_of(job: Job) -> SharedName:
+    """Return what the other jobs have in common that a singleton waits for."""
+    return SharedName(job.account, job.user, job.job_name)
+
+
+def _situation(job: JobRecord) -> tuple[SharedName, Place | None] | None:
+    """Return the name of a job and its place among those that wait; without one where it started,
+    None where it has no name or no start of it is expected."""
+    if job.ended or not job.job.job_name:
+        return None
+    return name_of(job.job), _place(job) if job.waits else None
+
+
+def _place(job: JobRecord) -> Place:
+    return Place(natural(job.job.sequence), job.arrival, job.job.job_id)

@@ -1,0 +1,126 @@
+"""Begin times, deadlines, and the ties of submissions."""
+
+import pytest
+from coplace.v1.placement_pb2 import CONSTRAINT_KIND_BEGIN, CONSTRAINT_KIND_DEADLINE
+
+from shared.catalogue.policy_settings import PolicySettings
+from shared.domain.eamc_policy import Policy
+from shared.placement.processor.placement import Placement
+from shared.streams.stages.stage import OvertakenError
+from tests.unit.shared.placement.region import (
+    T0_US,
+    answered,
+    end_us,
+    finished,
+    held,
+    placement,
+    released,
+    round_of,
+    saved,
+    started,
+    starts,
+    submitted,
+    verdict,
+    verdicts,
+)
+
+SECOND_US = 1_000_000
+
+
+def full(nodes: int = 4) -> Placement:
+    """Both clusters are full for the time being."""
+    processor = placement(nodes=nodes)
+    runs = [submitted(name, T0_US + n, nodes=nodes) for n, name in enumerate("xy")]
+    for run in round_of(processor, 0, *runs):
+        round_of(processor, 1, started(run))
+    return processor
+
+
+def test_a_job_waits_for_its_begin_and_a_round_is_wanted_then() -> None:
+    processor, begin_us = placement(), end_us(7)
+    [queued] = round_of(processor, 0, submitted("a", begin_at_us=begin_us))
+    assert verdict(queued) == "queued"
+    assert "begin not before" in queued.reason
+    answer = answered(processor, "a")
+    [constraint] = answer.constraints
+    assert (constraint.kind, constraint.until_us) == (CONSTRAINT_KIND_BEGIN, begin_us)
+    assert processor.wake_us() == begin_us
+    assert round_of(processor, 6) == []
+    assert verdicts(round_of(processor, 7)) == [("a", "start")]
+
+
+def test_a_job_that_begins_later_has_no_reservation_and_keeps_its_place() -> None:
+    processor = full()
+    first = submitted("first", end_us(1) + 1, nodes=4, begin_at_us=end_us(9))
+    second = submitted("second", end_us(1) + 2, nodes=4)
+    round_of(processor, 2, first, second)
+    assert [each.place for each in answered(processor, "first").clusters] == [0, 0]
+    assert [each.place for each in answered(processor, "second").clusters] == [1, 1]
+    decided = round_of(processor, 9)
+    assert starts(decided) == []
+    assert [each.place for each in answered(processor, "first").clusters] == [1, 1]
+    free = round_of(processor, 10, finished("x", end_us(9), grant=1))
+    assert ("first", "start") in verdicts(free)
+
+
+def test_a_deadline_that_cannot_be_met_is_said_at_once_with_the_earliest_end() -> None:
+    processor = placement()
+    [refused] = round_of(
+        processor, 0, submitted("a", deadline_at_us=T0_US + 60 * SECOND_US, walltime_s=3600.0)
+    )
+    assert verdict(refused) == "held"
+    assert "cannot end by its deadline, 2026-01-01T00:01:00Z" in refused.reason
+    assert "the earliest end was 2026-01-01T0" in refused.reason
+    [constraint] = answered(processor, "a").constraints
+    assert constraint.kind == CONSTRAINT_KIND_DEADLINE
+    assert constraint.until_us > T0_US + 60 * SECOND_US
+
+
+def test_a_job_that_waited_too_long_for_its_deadline_never_starts_and_says_so() -> None:
+    processor = full()
+    job = submitted("a", end_us(1), nodes=4, walltime_s=600.0, deadline_at_us=end_us(41))
+    [queued] = round_of(processor, 2, job)
+    assert verdict(queued) == "queued"
+    due_us = processor.wake_us()
+    assert due_us is not None
+    assert end_us(2) < due_us < end_us(41)
+    last = round_of(processor, 40)
+    assert [(d.job_id, verdict(d)) for d in last if d.job_id == "a"] == [("a", "held")]
+    assert "it had to start by" in last[-1].reason
+    free = round_of(processor, 41, finished("x", end_us(40), grant=1))
+    assert ("a", "start") not in verdicts(free)
+
+
+def test_a_job_starts_where_its_limit_ends_just_by_its_deadline() -> None:
+    processor = placement()
+    limit_s = round_of(processor, 0, submitted("probe", walltime_s=600.0))[0].walltime_s
+    deadline_us = end_us(1) + round(limit_s * 1e6) + 1
+    fits = submitted("a", end_us(0), walltime_s=600.0, deadline_at_us=deadline_us)
+    late = submitted("b", end_us(0), walltime_s=600.0, deadline_at_us=deadline_us - 3)
+    assert verdicts(round_of(processor, 1, fits, late)) == [("a", "start"), ("b", "held")]
+
+
+def test_a_submission_that_comes_held_waits_until_it_is_released() -> None:
+    processor = placement()
+    [kept] = round_of(processor, 0, submitted("a", held_because="dependency burst:7"))
+    assert (verdict(kept), kept.reason) == ("held", "held: dependency burst:7")
+    assert ("a", "start") in verdicts(round_of(processor, 1, released("a", T0_US + 1)))
+
+
+def test_an_older_hold_of_a_submission_does_not_undo_what_was_asked_since() -> None:
+    processor = placement()
+    round_of(processor, 0, submitted("a", held_because="unknown"))
+    round_of(processor, 1, held("a", end_us(0)))
+    with pytest.raises(OvertakenError):
+        processor.handle(released("a", T0_US + 1))
+    assert answered(processor, "a").reason.startswith("held")
+
+
+def test_a_restart_knows_when_jobs_may_begin() -> None:
+    processor = placement()
+    round_of(processor, 0, submitted("a", begin_at_us=end_us(7)))
+    settings = PolicySettings(Policy.BASE)
+    again = Placement(saved(processor.changes()), settings, 7.0)
+    assert round_of(again, 1) == round_of(processor, 1) == []
+    assert again.wake_us() == processor.wake_us() == end_us(7)
+    assert verdicts(round_of(again, 7)) == [("a", "start")]
