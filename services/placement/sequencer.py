@@ -23,8 +23,9 @@ CONSUMES: Final = frozenset(_RANKS)
 
 
 class Sequencer:
-    """Holds the open round's events; at its end they go out by (event time, kind, id), numbers in
-    ids as numbers.
+    """Holds the open round's events; at its end they go out by (event time, kind, sequence, id),
+    numbers in sequences and ids as numbers. Submissions of one time that their resource manager
+    gave no sequence go first.
 
     An event of a job never comes before its submission: resource managers that count whole
     seconds end a short job in the second in which it came.
@@ -61,17 +62,19 @@ class Sequencer:
 
 
 def _in_order(events: Collection[Event]) -> list[Event]:
-    """By (event time, kind, id), but what happened to a job behind its submission."""
+    """By (event time, kind, sequence, id), but what happened to a job behind its submission."""
     came_us: dict[str, int] = {}
     for event in events:
         if isinstance(event.payload, JobSubmitted):
             job_id = event.payload.job_id
             came_us[job_id] = min(event.time_us, came_us.get(job_id, event.time_us))
 
-    def order(event: Event) -> tuple[int, bool, int, NaturalKey]:
+    def order(event: Event) -> tuple[int, bool, int, NaturalKey, NaturalKey]:
         earliest_us = came_us.get(getattr(event.payload, "job_id", ""), 0)
         is_submission = isinstance(event.payload, JobSubmitted)
         waits = event.time_us <= earliest_us and not is_submission
-        return max(event.time_us, earliest_us), waits, _RANKS[event.type], natural(event.id)
+        time_us, rank = max(event.time_us, earliest_us), _RANKS[event.type]
+        sequence = event.payload.sequence if isinstance(event.payload, JobSubmitted) else ""
+        return time_us, waits, rank, natural(sequence), natural(event.id)
 
     return sorted(events, key=order)

@@ -82,6 +82,7 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
         cores_per_unit=needs.cores,
         memory_gib_per_unit=needs.memory_gib,
         resources_per_unit=needs.resources,
+        sequence=f"{job.created_at_us}/{job.uid}",
     )
     check_contents(message)
     return message

@@ -79,6 +79,20 @@ def test_jobs_of_one_second_go_in_the_order_of_their_numbers() -> None:
         assert [each.rpartition("/")[0] for each in ids] == [*names]
 
 
+def test_jobs_of_one_second_go_by_the_sequence_of_their_manager_and_those_without_first() -> None:
+    jobs = [
+        submitted("z", T0_US, sequence="9"),
+        submitted("a", T0_US, sequence="10"),
+        submitted("b", T0_US, sequence="10"),
+        submitted("y", T0_US),
+        submitted("c", T0_US + 1, sequence="1"),
+    ]
+    for told in (jobs, jobs[::-1]):
+        sequencer = Sequencer({})
+        feed(sequencer, told)
+        assert [event.id.split("/")[1] for event in sequenced(sequencer)] == [*"yzabc"]
+
+
 @given(st.permutations(EVENTS), st.integers(0, len(EVENTS)))
 def test_the_order_depends_neither_on_the_arrival_nor_on_a_restart(
     events: list[Event], restart: int
