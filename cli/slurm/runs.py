@@ -16,6 +16,7 @@ from coplace.v1.placement_service_pb2 import (
 
 from cli.listing import listed_jobs
 from cli.slurm.jobs import GrantAnswer, SlurmJob
+from cli.slurm.start_terms import MARK
 from coplace_client.errors import RejectedError
 from shared.slurm.facts import Site, identify
 
@@ -24,6 +25,7 @@ _NOT_OVER: Final = (
     JOB_STANDING_RUNNING,
 )
 _MOST_JOBS: Final = 1_000_000
+_KEPT_OUT: Final = f"held: {MARK}"
 # In place of the nodes of a run, of which Slurm shows nothing any more.
 _SOME_NODES: Final = "unknown"
 # Id of a job, without its submit time.
@@ -42,6 +44,8 @@ class RunsSeen:
         self._site = site or Site("", "", "")
         self._listed = listed
         self._last: Mapping[int, SlurmJob] | None = None
+        # Jobs that a process before held for what it did not understand of their start.
+        self.kept_out: frozenset[str] = frozenset()
 
     @classmethod
     def beside(cls, placement: str, site: Site, cluster: str) -> "RunsSeen":
@@ -71,7 +75,9 @@ class RunsSeen:
     def _ended_before(self, shown: Iterable[SlurmJob]) -> Iterator[SlurmJob]:
         """What placement takes for not over, and Slurm shows as requeued since."""
         by_stem = dict(self._stems(shown))
-        for listed in self._listed() if by_stem else ():
+        known = list(self._listed()) if by_stem else []
+        self.kept_out = frozenset(job.job_id for job in known if _KEPT_OUT in job.reason)
+        for listed in known:
             stem, _, submit = listed.job_id.rpartition("/")
             job = by_stem.get(stem)
             if job is not None and submit.isdecimal() and int(submit) < job.submit_s:

@@ -11,6 +11,7 @@ from cli.asking import publish
 from cli.notes import note
 from cli.slurm.jobs import SlurmJob, facts_of
 from cli.slurm.runs import RunsSeen
+from cli.slurm.start_terms import ShownJobs, release
 from cli.times import clock_us
 from coplace_client.calls import UnansweredError
 from coplace_client.facts import fact
@@ -50,6 +51,8 @@ class SlurmPublisher:
         self._uncounted = uncounted
         self._runs = runs or RunsSeen()
         self._sent: set[str] = set()
+        # Jobs that were held since something that Slurm says of their start was not understood.
+        self._kept_out: set[str] = set()
         # What was noted of which job, or of which fact that was refused.
         self._noted: dict[str, str] = {}
 
@@ -63,19 +66,29 @@ class SlurmPublisher:
         published."""
         shown = list(jobs)
         ended = self._runs.ended(shown)
+        self._kept_out |= self._runs.kept_out
         before, self._noted = self._noted, {}
-        known = {event.id: event for job in [*ended, *shown] for event in self._facts(job, before)}
+        beside = ShownJobs(shown, self._site)
+        known = {
+            event.id: event
+            for job in [*ended, *shown]
+            for event in self._facts(job, beside, before)
+        }
         self._send([event for name, event in known.items() if name not in self._sent], before)
         self._sent = set(known)  # Slurm forgets jobs that ended, and so does this
+        self._kept_out &= {event.job_submitted.job_id for event in known.values()}
         self._runs.remember(shown)
 
-    def _facts(self, job: SlurmJob, before: Mapping[str, str]) -> Sequence[Envelope]:
+    def _facts(
+        self, job: SlurmJob, beside: ShownJobs, before: Mapping[str, str]
+    ) -> Sequence[Envelope]:
         latest_us = clock_us() + _AHEAD_US
         try:
             if not job.is_placed:
                 return ()
             found = facts_of(job, self._site, self._architecture, latest_us, self._uncounted)
-            for event in found.told:
+            told = self._with_terms(job, beside, found.told)
+            for event in told:
                 event.SerializeToString()
         except Exception as error:  # noqa: BLE001 one job of Slurm's is no reason to end
             problem = f"is not published: {_shown(error)}"
@@ -84,7 +97,24 @@ class SlurmPublisher:
         if found.repaired:
             left_out = ", ".join(sorted(found.repaired))
             self._note(f"job {job.job_id}", f"is published with less of its {left_out}", before)
-        return found.told
+        if held_because := told[0].job_submitted.held_because:
+            self._note(f"job {job.job_id}:", f"held. {held_because}", before)
+        return told
+
+    def _with_terms(
+        self, job: SlurmJob, beside: ShownJobs, told: Sequence[Envelope]
+    ) -> Sequence[Envelope]:
+        """Return the facts of a job with when it may start; it is released once Slurm shows nothing
+        of it any more that it was held for."""
+        if not job.is_pending:
+            return told
+        submitted = told[0].job_submitted
+        beside.put_terms(job, submitted)
+        if submitted.held_because:
+            self._kept_out.add(submitted.job_id)
+        elif submitted.job_id in self._kept_out and not submitted.depends_on:
+            return [*told, release(submitted, self._site)]
+        return told
 
     def _note(self, name: str, what: str, before: Mapping[str, str]) -> None:
         """Say it once, as long as it stays so."""

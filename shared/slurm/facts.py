@@ -142,6 +142,8 @@ def _submitted(message: Message, site: Site) -> JobSubmitted:
         memory_gib_per_unit=_memory_gib_each(asked, units),
         resources_per_unit=_asked_resources(message, asked, units),
         units_per_node=1 if has_cores else 0,
+        job_name=message.text("job_name"),
+        sequence=str(message.number("jobid") or ""),
     )
     return _without_wrong_parts(message, submitted)
 

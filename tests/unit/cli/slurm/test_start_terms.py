@@ -1,0 +1,188 @@
+"""When a job of Slurm may start is published as Slurm shows it, or holds the job."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import (
+    DEPENDENCY_CONDITION_AFTER,
+    DEPENDENCY_CONDITION_AFTER_NOT_OK,
+    DEPENDENCY_CONDITION_AFTER_OK,
+    DEPENDENCY_CONDITION_SINGLETON,
+    Dependency,
+    JobSubmitted,
+)
+from coplace.v1.placement_service_pb2 import ListedJob
+
+from cli.slurm import tell
+from cli.slurm.jobs import SlurmJob
+from cli.slurm.runs import RunsSeen
+from cli.slurm.start_terms import MARK, ShownJobs
+from cli.slurm.tell import SlurmPublisher
+from shared.process.settings import Settings
+from shared.slurm.facts import Site
+from tests.unit.cli.slurm.fields import JOB, RUNS, SUBMIT_S
+
+SITE = Site("north", "none", "gold-6254")
+
+
+def shown(number: int, **changes: Any) -> SlurmJob:
+    return SlurmJob({**JOB, "job_id": number, **changes})
+
+
+def array(number: int, of: int, task: int, **changes: Any) -> SlurmJob:
+    return shown(number, array_job_id=of, array_task_id=task, **changes)
+
+
+OTHERS = (
+    shown(9, **RUNS),
+    shown(10),
+    array(21, 20, 1, **RUNS),
+    array(22, 20, 2, **RUNS),
+    shown(30, account="other", name="theirs"),
+)
+
+
+def terms(job: SlurmJob) -> JobSubmitted:
+    submitted = JobSubmitted(
+        job_id="x",
+        attempt=1,
+        user="ada",
+        account="none",
+        nodes=1,
+        walltime_s=60.0,
+        reference_cluster="alpha",
+        submitted_at_us=SUBMIT_S * 1_000_000,
+        job_name="my job",
+    )
+    ShownJobs([*OTHERS, job], SITE).put_terms(job, submitted)
+    return submitted
+
+
+def ident(local: str) -> str:
+    return f"north/alpha/{local}/{SUBMIT_S}"
+
+
+def test_a_begin_and_a_deadline_are_published_and_the_time_of_submission_is_no_begin() -> None:
+    number = {"set": True, "infinite": False, "number": SUBMIT_S + 600}
+    found = terms(shown(17, eligible_time=number, deadline=SUBMIT_S + 900))
+    assert found.begin_at_us == (SUBMIT_S + 600) * 1_000_000
+    assert found.deadline_at_us == (SUBMIT_S + 900) * 1_000_000
+    at_once = terms(shown(17, eligible_time=SUBMIT_S, deadline=0))
+    assert (at_once.begin_at_us, at_once.deadline_at_us) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("afterok:9(unfulfilled)", [(ident("9"), DEPENDENCY_CONDITION_AFTER_OK, 0)]),
+        ("after:9+5(unfulfilled)", [(ident("9"), DEPENDENCY_CONDITION_AFTER, 300)]),
+        ("afternotok:10(failed)", [(ident("10"), DEPENDENCY_CONDITION_AFTER_NOT_OK, 0)]),
+        ("afterok:20_2(unfulfilled)", [(ident("20_2"), DEPENDENCY_CONDITION_AFTER_OK, 0)]),
+        ("aftercorr:9(unfulfilled)", [(ident("9"), DEPENDENCY_CONDITION_AFTER_OK, 0)]),
+        ("singleton(unfulfilled)", [("", DEPENDENCY_CONDITION_SINGLETON, 0)]),
+        (
+            "after:9:10(unfulfilled)",
+            [
+                (ident("9"), DEPENDENCY_CONDITION_AFTER, 0),
+                (ident("10"), DEPENDENCY_CONDITION_AFTER, 0),
+            ],
+        ),
+    ],
+)
+def test_dependencies_are_published_as_slurm_shows_them(
+    said: str, expected: list[tuple[str, int, float]]
+) -> None:
+    found = terms(shown(17, dependency=said))
+    assert not found.held_because
+    assert [(d.job_id, d.condition, d.delay_s) for d in found.depends_on] == expected
+
+
+def test_a_question_mark_lets_one_of_them_be_enough() -> None:
+    of_two = "afterok:9(unfulfilled){}afternotok:10(unfulfilled)"
+    both, one = (terms(shown(17, dependency=of_two.format(sign))) for sign in ",?")
+    assert len(both.depends_on) == len(one.depends_on) == 2
+    assert (both.depends_on_any, one.depends_on_any) == (False, True)
+
+
+def test_a_task_waits_for_the_task_of_its_number() -> None:
+    task = array(42, 40, 2, dependency="aftercorr:20_*(unfulfilled)")
+    assert terms(task).depends_on == [
+        Dependency(job_id=ident("20_2"), condition=DEPENDENCY_CONDITION_AFTER_OK)
+    ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "afterburstbuffer:9(unfulfilled)",
+        "expand:9(unfulfilled)",
+        "afterok:20_*(unfulfilled)",
+        "afterok:20(unfulfilled)",
+        "afterany:20_7(unfulfilled)",
+        "aftercorr:20_*(unfulfilled)",
+        "afterok:777(unfulfilled)",
+        "afterok:30(unfulfilled)",
+        "afterok:9(unfulfilled),whatever",
+        "afterok:",
+        "\x00",
+        "after:9+99999999(unfulfilled)",
+        ",".join(["afterok:9"] * 65),
+    ],
+)
+def test_what_is_not_understood_holds_the_job_with_the_reason(said: str) -> None:
+    found = terms(shown(17, dependency=said))
+    assert found.held_because.startswith(MARK)
+    assert not found.depends_on
+    assert len(found.held_because) <= 256
+
+
+def test_a_singleton_of_a_user_of_two_accounts_is_left_to_slurm() -> None:
+    job = shown(17, dependency="singleton(unfulfilled)", name="theirs")
+    assert "other accounts" in terms(job).held_because
+
+
+@pytest.mark.parametrize("value", [2**60, -5, "tomorrow", {"set": True, "infinite": True}])
+@pytest.mark.parametrize("field", ["deadline", "eligible_time"])
+def test_what_is_no_time_holds_the_job(field: str, value: Any) -> None:
+    assert f"{field} " in terms(shown(17, **{field: value})).held_because
+
+
+def kinds(events: Sequence[Envelope]) -> list[str]:
+    return [str(event.WhichOneof("payload")) for event in events]
+
+
+def test_a_job_is_let_in_when_slurm_shows_no_dependency_any_more_also_by_a_later_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[Envelope] = []
+
+    def take(_ingest: str, _settings: Settings, events: Sequence[Envelope]) -> Mapping[int, str]:
+        told.extend(events)
+        return {}
+
+    monkeypatch.setattr(tell, "publish_all", take)
+    waits = shown(17, dependency="expand:9(unfulfilled)")
+    first = SlurmPublisher("127.0.0.1:1", SITE, "alpha")
+    for job in (waits, waits, shown(17)):
+        first.tell([job])
+    assert kinds(told) == ["job_submitted", "job_released"]
+    job_id = told[0].job_submitted.job_id
+    assert told[
+        0
+    ].job_submitted.held_because == f"{MARK}dependency {'expand:9(unfulfilled)'!r} " + (
+        "is not understood"
+    )
+    assert (told[1].job_released.job_id, told[1].time_us) == (job_id, SUBMIT_S * 1_000_000 + 1)
+    assert "held. Slurm: dependency" in capsys.readouterr().err
+
+    known = ListedJob(job_id=job_id, reason=f"held: {told[0].job_submitted.held_because}")
+    again = SlurmPublisher("127.0.0.1:1", SITE, "alpha", runs=RunsSeen(SITE, lambda: [known]))
+    anew, told[:] = [*told], []
+    again.tell([shown(17)])
+    assert [event.id for event in told] == [event.id for event in anew]
+    told.clear()
+    other = SlurmPublisher("127.0.0.1:1", SITE, "alpha", runs=RunsSeen(SITE, list))
+    other.tell([shown(17)])
+    assert kinds(told) == ["job_submitted"]
