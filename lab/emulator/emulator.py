@@ -47,6 +47,7 @@ from lab.emulator.profiling import observe, profiling_events
 from lab.emulator.running import ATTEMPT, EmulatedUnits, RunningJob, TimeBeside, node_power_w
 from lab.emulator.scales import PER_INSTRUCTION, TpiScale
 from lab.emulator.shapes import units_that_fit
+from lab.emulator.start_terms import StartTerms
 from lab.emulator.truth.laws import Behaviour
 from lab.emulator.truth.noise import Noise
 from lab.emulator.truth.runs import EmulatedTruth
@@ -85,7 +86,8 @@ class Emulator:
     are `UNDER_PREDICTED` below what their nodes draw. Operators declare each of `caps` when
     it says; while jobs wait or run, a round ends when one changes. Actions are obeyed at the end of
     the round that they were decided in; the answers, and plans, go out with the next round, which
-    follows at once. A plan has rounds end when it lets something start. `effects` are those that
+    follows at once. A plan has rounds end when it lets something start, and so has a job that may
+    begin; one that waits at its deadline is cancelled. `effects` are those that
     what really happens is made of; `imported` is known of applications in place of a first run.
 
     Raises UnusableError for a request that no cluster can hold or a cluster that it does not know.
@@ -121,6 +123,7 @@ class Emulator:
         self._under_predicted_share = under_predicted_share
         later = sorted(caps, key=lambda cap: cap.declared_at_us, reverse=True)
         self._caps, self._steps_us = later, step_times_us(caps)
+        self._start_terms = StartTerms(requests, self._machines)
         self._queued: dict[str, JobRequest] = {}
         self._attempts: dict[str, int] = {}
         self._running: dict[str, RunningJob] = {}
@@ -232,6 +235,7 @@ class Emulator:
             comes.append(self._metered_next_us)
         if self._caps and (self._queued or self._running or self._arrivals):
             comes.append(self._caps[-1].declared_at_us)
+        comes += self._start_terms.deadlines_us(self._queued)
         return min(expected + comes, default=None)
 
     def _next_wake_us(self, due_us: int | None) -> int | None:
@@ -242,7 +246,8 @@ class Emulator:
             return ended_us
         is_asked = self._queued or self._running
         planned_us = self._planned_us if self._queued else ()
-        times_us = (*self._steps_us, *planned_us) if is_asked else ()
+        begins_us = self._start_terms.begins_us(ended_us) if self._queued else ()
+        times_us = (*self._steps_us, *planned_us, *begins_us) if is_asked else ()
         ahead_us = [at_us for at_us in times_us if at_us > ended_us]
         return min([*ahead_us, *([] if due_us is None else [due_us])], default=None)
 
@@ -264,6 +269,8 @@ class Emulator:
                 self._declare_caps(now_us)
             elif self._running and self._metered_next_us == now_us:
                 self._read_meters(now_us)
+            elif now_us in self._start_terms.deadlines_us(self._queued):
+                self._expire(now_us)
             else:
                 self._submit(self._arrivals.pop())
 
@@ -276,7 +283,16 @@ class Emulator:
         cluster = self._machines[request.reference_cluster].cluster
         job = id_of(request, cluster.site)
         self._queued[job] = request
-        self._outbox.append(facts.submission(request, job, cluster))
+        self._start_terms.submit(request)
+        self._outbox.append(facts.submission(request, job, cluster, self._start_terms.ids))
+
+    def _expire(self, now_us: int) -> None:
+        """Cancel a job that waits at its deadline."""
+        job = self._start_terms.take_expired(now_us)
+        request = self._queued.pop(job)
+        self._start_terms.stop(job, now_us)
+        cluster = self._machines[request.reference_cluster].cluster
+        self._outbox.append(facts.cancellation(request, job, cluster, now_us))
 
     def _decline(self, decision: PlacementDecided) -> None:
         """Give a start back, unless it took place: then that word has crossed the question."""
@@ -302,6 +318,7 @@ class Emulator:
         if self._measured_after_us:
             due_us = run.started_us + self._measured_after_us
             heappush(self._measurements, (due_us, run.job_id))
+        self._start_terms.start(run.job_id, run.started_us)
         self._outbox.append(facts.start(run))
 
     def _act(self, decision: PlacementDecided) -> None:
@@ -334,6 +351,7 @@ class Emulator:
         """End a run and put its job back, which begins anew."""
         self._finish(run, JOB_OUTCOME_CANCELLED, now_us)
         self._queued[run.job_id] = run.request
+        self._start_terms.submit(run.request)
         self._attempts[run.job_id] = run.attempt + 1
         self._outbox.append(facts.requeue(run, reason, now_us))
         self._has_answers = True
@@ -396,6 +414,7 @@ class Emulator:
             self._finish(self._running[job], JOB_OUTCOME_CANCELLED, now_us)
         else:
             request = self._queued.pop(job)
+            self._start_terms.stop(job, now_us)
             cluster = self._machines[request.reference_cluster].cluster
             self._outbox.append(facts.cancellation(request, job, cluster, now_us))
 
@@ -409,6 +428,7 @@ class Emulator:
             facts.node_samples(run, self._noise, now_us),
             facts.finish(run, outcome, now_us),
         ]
+        self._start_terms.stop(run.job_id, now_us)
         del self._running[run.job_id]
 
     def _on_nodes_of(self, run: RunningJob) -> list[RunningJob]:

@@ -1,11 +1,13 @@
 """What resource managers and node agents publish about the emulated jobs."""
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
+    Dependency,
     JobActionDone,
     JobDeclined,
     JobFinished,
@@ -33,10 +35,11 @@ from lab.emulator.truth.laws import Behaviour
 from lab.emulator.truth.noise import METER_SIGMA, SHUTTER_SIGMA, Noise
 from lab.workloads.request import JobRequest
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.payloads.domain_types import CONDITION_MESSAGES
 from shared.catalogue.trace import job_traceparent
 from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
-from shared.domain.job import job_id
+from shared.domain.job import Condition, job_id
 
 JOBS: Final = "jobs.events"
 COMMANDS: Final = "commands"
@@ -60,6 +63,11 @@ def submit_us(request: JobRequest) -> int:
     return EPOCH_US + round(request.submit_s * 1e6)
 
 
+def time_us_of(time_s: float) -> int:
+    """Return the time at which something happens in a run, 0 where it never does."""
+    return EPOCH_US + round(time_s * 1e6) if time_s else 0
+
+
 def id_of(request: JobRequest, site: str) -> str:
     """Return the job's natural key."""
     submit_s = submit_us(request) // 1_000_000
@@ -71,8 +79,9 @@ def source(cluster: Cluster) -> str:
     return f"{cluster.site}/{cluster.name}"
 
 
-def submission(request: JobRequest, job: str, cluster: Cluster) -> Publish:
-    """Return the event that a user handed `request` to its reference cluster."""
+def submission(request: JobRequest, job: str, cluster: Cluster, ids: Mapping[int, str]) -> Publish:
+    """Return the event that a user handed `request` to its reference cluster; `ids` are those of
+    the jobs by their indices."""
     time_us = submit_us(request)
     payload = JobSubmitted(
         job_id=job,
@@ -89,6 +98,19 @@ def submission(request: JobRequest, job: str, cluster: Cluster) -> Publish:
         memory_gib_per_unit=request.memory_gib_per_unit,
         resources_per_unit=dict(request.resources_per_unit),
         units_per_node=request.units_per_node,
+        begin_at_us=time_us_of(request.begin_s),
+        deadline_at_us=time_us_of(request.deadline_s),
+        depends_on=[
+            Dependency(
+                job_id=ids[each.of] if each.condition is not Condition.SINGLETON else "",
+                condition=CONDITION_MESSAGES[each.condition],
+                delay_s=each.delay_s,
+            )
+            for each in request.depends_on
+        ],
+        depends_on_any=request.depends_on_any,
+        job_name=request.job_name,
+        sequence=request.sequence,
     )
     return _of_job(JOBS, cluster, job, time_us, payload)
 

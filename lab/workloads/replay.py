@@ -1,16 +1,18 @@
 """Real logs as workloads of the emulator."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coplace_client.bounds import DELAY_S
 from coplace_client.checks import require_count
 from coplace_client.errors import UnusableError
-from lab.workloads.request import JobRequest
+from lab.workloads.request import JobRequest, RequestedDependency
 from lab.workloads.streams import shareable
 from lab.workloads.swf import Skip, SwfRecord, read_swf
 from lab.workloads.table1 import APPS, PLATINUM_8168, PublishedNodeModel, profile
+from shared.domain.job import Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ def replay(
     """Read the first `jobs` jobs of a log that ran (None: all); the first is submitted at 0 s.
 
     The log's run times are taken as times on `reference_cluster` of `node_model` at its nominal
-    P-state. Logs do not say which application ran: a hash of the executable, or else of the
+    P-state. A job whose line names a preceding job starts its think time after that has ended, not
+    before. Logs do not say which application ran: a hash of the executable, or else of the
     user, picks one of the eight, so that what belongs together stays together. `max_nodes`
     is MaxProcs, else MaxNodes, else the largest job. Raises OSError when the file cannot be
     read and UnusableError when no job is left.
@@ -51,14 +54,31 @@ def replay(
     if not records:
         problem = f"{path} holds no job to replay (left out: {dict(kept.skipped)})"
         raise UnusableError(f"{problem}: is it an SWF log?")
+    shared = shareable(seed, len(records))
     requests = tuple(
-        _request(i, record, records[0].submit_s, reference_cluster, node_model, bool(shares))
-        for i, (record, shares) in enumerate(
-            zip(records, shareable(seed, len(records)), strict=True)
+        replace(
+            _request(i, record, records[0].submit_s, reference_cluster, node_model, bool(shares)),
+            depends_on=after,
+        )
+        for i, (record, shares, after) in enumerate(
+            zip(records, shared, _preceding(records), strict=True)
         )
     )
     largest = max(request.nodes for request in requests)
     return SwfWorkload(requests, log.machine_procs or largest, kept.skipped)
+
+
+def _preceding(records: Sequence[SwfRecord]) -> Iterator[tuple[RequestedDependency, ...]]:
+    """Yield of each job what its line says of a job before it that is replayed too."""
+    index_of: dict[int, int] = {}
+    for index, record in enumerate(records):
+        before = index_of.get(record.preceding_job)
+        think_s = min(record.think_s, DELAY_S.most)
+        think_s = think_s if DELAY_S.has(think_s) else 0.0
+        yield (
+            () if before is None else (RequestedDependency(before, Condition.AFTER_ANY, think_s),)
+        )
+        index_of.setdefault(record.job_number, index)
 
 
 def _procs(record: SwfRecord) -> int:

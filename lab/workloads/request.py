@@ -1,6 +1,7 @@
 """What a workload is made of: the requests that users submit."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coplace_client.checks import (
     require_count,
@@ -10,7 +11,16 @@ from coplace_client.checks import (
 )
 from coplace_client.errors import RejectedError
 from lab.workloads.table1 import APPS
+from shared.domain.job import Condition
 from shared.domain.resources import Resources, require_resources
+
+
+class RequestedDependency(NamedTuple):
+    """What must happen to the request with the index `of` first, so long before."""
+
+    of: int
+    condition: Condition
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +30,8 @@ class JobRequest:
     Alone on `reference_cluster` at the nominal P-state the job runs `repetitions` times the
     Table 1 time of what it is; `walltime_s` is what the user asks for there. `app_id` is what the
     user says it is, `runs` what it is where that is something else. It consists of `nodes` equal
-    units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each.
+    units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each. It starts not
+    before `begin_s`, and ends by `deadline_s` or is cancelled then; 0 without.
     """
 
     index: int
@@ -38,6 +49,12 @@ class JobRequest:
     memory_gib_per_unit: float = 0.0
     resources_per_unit: Resources = ()
     units_per_node: int = 0
+    begin_s: float = 0.0
+    deadline_s: float = 0.0
+    depends_on: tuple[RequestedDependency, ...] = ()
+    depends_on_any: bool = False
+    job_name: str = ""
+    sequence: str = ""
 
     def __post_init__(self) -> None:
         for field, app_id in (("app_id", self.app_id), ("runs", self.true_app_id)):
@@ -50,6 +67,7 @@ class JobRequest:
             require_positive(field, getattr(self, field))
         for field in (
             *("index", "submit_s", "cores_per_unit", "memory_gib_per_unit", "units_per_node"),
+            *("begin_s", "deadline_s"),
         ):
             require_not_negative(field, getattr(self, field))
         require_resources("resources_per_unit", self.resources_per_unit)

@@ -94,11 +94,12 @@ class WhatIf(Dispatcher):
 
     Resource managers start at the end of a round what was decided in it, act on what runs, and
     confirm it at once. Rounds end when they did in the record and, on the same grid of times, when
-    a job ends, an action was done or, while jobs wait or run, a cap changes or drained nodes are
-    back. `sequencer` puts the events of a round into placement's order; `caps` takes the place of
-    what the record declares, and what it declares of the settings that are `fixed` is left out.
-    Plans come as recorded where they are `planned`: under other rules they would be of a course
-    that never was. A `planner` makes them anew, after each round for the next one.
+    a job ends, an action was done, a job that waits may begin or, while jobs wait or run, a cap
+    changes or drained nodes are back. `sequencer` puts the events of a round into placement's
+    order; `caps` takes the place of what the record declares, and what it declares of the settings
+    that are `fixed` is left out. Plans come as recorded where they are `planned`: under other rules
+    they would be of a course that never was. A `planner` makes them anew, after each round for the
+    next one.
 
     To the engine recorded rounds are arrivals and what runs is on one cluster; a holder is the
     place of a job among those of the record. Its times are s after the first round, whole
@@ -221,6 +222,8 @@ class WhatIf(Dispatcher):
         if self._waiting or self._running:
             steps_us = self._cap_steps_us | self._drains_end_us
             yield from (us for us in steps_us if us > self._round.ended_at_us)
+        if self._waiting and (start_us := self._region.placement.next_start_us()) is not None:
+            yield start_us
 
     def _on_grid(self, at_us: int) -> int:
         """Return the first end of a round that is not before this time and behind the last

@@ -52,7 +52,7 @@ class Submitted:
 
     def submission(self) -> Publish:
         """Return the event of its submission."""
-        publish = facts.submission(self.request, self.job_id, self.cluster)
+        publish = facts.submission(self.request, self.job_id, self.cluster, {})
         if self.request.index % round(1 / _FIRST_RUN_SHARE) == 0:
             publish.event.payload.ClearField("app_id")
         return publish

@@ -39,6 +39,7 @@ _CONDITIONS: Final[Mapping[DependencyCondition.ValueType, Condition]] = {
     DEPENDENCY_CONDITION_AFTER_NOT_OK: Condition.AFTER_NOT_OK,
     DEPENDENCY_CONDITION_SINGLETON: Condition.SINGLETON,
 }
+CONDITION_MESSAGES: Final = {condition: message for message, condition in _CONDITIONS.items()}
 
 
 def cluster_of(message: ClusterDeclared) -> Cluster:

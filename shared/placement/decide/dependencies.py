@@ -130,14 +130,16 @@ class Dependencies:
         return None if is_over else WaitsForJob(job_id, condition, Unmet.DELAYED, due_s)
 
     def _due_s(self, dependency: Dependency) -> float:
-        """Return when the delay of a dependency ends, after what it waits for has happened."""
+        """Return when the delay of a dependency ends, after what it waits for has happened: counted
+        from when the resource manager says that was, to the microsecond."""
         awaited = self._get(dependency.job_id)
         if dependency.due_s is not None or awaited is None:
             return dependency.due_s or 0.0
-        life = awaited.life
-        has_start = dependency.condition is Condition.AFTER and life.started_s
-        since_s = life.started_s if has_start else life.ended_s
-        return (self._times.now_s if since_s is None else since_s) + dependency.delay_s
+        life, since_s = awaited.life, 0.0
+        if dependency.condition is Condition.AFTER:
+            since_s = life.started_s
+        since_s = since_s or life.stopped_s or life.ended_s or self._times.now_s
+        return round((since_s + dependency.delay_s) * 1e6) / 1e6
 
     def _lacks(self, job: JobRecord, dependency: Dependency) -> Unmet | None:
         """Return why what a dependency waits for has not happened; None where it has."""

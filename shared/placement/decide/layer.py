@@ -65,10 +65,10 @@ class DecideLayer:
     ) -> None:
         self._state, self._evaluation, self._budgets = state, evaluation, budgets
         self._jobs, models = state.jobs, state.models
-        self._times = StartTimes()
-        self.dependencies = Dependencies(self._jobs.get, self._times)
+        self.times = StartTimes()
+        self.dependencies = Dependencies(self._jobs.get, self.times)
         self.pending_reasons = PendingReasons(
-            models, self._jobs.allocations, self.dependencies, budgets.unrated, self._times
+            models, self._jobs.allocations, self.dependencies, budgets.unrated, self.times
         )
         self.waiting_jobs = WaitingJobs(self.pending_reasons, models.rules, state.plans)
         self.withdrawals = Withdrawals(self._jobs, models)
@@ -99,7 +99,7 @@ class DecideLayer:
         clusters caps hold closed to some."""
         self._all_stale |= self.waiting_jobs.forget_kinds()
         self._all_stale |= self._budgets.unrated.begin_round(now_s)
-        self._due |= self._times.begin_round(now_s)
+        self._due |= self.times.begin_round(now_s)
 
     def refresh_all(self) -> None:
         """Let the next refresh bring all entries up to date."""
@@ -198,7 +198,7 @@ class DecideLayer:
         what a job may do."""
         yield from self.withdrawals.due_s()
         yield from self.looks.due_s()
-        yield from self._times.due_s()
+        yield from self.times.due_s()
 
     def _refresh_stale(self) -> bool:
         """Bring entries up to date with limits, usage and clusters; True when some were lost."""

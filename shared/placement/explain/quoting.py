@@ -1,18 +1,19 @@
 """What a job would have to expect: evaluated as if it arrived now, played forward, not kept."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from coplace.v1.placement_service_pb2 import QuotedPlacement, QuotedRange
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Dependency, Job
+from shared.domain.times import in_utc
 from shared.numerics.elementary import exp
 from shared.numerics.normal import quantile
 from shared.placement.decide.choices import Choice, favourite
 from shared.placement.decide.layer import DecideLayer
-from shared.placement.decide.pending_reason import PendingReason, is_lasting
+from shared.placement.decide.pending_reason import BeginsLater, PendingReason, is_lasting
 from shared.placement.decide.schedulers import Arriving
 from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.misfits import misfits, without_reference
@@ -89,8 +90,12 @@ class Quoting:
         if declared and not lacks:
             evaluated.candidates = self._evaluation.evaluated_alone(job)
         pending = self._pending_reasons.of_job(tracked) if not lacks else None
+        if isinstance(pending, BeginsLater):  # it is played forward, and starts not before
+            tracked.job = replace(job, begin_s=0.0)
+            pending = self._pending_reasons.of_job(tracked)
         kinds = self._waiting_jobs.kinds.copy()
         entries = self._waiting_jobs.arriving(tracked, kinds) if evaluated.candidates else {}
+        tracked.job = job
         past = self._job_table.ended_last(MOST_JOBS)
         max_slowdown = models.rules.now.max_slowdown
         return QuotedJob(
@@ -133,7 +138,8 @@ def quoted_placement(
     )
     expected = [one.expected for one in starts if one is not None and one.expected is not None]
     if len(expected) == len(quoted.runs):
-        low, middle, high = (one.start_s - now_s for one in expected)
+        begin_s = quoted.tracked.job.begin_s
+        low, middle, high = (max(one.start_s, begin_s) - now_s for one in expected)
         bounds = min(low, middle, high), max(low, middle, high)
         found.wait_s.CopyFrom(QuotedRange(low=bounds[0], expected=middle, high=bounds[1]))
         found.cluster = expected[1].cluster
@@ -146,7 +152,20 @@ def quoted_placement(
         ).cluster
     if found.cluster:
         _put_run(found, quoted)
+        found.reason = found.reason or _misses_deadline(found, quoted.tracked.job, now_s)
     return found
+
+
+def _misses_deadline(found: QuotedPlacement, job: Job, now_s: float) -> str:
+    """Return that the job is expected not to end by its deadline at its limit; empty where it
+    is."""
+    start_s = now_s + found.wait_s.expected
+    if found.walltime_s <= job.time_left_s(start_s):
+        return ""
+    ends, deadline = in_utc(start_s + found.walltime_s), in_utc(job.deadline_s)
+    return (
+        f"at its limit it is expected to end {ends} at the earliest, after its deadline, {deadline}"
+    )
 
 
 def _put_run(found: QuotedPlacement, quoted: QuotedJob) -> None:

@@ -74,6 +74,11 @@ class Placement:
         next_s = min([*soon, *self.layers.due_s()], default=inf)
         return ceil(next_s * 1e6) if next_s < inf else None
 
+    def next_start_us(self) -> int | None:
+        """Return when time alone changes next what a waiting job may do."""
+        next_s = min(self.layers.decide.times.due_s(), default=inf)
+        return ceil(next_s * 1e6) if next_s < inf else None
+
     def suspects(self) -> Sequence[str]:
         """Return the jobs that the end of this round may start, by arrival."""
         jobs = self.layers.state.jobs

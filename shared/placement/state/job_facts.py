@@ -151,7 +151,11 @@ class JobFacts:
             require_holder(message, job.run.held_on, on.grant if on else 0)
         elif 0 < message.grant == job.grants.declined:
             raise RejectedError("grant", f"{message.grant} was declined: it gives no right")
-        job.life.ran, job.life.started_s = share_ran(on, message), message.started_at_us / 1e6
+        job.life.ran = share_ran(on, message)
+        job.life.started_s, job.life.stopped_s = (
+            message.started_at_us / 1e6,
+            message.ended_at_us / 1e6,
+        )
         self._table.allocations.release(job)
         job.life.completed = message.outcome == JOB_OUTCOME_COMPLETED
         self._table.end(job, state)

@@ -32,8 +32,8 @@ class Life:
     """What has become of an attempt: `ended_s` is the end of the round that brought its end, and
     `ran` for what share of its limit it ran, None where it did not, or nobody says. `awaits` are
     the dependencies that were not met yet. `requeues` counts how often the job was requeued since
-    it was released last, and `requeued_because` is why it was. `started_s` is when it started, as
-    its resource manager says, 0 where it did not."""
+    it was released last, and `requeued_because` is why it was. `started_s` and `stopped_s` are when
+    it started and ended, as its resource manager says, 0 where it did not."""
 
     state: JobState = JobState.SUBMITTED
     ended_s: float | None = None
@@ -43,6 +43,7 @@ class Life:
     requeues: int = 0
     requeued_because: str = ""
     started_s: float = 0.0
+    stopped_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -236,8 +237,8 @@ _RECORDS: Final[Mapping[str, Form[Any]]] = {
     "guarantee": by_position(Guarantee),
     "notice": by_position(Notice),
 }
-# The version before did not say when a run started.
-_RECORDS_BEFORE: Final = {**_RECORDS, "life": by_position(Life, without=("started_s",))}
+# The version before did not say when a run started and ended.
+_RECORDS_BEFORE: Final = {**_RECORDS, "life": by_position(Life, without=("started_s", "stopped_s"))}
 _named_tuple: Any = NamedTuple
 
 

@@ -6,6 +6,7 @@ from coplace_client.errors import RejectedError
 from lab.workloads.replay import SwfWorkload, app_of, replay
 from lab.workloads.swf import Skip, SwfRecord
 from lab.workloads.table1 import APPS, GOLD_6254, profile
+from shared.domain.job import Condition
 from tests.unit.lab.workloads.swf_records import record, text_of
 
 
@@ -57,6 +58,29 @@ def test_what_was_asked_for_counts_before_what_was_given(log: Path) -> None:
     assert request.reference_cluster == "n"
     once_s = profile(request.app_id, "gold-6254").time_s
     assert request.repetitions * once_s == pytest.approx(600, rel=1e-12)
+
+
+def test_a_job_begins_its_think_time_after_the_job_before_it_that_is_replayed_too(
+    log: Path,
+) -> None:
+    records = [
+        record(1),
+        record(2, preceding_job=1, think_s=60),
+        record(3, preceding_job=2, think_s=-1),
+        record(4, preceding_job=99, think_s=60),
+        record(5, preceding_job=6, think_s=60),
+        record(6, preceding_job=1, think_s=1e12),
+    ]
+    found = [request.depends_on for request in replay(log_of(log, *records)).requests]
+    year_s = 31_622_400.0
+    assert found == [
+        (),
+        ((0, Condition.AFTER_ANY, 60.0),),
+        ((1, Condition.AFTER_ANY, 0.0),),
+        (),
+        (),
+        ((0, Condition.AFTER_ANY, year_s),),
+    ]
 
 
 def test_a_log_out_of_order_is_replayed_from_zero_on_a_machine_of_its_largest_job(

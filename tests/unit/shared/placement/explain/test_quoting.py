@@ -214,3 +214,28 @@ def test_a_forecast_leaves_the_queue_as_it_is() -> None:
     estimate(processor, "d")
     assert estimate(processor, "d") == estimate(processor, "d")
     assert round_of(processor, 1) == []
+
+
+def test_a_job_that_begins_later_is_quoted_a_wait_until_then() -> None:
+    processor = placement(policy=Policy.BASE)
+    round_of(processor, 0)
+    begin_us = end_us(0) + round(2 * _HOUR_S * 1e6)
+    wait = quoted(processor, job(begin_at_us=begin_us)).wait_s
+    assert (wait.low, wait.expected, wait.high) == (2 * _HOUR_S,) * 3
+    behind = quoted(full("abc"), job(nodes=4, begin_at_us=begin_us)).wait_s
+    assert behind.low >= 2 * _HOUR_S - 60
+    assert behind.high == pytest.approx(3 * _HOUR_S - 30)
+
+
+def test_a_deadline_that_cannot_be_met_is_refused_and_one_that_the_queue_lets_miss_is_said() -> (
+    None
+):
+    processor = full("abc")
+    never = quoted(processor, job(nodes=4, deadline_at_us=end_us(1) + 1_000_000))
+    assert never.is_refused
+    assert "cannot end by its deadline" in never.reason
+    missed = quoted(processor, job(nodes=4, deadline_at_us=end_us(1) + round(2 * _HOUR_S * 1e6)))
+    assert not missed.is_refused
+    assert "it is expected to end 2026-01-01T0" in missed.reason
+    met = quoted(processor, job(nodes=4, deadline_at_us=end_us(1) + round(9 * _HOUR_S * 1e6)))
+    assert (met.is_refused, met.reason) == (False, "")
