@@ -20,9 +20,9 @@ _REPEAT_EVERY = 20
 class Simulation:
     """Episodes of consecutive seeds, and their results."""
 
-    def __init__(self, first_seed: int, events: int, *, planned: bool) -> None:
+    def __init__(self, first_seed: int, events: int, *, planned: bool, timed: bool) -> None:
         self._seed, self._events_an_episode = first_seed, events
-        self._planned = planned
+        self._kind = {"planned": planned, "timed": timed}
         self._began_s = self._told_s = time.monotonic()
         self._began_cpu_s = time.process_time()
         self.episodes = self.events = 0
@@ -54,12 +54,12 @@ class Simulation:
         return time.monotonic() - self._began_s
 
     def _play(self, seed: int) -> Report:
-        report = _played(seed, self._events_an_episode, planned=self._planned)
+        report = _played(seed, self._events_an_episode, **self._kind)
         self.episodes += 1
         self.events += report.events
         self.faults += report.faults
         if not report.violations and self.episodes % _REPEAT_EVERY == 0:
-            again = _played(seed, self._events_an_episode, planned=self._planned)
+            again = _played(seed, self._events_an_episode, **self._kind)
             if again.digest != report.digest:
                 raise SystemExit(f"seed {seed} gives other bytes when it is played again")
         return report
@@ -70,11 +70,11 @@ class Simulation:
             print(self.summary, flush=True)
 
 
-def _played(seed: int, events: int, *, planned: bool) -> Report:
+def _played(seed: int, events: int, *, planned: bool, timed: bool) -> Report:
     """One episode, and no trace of its world: whose parts know each other, so that only the
     collector of cycles ends it. It has nothing to find before, and need not look again at what is
     left."""
-    report = Episode(seed, events, planned=planned).play()
+    report = Episode(seed, events, planned=planned, timed=timed).play()
     gc.collect()
     gc.freeze()
     return report
@@ -90,12 +90,14 @@ def main() -> None:
     parser.add_argument("--keep-going", action="store_true", help="also after a violation")
     parser.add_argument("--trace", action="store_true", help="print the faults of a violation")
     parser.add_argument("--planned", action="store_true", help="with planners at work")
+    parser.add_argument("--timed", action="store_true", help="jobs say when they may start")
     arguments = parser.parse_args()
     first = arguments.seed or time.time_ns() // 1_000_000_000
     print(f"seed {first}", flush=True)
     gc.disable()
     gc.freeze()
-    simulation = Simulation(first, arguments.events, planned=arguments.planned)
+    kind = {"planned": arguments.planned, "timed": arguments.timed}
+    simulation = Simulation(first, arguments.events, **kind)
     violated = []
     for found in simulation.run(
         arguments.minutes, arguments.episodes, goes_on=arguments.keep_going
@@ -106,12 +108,12 @@ def main() -> None:
     for name, count in sorted(simulation.faults.items()):
         print(f"  {count:8d} {name.replace('_', ' ')}")
     if violated:
-        play = partial(_played, violated[0].seed, planned=arguments.planned)
+        play = partial(_played, violated[0].seed, **kind)
         found = shortest(play(arguments.events), play, least=1)
-        _fail(found, is_traced=arguments.trace, planned=arguments.planned)
+        _fail(found, [name for name, is_so in kind.items() if is_so], is_traced=arguments.trace)
 
 
-def _fail(report: Report, *, is_traced: bool, planned: bool) -> None:
+def _fail(report: Report, kinds: list[str], *, is_traced: bool) -> None:
     print(f"\nseed {report.seed} is violated within {report.events} events:")
     for violation in report.violations:
         print(f"- {violation}")
@@ -119,7 +121,7 @@ def _fail(report: Report, *, is_traced: bool, planned: bool) -> None:
         print(*report.trace, sep="\n")
     print(
         f"\nreplay: .venv/bin/python -m tests.chaos --seed {report.seed} --episodes 1 "
-        f"--events {report.events} --trace{' --planned' if planned else ''}"
+        f"--events {report.events} --trace{''.join(f' --{kind}' for kind in kinds)}"
     )
     sys.exit(1)
 

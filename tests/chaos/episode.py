@@ -57,8 +57,8 @@ class Report:
 
 
 class Episode:
-    """Plays one seed, where it is `planned` with planners at work; `faults` happen with other
-    weights than they usually do."""
+    """Plays one seed, where it is `planned` with planners at work, where it is `timed` with jobs
+    that say when they may start; `faults` happen with other weights than they usually do."""
 
     def __init__(
         self,
@@ -66,12 +66,13 @@ class Episode:
         events: int = EVENTS_AN_EPISODE,
         *,
         planned: bool = False,
+        timed: bool = False,
         faults: Mapping[Fault, float] = MappingProxyType({}),
     ) -> None:
         self.seed = seed
         self._most_events = events
         self._rng = Random(seed)
-        scale = Scale(self._rng.choice([1, 2, 3]), self._rng.choice([1, 2, 2, 3]), planned)
+        scale = Scale(self._rng.choice([1, 2, 3]), self._rng.choice([1, 2, 2, 3]), planned, timed)
         self.world = World(self._rng, scale)
         self._ill_will = self._rng.choice([0.1, 0.2, 0.3])
         self._faults = {**FAULTS, **faults}

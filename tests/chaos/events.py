@@ -46,6 +46,7 @@ from shared.domain.hostlist import expand
 from shared.domain.node import node_name
 from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
 from tests.chaos.journal import Run
+from tests.chaos.start_terms import put_start_terms
 from tests.chaos.world import World
 
 USERS: Final = ("ada", "bob", "cyd", "dan")
@@ -262,6 +263,8 @@ def submit(world: World) -> None:
         **_units(rng),
         architectures=rng.choice([[], [], [], ["x86_64"], ["x86_64", "aarch64"]]),
     )
+    if world.scale.timed:
+        put_start_terms(world, submitted)
     publish(world, job_id, 1, job_submitted=submitted)
     return None
 

@@ -59,11 +59,13 @@ def _silence(_logger: object, _name: str, _line: MutableMapping[str, Any]) -> st
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large a simulated region is."""
+    """How large a simulated region is, if planners are at work, and if jobs say when they may start
+    and must have ended."""
 
     kafka_partitions: int = 2
     workers: int = 2
     planned: bool = False
+    timed: bool = False
 
 
 class World:

@@ -1,9 +1,10 @@
 """Jobs that wait for other jobs."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from math import inf
+from typing import Final
 
 from shared.domain.job import Condition, Dependency, JobState
 from shared.placement.decide.pending_reason import (
@@ -16,6 +17,9 @@ from shared.placement.decide.pending_reason import (
 from shared.placement.decide.same_names import SameNames
 from shared.placement.decide.start_times import StartTimes
 from shared.placement.state.job_record import JobRecord
+
+# What is granted waits again where its start is declined.
+_MAY_WAIT: Final = (JobState.SUBMITTED, JobState.GRANTED)
 
 
 class Dependencies:
@@ -35,21 +39,22 @@ class Dependencies:
         empty: set[str] = set()
         return set().union(*(self._dependents.get(job_id, empty) for job_id in job_ids))
 
-    def note(self, job_ids: Iterable[str]) -> set[str]:
+    def note(self, job_ids: Collection[str]) -> set[str]:
         """Note what became of jobs that others of the same name wait for; return the ids of the
         singletons that may wait for another one now."""
-        return {job_id for job_id in self._same_names.note(job_ids) if self._is_singleton(job_id)}
+        affected = self._same_names.note(job_ids) | self.dependents(job_ids)
+        return {job_id for job_id in affected if self._is_singleton(job_id)}
 
     def settle(self, job: JobRecord) -> bool:
         """Drop what a job need not wait for any more, and note when delays end; True when that was
         something. A singleton stays: whether it is met changes with each start."""
-        before = job.life.awaits
-        after = before if job.waits else tuple(d for d in before if d.is_singleton)
+        before, may_wait = job.life.awaits, job.life.state in _MAY_WAIT
+        after = before if may_wait else tuple(d for d in before if d.is_singleton)
         after = tuple(each for d in after if (each := self._settled(job, d)) is not None)
-        if job.job.depends_on_any and len(after) < len(before) and job.waits:
+        if job.job.depends_on_any and len(after) < len(before) and may_wait:
             after = ()
         job.life.awaits = after
-        self._watch(job.job.job_id, self._watched(job) if job.waits else frozenset())
+        self._watch(job.job.job_id, self._watched(job) if may_wait else frozenset())
         return after != before
 
     def find_stuck(self) -> set[str]:
@@ -139,7 +144,7 @@ class Dependencies:
         if dependency.condition is Condition.AFTER:
             since_s = life.started_s
         since_s = since_s or life.stopped_s or life.ended_s or self._times.now_s
-        return round((since_s + dependency.delay_s) * 1e6) / 1e6
+        return (round(since_s * 1e6) + round(dependency.delay_s * 1e6)) / 1e6
 
     def _lacks(self, job: JobRecord, dependency: Dependency) -> Unmet | None:
         """Return why what a dependency waits for has not happened; None where it has."""

@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_BEGIN,
+    CONSTRAINT_KIND_DEPENDENCY,
     VERDICT_CANCELLED,
     VERDICT_HELD,
     VERDICT_QUEUED,
@@ -26,7 +28,9 @@ _KEPT_BY_HOSTILE: Final = re.compile(
     r"|.*under the power cap of cluster hostile-\d+ \(declared by hostile)"
 )
 _NEEDS_ON_HOSTILE: Final = re.compile(r"(hostile-\d+): needs ")
-_AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
+_AWAITS: Final = re.compile(
+    r"(?:after(?:_\w+)?|singleton) (\S+): it (?:has not (?:ended|started)|goes first)"
+)
 
 
 def every_decision_is_explained(evidence: Evidence) -> Iterator[str]:
@@ -59,7 +63,11 @@ def every_job_ends_or_waits_with_a_reason(evidence: Evidence) -> Iterator[str]:
         decided = last.get(job_id)
         if decided is None:
             yield f"{job_id} was submitted and nothing was ever decided on it"
-        elif not (_may_wait(decided, ended) or _waits_for_a_hostile_cluster(evidence, decided)):
+        elif not (
+            _may_wait(decided, ended)
+            or _waits_for_a_time(evidence, decided)
+            or _waits_for_a_hostile_cluster(evidence, decided)
+        ):
             yield f"{_name(decided)} is the last word on a job that never ended: {decided.reason}"
 
 
@@ -109,6 +117,13 @@ def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
         return True
     awaits = _AWAITS.search(decided.reason)
     return awaits is not None and (awaits[1] not in ended or is_hostile(awaits[1]))
+
+
+def _waits_for_a_time(evidence: Evidence, decided: PlacementDecided) -> bool:
+    """It begins later than the run is played, or a delay ends later."""
+    timed = (CONSTRAINT_KIND_BEGIN, CONSTRAINT_KIND_DEPENDENCY)
+    until_us = max((c.until_us for c in decided.constraints if c.kind in timed), default=0)
+    return until_us > max(one.ended_at_us for one in evidence.ends_of_rounds())
 
 
 def _waits_for_a_hostile_cluster(evidence: Evidence, decided: PlacementDecided) -> bool:

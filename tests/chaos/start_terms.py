@@ -1,0 +1,64 @@
+"""Jobs that say when they may start and must have ended."""
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from coplace.v1.jobs_pb2 import (
+    DEPENDENCY_CONDITION_AFTER,
+    DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_NOT_OK,
+    DEPENDENCY_CONDITION_AFTER_OK,
+    DEPENDENCY_CONDITION_SINGLETON,
+    Dependency,
+    JobSubmitted,
+)
+
+from tests.chaos.clock import HOUR_US, SECOND_US, some_time_us
+
+if TYPE_CHECKING:
+    from tests.chaos.world import World
+
+# The fields that say so: only where jobs are timed does somebody hostile distort them.
+START_TERMS: Final = frozenset(
+    {
+        *("begin_at_us", "deadline_at_us", "depends_on_any", "job_name", "sequence"),
+        *("held_because", "delay_s"),
+    }
+)
+_NAMES: Final = ("train", "train", "test")
+_CONDITIONS: Final = (
+    DEPENDENCY_CONDITION_AFTER,
+    DEPENDENCY_CONDITION_AFTER_OK,
+    DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_NOT_OK,
+)
+
+
+def put_start_terms(world: "World", submitted: JobSubmitted) -> None:
+    """Draw some of a begin, a deadline, dependencies with delays, a name, a place in the order of
+    its resource manager, and a reason that it is held for."""
+    rng, at_us = world.rng, submitted.submitted_at_us
+    if rng.random() < 0.2:
+        submitted.begin_at_us = at_us + some_time_us(rng, SECOND_US, HOUR_US)
+    if rng.random() < 0.2:
+        from_us = max(at_us, submitted.begin_at_us) + round(submitted.walltime_s * 1e6)
+        submitted.deadline_at_us = from_us + rng.choice([-1, 1, 1, 1]) * some_time_us(
+            rng, SECOND_US, HOUR_US
+        )
+    if rng.random() < 0.5:
+        submitted.job_name = rng.choice(_NAMES)
+    if rng.random() < 0.3:
+        submitted.sequence = str(rng.randrange(1_000))
+    for dependency in submitted.depends_on:
+        dependency.condition = rng.choice(_CONDITIONS)
+        dependency.delay_s = _delay_s(rng)
+    if submitted.job_name and rng.random() < 0.4:
+        submitted.depends_on.append(Dependency(condition=DEPENDENCY_CONDITION_SINGLETON))
+    submitted.depends_on_any = rng.random() < 0.3
+    if rng.random() < 0.03:
+        submitted.held_because = "something that nobody understands"
+        world.held.add(submitted.job_id)
+
+
+def _delay_s(rng: Random) -> float:
+    return rng.choice([0.0, 0.0, some_time_us(rng, SECOND_US, HOUR_US) / SECOND_US])
