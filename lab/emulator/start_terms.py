@@ -42,7 +42,7 @@ class StartTerms:
             heappush(self._begins_us, now_us + delay_us)
 
     def stop(self, job: str, now_us: int) -> None:
-        """Note when the delays after an end end; who waits for a start waits for that no more."""
+        """Note when the delays after an end end; a job that waits for the start does so no more."""
         for of_start in (False, True):
             for delay_us in self._delays_us.get((job, of_start), ()):
                 heappush(self._begins_us, now_us + delay_us)

@@ -10,7 +10,7 @@ ROUNDS = 80
 
 
 def main() -> None:
-    """Run the command: it ends with 1 where the oracle found something."""
+    """Run the command: it ends with 1 where the oracle objects."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first")
     parser.add_argument("--minutes", type=float, default=2.0)

@@ -56,7 +56,7 @@ class Awaited:
 
 @dataclass(slots=True)
 class Seen:
-    """A job as it was reported: `arrival` is its place among all that came or came back."""
+    """A job as it was reported: `arrival` is its place among all that queued up."""
 
     job: JobSubmitted
     arrival: int

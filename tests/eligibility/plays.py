@@ -54,7 +54,7 @@ def _one_cluster() -> list[Event]:
 
 @dataclass
 class Play:
-    """One seed. `violations` are what the oracle found; `starts` counts."""
+    """One seed. `violations` are those of the oracle; `starts` counts."""
 
     seed: int
     violations: list[str] = field(default_factory=list)

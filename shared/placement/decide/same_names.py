@@ -19,8 +19,8 @@ class SharedName(NamedTuple):
     job_name: str
 
 
-class Place(NamedTuple):
-    """The place of a job that waits among those of one name: by the sequence of its resource
+class NamedJob(NamedTuple):
+    """A job that waits, in its place among those of one name: by the sequence of its resource
     manager, else by arrival."""
 
     sequence: NaturalKey
@@ -33,9 +33,9 @@ class SameNames:
 
     def __init__(self, get: Callable[[str], JobRecord | None]) -> None:
         self._get = get
-        self._waiting: dict[SharedName, list[Place]] = defaultdict(list)
+        self._waiting: dict[SharedName, list[NamedJob]] = defaultdict(list)
         self._started: dict[SharedName, set[str]] = defaultdict(set)
-        self._known: dict[str, tuple[SharedName, Place | None]] = {}
+        self._known: dict[str, tuple[SharedName, NamedJob | None]] = {}
 
     def note(self, job_ids: Iterable[str]) -> set[str]:
         """Note what became of these jobs; return the ids of the singletons that may wait for
@@ -62,7 +62,7 @@ class SameNames:
         others = self._started.get(name, set()) - {job.job.job_id}
         return min(others, default=None)
 
-    def _enter(self, job_id: str, now: tuple[SharedName, Place | None] | None) -> set[str]:
+    def _enter(self, job_id: str, now: tuple[SharedName, NamedJob | None] | None) -> set[str]:
         """Add a job; return the one right behind it, which has another one before it now."""
         if now is None:
             return set()
@@ -76,7 +76,7 @@ class SameNames:
         at = bisect_left(waiting, place)
         return {each.job_id for each in waiting[at : at + 2]}
 
-    def _leave(self, job_id: str, before: tuple[SharedName, Place | None] | None) -> None:
+    def _leave(self, job_id: str, before: tuple[SharedName, NamedJob | None] | None) -> None:
         if before is None:
             return
         del self._known[job_id]
@@ -99,7 +99,7 @@ def name_of(job: Job) -> SharedName:
     return SharedName(job.account, job.user, job.job_name)
 
 
-def _situation(job: JobRecord) -> tuple[SharedName, Place | None] | None:
+def _situation(job: JobRecord) -> tuple[SharedName, NamedJob | None] | None:
     """Return the name of a job and its place among those that wait; without one where it started,
     None where it has no name or no start of it is expected."""
     if job.ended or not job.job.job_name:
@@ -107,5 +107,5 @@ def _situation(job: JobRecord) -> tuple[SharedName, Place | None] | None:
     return name_of(job.job), _place(job) if job.waits else None
 
 
-def _place(job: JobRecord) -> Place:
-    return Place(natural(job.job.sequence), job.arrival, job.job.job_id)
+def _place(job: JobRecord) -> NamedJob:
+    return NamedJob(natural(job.job.sequence), job.arrival, job.job.job_id)
