@@ -108,7 +108,8 @@ def main() -> None:
     for name, count in sorted(simulation.faults.items()):
         print(f"  {count:8d} {name.replace('_', ' ')}")
     if violated:
-        play = partial(_played, violated[0].seed, **kind)
+        of = violated[0].seed
+        play = partial(_played, of, planned=arguments.planned, timed=arguments.timed)
         found = shortest(play(arguments.events), play, least=1)
         _fail(found, [name for name, is_so in kind.items() if is_so], is_traced=arguments.trace)
 

@@ -60,4 +60,4 @@ def test_the_auditor_finds_planted_bugs(
             found = Episode(seed, _EVENTS, timed=True).play().violations
         if any("job starts before it may" in each or "of its name" in each for each in found):
             return
-    pytest.fail("no episode found it")
+    pytest.fail("no episode shows it")

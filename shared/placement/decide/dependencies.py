@@ -70,6 +70,8 @@ class Dependencies:
     def pending_reason(self, job: JobRecord) -> PendingReason | None:
         """Return what keeps the job waiting, the hopeless before the rest; None when all is met, or
         one where that is enough."""
+        if not job.life.awaits:
+            return None
         unmet = (self._unmet(job, dependency) for dependency in job.life.awaits)
         found: list[PendingReason] = [each for each in unmet if each is not None]
         is_any = job.job.depends_on_any
@@ -84,6 +86,8 @@ class Dependencies:
 
     def due_s(self, job: JobRecord) -> float:
         """Return when the next delay ends that a job waits for; infinite without any."""
+        if not job.life.awaits:
+            return inf
         return min((d.due_s for d in job.life.awaits if d.due_s is not None), default=inf)
 
     def _is_singleton(self, job_id: str) -> bool:

@@ -1,6 +1,7 @@
 """What keeps a job, or one of its entries, out of the queue. Everything else waits for nodes."""
 
 from dataclasses import dataclass
+from math import inf
 
 from shared.eamc.ranking import EXCLUDED
 from shared.placement.budgets.cap_budgets import UnratedClusters
@@ -62,7 +63,8 @@ class PendingReasons:
             return ClusterClosed(cluster, closed[cluster])
         if self._is_drained(job, candidate):
             return NodesDrained(cluster)
-        if job.job.time_left_s(self.times.now_s) < candidate.walltime_s:
+        time_left_s = job.job.time_left_s(self.times.now_s) if job.job.deadline_s else inf
+        if time_left_s < candidate.walltime_s:
             return _deadline_missed(job, candidate)
         if candidate.power_unknown and (cap := self.unrated.cap_over(cluster)):
             return PowerUndeclared(cluster, cap)

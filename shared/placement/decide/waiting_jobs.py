@@ -233,7 +233,6 @@ class WaitingJobs:
 
 def _limits_s(waiting: _Waiting) -> Iterator[float]:
     """Yield the limits in each mode in which a job may start."""
-    modes = [choice.candidate for choice in (*waiting.choices, *waiting.usual)]
-    for mode in modes:
+    for mode in (choice.candidate for choice in (*waiting.choices, *waiting.usual)):
         yield mode.walltime_s
         yield from (slower.walltime_s for slower in mode.slower or ())

@@ -3,17 +3,22 @@ twice, no job runs twice, who was killed in between decides as if nothing had be
 says what is true no more."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pytest
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_ACCOUNT, LIMIT_SUBJECT_USER
 from coplace.v1.jobs_pb2 import (
+    DEPENDENCY_CONDITION_AFTER,
     DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_NOT_OK,
     DEPENDENCY_CONDITION_AFTER_OK,
+    DEPENDENCY_CONDITION_SINGLETON,
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_COMPLETED,
     JOB_OUTCOME_FAILED,
+    Dependency,
+    DependencyCondition,
     JobOutcome,
 )
 from coplace.v1.placement_pb2 import PlacementDecided
@@ -46,12 +51,43 @@ LASTING_REASONS = (
     "lost since",
     "declined or not confirmed",
     "was requeued",
+    "begin not before",
+    "its deadline",
+    "singleton",
 )
 ENDED = (JOB_STANDING_CANCELLED, JOB_STANDING_FINISHED)
 GIVEN = (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING)
 
 
 Grant = tuple[str, int]
+
+
+class StartTerms(NamedTuple):
+    """When a job may start and must have ended, from its submission on."""
+
+    begin_in_us: int
+    deadline_in_us: int
+    delay_s: float
+    is_any: bool
+    job_name: str
+    is_singleton: bool
+
+
+START_TERMS = st.builds(
+    StartTerms,
+    st.sampled_from([0, 0, 45_000_000, 200_000_000]),
+    st.sampled_from([0, 0, 500_000_000, 700_000_000, 1_500_000_000]),
+    st.sampled_from([0.0, 0.0, 50.0]),
+    st.booleans(),
+    st.sampled_from(["", "", "train"]),
+    st.booleans(),
+)
+CONDITIONS = (
+    DEPENDENCY_CONDITION_AFTER,
+    DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_NOT_OK,
+    DEPENDENCY_CONDITION_AFTER_OK,
+)
 
 
 def grant_of(decided: PlacementDecided) -> Grant:
@@ -192,7 +228,8 @@ class AnySequence(RuleBasedStateMachine):
         shareable=st.booleans(),
         app=st.integers(0, 7),
         priority=st.integers(-1, 1),
-        on_ok=st.booleans(),
+        condition=st.sampled_from(CONDITIONS),
+        terms=START_TERMS,
         data=st.data(),
     )
     def submit(
@@ -202,23 +239,33 @@ class AnySequence(RuleBasedStateMachine):
         shareable: bool,
         app: int,
         priority: int,
-        on_ok: bool,
+        condition: DependencyCondition.ValueType,
+        terms: StartTerms,
         data: st.DataObject,
     ) -> None:
-        job_id = f"job-{len(self.jobs)}"
+        job_id, at_us = f"job-{len(self.jobs)}", self.now_us()
         others = [*self.jobs, f"job-{len(self.jobs) + 1}"]
-        awaited = data.draw(st.lists(st.sampled_from(others), max_size=1))
-        condition = DEPENDENCY_CONDITION_AFTER_OK if on_ok else DEPENDENCY_CONDITION_AFTER_ANY
+        awaited = data.draw(st.lists(st.sampled_from(others), max_size=2))
+        depends_on = [
+            Dependency(job_id=other, condition=condition, delay_s=terms.delay_s)
+            for other in awaited
+        ]
+        if terms.job_name and terms.is_singleton:
+            depends_on.append(Dependency(condition=DEPENDENCY_CONDITION_SINGLETON))
         event = region.submitted(
             job_id,
-            self.now_us(),
+            at_us,
             nodes=nodes,
             user=user,
             shareable=shareable,
             app_id=region.APPS[app],
             priority=priority,
             walltime_s=600.0,
-            depends_on=region.after(condition, *awaited),
+            depends_on=depends_on,
+            depends_on_any=terms.is_any,
+            job_name=terms.job_name,
+            begin_at_us=at_us + terms.begin_in_us if terms.begin_in_us else 0,
+            deadline_at_us=at_us + terms.deadline_in_us if terms.deadline_in_us else 0,
         )
         self.jobs.append(job_id)
         self.tell(event)
