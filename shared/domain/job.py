@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from math import ceil
 from typing import Final
 
@@ -9,9 +10,13 @@ from coplace_client.bounds import JOB_MEMORY_GIB, LENGTHS, PRIORITY, QUANTITIES
 from coplace_client.checks import require_not_negative, require_text
 from coplace_client.errors import RejectedError
 from shared.domain.cluster import Cluster
+from shared.domain.features import parse_features
+from shared.domain.hostlist import expand
 from shared.domain.resources import Resources, require_resources
 
 MOST_PRIORITY: Final = round(PRIORITY.most)
+# Characters of the host lists that one job names: each job that waits keeps them.
+_MOST_NAMED_TEXT: Final = 4096
 # Its id and the number of the attempt.
 JobAttempt = tuple[str, int]
 
@@ -24,6 +29,9 @@ class Job:
     `cores_per_unit` cores, of which `units_per_node` at most (0: any number) go onto one node.
     `walltime_s` relates to `reference_cluster` at its nominal P-state. `memory_gib` is that of the
     whole job, 0 where any nodes will do; `architectures` are empty where it runs everywhere.
+
+    Where it may run is said by `partitions` and `clusters`, any of which will do, `features`, an
+    expression, and host lists: all `nodes_wanted` are among its nodes, none of `nodes_excluded`.
     """
 
     job_id: str
@@ -43,6 +51,11 @@ class Job:
     memory_gib_per_unit: float = 0.0
     resources_per_unit: Resources = ()
     units_per_node: int = 0
+    partitions: tuple[str, ...] = ()
+    features: str = ""
+    nodes_wanted: tuple[str, ...] = ()
+    nodes_excluded: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -57,6 +70,27 @@ class Job:
         for architecture in self.architectures:
             require_text("architectures", architecture)
         self._check_unit()
+        if self.has_wishes or self.clusters:
+            self._check_where()
+
+    def _check_where(self) -> None:
+        for field in ("partitions", "clusters"):
+            names = getattr(self, field)
+            LENGTHS[field].require(field, len(names))
+            for name in names:
+                require_text(field, name)
+        if self.features:
+            parse_features(self.features)
+        for field in ("nodes_wanted", "nodes_excluded"):
+            lists = getattr(self, field)
+            LENGTHS["nodes_named"].require(field, len(lists))
+            if sum(map(len, lists)) > _MOST_NAMED_TEXT:
+                raise RejectedError(field, f"must be at most {_MOST_NAMED_TEXT} characters")
+            if lists:
+                named_nodes(lists)
+        if (wanted := len(named_nodes(self.nodes_wanted))) > self.nodes:
+            problem = f"must be at most {self.nodes} as the units, got {wanted}"
+            raise RejectedError("nodes_wanted", problem)
 
     def _check_unit(self) -> None:
         for field in ("cores_per_unit", "memory_gib_per_unit", "units_per_node"):
@@ -88,9 +122,20 @@ class Job:
         has_more = self.cores_per_unit or self.memory_gib_per_unit or self.resources_per_unit
         return not (has_more or self.shareable)
 
+    @property
+    def has_wishes(self) -> bool:
+        """Return whether not all nodes of a cluster are the same to it."""
+        return bool(self.partitions or self.features or self.nodes_wanted or self.nodes_excluded)
+
     def runs_on(self, cluster: Cluster) -> bool:
         """Return whether it has a binary for the cluster."""
         return not self.architectures or cluster.architecture in self.architectures
+
+
+@lru_cache(maxsize=1024)
+def named_nodes(host_lists: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the nodes that host lists name, each once. Raises RejectedError."""
+    return tuple(dict.fromkeys(expand(",".join(host_lists)))) if host_lists else ()
 
 
 class Condition(StrEnum):

@@ -93,9 +93,9 @@ MUTANTS: Final = (
     Mutant(
         "a start beside others may crowd out what is reserved there",
         "scheduling/node_selection.py",
-        "self.classes.units(shadow.kind, self._states.add_units(on.then, kind, units))",
+        "self.classes.units(shadow.kind, self._states.add_units(on.then, way.held, units))",
         "self._states.units_beside_anyone(shadow.kind.shape, "
-        "self._states.by_number[self._states.add_units(on.then, kind, units)])",
+        "self._states.by_number[self._states.add_units(on.then, way.held, units)])",
         soonest=17,
     ),
     Mutant(
@@ -177,8 +177,8 @@ MUTANTS: Final = (
     Mutant(
         "a restart forgets what was asked of running jobs",
         "placement/state/job_record.py",
-        "    return restored\n\n\n# Nor did",
-        "    restored.run.actions = ()\n    return restored\n\n\n# Nor did",
+        "    return restored\n\n\n# The version",
+        "    restored.run.actions = ()\n    return restored\n\n\n# The version",
         soonest=77,
     ),
     Mutant(

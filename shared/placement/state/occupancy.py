@@ -21,7 +21,9 @@ from shared.scheduling.problem import (
     Kind,
     NodeTable,
     counts_nodes,
+    held_kind,
     kind_on,
+    most_of,
     nodes_worth,
     whole_node,
 )
@@ -78,13 +80,13 @@ class Occupancy:
 
     def most_units(self, job: Job) -> int:
         """Return how many units of a job fit when nothing runs, but on nodes that never return."""
-        kind = kind_on(job, self._cluster, self.names)
+        kind = kind_on(job, self._cluster, self.names, with_down=True)
         if kind is None:
             return 0
         if kind not in self._most:
             fitting = self.capacity.table.fitting(kind.shape)
             fitting[self.never] = 0
-            self._most[kind] = int(fitting.sum())
+            self._most[kind] = most_of(fitting, kind.shape.where)
         return self._most[kind]
 
     def available(self, number: int, *, apart: bool) -> tuple[Capacity, list[AllocatedUnits]]:
@@ -274,8 +276,9 @@ class Occupancy:
 
     def _kind(self, job: JobRecord) -> Kind:
         """Return what a job needs: all of its nodes where the cluster has that no more."""
-        kind = kind_on(job.job, self._cluster, self.names)
-        return kind or whole_node(self._cluster.cores_per_node, len(self.names))
+        assert job.run.allocation is not None
+        nodes = (node for node in job.run.allocation.nodes if node < self.nodes)
+        return held_kind(job.job, self._cluster, self.names, nodes)
 
     def _units(self, placed: JobAllocation) -> tuple[int, ...]:
         return placed.units or (1,) * len(placed.nodes)

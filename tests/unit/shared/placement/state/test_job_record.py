@@ -72,12 +72,11 @@ def test_a_job_comes_back_as_it_was() -> None:
     assert JOBS.decode(JOBS.encode(full_record())) == full_record()
 
 
-def test_a_job_of_the_version_before_is_read_as_one_that_nobody_gave_back() -> None:
+def test_a_job_of_the_version_before_is_read_as_one_that_may_run_anywhere() -> None:
     row = msgspec.msgpack.decode(JOBS.encode(full_record())[2:])
-    grants, run = row[5], row[7]
-    assert grants.pop() == full_record().grants.declined == 0
-    assert run[0].pop("power_unknown") is False
-    assert JOBS.decode(b"\xc1\x01" + msgspec.msgpack.encode(row)) == full_record()
+    for name in ("partitions", "features", "nodes_wanted", "nodes_excluded", "clusters"):
+        assert not row[0].pop(name)
+    assert JOBS.decode(b"\xc1\x02" + msgspec.msgpack.encode(row)) == full_record()
 
 
 def test_a_job_on_all_nodes_of_a_large_cluster_takes_no_more_than_one_on_a_few() -> None:
