@@ -50,6 +50,7 @@ from shared.placement.decide.schedulers import Arriving
 from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.run_shares import TO_THEIR_LIMITS, ExpectedRuns
 from shared.placement.explain.constraints import Constraint, WaitReason, write
+from shared.placement.explain.listed_places import listed_features, listed_partitions
 from shared.placement.explain.node_groups import MOST_GROUPS, node_groups
 from shared.placement.explain.pages import JobsById, page_token
 from shared.placement.explain.pass_decisions import PassDecisions, candidate_message, reason_of
@@ -305,6 +306,8 @@ class Queries:
                 lost=closure_words(closed[name]) if name in closed else "",
                 drained_nodes=len(self._nodes.drained(name)),
                 drained=self._words.drains(name),
+                partitions=listed_partitions(cluster, self.occupancy()[name]),
+                features=listed_features(cluster),
             )
             for name, cluster in sorted(self._models.clusters.items())
         ]

@@ -170,9 +170,10 @@ class Occupancy:
     @property
     def free(self) -> int:
         """Return how many nodes take jobs and nobody holds anything of."""
-        return len(self._free_nodes())
+        return len(self.free_nodes())
 
-    def _free_nodes(self) -> list[int]:
+    def free_nodes(self) -> list[int]:
+        """Return the nodes that take jobs and nobody holds anything of."""
         holders, is_open = self.capacity.holders, self._is_open
         return [node for node in range(len(holders)) if not holders[node] and is_open[node]]
 
@@ -222,7 +223,7 @@ class Occupancy:
     def best_free(self, count: int) -> tuple[int, ...]:
         """Return the `count` free nodes that draw least, ties by index, ascending by index; fewer
         when there are not as many."""
-        free = self._free_nodes()
+        free = self.free_nodes()
         if not self._is_even:
             free = np.array(free)[self.factors[free].argsort(kind="stable")].tolist()
         return tuple(sorted(free[:count]))

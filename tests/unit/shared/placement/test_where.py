@@ -35,7 +35,11 @@ def declared(*partitions: Partition, time_us: int = T0_US, **changes: Any) -> Ev
         NodeClass(nodes=4, features=["gpu", "rome"]),
         NodeClass(nodes=4, features=["large", "rome"]),
     ]
-    whole = {"nodes": 8, "node_classes": classes, "partitions": partitions or PARTITIONS}
+    whole: dict[str, Any] = {
+        "nodes": 8,
+        "node_classes": classes,
+        "partitions": partitions or PARTITIONS,
+    }
     return region.declared("p1", time_us=time_us, **(whole | changes))
 
 
