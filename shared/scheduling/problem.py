@@ -201,11 +201,14 @@ def held_kind(job: Job, cluster: Cluster, names: Sequence[str], nodes: Iterable[
 
 
 def held_by(ways: "Sequence[Way]", nodes: Iterable[int]) -> Kind:
-    """Return the kind of a job as it has these nodes: that of the first place which they are of."""
+    """Return the kind of a job as it has these nodes: alone only where they are of exclusive places
+    and no others."""
     if len(ways) == 1:
         return ways[0].held
     allocated = node_set(nodes)
-    return next((way.held for way in ways if not allocated & ~way.nodes), ways[0].held)
+    there = [way.held for way in ways if not allocated & ~way.nodes]
+    shared = [held for held in there if not held.shape.exclusive]
+    return (shared or there or [ways[0].held])[0]
 
 
 class Way:

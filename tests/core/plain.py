@@ -44,10 +44,11 @@ class Shape(NamedTuple):
         ]
 
     def on(self, nodes: Iterable[int]) -> "Shape":
-        """The shape as it is held on these nodes: as in the first of its places that has them."""
+        """The shape as it is held on these nodes: alone where all its places that have them are
+        so."""
         has = set(nodes)
         found = [one for one in self.within() if one.places is None or has <= one.places[0].nodes]
-        return found[0]._replace(places=None)
+        return min(found, key=lambda one: one.alone)._replace(places=None)
 
     @property
     def wanted(self) -> frozenset[int]:
