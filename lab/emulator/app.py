@@ -16,6 +16,7 @@ from lab.workloads.clusters import GPU_NODES, clusters, rated
 from lab.workloads.generate import built_in
 from lab.workloads.mislabel import mislabel
 from lab.workloads.parts import with_parts
+from lab.workloads.places import with_partitions, with_places
 from lab.workloads.replay import replay
 from lab.workloads.request import JobRequest
 from shared.domain.cluster import Cluster
@@ -53,7 +54,12 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
         emulated = tuple(map(rated, emulated))
     requests = built_in(settings.seed, settings.jobs, emulated)
     shares = settings.quarters_share, settings.gpus_share
-    return with_parts(requests, emulated, settings.seed, *shares), emulated
+    requests = with_parts(requests, emulated, settings.seed, *shares)
+    if settings.partitions_share:
+        emulated = tuple(map(with_partitions, emulated))
+        share = settings.partitions_share
+        requests = with_places(requests, emulated, settings.seed, share)
+    return requests, emulated
 
 
 def emulator(settings: SimulationSettings) -> Emulator:

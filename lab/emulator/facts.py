@@ -89,6 +89,8 @@ def submission(request: JobRequest, job: str, cluster: Cluster) -> Publish:
         memory_gib_per_unit=request.memory_gib_per_unit,
         resources_per_unit=dict(request.resources_per_unit),
         units_per_node=request.units_per_node,
+        partitions=request.partitions,
+        features=request.features,
     )
     return _of_job(JOBS, cluster, job, time_us, payload)
 

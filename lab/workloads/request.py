@@ -20,7 +20,8 @@ class JobRequest:
     Alone on `reference_cluster` at the nominal P-state the job runs `repetitions` times the
     Table 1 time of what it is; `walltime_s` is what the user asks for there. `app_id` is what the
     user says it is, `runs` what it is where that is something else. It consists of `nodes` equal
-    units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each.
+    units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each, in one of
+    `partitions`, on nodes with `features`.
     """
 
     index: int
@@ -38,6 +39,8 @@ class JobRequest:
     memory_gib_per_unit: float = 0.0
     resources_per_unit: Resources = ()
     units_per_node: int = 0
+    partitions: tuple[str, ...] = ()
+    features: str = ""
 
     def __post_init__(self) -> None:
         for field, app_id in (("app_id", self.app_id), ("runs", self.true_app_id)):

@@ -190,6 +190,11 @@ class Queries:
         """Return how many starts came, since this process began, that had been seized."""
         return self._job_table.late_starts
 
+    def declines(self) -> Mapping[tuple[str, str, str], int]:
+        """Return how many starts were declined since this process began, by cluster, kind and name
+        of what was refused."""
+        return self._job_table.declines
+
     def snapshot(self) -> Snapshot:
         """Return what a forecast starts from."""
         return self._snapshot(Arriving(self._waiting_jobs.kinds))

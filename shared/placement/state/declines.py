@@ -13,6 +13,7 @@ from coplace.v1.jobs_pb2 import (
 )
 
 from coplace_client.errors import RejectedError
+from shared.domain.job import Job
 from shared.domain.node import NodeNames
 from shared.placement.state.job_allocation import nodes_of, runs_of
 from shared.scheduling.eligibility import NOTHING_REFUSED, RefusedToJob, node_set
@@ -79,6 +80,18 @@ def refused_nodes(message: JobDeclined, names: NodeNames) -> frozenset[int]:
         return frozenset(names.indices(message.refused_nodes))
     except RejectedError:
         return frozenset()
+
+
+def declined_words(job: Job, message: JobDeclined) -> tuple[str, str]:
+    """Return the kind and the name of what a decline refused, as far as it says: else what the job
+    asks for, which is the likely cause."""
+    if message.refused_kind != REFUSED_KIND_UNSPECIFIED:
+        return _KINDS[message.refused_kind], message.refused_name
+    if job.partitions:
+        return "partition", ",".join(job.partitions)
+    if job.features:
+        return "feature", job.features
+    return ("nodes", "") if message.refused_nodes else ("unknown", "")
 
 
 def with_declined(

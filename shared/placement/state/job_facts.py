@@ -123,6 +123,7 @@ class JobFacts:
         if (on := job.run.allocation) is not None and on.cluster in names:
             granted = on.cluster, on.nodes, names[on.cluster]
             self._table.refuse(job, with_declined(job.declined, message, *granted))
+            self._table.count_decline(job, on.cluster, message)
         self._table.allocations.release(job)
         job.grants.missed_starts += job.grants.missed or not job.grants.withdrawn
         job.life.state, job.grants.withdrawn = state, None

@@ -1,9 +1,12 @@
 """The jobs that placement tracks, in their newest attempts."""
 
+from collections import Counter
 from collections.abc import Iterable, KeysView
 from dataclasses import replace
 from heapq import heappop, heappush, nlargest
 from typing import Final
+
+from coplace.v1.jobs_pb2 import JobDeclined
 
 from shared.catalogue.event import Event
 from shared.domain.cluster import Cluster
@@ -11,7 +14,7 @@ from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
 from shared.placement.state.actions import Action
 from shared.placement.state.allocations import Allocations
 from shared.placement.state.candidate import CANDIDATES, Candidate
-from shared.placement.state.declines import Declined
+from shared.placement.state.declines import Declined, declined_words
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JOBS, MOST_TEXT, JobRecord, Life
@@ -22,6 +25,8 @@ from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 from shared.streams.state.state import State
 
 TABLE: Final = "job"
+# Each is a time series of its own.
+_MOST_COUNTED: Final = 500
 _DAY_S: Final = 86_400.0
 
 
@@ -45,6 +50,8 @@ class JobTable:
         self._ending: set[str] = set()
         self._unadmitted: set[str] = set()
         self.late_starts = 0
+        # Starts that were declined, by cluster, kind and name of what was refused.
+        self.declines = Counter[tuple[str, str, str]]()
         self._next_arrival = 0
         self._touched: set[str] = set()
         for cluster in clusters:
@@ -208,6 +215,12 @@ class JobTable:
         else:
             self._declined.drop(job.job.job_id)
         self.revisit(job)
+
+    def count_decline(self, job: JobRecord, cluster: str, message: JobDeclined) -> None:
+        """Count a declined start by what was refused; beyond so many names all others together."""
+        what = cluster, *declined_words(job.job, message)
+        known = what in self.declines or len(self.declines) < _MOST_COUNTED
+        self.declines[what if known else (cluster, "other", "")] += 1
 
     def declined(self) -> list[JobRecord]:
         """Return the jobs that were refused something, by arrival."""
