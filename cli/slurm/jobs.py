@@ -283,8 +283,8 @@ def _say_where(submitted: JobSubmitted, job: SlurmJob) -> None:
 
 
 def _held(submission: Envelope, reason: str) -> Envelope:
-    """Return that a job is held, since it asks for what Coplace can't follow: somebody who releases
-    it later is newer."""
+    """Return that a job is held, since it asks for what Coplace can't follow: a later release is
+    newer."""
     submitted = submission.job_submitted
     held = JobHeld(job_id=submitted.job_id, reason=printable(reason))
     held.held_at_us = submitted.submitted_at_us

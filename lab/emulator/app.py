@@ -16,7 +16,7 @@ from lab.workloads.clusters import GPU_NODES, clusters, rated
 from lab.workloads.generate import built_in
 from lab.workloads.mislabel import mislabel
 from lab.workloads.parts import with_parts
-from lab.workloads.places import with_partitions, with_places
+from lab.workloads.partitions import with_partitions, asking_for_partitions
 from lab.workloads.replay import replay
 from lab.workloads.request import JobRequest
 from shared.domain.cluster import Cluster
@@ -58,7 +58,7 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
     if settings.partitions_share:
         emulated = tuple(map(with_partitions, emulated))
         share = settings.partitions_share
-        requests = with_places(requests, emulated, settings.seed, share)
+        requests = asking_for_partitions(requests, emulated, settings.seed, share)
     return requests, emulated
 
 

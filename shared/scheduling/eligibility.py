@@ -2,8 +2,8 @@
 that it excludes.
 
 Sets of nodes are whole numbers with a bit for each node, by index. They are worked out once for a
-declaration, and a job's in a few operations; the scheduler tells nodes apart only where the sets of
-its jobs do.
+declaration, and a job's in a few operations; the scheduler distinguishes nodes only where the sets
+of its jobs do.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from shared.domain.node import NodeNames
 from shared.domain.partition import Partition
 
 # A set of nodes.
-NodeSet = int
+NodeBits = int
 _BITS_PER_BYTE: Final = 8
 
 
@@ -29,15 +29,15 @@ class Where(NamedTuple):
     """Nodes on which all units of a job may be, of one partition where there are any; some unit is
     on each of the `wanted` ones. No other job may be there where it is `exclusive`."""
 
-    nodes: NodeSet
-    wanted: NodeSet = 0
+    nodes: NodeBits
+    wanted: NodeBits = 0
     exclusive: bool = False
 
 
 class RefusedToJob(NamedTuple):
     """What a resource manager refused a job on a cluster: nodes, and partitions by name."""
 
-    nodes: NodeSet = 0
+    nodes: NodeBits = 0
     partitions: tuple[str, ...] = ()
 
 
@@ -48,12 +48,12 @@ class _Declared(NamedTuple):
     """A cluster's sets of nodes as declared."""
 
     names: NodeNames
-    everywhere: NodeSet
-    by_partition: dict[str, NodeSet]
-    by_features: tuple[tuple[frozenset[str], NodeSet], ...]
+    everywhere: NodeBits
+    by_partition: dict[str, NodeBits]
+    by_features: tuple[tuple[frozenset[str], NodeBits], ...]
 
 
-def node_set(indices: Iterable[int]) -> NodeSet:
+def node_set(indices: Iterable[int]) -> NodeBits:
     """Return the set of nodes with these indices."""
     found = bytearray()
     for index in indices:
@@ -64,7 +64,7 @@ def node_set(indices: Iterable[int]) -> NodeSet:
     return int.from_bytes(found, "little")
 
 
-def members(nodes: NodeSet, count: int) -> NDArray[np.bool_]:
+def members(nodes: NodeBits, count: int) -> NDArray[np.bool_]:
     """Return which of so many nodes are in a set, (nodes,)."""
     within = nodes & ((1 << count) - 1)
     raw = np.frombuffer(within.to_bytes(ceil(count / _BITS_PER_BYTE), "little"), dtype=np.uint8)
@@ -78,7 +78,7 @@ def _declared(cluster: Cluster) -> _Declared:
         partition.name: node_set(names.indices(partition.nodes)) if partition.nodes else everywhere
         for partition in cluster.partitions
     }
-    by_features: dict[frozenset[str], NodeSet] = {}
+    by_features: dict[frozenset[str], NodeBits] = {}
     first = 0
     for each in cluster.node_classes:
         features, nodes = frozenset(each.features), ((1 << each.nodes) - 1) << first
@@ -88,7 +88,7 @@ def _declared(cluster: Cluster) -> _Declared:
 
 
 @lru_cache(maxsize=4096)
-def nodes_with(cluster: Cluster, features: str) -> NodeSet:
+def nodes_with(cluster: Cluster, features: str) -> NodeBits:
     """Return the nodes of a cluster for which an expression holds."""
     expression, found = parse_features(features), 0
     for there, nodes in _declared(cluster).by_features:
@@ -98,7 +98,7 @@ def nodes_with(cluster: Cluster, features: str) -> NodeSet:
 
 
 @lru_cache(maxsize=4096)
-def nodes_named(cluster: Cluster, host_lists: tuple[str, ...]) -> tuple[NodeSet, str]:
+def nodes_named(cluster: Cluster, host_lists: tuple[str, ...]) -> tuple[NodeBits, str]:
     """Return those nodes of a cluster that host lists name, and the first name that it has not;
     empty where it has them all."""
     names, unknown = _declared(cluster).names, ""
@@ -112,7 +112,7 @@ def nodes_named(cluster: Cluster, host_lists: tuple[str, ...]) -> tuple[NodeSet,
     return node_set(found), unknown
 
 
-def nodes_of_partition(cluster: Cluster, name: str) -> NodeSet:
+def nodes_of_partition(cluster: Cluster, name: str) -> NodeBits:
     """Return the nodes of a partition."""
     return _declared(cluster).by_partition[name]
 
@@ -179,7 +179,7 @@ def runs_anywhere(
 
 def _offered(
     job: Job, cluster: Cluster, nodes: int, refused: RefusedToJob, with_down: bool
-) -> Sequence[tuple[NodeSet, bool]]:
+) -> Sequence[tuple[NodeBits, bool]]:
     """Return the nodes of each partition that a job may be in, and whether it is exclusive; all
     nodes where it is in none."""
     sets = _declared(cluster)

@@ -189,8 +189,8 @@ class NodeClasses:
 
 
 def _alike(table: NodeTable, like: list[int]) -> list[int]:
-    """Return the same number for nodes that have as much of everything, and that no job tells
-    apart: those that have the same first node in `like`, where there is any."""
+    """Return the same number for nodes that have as much of everything, and that no job
+    distinguishes: those that have the same first node in `like`, where there is any."""
     amounts = table.amounts
     if not (amounts != amounts[:, :1]).any():
         if not like:

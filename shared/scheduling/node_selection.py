@@ -76,7 +76,7 @@ class NodeSelection:
         self._capacity, self._allocated, self._kinds = capacity, allocated, kinds
         self._taken: list[AllocatedUnits] = []  # what the capacity does not have yet
         self._states = states or KnownStates(neighbours, capacity.groups)
-        self._states.likeness.tell_apart(kinds, capacity.table.nodes)
+        self._states.likeness.distinguish(kinds, capacity.table.nodes)
         self._ways: dict[int, list[Way]] = {}
         self._is_even = not len(factors) or bool((factors == factors[0]).all())
         self._factors: list[float] = [] if self._is_even else factors.tolist()
@@ -163,12 +163,12 @@ class NodeSelection:
         return counted
 
     def ways(self, number: int) -> list[Way]:
-        """Return the places of a kind. One that came since the last change tells nodes apart, it
-        may be."""
+        """Return the places of a kind. One that came later may distinguish nodes that were
+        alike."""
         found = self._ways.get(number)
         if found is None:
             kind = self._kinds[number]
-            if self._states.likeness.tell_apart((kind,), self._capacity.table.nodes):
+            if self._states.likeness.distinguish((kind,), self._capacity.table.nodes):
                 self.regroup()
             found = self._ways[number] = ways_of(kind)
         return found

@@ -15,7 +15,7 @@ from shared.scheduling.sharing import Neighbours
 
 # What is kept of one cluster: some 4 MiB.
 MOST_KEPT: Final = 20_000
-# Sets of nodes that jobs named, most of which may be gone.
+# Sets of nodes that jobs named; most of these jobs may have ended.
 _MOST_SETS: Final = 4_000
 
 
@@ -57,8 +57,8 @@ def may_be_on(shape: Shape, node: int) -> bool:
 
 
 class Likeness:
-    """Which nodes are alike to all jobs that say where they may be: told apart by the sets of nodes
-    that these name, and no further. Once told apart they stay so."""
+    """Which nodes are alike to all jobs that say where they may be: distinguished by the sets of nodes
+    that these name, and no further. Once distinguished they stay so."""
 
     def __init__(self) -> None:
         # The first of those that are like each node; empty while all are.
@@ -67,11 +67,11 @@ class Likeness:
 
     @property
     def sets(self) -> int:
-        """Return by how many sets of nodes they are told apart."""
+        """Return by how many sets of nodes they are distinguished."""
         return len(self._sets)
 
-    def tell_apart(self, kinds: Iterable[Kind], nodes: int) -> bool:
-        """Tell nodes apart as these kinds do; True where that changed something."""
+    def distinguish(self, kinds: Iterable[Kind], nodes: int) -> bool:
+        """Distinguish nodes as these kinds do; True where that changed something."""
         named = [each for kind in kinds if kind.shape.where for each in _sets_of(kind)]
         news = [each for each in named if each not in self._sets]
         if not news:
@@ -111,8 +111,8 @@ class KnownStates:
     def is_full(self) -> bool:
         """Return True when more is kept than it is worth: begin anew."""
         changes = len(self._added) + len(self._removed)
-        is_apart = self.likeness.sets > _MOST_SETS
-        return is_apart or self._found + changes + len(self._costs) > MOST_KEPT
+        is_fine = self.likeness.sets > _MOST_SETS
+        return is_fine or self._found + changes + len(self._costs) > MOST_KEPT
 
     def number(self, state: NodeState) -> int:
         """Return the number of a state, a new one where it was not seen before."""

@@ -298,7 +298,7 @@ def most_units(job: Job, cluster: Cluster) -> int:
     return most_units_of(shape, cluster) if shape is not None else 0
 
 
-def has_place(
+def fits_when_empty(
     job: Job, cluster: Cluster, units: int, refused: RefusedToJob = NOTHING_REFUSED
 ) -> bool:
     """Return True where so many units of the job fit on the cluster when nothing runs, in

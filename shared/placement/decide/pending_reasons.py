@@ -28,7 +28,7 @@ from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import Limit, Subject, subjects_of
 from shared.placement.state.model_store import ModelStore
 from shared.scheduling.eligibility import partitions_of
-from shared.scheduling.problem import has_place, nodes_worth
+from shared.scheduling.problem import fits_when_empty, nodes_worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,12 @@ class PendingReasons:
         if declined is not None and declined.closes is not None:
             return RefusedThere(name, declined.closes.words)
         on, asked = self.models.clusters[name], job.job
-        if declined is not None and not has_place(asked, on, candidate.nodes, declined.refused):
-            if has_place(asked, on, candidate.nodes):
+        if declined is not None and not fits_when_empty(
+            asked, on, candidate.nodes, declined.refused
+        ):
+            if fits_when_empty(asked, on, candidate.nodes):
                 return RefusedThere(name, declined.words)
-        elif has_place(asked, on, candidate.nodes):
+        elif fits_when_empty(asked, on, candidate.nodes):
             return None
         down = [each.name for each in partitions_of(asked, on) if each.down]
         return PartitionDown(name, down) if down else None

@@ -50,7 +50,7 @@ from shared.placement.decide.schedulers import Arriving
 from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.run_shares import TO_THEIR_LIMITS, ExpectedRuns
 from shared.placement.explain.constraints import Constraint, WaitReason, write
-from shared.placement.explain.listed_places import listed_features, listed_partitions
+from shared.placement.explain.listed_partitions import listed_features, listed_partitions
 from shared.placement.explain.node_groups import MOST_GROUPS, node_groups
 from shared.placement.explain.pages import JobsById, page_token
 from shared.placement.explain.pass_decisions import PassDecisions, candidate_message, reason_of

@@ -3,7 +3,7 @@
 from lab.emulator.app import workload
 from lab.emulator.settings import SimulationSettings
 from lab.workloads.clusters import clusters
-from lab.workloads.places import BATCH, DEBUG, DEBUG_WALLTIME_S, with_partitions
+from lab.workloads.partitions import BATCH, DEBUG, DEBUG_WALLTIME_S, with_partitions
 from shared.scheduling.eligibility import nodes_of_partition, nodes_with
 
 

@@ -44,7 +44,7 @@ def with_partitions(cluster: Cluster) -> Cluster:
     )
 
 
-def with_places(
+def asking_for_partitions(
     requests: Sequence[JobRequest], clusters: Sequence[Cluster], seed: int, share: float
 ) -> list[JobRequest]:
     """Return the same jobs, a share of them in partitions of any cluster, the short ones in either,
@@ -52,7 +52,7 @@ def with_places(
 
     Each job draws for itself, so that a longer workload begins with the same jobs.
     """
-    draws = stream(seed, Stream.PLACES).random((len(requests), 2)).tolist()
+    draws = stream(seed, Stream.PARTITIONS).random((len(requests), 2)).tolist()
     fewest = min(max(1, each.nodes // PARTS) for each in clusters)
     return [
         _placed(request, fewest, with_feature=feature < _WITH_FEATURE) if draw < share else request
