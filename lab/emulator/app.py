@@ -15,8 +15,8 @@ from lab.emulator.settings import SimulationSettings
 from lab.workloads.clusters import GPU_NODES, clusters, rated
 from lab.workloads.generate import built_in
 from lab.workloads.mislabel import mislabel
+from lab.workloads.partitions import asking_for_partitions, with_partitions
 from lab.workloads.parts import with_parts
-from lab.workloads.partitions import with_partitions, asking_for_partitions
 from lab.workloads.replay import replay
 from lab.workloads.request import JobRequest
 from shared.domain.cluster import Cluster

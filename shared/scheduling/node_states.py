@@ -57,8 +57,8 @@ def may_be_on(shape: Shape, node: int) -> bool:
 
 
 class Likeness:
-    """Which nodes are alike to all jobs that say where they may be: distinguished by the sets of nodes
-    that these name, and no further. Once distinguished they stay so."""
+    """Which nodes are alike to all jobs that say where they may be: they are distinguished by the
+    sets of nodes that these name, and no further. Once distinguished they stay so."""
 
     def __init__(self) -> None:
         # The first of those that are like each node; empty while all are.
