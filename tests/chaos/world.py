@@ -64,6 +64,7 @@ class Scale:
     kafka_partitions: int = 2
     workers: int = 2
     planned: bool = False
+    has_places: bool = False
 
 
 class World:

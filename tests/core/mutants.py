@@ -195,6 +195,61 @@ MUTANTS: Final = (
         "",
         soonest=221,
     ),
+    # Where jobs may run.
+    Mutant(
+        "a job starts on nodes where it may not be",
+        "scheduling/node_states.py",
+        "        if shape.where and not may_be_on(shape, state.like):\n            return 0\n",
+        "",
+    ),
+    Mutant(
+        "a reservation counts nodes where its job may not be",
+        "scheduling/consumable.py",
+        "self._nodes.ways(entry.kind)[soonest.way].kind, extra)",
+        "self._nodes.ways(entry.kind)[soonest.way].held, extra)",
+    ),
+    Mutant(
+        "a job is reserved for in the first of its partitions, whichever is free first",
+        "scheduling/consumable.py",
+        "if best is None or found.start_s < best.start_s:",
+        "if best is None:",
+    ),
+    Mutant(
+        "a node that a job wants need not be free",
+        "scheduling/node_classes.py",
+        "        return 0 if lacking else total\n",
+        "        return total\n",
+    ),
+    Mutant(
+        "a start takes the node that the reserved job wants",
+        "scheduling/node_selection.py",
+        "            return UNKNOWN  # the reserved job needs this very node\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a job has neighbours in an exclusive partition",
+        "scheduling/problem.py",
+        "exclusive = shape.exclusive or where.exclusive",
+        "exclusive = shape.exclusive",
+    ),
+    Mutant(
+        "excluded nodes are taken",
+        "scheduling/eligibility.py",
+        "        allowed &= ~excluded\n",
+        "",
+    ),
+    Mutant(
+        "the limits of a partition hold for nobody",
+        "scheduling/eligibility.py",
+        "return fits and in_time and partition.admits(job.account, job.user)",
+        "return partition.admits(job.account, job.user)",
+    ),
+    Mutant(
+        "nodes that a job names are like the others of their class",
+        "scheduling/node_states.py",
+        "        news = [each for each in named if each not in self._sets]\n",
+        "        news = [each for each in named if each not in self._sets][:1]\n",
+    ),
 )
 
 
