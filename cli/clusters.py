@@ -1,5 +1,6 @@
 """`coplace clusters`: which clusters there are, and what is on them."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from coplace.v1.placement_service_pb2 import ListedCluster
@@ -23,6 +24,7 @@ def clusters(
     write_answer(answer, rows, _COLUMNS, output)
     if output is Output.TABLE:
         note(f"{each['cluster']}: {each['why']}" for each in rows if each["why"])
+        note(line for cluster in answer.clusters for line in _places(cluster))
 
 
 def row(cluster: ListedCluster) -> Row:
@@ -48,3 +50,14 @@ def _standing(cluster: ListedCluster) -> str:
     if not count:
         return "in reach"
     return "drained" if count == cluster.nodes else f"{count} drained"
+
+
+def _places(cluster: ListedCluster) -> Iterator[str]:
+    """Its partitions and features, a line each."""
+    for partition in cluster.partitions:
+        words = f"{partition.nodes} nodes, {partition.free_nodes} free"
+        words += ", default" if partition.default else ""
+        words += ", down" if partition.down else ""
+        yield f"{cluster.name}: partition {partition.name}: {words}"
+    for feature in cluster.features:
+        yield f"{cluster.name}: feature {feature.name}: {feature.nodes} nodes"

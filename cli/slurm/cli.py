@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import grpc
 import typer
+from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.asking import Ingest, Placement
@@ -95,13 +96,21 @@ def tell(
     runs = RunsSeen.beside(placement, says, cluster)
     teller = SlurmPublisher(ingest, says, binding, uncounted, runs)
     nodes = DrainPublisher(placement, ingest, site, cluster, drains_every_s)
-    found = declared_cluster(shown, cluster, site, binding, hardware)
+
+    def declared() -> ClusterDeclared:
+        on = cluster, site, binding, hardware
+        return declared_cluster(slurm.nodes(), *on, slurm.partitions())
+
+    found = declared()
     teller.declare(found)
     typer.echo(f"declared {cluster}: {found.nodes} nodes of {found.cores_per_node} cores")
     if uncounted:
         note([f"not declared of nodes, nor asked of them: {', '.join(sorted(uncounted))}"])
-    is_known = False
+    is_known, due_s = False, time.monotonic() + drains_every_s
     while True:
+        if time.monotonic() >= due_s:
+            due_s = time.monotonic() + drains_every_s
+            _is_done(lambda: teller.declare_changed(declared()))
         if is_known := is_known or _is_done(nodes.knows_cluster):
             _is_done(lambda: teller.tell(slurm.jobs()))
             _is_done(lambda: nodes.tell(slurm.nodes()))

@@ -11,12 +11,13 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
-from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
+from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, Partition
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobFinished, RunInterval
+from coplace.v1.jobs_pb2 import JobFinished, JobHeld, JobSubmitted, RunInterval
 
-from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB, RESOURCES
+from coplace_client.bounds import CORES_PER_NODE, LENGTHS, NODE_MEMORY_GIB, RESOURCES
 from coplace_client.errors import RejectedError, UnusableError
+from shared.domain.features import parse_features, require_feature
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.domain.printable import printable
@@ -35,7 +36,15 @@ _GRES: Final = "gres/"
 # What `obey` leaves in a job's AdminComment: Slurm keeps it over crashes of all processes involved.
 _WORD: Final = re.compile(
     r"coplace grant=(\d{1,16}) (started|declined)"
-    r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?"
+    r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: wanted=(\S{1,4096}))?"
+)
+# Why Slurm does not start a job on the nodes that it was released on, though they are free.
+_NEVER_THERE: Final = frozenset(
+    {
+        *("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown"),
+        *("PartitionInactive", "ReqNodeNotAvail", "NodeDown", "InvalidAccount", "InvalidQOS"),
+        *("Constraints", "Reservation", "ReservationDeleted", "AccountNotAllowed"),
+    }
 )
 
 
@@ -43,13 +52,15 @@ class GrantAnswer(NamedTuple):
     """The word that was given on a grant of a job: it was started at a clock, or declined.
 
     `submit_s` is the submit time of the job that it is about, 0 where it does not say: Slurm gives
-    a requeued job another one, and keeps its comments.
+    a requeued job another one, and keeps its comments. `wanted` are the nodes that its user asked
+    for, since those that it is released on take their place in Slurm.
     """
 
     grant: int = 0
     is_started: bool = False
     freq_ghz: float = 0.0
     submit_s: int = 0
+    wanted: str = ""
 
     @classmethod
     def parse(cls, admin_comment: str) -> Self:
@@ -57,12 +68,14 @@ class GrantAnswer(NamedTuple):
         found = _WORD.search(admin_comment)
         if found is None:
             return cls()
-        return cls(int(found[1]), found[2] == "started", float(found[3] or 0), int(found[4] or 0))
+        started, submit_s = found[2] == "started", int(found[4] or 0)
+        return cls(int(found[1]), started, float(found[3] or 0), submit_s, found[5] or "")
 
     def __str__(self) -> str:
         said = f"started freq_ghz={self.freq_ghz:g}" if self.is_started else "declined"
         submit = f" submit={self.submit_s}" if self.submit_s else ""
-        return f"coplace grant={self.grant} {said}{submit}"
+        wanted = f" wanted={self.wanted}" if self.wanted else ""
+        return f"coplace grant={self.grant} {said}{submit}{wanted}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +121,42 @@ class SlurmJob:
         was requeued."""
         said = GrantAnswer.parse(_text(self.fields.get("admin_comment")))
         is_about_it = said.submit_s in (0, self.submit_s)
-        return said._replace(submit_s=0) if is_about_it else GrantAnswer()
+        return said._replace(submit_s=0, wanted="") if is_about_it else GrantAnswer()
+
+    @property
+    def wanted(self) -> str:
+        """Return the nodes that its user asked for, as a host list."""
+        said = GrantAnswer.parse(_text(self.fields.get("admin_comment")))
+        return said.wanted if said.grant else _text(self.fields.get("required_nodes"))
+
+    @property
+    def released_on(self) -> str:
+        """Return the nodes that it is to start on, as a host list."""
+        return _text(self.fields.get("required_nodes"))
+
+    @property
+    def never_starts_for(self) -> str:
+        """Return why Slurm will not start it on those nodes; empty where it may."""
+        reason = _text(self.fields.get("state_reason"))
+        return reason if reason in _NEVER_THERE else ""
+
+    @property
+    def unmapped(self) -> str:
+        """Return what it asks for that Coplace can't follow, in words; empty where that is
+        nothing."""
+        if reservation := _text(self.fields.get("reservation")) or _text(
+            self.fields.get("resv_name")
+        ):
+            return f"reservation {reservation} is not mapped to Coplace yet"
+        try:
+            if features := _text(self.fields.get("features")):
+                parse_features(features)
+            for name in ("excluded_nodes", "required_nodes"):
+                if hosts := _text(self.fields.get(name)):
+                    expand(hosts)
+        except RejectedError as error:
+            return f"Coplace can't follow it: {error}"
+        return ""
 
     @property
     def is_placed(self) -> bool:
@@ -209,6 +257,11 @@ def facts_of(
     message, word = job.message(), job.word
     is_pending = job.is_pending
     told = [submission(message, site)] if is_pending else envelopes(message, site, latest_us)
+    unmapped = job.unmapped
+    if not unmapped:
+        _say_where(told[0].job_submitted, job)
+    elif is_pending:
+        told.append(_held(told[0], unmapped))
     submitted = told[0].job_submitted
     submitted.architectures.append(printable(architecture))
     for name in uncounted & submitted.resources_per_unit.keys():
@@ -219,8 +272,32 @@ def facts_of(
     )
 
 
+def _say_where(submitted: JobSubmitted, job: SlurmJob) -> None:
+    """Add where a job may run, as its user asked."""
+    of = job.fields
+    submitted.partitions.extend(name for name in _text(of.get("partition")).split(",") if name)
+    submitted.features = _text(of.get("features"))
+    submitted.nodes_wanted.extend([job.wanted] if job.wanted else [])
+    excluded = _text(of.get("excluded_nodes"))
+    submitted.nodes_excluded.extend([excluded] if excluded else [])
+
+
+def _held(submission: Envelope, reason: str) -> Envelope:
+    """Return that a job is held, since it asks for what Coplace can't follow: a later release is
+    newer."""
+    submitted = submission.job_submitted
+    held = JobHeld(job_id=submitted.job_id, reason=printable(reason))
+    held.held_at_us = submitted.submitted_at_us
+    event_id = f"{submission.source}/held/{submitted.job_id}/1"
+    return Envelope(
+        id=event_id, source=submission.source, time_us=submitted.submitted_at_us, job_held=held
+    )
+
+
 def _under(word: GrantAnswer, later: Envelope, job: SlurmJob) -> Envelope:
     """A start or an end, with the grant and the clock that it is of."""
+    if later.HasField("job_held"):
+        return later
     if later.HasField("job_started"):
         later.job_started.grant, later.job_started.freq_ghz = word.grant, word.freq_ghz
     else:
@@ -262,9 +339,15 @@ class UnlikeNodesError(UnusableError):
 
 
 def declared_cluster(
-    nodes: Iterable[Mapping[str, Any]], cluster: str, site: str, architecture: str, of: NodeHardware
+    nodes: Iterable[Mapping[str, Any]],
+    cluster: str,
+    site: str,
+    architecture: str,
+    of: NodeHardware,
+    partitions: Iterable[Mapping[str, Any]] = (),
 ) -> ClusterDeclared:
-    """Return the cluster that `sinfo --json` shows, in its order.
+    """Return the cluster that `sinfo --json` shows, in its order, with the partitions that its
+    nodes are in, and what is shown of these.
 
     Raises UnlikeNodesError where nodes differ in their cores.
     """
@@ -289,7 +372,7 @@ def declared_cluster(
         architecture=architecture,
         node_names=fold(node["name"] for node in shown),
     )
-    for (memory_mib, tres), alike in groupby(shown, key=_kind):
+    for (memory_mib, tres, features), alike in groupby(shown, key=_kind):
         resources = _counted(tres)
         found.node_classes.append(
             NodeClass(
@@ -297,16 +380,62 @@ def declared_cluster(
                 memory_gib=_gib(memory_mib),
                 resources=resources,
                 tdp_w={name: of.tdp_w[name] for name in resources if name in of.tdp_w},
+                features=features,
             )
         )
+    found.partitions.extend(_partitions(shown, partitions))
     return found
+
+
+def _partitions(
+    nodes: Sequence[Mapping[str, Any]], shown: Iterable[Mapping[str, Any]]
+) -> Iterator[Partition]:
+    """Yield the partitions of nodes, by name, as far as there may be."""
+    by_name: dict[str, list[str]] = {}
+    for node in nodes:
+        for name in _list(node.get("partitions")):
+            by_name.setdefault(name, []).append(node["name"])
+    known = {_text(each.get("name")): each for each in shown}
+    for name in sorted(by_name)[: LENGTHS["partitions"].most]:
+        yield _partition(name, by_name[name], known.get(name, {}))
+
+
+def _partition(name: str, nodes: Sequence[str], shown: Mapping[str, Any]) -> Partition:
+    """Return a partition with the limits that Slurm shows of it."""
+    most, state = _object(shown, "maximums"), _object(shown, "partition").get("state")
+    minutes = number(most.get("time")) or 0
+    return Partition(
+        name=name,
+        nodes=fold(nodes),
+        most_walltime_s=minutes * _MINUTE_S,
+        most_nodes=number(most.get("nodes")) or 0,
+        exclusive=number(most.get("shares")) == 0,
+        down=not {"DOWN", "INACTIVE"}.isdisjoint(_list(state)),
+        accounts=[
+            account
+            for account in _list(_object(shown, "accounts").get("allowed"))
+            if account.upper() != "ALL"
+        ],
+    )
+
+
+def _object(shown: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = shown.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _list(value: Any) -> list[str]:
+    """Return the texts of a list, which earlier versions write with commas between."""
+    found = value.split(",") if isinstance(value, str) else value
+    return [each for each in found if isinstance(each, str) and each] if found else []
 
 
 def uncounted_resources(nodes: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return what nodes have that is not declared of them, such as disks that are counted in
     bytes: a job that was said to need it would wait for ever."""
     names = {name for node in nodes if is_node(node) for name in _kinds_of(_text(node.get("tres")))}
-    counted = {name for node in nodes if is_node(node) for name in _counted(_kind(node)[1])}
+    shown = [node for node in nodes if is_node(node)]
+    counted = {name for node in shown for name in _counted(_text(node.get("tres")))}
     return frozenset(names - counted)
 
 
@@ -350,6 +479,16 @@ def _gib(memory_mib: int) -> float:
     return memory_gib if memory_mib > 1 and NODE_MEMORY_GIB.has(memory_gib) else 0.0
 
 
-def _kind(node: Mapping[str, Any]) -> tuple[int, str]:
+def _kind(node: Mapping[str, Any]) -> tuple[int, str, tuple[str, ...]]:
     """What nodes of a class have in common."""
-    return number(node.get("real_memory")) or 0, _text(node.get("tres"))
+    features = tuple(filter(_is_feature, _list(node.get("features"))))
+    return number(node.get("real_memory")) or 0, _text(node.get("tres")), features
+
+
+def _is_feature(name: str) -> bool:
+    """Return whether a job can ask for a feature."""
+    try:
+        require_feature("features", name)
+    except RejectedError:
+        return False
+    return True

@@ -94,12 +94,12 @@ class Obedience:
         if isinstance(order, Refuse):
             return action_refused(source, decision, reason, now_us)
         of = (decision.job_id, decision.attempt, decision.grant)
-        return decline_event(source, *of, reason, now_us)
+        return decline_event(source, *of, reason, now_us, order.refused)
 
     def _change(self, job: SlurmJob, order: Order) -> None:
         match order:
             case Release(word=word):
-                about_it = word._replace(submit_s=job.submit_s)
+                about_it = word._replace(submit_s=job.submit_s, wanted=job.wanted)
                 self._slurm.release(job.job_id, replace(order, word=about_it))
             case Cancel():
                 self._slurm.cancel(job.job_id)
@@ -114,7 +114,8 @@ class Obedience:
         now = self._job(job_id)
         if now is not None and now.has_nodes:
             return False
-        self._slurm.leave(job.job_id, order.word._replace(submit_s=job.submit_s))
+        word = order.word._replace(submit_s=job.submit_s, wanted=job.wanted)
+        self._slurm.leave(job.job_id, word)
         return True
 
 

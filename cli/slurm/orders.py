@@ -74,9 +74,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """Report to Coplace that a grant did not start, and will not."""
+    """Report to Coplace that a grant did not start, and will not; `refused` are the nodes on which
+    Slurm never starts it (host lists)."""
 
     reason: str
+    refused: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"declined: {self.reason}"
@@ -144,8 +146,17 @@ def _withdraw(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
     if job.is_pending and job.word.grant > decision.grant:
         return [Decline("as asked")]
     if job.is_pending:
-        return [Hold(GrantAnswer(decision.grant)), Decline("as asked")]
+        return [Hold(GrantAnswer(decision.grant)), _not_started(job)]
     return [Cancel()] if decision.is_void and job.word.grant == decision.grant else []
+
+
+def _not_started(job: SlurmJob) -> Decline:
+    """Return the answer for a start that did not take place: where Slurm would never start the job
+    on its nodes, it is not to be granted them again."""
+    if why := job.never_starts_for:
+        refused = [job.released_on] if job.released_on else []
+        return Decline(f"as asked, Slurm says {why}", refused)
+    return Decline("as asked")
 
 
 def _drop(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:

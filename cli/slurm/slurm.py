@@ -65,6 +65,12 @@ class Slurm:
             shown = _json("scontrol", "show", "nodes", "--json")
         return _objects(shown, "nodes")
 
+    def partitions(self) -> Sequence[Mapping[str, Any]]:
+        """Return what it shows of its partitions; nothing before 23.02."""
+        groups = _json("sinfo", "--json").get("sinfo")
+        found = [each for each in groups if isinstance(each, dict)] if groups else []
+        return [each["partition"] for each in found if isinstance(each.get("partition"), dict)]
+
     def jobs(self, number: int = 0) -> list[SlurmJob]:
         """Return the jobs that it knows: those that ended for MinJobAge seconds. With a number
         those of it at least: versions before 23.02 show all, which takes them longer."""

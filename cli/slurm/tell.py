@@ -53,6 +53,7 @@ class SlurmPublisher:
         self._sent: set[str] = set()
         # Jobs that were held since something that Slurm says of their start was not understood.
         self._kept_out: set[str] = set()
+        self._declared: ClusterDeclared | None = None
         # What was noted of which job, or of which fact that was refused.
         self._noted: dict[str, str] = {}
 
@@ -60,6 +61,13 @@ class SlurmPublisher:
         """Declare the cluster. Raises UnansweredError, for what ingest refuses too."""
         now_us = clock_us()
         publish(self._ingest, fact(self._site.name, cluster, f"{cluster.cluster}/{now_us}", now_us))
+        self._declared = cluster
+
+    def declare_changed(self, cluster: ClusterDeclared) -> None:
+        """Declare the cluster again where its nodes or partitions are others by now. Raises as
+        `declare`."""
+        if cluster != self._declared:
+            self.declare(cluster)
 
     def tell(self, jobs: Iterable[SlurmJob]) -> None:
         """Publish what is new of these jobs. Raises UnansweredError: then none of it counts as

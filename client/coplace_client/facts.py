@@ -119,11 +119,23 @@ def declined(source: str, decision: PlacementDecided, reason: str, now_us: int) 
 
 
 def decline_event(
-    source: str, job_id: str, attempt: int, grant: int, reason: str, now_us: int
+    source: str,
+    job_id: str,
+    attempt: int,
+    grant: int,
+    reason: str,
+    now_us: int,
+    refused_nodes: Sequence[str] = (),
 ) -> Envelope:
-    """Return the event that a grant did not start, and never will."""
+    """Return the event that a grant did not start, and never will; `refused_nodes`, as names or
+    host lists, are those that the job can't have."""
     payload = JobDeclined(
-        job_id=job_id, attempt=attempt, grant=grant, reason=reason, declined_at_us=now_us
+        job_id=job_id,
+        attempt=attempt,
+        grant=grant,
+        reason=reason,
+        declined_at_us=now_us,
+        refused_nodes=refused_nodes,
     )
     return job_fact(source, payload, grant, now_us)
 

@@ -21,6 +21,9 @@ under which about two thirds of the nodes can be used.
 
 With `in_parts` 1, half of the jobs are of units of 6 or 12 cores and accept neighbours.
 
+With `partitions` N each cluster has as many partitions of half of its nodes, which overlap, and
+each job asks for one of them.
+
 With `planned` N, a plan of the queue as the planner's look-ahead makes it is in every Nth round.
 The planner is another process: what it takes to search is not counted, what placement does with
 its plan is. With `solving` 1 CP-SAT makes the plans, and another process solves all the time, for
@@ -40,7 +43,12 @@ from multiprocessing.connection import Connection
 
 import grpc
 import numpy as np
-from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER, POWER_SCOPE_REGION, POWER_SCOPE_SITE
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    POWER_SCOPE_SITE,
+    Partition,
+)
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.placement_service_pb2 import ExplainRequest, ExplainResponse
@@ -63,15 +71,32 @@ from shared.streams.stages.stage import Round
 from tests.unit.shared.placement import region
 
 QUEUED, PER_ROUND, PERIOD_US = 10_000, 50, 30_000_000
+# Of each cluster, as `region` declares them.
+NODES = 512
 # The loop has time for its callers and for Kafka between two rounds.
 PAUSE_S = 0.1
 
 
-def clusters(count: int) -> Iterator[Event]:
+def clusters(count: int, partitions: int = 0) -> Iterator[Event]:
     """Yield what a region of so many clusters knows: each is of one of the two node models."""
     yield from region.models()
     for number in range(3, count + 1):
         yield region.declared(f"p{2 - number % 2}", cluster=f"p{number}")
+    for number in range(1, count + 1) if partitions else ():
+        name = f"p{number}"
+        parts = list(overlapping(name, partitions))
+        later_us = region.T0_US + 1
+        yield region.declared(
+            f"p{2 - number % 2}", time_us=later_us, cluster=name, partitions=parts
+        )
+
+
+def overlapping(cluster: str, count: int) -> Iterator[Partition]:
+    """Yield partitions of half of a cluster's nodes, each of which begins some nodes later."""
+    for number in range(count):
+        first = number * (NODES // 2) // count
+        last = first + NODES // 2 - 1
+        yield Partition(name=f"part-{number}", nodes=[f"{cluster}-[{first:04d}-{last:04d}]"])
 
 
 def caps(count: int) -> Iterator[Event]:
@@ -86,10 +111,10 @@ def caps(count: int) -> Iterator[Event]:
 
 
 def submissions(
-    first: int, count: int, rng: np.random.Generator, *, in_parts: bool
+    first: int, count: int, rng: np.random.Generator, *, in_parts: bool, partitions: int = 0
 ) -> Iterator[Event]:
     """Yield jobs of 1 to 256 nodes, powers of two, 30 % shareable; `in_parts`, every second one is
-    of as many units that are part of a node each."""
+    of as many units that are part of a node each. With `partitions` each is in one of them."""
     for number in range(first, first + count):
         is_part = in_parts and number % 2 == 1
         yield region.submitted(
@@ -100,6 +125,7 @@ def submissions(
             walltime_s=float(rng.uniform(600, 86_400)),
             shareable=bool(rng.random() < 0.3) or is_part,
             cores_per_unit=6 + 6 * (number % 4 // 2) if is_part else 0,
+            partitions=[f"part-{number * 7 % partitions}"] if partitions else [],
         )
 
 
@@ -168,13 +194,14 @@ class Rounds:
         planned: int = 0,
         solving: bool = False,
         draining: bool = False,
+        partitions: int = 0,
     ) -> None:
-        self._draining = draining
+        self._draining, self._partitions = draining, partitions
         self._rng, self._site = np.random.default_rng(1), Site()
         self._in_parts, self._planned = in_parts, planned
         self.planner = Planner(count, solving=solving)
         self.placement = Placement({}, PolicySettings(), 7.0)
-        region.feed(self.placement, clusters(count))
+        region.feed(self.placement, clusters(count, partitions))
         if is_capped:
             region.feed(self.placement, caps(count))
         self.queued = 0
@@ -212,7 +239,8 @@ class Rounds:
 
     def _submissions(self, first: int, count: int) -> Iterator[Event]:
         self.queued += count
-        return submissions(first, count, self._rng, in_parts=self._in_parts)
+        parts = self._partitions
+        return submissions(first, count, self._rng, in_parts=self._in_parts, partitions=parts)
 
     def _decide(self, number: int) -> list[PlacementDecided]:
         decided = region.decisions(self.placement.end_round(Round(number, self._now_us(number))))
@@ -296,6 +324,7 @@ def main(
     solving: int = 0,
     draining: int = 0,
     repeats: int = 1,
+    partitions: int = 0,
 ) -> None:
     """Print milliseconds a round and jobs decided a second, and what an answer takes."""
     gc.set_threshold(*GC_THRESHOLDS)
@@ -308,6 +337,7 @@ def main(
         planned=planned,
         solving=bool(solving),
         draining=bool(draining),
+        partitions=partitions,
     )
     rounds = new_rounds()
     queued = rounds.queued

@@ -15,6 +15,7 @@ from lab.emulator.settings import SimulationSettings
 from lab.workloads.clusters import GPU_NODES, clusters, rated
 from lab.workloads.generate import built_in
 from lab.workloads.mislabel import mislabel
+from lab.workloads.partitions import asking_for_partitions, with_partitions
 from lab.workloads.parts import with_parts
 from lab.workloads.replay import replay
 from lab.workloads.request import JobRequest
@@ -53,7 +54,12 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
         emulated = tuple(map(rated, emulated))
     requests = built_in(settings.seed, settings.jobs, emulated)
     shares = settings.quarters_share, settings.gpus_share
-    return with_parts(requests, emulated, settings.seed, *shares), emulated
+    requests = with_parts(requests, emulated, settings.seed, *shares)
+    if settings.partitions_share:
+        emulated = tuple(map(with_partitions, emulated))
+        share = settings.partitions_share
+        requests = asking_for_partitions(requests, emulated, settings.seed, share)
+    return requests, emulated
 
 
 def emulator(settings: SimulationSettings) -> Emulator:

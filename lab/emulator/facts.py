@@ -111,6 +111,8 @@ def submission(request: JobRequest, job: str, cluster: Cluster, ids: Mapping[int
         depends_on_any=request.depends_on_any,
         job_name=request.job_name,
         sequence=request.sequence,
+        partitions=request.partitions,
+        features=request.features,
     )
     return _of_job(JOBS, cluster, job, time_us, payload)
 

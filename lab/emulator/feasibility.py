@@ -1,6 +1,8 @@
 """What a resource manager refuses to obey: a decision that its nodes cannot carry out."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 from coplace.v1.placement_pb2 import PlacementDecided
@@ -9,6 +11,8 @@ from lab.emulator.machine import Machine
 from lab.emulator.running import RunningJob
 from lab.emulator.shapes import cores_of_unit, most_units_a_node, unit_on
 from lab.workloads.request import JobRequest
+from shared.domain.features import parse_features
+from shared.domain.job import named_nodes
 
 # A decision names so many of those that are already there.
 MOST_CO_RUNNERS_NAMED: Final = 32
@@ -32,6 +36,7 @@ def require_possible(
     problem = (
         _wrong_request(decision, request, machine)
         or _wrong_nodes(decision, machine)
+        or _wrong_place(decision, request, machine)
         or _wrong_units(decision, request)
         or _wrong_room(decision, request, machine)
         or _wrong_neighbours(decision, request, machine, running)
@@ -75,6 +80,22 @@ def _wrong_nodes(decision: PlacementDecided, machine: Machine) -> str | None:
     if max(nodes) >= machine.cluster.nodes:
         return f"{machine.cluster.name} has no node {max(nodes)}"
     return None
+
+
+def _wrong_place(decision: PlacementDecided, request: JobRequest, machine: Machine) -> str | None:
+    """All nodes are of one of its partitions, and have its features."""
+    cluster, names = machine.cluster, machine.node_names
+    got = {names[node] for node in decision.node_indices}
+    asked = [each for each in cluster.partitions if each.name in request.partitions]
+    if request.partitions and not any(got.issubset(named_nodes(each.nodes)) for each in asked):
+        return f"is to be in one of {', '.join(request.partitions)}, got {', '.join(sorted(got))}"
+    if not request.features:
+        return None
+    ends = list(accumulate(each.nodes for each in cluster.node_classes))
+    classes = {bisect_right(ends, node) for node in decision.node_indices}
+    expression = parse_features(request.features)
+    lacking = [n for n in classes if not expression.holds({*cluster.node_classes[n].features})]
+    return f"needs nodes with {request.features}" if lacking else None
 
 
 def _wrong_units(decision: PlacementDecided, request: JobRequest) -> str | None:

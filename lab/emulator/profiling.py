@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
+from coplace.v1.control_pb2 import Partition as PartitionMessage
 from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 from google.protobuf.message import Message
 
@@ -25,6 +26,8 @@ from lab.emulator.truth.runs import EmulatedTruth
 from lab.workloads.table1 import APPS
 from shared.catalogue.event import Event, Publish
 from shared.domain.cluster import Cluster
+from shared.domain.folding import fold
+from shared.domain.partition import Partition
 
 FIRST_NODE = 0  # profiling runs use one node of each cluster
 SAMPLE_PERIOD_US = 60_000_000
@@ -78,11 +81,27 @@ def _declaration(cluster: Cluster) -> Publish:
                 memory_gib=c.memory_gib,
                 resources=dict(c.resources),
                 tdp_w=dict(c.tdp_w),
+                features=c.features,
             )
             for c in cluster.declared_classes
         ],
+        partitions=map(_partition, cluster.partitions),
     )
     return _of_cluster(COMMANDS, cluster, cluster.name, cluster.name, payload)
+
+
+def _partition(partition: Partition) -> PartitionMessage:
+    return PartitionMessage(
+        name=partition.name,
+        nodes=fold(partition.nodes),
+        most_walltime_s=partition.most_walltime_s,
+        most_nodes=partition.most_nodes,
+        exclusive=partition.exclusive,
+        down=partition.down,
+        default=partition.default,
+        accounts=partition.accounts,
+        users=partition.users,
+    )
 
 
 def _kernel_runs(

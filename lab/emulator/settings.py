@@ -44,6 +44,12 @@ class SimulationSettings(EnvironmentSettings):
         le=0.5,
         description="Share of the built-in jobs that need GPUs; p1 has some then",
     )
+    partitions_share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the built-in jobs that ask for partitions; clusters have some then",
+    )
     measured_after_s: float = Field(
         0.0, ge=0, description="Running jobs are measured so long after their start too; 0: never"
     )

@@ -30,8 +30,9 @@ class JobRequest:
     Alone on `reference_cluster` at the nominal P-state the job runs `repetitions` times the
     Table 1 time of what it is; `walltime_s` is what the user asks for there. `app_id` is what the
     user says it is, `runs` what it is where that is something else. It consists of `nodes` equal
-    units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each. It starts not
-    before `begin_s`, and ends by `deadline_s` or is cancelled then; 0 without.
+    units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each, in one of
+    `partitions`, on nodes with `features`. It starts not before `begin_s`, and ends by
+    `deadline_s` or is cancelled then; 0 without.
     """
 
     index: int
@@ -55,6 +56,8 @@ class JobRequest:
     depends_on_any: bool = False
     job_name: str = ""
     sequence: str = ""
+    partitions: tuple[str, ...] = ()
+    features: str = ""
 
     def __post_init__(self) -> None:
         for field, app_id in (("app_id", self.app_id), ("runs", self.true_app_id)):

@@ -56,6 +56,11 @@ def watch(meter: Meter, duty: Duty) -> None:
         description="Starts of jobs that accept neighbours, by what chose these",
     )
     meter.create_observable_counter(
+        "starts_declined",
+        [observing(_declined)],
+        description="Starts that resource managers declined, by what they refused",
+    )
+    meter.create_observable_counter(
         "late_starts",
         [observing(lambda queries: [Observation(queries.late_starts())])],
         description="Starts under withdrawn grants, or of jobs that others hold: these are to end",
@@ -130,6 +135,11 @@ def _pairs_apart(queries: Queries) -> Iterator[Observation]:
 
 def _unanswered(queries: Queries) -> Iterator[Observation]:
     yield Observation(queries.unanswered())
+
+
+def _declined(queries: Queries) -> Iterator[Observation]:
+    for (cluster, kind, name), starts in list(queries.declines().items()):
+        yield Observation(starts, {"cluster": cluster, "kind": kind, "name": name})
 
 
 def _subject(standing: PowerStanding) -> dict[str, str]:

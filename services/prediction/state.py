@@ -9,10 +9,16 @@ from shared.streams.state.state import State
 
 # What a job has of a node that shares it where nobody says more.
 HALF: Final = 0.5
-# The version before knew no design power of processors.
+# The version before knew no partitions.
 _CLUSTERS: Final = RowCodec(
-    Cluster, version=2, previous=RowCodec(Cluster, without=("processors_tdp_w",)).decode
+    Cluster,
+    version=3,
+    previous=RowCodec(Cluster, version=2, without=("partitions",)).decode,
 )
+# Nor when jobs may start, nor where.
+_WHEN: Final = ("begin_s", "deadline_s", "depends_on_any", "job_name", "sequence")
+_WHERE: Final = ("partitions", "features", "nodes_wanted", "nodes_excluded", "clusters")
+_JOBS: Final = RowCodec(Job, version=2, previous=RowCodec(Job, without=_WHEN + _WHERE).decode)
 
 
 class MeanReading(NamedTuple):
@@ -70,7 +76,7 @@ class Remembered:
 
     def __init__(self, state: State) -> None:
         self.clusters = state.table("cluster", _CLUSTERS)
-        self.jobs = state.table("job", Job)
+        self.jobs = state.table("job", _JOBS)
         self.runs = state.table("run", FinishedRun)
         self.pairs = state.table("pair", CoRunPair)
         # Intervals that came in this round: no version was held to them yet.

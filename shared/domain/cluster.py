@@ -15,8 +15,10 @@ from coplace_client.bounds import (
 )
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
+from shared.domain.features import require_feature
 from shared.domain.folding import MOST_HOST_LIST_BYTES, always_fit
 from shared.domain.node import NodeNames
+from shared.domain.partition import Partition
 from shared.domain.resources import (
     DesignPowers,
     Resources,
@@ -29,6 +31,8 @@ MOST_PSTATES: Final = LENGTHS["pstates_ghz"].most
 EMULATED_SITE: Final = "demo"
 # What a job may choose from is kept with each job that waits.
 MOST_CLUSTERS: Final = 128
+# Characters of the host lists of all partitions of a cluster: its declaration is one message.
+_MOST_PARTITIONS_TEXT: Final = 262_144
 
 
 class Names(Protocol):
@@ -48,19 +52,23 @@ def require_few_clusters(known: Names, name: str) -> None:
 @dataclass(frozen=True, slots=True)
 class NodeClass:
     """Nodes of a cluster that are alike in memory (0: unknown) and in what else they have; `tdp_w`
-    is the thermal design power of one of each resource that was declared, W. Raises RejectedError
-    on construction."""
+    is the thermal design power of one of each resource that was declared, W, `features` are what
+    jobs may ask for by name. Raises RejectedError on construction."""
 
     nodes: int
     memory_gib: float = 0.0
     resources: Resources = ()
     tdp_w: DesignPowers = ()
+    features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         QUANTITIES["nodes"].require("nodes", self.nodes)
         NODE_MEMORY_GIB.require_if_known("memory_gib", self.memory_gib)
         require_resources("resources", self.resources)
         require_design_powers("tdp_w", self.tdp_w, self.resources)
+        LENGTHS["features"].require("features", len(self.features))
+        for feature in self.features:
+            require_feature("features", feature)
 
 
 def _has_unrated_gpu(nodes: NodeClass) -> bool:
@@ -82,7 +90,7 @@ class Cluster:
     `memory_gib_per_node`, `nameplate_power_w`, what a node draws at most, and `processors_tdp_w`,
     the thermal design power of its processors together, are 0, and `architecture` and `node_names`
     (host lists) are empty, where the operator does not say. `declared_classes` are empty where all
-    nodes are alike.
+    nodes are alike, `partitions` where its resource manager has none.
     """
 
     name: str
@@ -99,6 +107,12 @@ class Cluster:
     declared_classes: tuple[NodeClass, ...] = ()
     nameplate_power_w: float = 0.0
     processors_tdp_w: float = 0.0
+    partitions: tuple[Partition, ...] = ()
+
+    def __hash__(self) -> int:
+        """Return the same for equal clusters, without going through all that was declared: what
+        follows from a cluster is kept by it."""
+        return hash((self.name, self.nodes, self.cores_per_node))
 
     def __post_init__(self) -> None:
         for field in ("name", "site", "node_model"):
@@ -122,6 +136,8 @@ class Cluster:
             self._check_names(self.names())
         if self.declared_classes:
             self._check_classes()
+        if self.partitions:
+            self._check_partitions(self.names())
 
     def _check_nameplate(self) -> None:
         most_w = QUANTITIES["nameplate_power_w"]
@@ -142,6 +158,23 @@ class Cluster:
         LENGTHS["node_classes"].require("node_classes", len(self.declared_classes))
         if (nodes := sum(each.nodes for each in self.declared_classes)) != self.nodes:
             raise RejectedError("node_classes", f"must be {self.nodes} nodes, got {nodes}")
+
+    def _check_partitions(self, names: NodeNames) -> None:
+        LENGTHS["partitions"].require("partitions", len(self.partitions))
+        if len({each.name for each in self.partitions}) < len(self.partitions):
+            raise RejectedError("partitions", "must have names that differ")
+        if sum(len(text) for p in self.partitions for text in p.nodes) > _MOST_PARTITIONS_TEXT:
+            problem = f"must name nodes in at most {_MOST_PARTITIONS_TEXT} characters together"
+            raise RejectedError("partitions", problem)
+        for partition in self.partitions:
+            if any(index >= self.nodes for index in names.indices(partition.nodes)):
+                problem = f"of {partition.name[:80]!r} must be of the cluster's {self.nodes} nodes"
+                raise RejectedError("partitions.nodes", problem)
+
+    @property
+    def has_default_partition(self) -> bool:
+        """Return whether jobs that name no partition are in some all the same."""
+        return any(partition.default for partition in self.partitions)
 
     @property
     def node_classes(self) -> tuple[NodeClass, ...]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from math import ceil, inf
 from typing import Final
 
@@ -9,9 +10,13 @@ from coplace_client.bounds import DELAY_S, JOB_MEMORY_GIB, LENGTHS, PRIORITY, QU
 from coplace_client.checks import require_not_negative, require_text
 from coplace_client.errors import RejectedError
 from shared.domain.cluster import Cluster
+from shared.domain.features import parse_features
+from shared.domain.hostlist import expand
 from shared.domain.resources import Resources, require_resources
 
 MOST_PRIORITY: Final = round(PRIORITY.most)
+# Characters of the host lists that one job names: each job that waits keeps them.
+_MOST_NAMED_TEXT: Final = 4096
 # Its id and the number of the attempt.
 JobAttempt = tuple[str, int]
 
@@ -26,6 +31,9 @@ class Job:
     whole job, 0 where any nodes will do; `architectures` are empty where it runs everywhere. It
     starts not before `begin_s` and ends by `deadline_s`, 0 without, when one of its dependencies is
     met where it `depends_on_any`, else all. `sequence` is its place at its resource manager.
+
+    Where it may run is said by `partitions` and `clusters`, any of which will do, `features`, an
+    expression, and host lists: all `nodes_wanted` are among its nodes, none of `nodes_excluded`.
     """
 
     job_id: str
@@ -50,6 +58,11 @@ class Job:
     depends_on_any: bool = False
     job_name: str = ""
     sequence: str = ""
+    partitions: tuple[str, ...] = ()
+    features: str = ""
+    nodes_wanted: tuple[str, ...] = ()
+    nodes_excluded: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -66,6 +79,27 @@ class Job:
         for architecture in self.architectures:
             require_text("architectures", architecture)
         self._check_unit()
+        if self.has_wishes or self.clusters:
+            self._check_where()
+
+    def _check_where(self) -> None:
+        for field in ("partitions", "clusters"):
+            names = getattr(self, field)
+            LENGTHS[field].require(field, len(names))
+            for name in names:
+                require_text(field, name)
+        if self.features:
+            parse_features(self.features)
+        for field in ("nodes_wanted", "nodes_excluded"):
+            lists = getattr(self, field)
+            LENGTHS["nodes_named"].require(field, len(lists))
+            if sum(map(len, lists)) > _MOST_NAMED_TEXT:
+                raise RejectedError(field, f"must be at most {_MOST_NAMED_TEXT} characters")
+            if lists:
+                named_nodes(lists)
+        if (wanted := len(named_nodes(self.nodes_wanted))) > self.nodes:
+            problem = f"must be at most {self.nodes} as the units, got {wanted}"
+            raise RejectedError("nodes_wanted", problem)
 
     def _check_unit(self) -> None:
         for field in ("cores_per_unit", "memory_gib_per_unit", "units_per_node"):
@@ -97,6 +131,11 @@ class Job:
         has_more = self.cores_per_unit or self.memory_gib_per_unit or self.resources_per_unit
         return not (has_more or self.shareable)
 
+    @property
+    def has_wishes(self) -> bool:
+        """Return whether not all nodes of a cluster are the same to it."""
+        return bool(self.partitions or self.features or self.nodes_wanted or self.nodes_excluded)
+
     def runs_on(self, cluster: Cluster) -> bool:
         """Return whether it has a binary for the cluster."""
         return not self.architectures or cluster.architecture in self.architectures
@@ -104,6 +143,12 @@ class Job:
     def time_left_s(self, now_s: float) -> float:
         """Return how long it may run from now on; infinite without a deadline."""
         return self.deadline_s - now_s if self.deadline_s else inf
+
+
+@lru_cache(maxsize=1024)
+def named_nodes(host_lists: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the nodes that host lists name, each once. Raises RejectedError."""
+    return tuple(dict.fromkeys(expand(",".join(host_lists)))) if host_lists else ()
 
 
 class Condition(StrEnum):

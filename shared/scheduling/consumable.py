@@ -128,7 +128,7 @@ class ConsumableScheduler(BackfillScheduler):
         """Return how many units of an entry's kind the cluster takes when nothing runs."""
         number = entry.kind
         if number not in self._most:
-            self._most[number] = self._nodes.most_units(self.kinds[number].shape)
+            self._most[number] = self._nodes.most_units(number)
         return self._most[number]
 
     def units_now(self, entry: Entry) -> int:
@@ -188,12 +188,10 @@ class ConsumableScheduler(BackfillScheduler):
 
     def _start(self, entry: Entry) -> Served:
         beyond = self._beyond(entry.limit_s)
-        allocation = self._nodes.allocation(entry.kind, entry.nodes, beyond)
+        kind, allocation = self._nodes.allocation(entry.kind, entry.nodes, beyond)
         self.queue.remove(entry.arrival)
         end_s, draw_mw = self.end_s(entry), entry.draw_mw
-        allocated = AllocatedUnits(
-            end_s, entry.arrival, self.kinds[entry.kind], allocation, draw_mw
-        )
+        allocated = AllocatedUnits(end_s, entry.arrival, kind, allocation, draw_mw)
         self._nodes.take(allocated, beyond)
         self.allocated[entry.arrival] = allocated
         self.budgets.hold(entry.arrival, end_s, draw_mw)
@@ -212,10 +210,24 @@ class ConsumableScheduler(BackfillScheduler):
     def _shadow_of(self, entry: Entry, soonest: Soonest) -> Shadow:
         self._nodes.reserve(soonest.states)
         extra = soonest.units - entry.nodes
-        return Shadow(soonest.start_s, self.kinds[entry.kind], extra)
+        return Shadow(soonest.start_s, self._nodes.ways(entry.kind)[soonest.way].kind, extra)
 
     def _earliest(self, entry: Entry, from_s: float) -> Soonest:
-        return self._nodes.classes.earliest(self.kinds[entry.kind], entry.nodes, from_s)
+        """Return when it fits in the place where it does first; of places where it never does none
+        counts."""
+        ways = self._nodes.ways(entry.kind)
+        classes = self._nodes.classes
+        if len(ways) == 1:
+            return classes.earliest(ways[0].kind, entry.nodes, from_s)
+        best: Soonest | None = None
+        for at, way in enumerate(ways):
+            if entry.nodes > self._nodes.most_units_of(way):
+                continue
+            found = classes.earliest(way.kind, entry.nodes, from_s)
+            if best is None or found.start_s < best.start_s:
+                best = found
+                best.way = at
+        return best or classes.earliest(ways[0].kind, entry.nodes, from_s)
 
     def _forget_reservation(self) -> None:
         super()._forget_reservation()

@@ -35,10 +35,12 @@ class Reservation(NamedTuple):
 
 class Soonest:
     """When an entry fits, how many units fit then, and the state of each class of nodes then where
-    nodes differ."""
+    nodes differ; `way` is the number of the place where that is, of those where it may be."""
 
-    def __init__(self, start_s: float, units: int, states: Sequence[int] = ()) -> None:
-        self.start_s, self.units, self.states = start_s, units, states
+    def __init__(
+        self, start_s: float, units: int, states: Sequence[int] = (), way: int = 0
+    ) -> None:
+        self.start_s, self.units, self.states, self.way = start_s, units, states, way
 
 
 class ClusterState(NamedTuple):

@@ -40,7 +40,8 @@ class NodeClasses:
         self, capacity: Capacity, allocated: Iterable[AllocatedUnits], states: KnownStates
     ) -> None:
         self._states = states
-        self._class_of = _alike(capacity.table)  # the number of the class of each node
+        # The number of the class of each node.
+        self._class_of = _alike(capacity.table, states.likeness.first)
         self.all: list[EqualNodes] = []
         self._build(allocated)
         self._set_states(capacity)
@@ -78,13 +79,15 @@ class NodeClasses:
             self._class_of[node] = number
 
     def _set_states(self, capacity: Capacity) -> None:
+        like = self._states.likeness.first
         first = [each.nodes[0] for each in self.all]
         amounts = capacity.table.amounts[:, first].T.tolist()
         for place, each in enumerate(self.all):
             node = first[place]
             state = tuple([row[node] for row in capacity.free]), tuple(amounts[place])
             jobs = capacity.holders[node], capacity.closed[node], capacity.group[node]
-            each.now = self._states.number(NodeState(*state, *jobs))
+            first_like = like[node] if like else 0
+            each.now = self._states.number(NodeState(*state, *jobs, first_like))
 
     def take(self, kind: Kind, allocation: Allocation, release_s: float) -> list[tuple[int, int]]:
         """Allocate units to a job: return its classes with the units on each of their nodes."""
@@ -123,14 +126,24 @@ class NodeClasses:
         return len(self.all) - 1
 
     def total(self, kind: Kind) -> int:
-        """Return how many units of a kind fit now, beside the neighbours that it may have."""
-        known, total = self._states.units(kind), 0
+        """Return how many units of a kind of one place fit now, beside the neighbours that it may
+        have: none where a wanted node takes none."""
+        total, lacking = self._totals(kind)
+        return 0 if lacking else total
+
+    def _totals(self, kind: Kind) -> tuple[int, int]:
+        """Return how many units of a kind fit now, and how many wanted nodes take none."""
+        known, total, lacking = self._states.units(kind), 0, 0
+        where = kind.shape.where
+        wanted = where[0].wanted if where else 0
         for each in self.all:
             units = known.get(each.now, -1)
             if units < 0:
                 units = self._states.find_units(kind, each.now)
             total += units * len(each.nodes)
-        return total
+            if wanted and not units and (wanted >> each.nodes[0]) & 1:
+                lacking += len(each.nodes)
+        return total, lacking
 
     def units(self, kind: Kind, state: int) -> int:
         """Return how many units of a kind fit on a node in a state."""
@@ -141,7 +154,9 @@ class NodeClasses:
         """Return when, from a time on, so many units of a kind will fit, or all jobs have left:
         what is overdue is expected back at any moment."""
         states, known = self._states, self._states.units(kind)
-        then, total = [each.now for each in self.all], self.total(kind)
+        then, (total, lacking) = [each.now for each in self.all], self._totals(kind)
+        where = kind.shape.where
+        wanted = where[0].wanted if where else 0
         releases, place, time_s = self._in_order(), 0, from_s
         while True:
             while place < len(releases):
@@ -154,8 +169,10 @@ class NodeClasses:
                 if after not in known:
                     states.find_units(kind, after)
                 total += len(each.nodes) * (known[after] - known[before])
+                if wanted and (wanted >> each.nodes[0]) & 1:
+                    lacking += len(each.nodes) * (int(not known[after]) - int(not known[before]))
                 place += 1
-            if total >= count or place == len(releases):
+            if (total >= count and not lacking) or place == len(releases):
                 return Soonest(time_s, total, then)
             time_s, _, _ = releases[place]
 
@@ -171,11 +188,15 @@ class NodeClasses:
         return self._releases
 
 
-def _alike(table: NodeTable) -> list[int]:
-    """Return the same number for nodes that have as much of everything."""
+def _alike(table: NodeTable, like: list[int]) -> list[int]:
+    """Return the same number for nodes that have as much of everything, and that no job
+    distinguishes: those that have the same first node in `like`, where there is any."""
     amounts = table.amounts
     if not (amounts != amounts[:, :1]).any():
-        return [0] * table.nodes
+        if not like:
+            return [0] * table.nodes
+        firsts: dict[int, int] = {}
+        return [firsts.setdefault(first, len(firsts)) for first in like]
     numbers: dict[tuple[int, ...], int] = {}
-    columns = [tuple(column) for column in amounts.T.tolist()]
-    return [numbers.setdefault(column, len(numbers)) for column in columns]
+    rows = [*amounts.tolist(), like] if like else amounts.tolist()
+    return [numbers.setdefault(column, len(numbers)) for column in zip(*rows, strict=True)]

@@ -12,8 +12,17 @@ from typing import NamedTuple
 
 from shared.scheduling.capacity import NOBODY, AllocatedUnits, Capacity, Group
 from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses
-from shared.scheduling.node_states import KnownStates, surplus, units_of
-from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
+from shared.scheduling.node_states import KnownStates, may_be_on, surplus, units_of
+from shared.scheduling.problem import (
+    UNKNOWN,
+    Allocation,
+    Kind,
+    NodeTable,
+    Shape,
+    Way,
+    held_by,
+    ways_of,
+)
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.workload import Floats
 
@@ -67,12 +76,14 @@ class NodeSelection:
         self._capacity, self._allocated, self._kinds = capacity, allocated, kinds
         self._taken: list[AllocatedUnits] = []  # what the capacity does not have yet
         self._states = states or KnownStates(neighbours, capacity.groups)
+        self._states.likeness.distinguish(kinds, capacity.table.nodes)
+        self._ways: dict[int, list[Way]] = {}
         self._is_even = not len(factors) or bool((factors == factors[0]).all())
         self._factors: list[float] = [] if self._is_even else factors.tolist()
         self._classes: NodeClasses | None = None
         self.changes = 0  # how often something was taken
         self.known: dict[int, CountedUnits] = {}
-        self._choices: dict[tuple[int, bool], tuple[int, list[list[_Option]]]] = {}
+        self._choices: dict[tuple[int, int, bool], tuple[int, list[list[_Option]]]] = {}
         # The fewest units of a kind that the present reservation refused, and the most that it
         # allows since a number of changes.
         self._refused: dict[int, int] = {}
@@ -147,23 +158,48 @@ class NodeSelection:
         """Return how many units of a kind fit now: counted anew where something changed since."""
         counted = self.known.get(number)
         if counted is None or counted.changes != self.changes:
-            total = self.classes.total(self._kinds[number])
+            total = max([self.classes.total(way.kind) for way in self.ways(number)])
             counted = self.known[number] = CountedUnits(self.changes, total)
         return counted
 
-    def most_units(self, shape: Shape) -> int:
-        """Return how many units of a shape fit when nothing runs."""
-        states, total = self._states, 0
+    def ways(self, number: int) -> list[Way]:
+        """Return the places of a kind. One that came later may distinguish nodes that were
+        alike."""
+        found = self._ways.get(number)
+        if found is None:
+            kind = self._kinds[number]
+            if self._states.likeness.distinguish((kind,), self._capacity.table.nodes):
+                self.regroup()
+            found = self._ways[number] = ways_of(kind)
+        return found
+
+    def most_units(self, number: int) -> int:
+        """Return how many units of a kind fit when nothing runs, in the place where most do."""
+        return max([self.most_units_of(way) for way in self.ways(number)])
+
+    def most_units_of(self, way: Way) -> int:
+        """Return how many units fit in one place when nothing runs."""
+        states, shape, total = self._states, way.kind.shape, 0
         for each in self.classes.all:
-            total += len(each.nodes) * units_of(states.by_number[each.now].amounts, shape)
+            state = states.by_number[each.now]
+            units = units_of(state.amounts, shape) if may_be_on(shape, state.like) else 0
+            if not units and (way.wanted >> each.nodes[0]) & 1:
+                return 0
+            total += len(each.nodes) * units
         return total
 
     def units_beside_anyone(self, shape: Shape) -> int:
         """Return how many units of a shape would fit if every job accepted every neighbour."""
-        states, total = self._states, 0
-        for each in self.classes.all:
-            total += len(each.nodes) * states.units_beside_anyone(shape, states.by_number[each.now])
-        return total
+        states, most = self._states, 0
+        for way in ways_of(Kind("", shape)):
+            total, lacks = 0, False
+            for each in self.classes.all:
+                state = states.by_number[each.now]
+                units = states.units_beside_anyone(way.kind.shape, state)
+                total += len(each.nodes) * units
+                lacks |= not units and bool((way.wanted >> each.nodes[0]) & 1)
+            most = most if lacks else max(most, total)
+        return most
 
     def groups_beside(self, shape: Shape) -> list[Group]:
         """Return the groups of jobs beside which a unit of a shape would fit."""
@@ -191,46 +227,113 @@ class NodeSelection:
         return fits
 
     def _least_lost(self, number: int, count: int, shadow: Shadow) -> int:
-        """Return how many reserved units are lost where a kind takes the nodes that cost fewest."""
-        lost = 0
-        for options in self._choice(number, shadow):
+        """Return how many reserved units are lost where a kind takes the nodes that cost fewest, in
+        the place where that is least."""
+        ways = self.ways(number)
+        if len(ways) == 1:
+            return self._least_lost_in(ways[0], number, 0, count, shadow)
+        lost = [self._least_lost_in(w, number, at, count, shadow) for at, w in enumerate(ways)]
+        return min(lost)
+
+    def _least_lost_in(self, way: Way, number: int, at: int, count: int, shadow: Shadow) -> int:
+        """Return how many reserved units are lost in one place of a kind; more than there are where
+        it does not fit."""
+        lost, kind = 0, way.kind
+        if way.wanted:
+            if self.classes.total(kind) < count:
+                return maxsize
+            for _, option, units in self._on_wanted(way, count):
+                lost += self._lost(way, option, units, shadow)
+                count -= units
+            if not count:
+                return lost
+        for options in self._choice(number, at, shadow):
             fitting = sum([len(each.node_class.nodes) * each.units for each in options])
             if fitting >= count:
-                return lost + self._least_lost_of(options, number, count, shadow)
+                return lost + self._least_lost_of(options, way, count, shadow)
             lost += sum([len(each.node_class.nodes) * each.lost for each in options])
             count -= fitting
         return maxsize
 
-    def _least_lost_of(
-        self, options: list[_Option], number: int, count: int, shadow: Shadow
-    ) -> int:
+    def _least_lost_of(self, options: list[_Option], way: Way, count: int, shadow: Shadow) -> int:
         """Return how many reserved units are lost where all options are as good, so that the order
         of nodes matters."""
-        kind, lost = self._kinds[number], 0
+        lost = 0
         if len(options) == 1:
             option = options[0]
             full = (count - 1) // option.units
             rest = count - full * option.units
-            return full * option.lost + self._lost(kind, option.node_class, rest, shadow)
+            return full * option.lost + self._lost(way, option.node_class, rest, shadow)
         for _, option in self._in_order(options, count):
             if option.units >= count:
-                return lost + self._lost(kind, option.node_class, count, shadow)
+                return lost + self._lost(way, option.node_class, count, shadow)
             lost += option.lost
             count -= option.units
         return maxsize
 
-    def allocation(self, number: int, count: int, shadow: Shadow | None) -> Allocation:
-        """Return the nodes for so many units of a kind; where they last beyond the shadow time,
-        those that cost its reservation least."""
+    def allocation(self, number: int, count: int, shadow: Shadow | None) -> tuple[Kind, Allocation]:
+        """Return the nodes for so many units of a kind, and what the job is on them; where they
+        last beyond the shadow time, those that cost its reservation least. Of places that are as
+        good it is the first."""
+        ways = self.ways(number)
+        at = 0 if len(ways) == 1 else self._best_way(ways, number, count, shadow)
         taken: list[tuple[int, int]] = []
-        for options in self._choice(number, shadow):
+        if ways[at].wanted:
+            taken = [(node, units) for node, _, units in self._on_wanted(ways[at], count)]
+            count -= sum([units for _, units in taken])
+        if count > 0:
+            taken += self._on_best(number, at, count, shadow)
+        taken.sort()
+        nodes = tuple([node for node, _ in taken])
+        return held_by(ways, nodes), Allocation(nodes, tuple([units for _, units in taken]))
+
+    def _on_best(
+        self, number: int, at: int, count: int, shadow: Shadow | None
+    ) -> list[tuple[int, int]]:
+        """Return the nodes for so many units of a kind in one of its places, best first, with the
+        units on each."""
+        taken: list[tuple[int, int]] = []
+        for options in self._choice(number, at, shadow):
             for node, option in self._in_order(options, count):
                 taken.append((node, min(option.units, count)))
                 count -= option.units
                 if count <= 0:
-                    taken.sort()
-                    return Allocation(tuple([n for n, _ in taken]), tuple([u for _, u in taken]))
+                    return taken
         raise ValueError("so many units do not fit")
+
+    def _best_way(self, ways: list[Way], number: int, count: int, shadow: Shadow | None) -> int:
+        """Return the place in which so many units fit and cost the reservation least."""
+        best, least = -1, maxsize
+        for at, way in enumerate(ways):
+            if self.classes.total(way.kind) >= count:
+                lost = 0
+                if shadow is not None:
+                    lost = self._least_lost_in(way, number, at, count, shadow)
+                if lost < least:
+                    best, least = at, lost
+        if best < 0:
+            raise ValueError("so many units do not fit")
+        return best
+
+    def _on_wanted(self, way: Way, count: int) -> list[tuple[int, EqualNodes, int]]:
+        """Return the wanted nodes of a place, ascending, with what so many units take of each: as
+        many as fit, and one at least on each that follows."""
+        found = sorted(
+            [
+                (node, number)
+                for number, each in enumerate(self.classes.all)
+                if (way.wanted >> each.nodes[0]) & 1
+                for node in each.nodes
+            ]
+        )
+        taken, left = [], len(found)
+        for node, number in found:
+            left -= 1
+            each = self.classes.all[number]
+            units = min(self.classes.units(way.kind, each.now), count - left)
+            taken.append((node, each, units))
+            count -= units
+        return taken
 
     def _in_order(self, options: list[_Option], count: int) -> list[tuple[int, _Option]]:
         """Return nodes that are as good for a kind, enough for so many units: those that draw least
@@ -250,35 +353,39 @@ class NodeSelection:
         node, _ = each
         return self._factors[node]
 
-    def _choice(self, number: int, shadow: Shadow | None) -> list[list[_Option]]:
-        """Return the classes on which a kind fits, best first, those together that are as good:
-        that cost the reservation least, that have least of what the kind does not need, with the
-        neighbours that suit it best."""
-        key = number, shadow is not None
+    def _choice(self, number: int, at: int, shadow: Shadow | None) -> list[list[_Option]]:
+        """Return the classes on which a kind fits in one of its places, best first, those together
+        that are as good: that cost the reservation least, that have least of what the kind does not
+        need, with the neighbours that suit it best."""
+        key = number, at, shadow is not None
         changes, choice = self._choices.get(key, (-1, []))
         if changes != self.changes:
-            choice = self._ordered(self._kinds[number], shadow)
+            choice = self._ordered(self.ways(number)[at], shadow)
             self._choices[key] = self.changes, choice
         return choice
 
-    def _ordered(self, kind: Kind, shadow: Shadow | None) -> list[list[_Option]]:
+    def _ordered(self, way: Way, shadow: Shadow | None) -> list[list[_Option]]:
         found: dict[_Preference, list[_Option]] = {}
+        kind = way.kind
         for each in self.classes.all:
             units = self.classes.units(kind, each.now)
-            if units:
-                lost = 0 if shadow is None else self._lost(kind, each, units, shadow)
+            if units and not (way.wanted and (way.wanted >> each.nodes[0]) & 1):
+                lost = 0 if shadow is None else self._lost(way, each, units, shadow)
                 state = self._states.by_number[each.now]
                 cost = self._states.cost(kind, units, state.group)
                 preference = lost / units, surplus(state, kind.shape), cost
                 found.setdefault(preference, []).append(_Option(each, units, lost))
         return [found[preference] for preference in sorted(found)]
 
-    def _lost(self, kind: Kind, on: EqualNodes, units: int, shadow: Shadow) -> int:
+    def _lost(self, way: Way, on: EqualNodes, units: int, shadow: Shadow) -> int:
         """Return the units of the reserved shape that are lost at its time where these are taken
         beyond it."""
         assert on.then != NO_STATE
         before = self.classes.units(shadow.kind, on.then)
         if not before:
             return 0
-        after = self.classes.units(shadow.kind, self._states.add_units(on.then, kind, units))
+        after = self.classes.units(shadow.kind, self._states.add_units(on.then, way.held, units))
+        where = shadow.kind.shape.where
+        if where and not after and (where[0].wanted >> on.nodes[0]) & 1:
+            return UNKNOWN  # the reserved job needs this very node
         return max(0, before - after)

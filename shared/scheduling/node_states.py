@@ -2,31 +2,39 @@
 that it is worked out once for all of them."""
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from math import inf
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from shared.scheduling.capacity import NOBODY, Groups
+from shared.scheduling.eligibility import members
 from shared.scheduling.problem import UNKNOWN, Kind, Shape
 from shared.scheduling.sharing import Neighbours
 
 # What is kept of one cluster: some 4 MiB.
 MOST_KEPT: Final = 20_000
+# Sets of nodes that jobs named; most of these jobs may have ended.
+_MOST_SETS: Final = 4_000
 
 
 class NodeState(NamedTuple):
     """Free and total amounts of each resource of a node, how many jobs have units there, how many
-    of them accept no neighbour, and the number of the group that they are."""
+    of them accept no neighbour, and the number of the group that they are; and the first of the
+    nodes that are alike to jobs which say where they may be."""
 
     free: tuple[int, ...]
     amounts: tuple[int, ...]
     holders: int
     closed: int
     group: int
+    like: int = 0
 
 
 def units_of(free: tuple[int, ...], shape: Shape) -> int:
     """Return how many units of a shape fit into what is free: as `units_in`, of one node."""
-    needs, _, most = shape
+    needs, most = shape.needs, shape.most_per_node
     fitting = UNKNOWN
     for place in range(len(needs)):
         need = needs[place]
@@ -42,6 +50,48 @@ def surplus(state: NodeState, shape: Shape) -> int:
     return sum(idle)
 
 
+def may_be_on(shape: Shape, node: int) -> bool:
+    """Return whether a node is in some place of a shape."""
+    where = shape.where
+    return not where or any((each.nodes >> node) & 1 for each in where)
+
+
+class Likeness:
+    """Which nodes are alike to all jobs that say where they may be: they are distinguished by the
+    sets of nodes that these name, and no further. Once distinguished they stay so."""
+
+    def __init__(self) -> None:
+        # The first of those that are like each node; empty while all are.
+        self.first: list[int] = []
+        self._sets: set[int] = set()
+
+    @property
+    def sets(self) -> int:
+        """Return by how many sets of nodes they are distinguished."""
+        return len(self._sets)
+
+    def distinguish(self, kinds: Iterable[Kind], nodes: int) -> bool:
+        """Distinguish nodes as these kinds do; True where that changed something."""
+        named = [each for kind in kinds if kind.shape.where for each in _sets_of(kind)]
+        news = [each for each in named if each not in self._sets]
+        if not news:
+            return False
+        numbers = np.array(self.first or [0] * nodes, dtype=np.int64)
+        for each in dict.fromkeys(news):
+            self._sets.add(each)
+            _, first, of = np.unique(
+                2 * numbers + members(each, nodes), return_index=True, return_inverse=True
+            )
+            numbers = first[of]
+        self.first = numbers.tolist()
+        return True
+
+
+def _sets_of(kind: Kind) -> list[int]:
+    where = kind.shape.where
+    return [each.nodes for each in where] + [each.wanted for each in where if each.wanted]
+
+
 class KnownStates:
     """Numbers of states. What fits in each, and the state after a job started or ended, is kept: it
     is the same as long as the policy of neighbours is, from pass to pass."""
@@ -49,6 +99,7 @@ class KnownStates:
     def __init__(self, neighbours: Neighbours, groups: Groups) -> None:
         self.by_number: list[NodeState] = []
         self.groups, self.neighbours = groups, neighbours
+        self.likeness = Likeness()
         self._found = 0
         self._numbers: dict[NodeState, int] = {}
         self._units: dict[Kind, dict[int, int]] = {}
@@ -60,7 +111,8 @@ class KnownStates:
     def is_full(self) -> bool:
         """Return True when more is kept than it is worth: begin anew."""
         changes = len(self._added) + len(self._removed)
-        return self._found + changes + len(self._costs) > MOST_KEPT
+        is_fine = self.likeness.sets > _MOST_SETS
+        return is_fine or self._found + changes + len(self._costs) > MOST_KEPT
 
     def number(self, state: NodeState) -> int:
         """Return the number of a state, a new one where it was not seen before."""
@@ -90,15 +142,15 @@ class KnownStates:
         return found
 
     def _changed(self, state: NodeState, kind: Kind, units: int, sign: int) -> NodeState:
-        free, amounts, holders, closed, group = state
+        free, amounts, holders, closed, group, like = state
         shape = kind.shape
         more = sign * units
         free = tuple([amount - more * need for amount, need in zip(free, shape.needs, strict=True)])
         if shape.exclusive:
-            return NodeState(free, amounts, holders + sign, closed + sign, group)
+            return NodeState(free, amounts, holders + sign, closed + sign, group, like)
         member = kind.app, units * shape.cores
         change = self.groups.add_member if sign > 0 else self.groups.remove_member
-        return NodeState(free, amounts, holders + sign, closed, change(group, member))
+        return NodeState(free, amounts, holders + sign, closed, change(group, member), like)
 
     def units(self, kind: Kind) -> dict[int, int]:
         """Return how many units of a kind fit on a node by the number of its state, as far as
@@ -123,6 +175,8 @@ class KnownStates:
         """Return how many units of a shape fit if all jobs accept all neighbours but those that are
         to be alone."""
         if (state.holders if shape.exclusive else state.closed) > 0:
+            return 0
+        if shape.where and not may_be_on(shape, state.like):
             return 0
         return units_of(state.free, shape)
 

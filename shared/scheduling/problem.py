@@ -3,7 +3,7 @@
 Amounts are whole numbers (cores, MiB, counts), so that no order of sums changes a decision.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
@@ -14,6 +14,16 @@ from numpy.typing import NDArray
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
+from shared.scheduling.eligibility import (
+    NOTHING_REFUSED,
+    RefusedToJob,
+    Where,
+    is_restricted,
+    members,
+    node_set,
+    runs_anywhere,
+    where_on,
+)
 
 Ints = NDArray[np.int64]
 
@@ -28,12 +38,14 @@ class Shape(NamedTuple):
     """One unit of a job on one cluster: what it needs of each of the cluster's resources.
 
     No other job may be on the nodes of an `exclusive` one; `most_per_node` units of one job go onto
-    a node, 0 is as many as fit.
+    a node, 0 is as many as fit. All units of a job are in one of the places of `where`; it is empty
+    where any nodes will do.
     """
 
     needs: tuple[int, ...]
     exclusive: bool
     most_per_node: int
+    where: tuple[Where, ...] = ()
 
     @property
     def cores(self) -> int:
@@ -151,13 +163,87 @@ def mib(gib: float) -> int:
     return ceil(gib * MIB_PER_GIB)
 
 
-def kind_on(job: Job, cluster: Cluster, names: Sequence[str]) -> Kind | None:
-    """Return the kind of a job on this cluster; None where no node has a resource that it needs. A
-    job that is alone has no neighbours, so that its application makes no difference."""
-    if counts_nodes(job, cluster):
+def kind_on(
+    job: Job,
+    cluster: Cluster,
+    names: Sequence[str],
+    refused: RefusedToJob = NOTHING_REFUSED,
+    *,
+    with_down: bool = False,
+) -> Kind | None:
+    """Return the kind of a job on this cluster; None where no node has a resource that it needs, or
+    it may be on none. A job that is alone has no neighbours, so that its application makes no
+    difference."""
+    if counts_nodes(job, cluster, refused):
         return whole_node(cluster.cores_per_node, len(names))
     shape = shape_on(job, cluster, names)
-    return shape and Kind("" if shape.exclusive else job.app_id, shape)
+    if shape is None:
+        return None
+    if is_restricted(job, cluster) or refused != NOTHING_REFUSED:
+        nodes = nodes_worth(job, cluster, job.nodes_on(cluster))
+        where = where_on(job, cluster, nodes, refused, with_down=with_down)
+        if not where:
+            return None
+        shape = shape._replace(where=where)
+    return Kind("" if shape.exclusive else job.app_id, shape)
+
+
+def held_kind(job: Job, cluster: Cluster, names: Sequence[str], nodes: Iterable[int]) -> Kind:
+    """Return the kind of a job that has these nodes, wherever it might have been: all of its nodes
+    where the cluster has no more what it needs."""
+    kind = kind_on(job, cluster, names, with_down=True)
+    if kind is None:
+        shape = shape_on(job, cluster, names)
+        if shape is None:
+            return whole_node(cluster.cores_per_node, len(names))
+        return Kind("" if shape.exclusive else job.app_id, shape)
+    return held_by(ways_of(kind), nodes)
+
+
+def held_by(ways: "Sequence[Way]", nodes: Iterable[int]) -> Kind:
+    """Return the kind of a job as it has these nodes: alone only where they are of exclusive places
+    and no others."""
+    if len(ways) == 1:
+        return ways[0].held
+    allocated = node_set(nodes)
+    there = [way.held for way in ways if not allocated & ~way.nodes]
+    shared = [held for held in there if not held.shape.exclusive]
+    return (shared or there or [ways[0].held])[0]
+
+
+class Way:
+    """One of the places where jobs of a kind may be: the `kind` there alone, and as it is `held`,
+    once it has its nodes. `nodes` are below 0 where any will do."""
+
+    def __init__(self, kind: Kind, held: Kind, nodes: int, wanted: int) -> None:
+        self.kind, self.held, self.nodes, self.wanted = kind, held, nodes, wanted
+
+
+def ways_of(kind: Kind) -> list[Way]:
+    """Return the places of a kind, one or more, in its order."""
+    app, shape = kind
+    if not shape.where:
+        return [Way(kind, kind, -1, 0)]
+    found: list[Way] = []
+    for where in shape.where:
+        exclusive = shape.exclusive or where.exclusive
+        its_app = "" if exclusive else app
+        held = Shape(shape.needs, exclusive, shape.most_per_node)
+        alone = Shape(shape.needs, exclusive, shape.most_per_node, (where,))
+        found.append(Way(Kind(its_app, alone), Kind(its_app, held), where.nodes, where.wanted))
+    return found
+
+
+def most_of(fitting: Ints, where: Sequence[Where]) -> int:
+    """Return how many units fit in the place where most do, of those that fit on each node,
+    (nodes,): none where a wanted node takes none."""
+    if not where:
+        return int(fitting.sum())
+    most = 0
+    for each in where:
+        if not each.wanted or bool((fitting[members(each.wanted, len(fitting))] > 0).all()):
+            most = max(most, int(fitting[members(each.nodes, len(fitting))].sum()))
+    return most
 
 
 @lru_cache(maxsize=1024)
@@ -166,10 +252,12 @@ def whole_node(cores: int, resources: int) -> Kind:
     return Kind("", Shape((cores, *(0,) * (resources - 1)), exclusive=True, most_per_node=1))
 
 
-def counts_nodes(job: Job, cluster: Cluster) -> bool:
+def counts_nodes(job: Job, cluster: Cluster, refused: RefusedToJob = NOTHING_REFUSED) -> bool:
     """Return True where the job takes whole nodes, any will do, and only how many are free
     counts."""
-    return job.is_of_nodes and not (job.memory_gib and cluster.declared_classes)
+    if not job.is_of_nodes or (job.memory_gib and cluster.declared_classes):
+        return False
+    return runs_anywhere(job, cluster, job.nodes_on(cluster), refused)
 
 
 def takes_nodes(table: NodeTable, shape: Shape) -> bool:
@@ -198,17 +286,34 @@ def unit_cores(job: Job, cluster: Cluster) -> int:
 
 
 def most_units(job: Job, cluster: Cluster) -> int:
-    """Return how many units of the job the cluster takes when nothing runs."""
+    """Return how many units of the job the cluster takes when nothing runs and all partitions are
+    up."""
+    names, _, _ = _classes(cluster)
+    if is_restricted(job, cluster):
+        kind = kind_on(job, cluster, names, with_down=True)
+        return most_units_of(kind.shape, cluster) if kind is not None else 0
     if job.is_of_nodes and not job.memory_gib:
         return cluster.nodes
-    names, _, _ = _classes(cluster)
     shape = shape_on(job, cluster, names)
-    return _most_of_shape(shape, cluster) if shape is not None else 0
+    return most_units_of(shape, cluster) if shape is not None else 0
 
 
-@lru_cache(maxsize=1024)
-def _most_of_shape(shape: Shape, cluster: Cluster) -> int:
+def fits_when_empty(
+    job: Job, cluster: Cluster, units: int, refused: RefusedToJob = NOTHING_REFUSED
+) -> bool:
+    """Return True where so many units of the job fit on the cluster when nothing runs, in
+    partitions that are up, without what was refused."""
+    names, _, _ = _classes(cluster)
+    kind = kind_on(job, cluster, names, refused)
+    return kind is not None and units <= most_units_of(kind.shape, cluster)
+
+
+@lru_cache(maxsize=4096)
+def most_units_of(shape: Shape, cluster: Cluster) -> int:
     """Return how many units of a shape the cluster takes. Jobs are evaluated again and again, and
     there are few shapes."""
     _, amounts, nodes = _classes(cluster)
-    return int((units_in(amounts, shape) * nodes).sum())
+    fitting = units_in(amounts, shape)
+    if not shape.where:
+        return int((fitting * nodes).sum())
+    return most_of(np.repeat(fitting, nodes), shape.where)

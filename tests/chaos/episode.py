@@ -42,6 +42,9 @@ _WITH_DECLARATIONS: Final = 4
 # And in so many of these tariffs and allocations, and in the last of these jobs that share nodes.
 _WITH_BILLING: Final = 3
 _WITH_NEIGHBOURS: Final = 1
+# Behind these seeds, which are recorded and show planted bugs, clusters have partitions and
+# features, and jobs ask for them.
+_WITHOUT_PLACES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class Episode:
         self.seed = seed
         self._most_events = events
         self._rng = Random(seed)
-        scale = Scale(self._rng.choice([1, 2, 3]), self._rng.choice([1, 2, 2, 3]), planned, timed)
+        size = self._rng.choice([1, 2, 3]), self._rng.choice([1, 2, 2, 3])
+        scale = Scale(*size, planned, timed, has_places=seed > _WITHOUT_PLACES)
         self.world = World(self._rng, scale)
         self._ill_will = self._rng.choice([0.1, 0.2, 0.3])
         self._faults = {**FAULTS, **faults}
@@ -132,9 +136,7 @@ class Episode:
         for name in sorted(world.lost):
             returned = ClusterReturned(cluster=name, returned_at_us=now_us)
             publish(world, name, f"{now_us}-calm", cluster_returned=returned)
-        for name in sorted(world.undeclared):
-            again = world.clusters[name]
-            publish(world, name, f"{now_us}-calm", cluster_declared=again)
+        self._declare_again()
         for event in list(world.journal.events.values()):
             if isinstance(event.payload, LimitsDeclared):
                 lifted = LimitsDeclared(subject=event.payload.subject, name=event.payload.name)
@@ -143,6 +145,16 @@ class Episode:
                 self._lift(event.payload)
         fund_all(world)
         self._be_patient()
+
+    def _declare_again(self) -> None:
+        """Clusters are there, and their partitions up."""
+        world, now_us = self.world, self.world.clock.now_us
+        is_down = {c.cluster for c in world.clusters.values() if any(p.down for p in c.partitions)}
+        for name in sorted(world.undeclared | is_down):
+            again = world.clusters[name]
+            for partition in again.partitions:
+                partition.down = False
+            publish(world, name, f"{now_us}-calm", cluster_declared=again)
 
     def _be_patient(self) -> None:
         """Starts are confirmed once in a period, which is longer than some policies wait."""

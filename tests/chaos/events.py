@@ -46,6 +46,7 @@ from shared.domain.hostlist import expand
 from shared.domain.node import node_name
 from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
 from tests.chaos.journal import Run
+from tests.chaos.places import add_partitions, wishes
 from tests.chaos.start_terms import put_start_terms
 from tests.chaos.world import World
 
@@ -110,6 +111,8 @@ def declare(world: World) -> None:
             del declared.node_names[:]
             if before.node_names:
                 declared.node_names.append(f"{name}-n[01-{nodes:02d}]")
+    if world.scale.has_places:
+        add_partitions(declared, world.clock.now_us)
     world.clusters[name] = declared
     world.undeclared.discard(name)
     world.journal.cores[name] = declared.cores_per_node
@@ -265,6 +268,9 @@ def submit(world: World) -> None:
     )
     if world.scale.timed:
         put_start_terms(world, submitted)
+    if world.scale.has_places:
+        asked = wishes(job_id, submitted.nodes, world.clusters[reference])
+        submitted.MergeFrom(JobSubmitted(**asked))
     publish(world, job_id, 1, job_submitted=submitted)
     return None
 

@@ -66,6 +66,7 @@ class Scale:
     workers: int = 2
     planned: bool = False
     timed: bool = False
+    has_places: bool = False
 
 
 class World:

@@ -108,7 +108,7 @@ class Checks:
             return f"{nodes.most(shape)} fit on the cluster when it is empty"
         if waiting.units > (free := nodes.units_beside_anyone(shape)):
             return f", {free} free"
-        if waiting.units > (free := sum(nodes.room(shape, nodes.stays))):
+        if waiting.units > (free := nodes.total(shape, nodes.stays)):
             return f"{free} free beside neighbours that suit it"
         if stood.leaves_promise(waiting):
             return ""

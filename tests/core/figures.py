@@ -1,16 +1,17 @@
 """Clusters, applications and what follows of them, in numbers that are never rounded: all times and
 powers are powers of two or sums of few."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Final, NamedTuple
 
-from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
+from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, Partition
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureAt, SignatureUpdated
 
 from shared.catalogue.event import Event
 from tests.core import systems
-from tests.core.plain import Budget, Members, Shape
+from tests.core.plain import Budget, Members, Place, Shape
 from tests.unit.shared.placement import region
 
 CLUSTERS: Final = ("a", "b", "c")
@@ -24,6 +25,15 @@ IDLE_W, PEAK_GBPS, WEIGHT, MAX_SLOWDOWN = 64.0, 256.0, 8.0, 1.25
 MOST_NODE_W: Final = 512.0
 GBPS: Final = (0.0, 64.0, 128.0, 256.0)
 UNKNOWN_MIB: Final = 2**40
+FEATURES: Final = ("x", "y", "z")
+# By the number of what a job asks for: as it is written, and what it means.
+EXPRESSIONS: Final[Sequence[tuple[str, Callable[[Set[str]], bool]]]] = (
+    ("", lambda _: True),
+    ("x", lambda has: "x" in has),
+    ("x&y", lambda has: has >= {"x", "y"}),
+    ("x|z", lambda has: bool(has & {"x", "z"})),
+    ("(x|y)&z", lambda has: "z" in has and bool(has & {"x", "y"})),
+)
 
 
 def nominal_s(cluster: str, app: int) -> float:
@@ -45,6 +55,17 @@ class Mode(NamedTuple):
     draw_mw: int
 
 
+class Part(NamedTuple):
+    """A partition: its nodes, and what of a job it takes; 0 is any number, and user -1 is all."""
+
+    nodes: frozenset[int]
+    alone: bool
+    is_default: bool
+    most_nodes: int
+    most_s: int
+    user: int
+
+
 class Job(NamedTuple):
     """What was submitted, and the cluster that its walltime relates to."""
 
@@ -63,7 +84,36 @@ class Known:
     caps: dict[tuple[int, str], list[tuple[float, int | None]]] = field(default_factory=dict)
 
     def shape(self, job: systems.Submit, cluster: str) -> Shape:
-        """A unit of a job on a cluster."""
+        """A unit of a job on a cluster, and where it may be."""
+        return self._unit(job, cluster)._replace(places=self._places(job, cluster))
+
+    def _places(self, job: systems.Submit, cluster: str) -> tuple[Place, ...] | None:
+        """One for each partition that the job asks for and that takes it."""
+        declared, asked = self.clusters[cluster], job.where or systems.Where()
+        parts = dict(enumerate(parts_of(declared)))
+        defaults = [number for number, part in parts.items() if part.is_default]
+        numbers = asked.partitions or defaults
+        if not (job.where or defaults):
+            return None
+        everywhere = frozenset(range(declared.nodes))
+        offered = [Part(everywhere, False, False, 0, 0, -1)]
+        if numbers:
+            offered = [parts[number] for number in numbers if number in parts]
+        held = -(-job.units * job.cores // declared.cores) if job.cores else job.units
+        holds, places = EXPRESSIONS[asked.feature][1], []
+        wanted = frozenset(asked.wanted)
+        for part in offered:
+            in_limits = (not part.most_nodes or held <= part.most_nodes) and (
+                not part.most_s or job.walltime_s <= part.most_s
+            )
+            nodes = {n for n in part.nodes - set(asked.excluded) if holds(features(declared, n))}
+            is_there = wanted <= nodes and (not wanted or cluster == CLUSTERS[0])
+            if in_limits and part.user in (-1, job.user) and nodes and is_there:
+                place = Place(frozenset(nodes), wanted, part.alone)
+                places += [place] if place not in places else []
+        return tuple(places)
+
+    def _unit(self, job: systems.Submit, cluster: str) -> Shape:
         declared, app = self.clusters[cluster], region.APPS[job.app]
         least_mib = 32 * 1024 if gpu_nodes(declared) else 0
         if job.cores:
@@ -123,6 +173,64 @@ class Known:
         return found
 
 
+def parts_of(declared: systems.Declare) -> list[Part]:
+    """The partitions of a cluster: they overlap."""
+    rng, found = Random(f"parts {declared.places}"), list[Part]()
+    for _ in range(systems.PARTITIONS if declared.places else 0):
+        nodes = [node for node in range(6) if rng.random() < 0.6]
+        drawn = (
+            rng.random() < 0.3,
+            rng.random() < 0.15,
+            rng.choice([0, 0, 2]),
+            rng.choice([0, 0, 0, 100]),
+            rng.choice([-1, -1, -1, 0]),
+        )
+        there = frozenset(node for node in nodes if node < declared.nodes)
+        found.append(Part(there or frozenset({0}), *drawn))
+    return found
+
+
+def features(declared: systems.Declare, node: int) -> Set[str]:
+    """Those of one node of a cluster."""
+    rng = Random(f"features {declared.places} {node}")
+    return {name for name in FEATURES if declared.places and rng.random() < 0.6}
+
+
+def _classes(declared: systems.Declare) -> list[NodeClass]:
+    """The nodes of a cluster, those alike that follow one another together where it has no
+    places."""
+    with_gpus = gpu_nodes(declared)
+    if declared.places:
+        found = []
+        for node in range(declared.nodes):
+            has_gpus = node < with_gpus
+            memory_gib = (64 if has_gpus else 32) if with_gpus else 0
+            resources = {"gpu": 2} if has_gpus else {}
+            on_it = sorted(features(declared, node))
+            found.append(NodeClass(nodes=1, memory_gib=memory_gib, resources=resources))
+            found[-1].features.extend(on_it)
+        return found
+    if not with_gpus:
+        return []
+    return [
+        NodeClass(nodes=with_gpus, memory_gib=64, resources={"gpu": 2}),
+        NodeClass(nodes=declared.nodes - with_gpus, memory_gib=32),
+    ]
+
+
+def _partitions(name: str, declared: systems.Declare) -> Iterator[Partition]:
+    for number, part in enumerate(parts_of(declared)):
+        yield Partition(
+            name=f"part-{number}",
+            nodes=[f"{name}-{node:04d}" for node in sorted(part.nodes)],
+            exclusive=part.alone,
+            default=part.is_default,
+            most_nodes=part.most_nodes,
+            most_walltime_s=part.most_s,
+            users=[] if part.user < 0 else [f"user-{part.user}"],
+        )
+
+
 def gpu_nodes(declared: systems.Declare) -> int:
     """How many nodes of a cluster have GPUs: the last never has."""
     return min(declared.gpu_nodes, declared.nodes - 1)
@@ -130,11 +238,6 @@ def gpu_nodes(declared: systems.Declare) -> int:
 
 def events_of(name: str, declared: systems.Declare, time_us: int) -> Iterator[Event]:
     """A cluster, and all that is learned of what runs there."""
-    with_gpus = gpu_nodes(declared)
-    classes = [
-        NodeClass(nodes=with_gpus, memory_gib=64, resources={"gpu": 2}),
-        NodeClass(nodes=declared.nodes - with_gpus, memory_gib=32),
-    ]
     payload = ClusterDeclared(
         cluster=name,
         site=SITES[name],
@@ -145,7 +248,8 @@ def events_of(name: str, declared: systems.Declare, time_us: int) -> Iterator[Ev
         idle_power_w=IDLE_W,
         peak_bandwidth_gbps=PEAK_GBPS,
         nameplate_power_w=MOST_NODE_W,
-        node_classes=classes if with_gpus else [],
+        node_classes=_classes(declared),
+        partitions=_partitions(name, declared),
     )
     yield region.event(f"declared/{name}", payload, time_us)
     yield _coefficients(name)
@@ -169,6 +273,13 @@ def submission(job_id: str, job: Job, time_us: int) -> Event:
         asked |= {"cores_per_unit": step.cores, "units_per_node": step.most}
         asked |= {"memory_gib_per_unit": float(step.memory_gib)}
         asked |= {"resources_per_unit": {"gpu": step.gpus} if step.gpus else {}}
+    if (where := step.where) is not None:
+        asked |= {
+            "partitions": [f"part-{number}" for number in where.partitions],
+            "features": EXPRESSIONS[where.feature][0],
+            "nodes_wanted": [f"{CLUSTERS[0]}-{node:04d}" for node in where.wanted],
+            "nodes_excluded": [f"{c}-{n:04d}" for c in CLUSTERS for n in where.excluded],
+        }
     return region.submitted(job_id, time_us, **asked)
 
 

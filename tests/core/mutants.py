@@ -93,9 +93,9 @@ MUTANTS: Final = (
     Mutant(
         "a start beside others may crowd out what is reserved there",
         "scheduling/node_selection.py",
-        "self.classes.units(shadow.kind, self._states.add_units(on.then, kind, units))",
+        "self.classes.units(shadow.kind, self._states.add_units(on.then, way.held, units))",
         "self._states.units_beside_anyone(shadow.kind.shape, "
-        "self._states.by_number[self._states.add_units(on.then, kind, units)])",
+        "self._states.by_number[self._states.add_units(on.then, way.held, units)])",
         soonest=17,
     ),
     Mutant(
@@ -177,8 +177,8 @@ MUTANTS: Final = (
     Mutant(
         "a restart forgets what was asked of running jobs",
         "placement/state/job_record.py",
-        "    return restored\n\n\n# Nor did",
-        "    restored.run.actions = ()\n    return restored\n\n\n# Nor did",
+        "    return restored\n\n\n# The version",
+        "    restored.run.actions = ()\n    return restored\n\n\n# The version",
         soonest=77,
     ),
     Mutant(
@@ -194,6 +194,61 @@ MUTANTS: Final = (
         "                self._caps = power_caps.in_order(self._caps)\n",
         "",
         soonest=221,
+    ),
+    # Where jobs may run.
+    Mutant(
+        "a job starts on nodes where it may not be",
+        "scheduling/node_states.py",
+        "        if shape.where and not may_be_on(shape, state.like):\n            return 0\n",
+        "",
+    ),
+    Mutant(
+        "a reservation counts nodes where its job may not be",
+        "scheduling/consumable.py",
+        "self._nodes.ways(entry.kind)[soonest.way].kind, extra)",
+        "self._nodes.ways(entry.kind)[soonest.way].held, extra)",
+    ),
+    Mutant(
+        "a job is reserved for in the first of its partitions, whichever is free first",
+        "scheduling/consumable.py",
+        "if best is None or found.start_s < best.start_s:",
+        "if best is None:",
+    ),
+    Mutant(
+        "a node that a job wants need not be free",
+        "scheduling/node_classes.py",
+        "        return 0 if lacking else total\n",
+        "        return total\n",
+    ),
+    Mutant(
+        "a start takes the node that the reserved job wants",
+        "scheduling/node_selection.py",
+        "            return UNKNOWN  # the reserved job needs this very node\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a job has neighbours in an exclusive partition",
+        "scheduling/problem.py",
+        "exclusive = shape.exclusive or where.exclusive",
+        "exclusive = shape.exclusive",
+    ),
+    Mutant(
+        "excluded nodes are taken",
+        "scheduling/eligibility.py",
+        "        allowed &= ~excluded\n",
+        "",
+    ),
+    Mutant(
+        "the limits of a partition hold for nobody",
+        "scheduling/eligibility.py",
+        "return fits and in_time and partition.admits(job.account, job.user)",
+        "return partition.admits(job.account, job.user)",
+    ),
+    Mutant(
+        "nodes that a job names are like the others of their class",
+        "scheduling/node_states.py",
+        "        news = [each for each in named if each not in self._sets]\n",
+        "        news = [each for each in named if each not in self._sets][:1]\n",
     ),
 )
 

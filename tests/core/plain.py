@@ -15,14 +15,49 @@ Members = tuple[tuple[str, int], ...]
 _MOST_UNITS = 64
 
 
+class Place(NamedTuple):
+    """Nodes, on which all of a job is; on each of the `wanted` ones is some of it, and where it is
+    `alone` nobody else."""
+
+    nodes: frozenset[int]
+    wanted: frozenset[int]
+    alone: bool
+
+
 class Shape(NamedTuple):
     """What one unit of a job needs on a cluster, by resource; on a node go `most` units, 0 is any
-    number, and where it is `alone` nobody else."""
+    number, and where it is `alone` nobody else. The job is in one of its `places`; None is
+    anywhere."""
 
     app: str
     needs: tuple[tuple[str, int], ...]
     alone: bool
     most: int
+    places: tuple[Place, ...] | None = None
+
+    def within(self) -> "list[Shape]":
+        """The shape in each of its places."""
+        if self.places is None:
+            return [self]
+        return [
+            self._replace(alone=self.alone or place.alone, places=(place,)) for place in self.places
+        ]
+
+    def on(self, nodes: Iterable[int]) -> "Shape":
+        """The shape as it is held on these nodes: alone where all its places that have them are
+        so."""
+        has = set(nodes)
+        found = [one for one in self.within() if one.places is None or has <= one.places[0].nodes]
+        return min(found, key=lambda one: one.alone)._replace(places=None)
+
+    @property
+    def wanted(self) -> frozenset[int]:
+        """Nodes that it must have, of the one place where it is."""
+        return self.places[0].wanted if self.places else frozenset()
+
+    def may_be_on(self, node: int) -> bool:
+        """Whether a node is in one of its places."""
+        return self.places is None or any(node in place.nodes for place in self.places)
 
     @property
     def cores(self) -> int:
@@ -94,6 +129,8 @@ class Nodes:
     def takes(self, shape: Shape, count: int, node: int, stays: Iterable[Stay]) -> bool:
         """Whether so many units fit onto a node beside these."""
         there = self.on(node, stays)
+        if not shape.may_be_on(node):
+            return False
         if (shape.most and count > shape.most) or (shape.alone and there):
             return False
         if any(stay.shape.alone for stay, _ in there):
@@ -119,13 +156,22 @@ class Nodes:
         """Who is there then if all leave at their limits; who is overdue may leave at once."""
         return [stay for stay in self.stays if stay.release_s > time_s]
 
+    def total(self, shape: Shape, stays: Sequence[Stay]) -> int:
+        """How many units fit beside these stays in the place where most do: none where a node that
+        the job must have takes none."""
+        return max((self._total(one, stays) for one in shape.within()), default=0)
+
+    def _total(self, shape: Shape, stays: Sequence[Stay]) -> int:
+        room = self.room(shape, stays)
+        return sum(room) if all(room[node] for node in shape.wanted) else 0
+
     def most(self, shape: Shape) -> int:
         """How many units fit when nobody is there."""
-        return sum(self.room(shape, []))
+        return self.total(shape, [])
 
     def units_beside_anyone(self, shape: Shape) -> int:
         """How many would fit now if everybody accepted everybody."""
-        return sum(Nodes(self.has, lambda _: True).room(shape, self.stays))
+        return Nodes(self.has, lambda _: True).total(shape, self.stays)
 
     def faults(self) -> Iterator[str]:
         """Nodes that hold more than they have, and neighbours that do not go together."""
@@ -216,6 +262,7 @@ class Region:
     waiting: Sequence[Waiting]
     promises: dict[str, Promise] = field(default_factory=dict)
     promised: dict[str, Kept] = field(default_factory=dict)
+    reserved: dict[str, Shape] = field(default_factory=dict)
     refused: dict[tuple[int, str], Refused] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
@@ -238,7 +285,7 @@ class Region:
     def why_not(self, entry: Waiting) -> set[str]:
         """What keeps an entry from starting now: `room`, `promise` and names of budgets."""
         nodes, found = self.clusters[entry.cluster], set[str]()
-        if sum(nodes.room(entry.shape, nodes.stays)) < entry.units:
+        if nodes.total(entry.shape, nodes.stays) < entry.units:
             found.add("room")
         if not self.leaves_promise(entry):
             found.add("promise")
@@ -318,24 +365,26 @@ class Region:
     def extra(self, cluster: str, promise: Promise) -> int:
         """Units beyond those that are promised, of their shape and at their time."""
         nodes = self.clusters[cluster]
-        return sum(nodes.room(self._shape_of(promise, cluster), nodes.at(promise.start_s))) - (
-            promise.units
-        )
-
-    def _shape_of(self, promise: Promise, cluster: str) -> Shape:
-        return next(e.shape for e in self._all if (e.arrival, e.cluster) == (promise[0], cluster))
+        reserved = self.reserved[cluster]
+        return nodes.total(reserved, nodes.at(promise.start_s)) - promise.units
 
     def _least_lost(self, entry: Waiting, promise: Promise) -> float:
         """The fewest promised units that an entry which lasts beyond their time can take away."""
-        nodes, reserved = self.clusters[entry.cluster], self._shape_of(promise, entry.cluster)
+        places = entry.shape.within()
+        return min((self._least_lost_in(one, entry, promise) for one in places), default=inf)
+
+    def _least_lost_in(self, shape: Shape, entry: Waiting, promise: Promise) -> float:
+        nodes, reserved = self.clusters[entry.cluster], self.reserved[entry.cluster]
         then = nodes.at(promise.start_s)
-        before, room = nodes.room(reserved, then), nodes.room(entry.shape, nodes.stays)
+        before, room = nodes.room(reserved, then), nodes.room(shape, nodes.stays)
+        held = shape._replace(places=None)
         least = {0: 0.0}  # promised units that are lost, by units placed on the nodes so far
         for node, most in enumerate(room):
-            after = dict(least)
+            after = {} if node in shape.wanted else dict(least)
             for count in range(1, most + 1):
-                stay = Stay(entry.arrival, entry.shape, ((node, count),), inf, 0)
-                lost = before[node] - nodes._room(reserved, node, [*then, stay])
+                stay = Stay(entry.arrival, held, ((node, count),), inf, 0)
+                left = nodes._room(reserved, node, [*then, stay])
+                lost = inf if node in reserved.wanted and not left else before[node] - left
                 for placed, so_far in least.items():
                     total = so_far + lost
                     if total < after.get(placed + count, inf):
@@ -354,7 +403,7 @@ class Region:
             times |= {s for s, _ in budget.steps} | {one.end_s for one in budget.kept.values()}
             times |= {s.release_s for name in budget.clusters for s in self.clusters[name].stays}
         for time_s in sorted(s for s in times if s >= self.now_s):
-            if room and sum(nodes.room(entry.shape, nodes.at(time_s))) < entry.units:
+            if room and nodes.total(entry.shape, nodes.at(time_s)) < entry.units:
                 continue
             if all(self._has_then(budget, entry, time_s) for budget in budgets):
                 return time_s
@@ -369,13 +418,16 @@ class Region:
 
     def _reserve(self, entry: Waiting) -> None:
         budgets = self.over(entry.cluster)
-        start_s, number = min(
-            (self._earliest(mode, budgets, room=True), number)
+        places = entry.shape.within()
+        start_s, number, place = min(
+            (self._earliest(mode._replace(shape=shape), budgets, room=True), number, place)
             for number, mode in enumerate(entry.modes())
+            for place, shape in enumerate(places)
         )
         if start_s == inf:
             return
         entry = entry.modes()[number]
+        self.reserved[entry.cluster] = places[place]
         self.promises[entry.cluster] = Promise(entry.arrival, entry.units, start_s)
         kept = Kept(start_s, start_s + entry.limit_s, entry.draw_mw)
         self.promised[entry.cluster] = kept
@@ -422,7 +474,7 @@ class Region:
 
     def _note(self, entry: Waiting) -> None:
         nodes, promise = self.clusters[entry.cluster], self.promises.get(entry.cluster)
-        free = sum(nodes.room(entry.shape, nodes.stays))
+        free = nodes.total(entry.shape, nodes.stays)
         extra = self.extra(entry.cluster, promise) if promise else 0
         self.refused[entry.arrival, entry.cluster] = Refused(free, promise, extra)
 
@@ -430,7 +482,9 @@ class Region:
         nodes = self.clusters[entry.cluster]
         units = start.units or self._any_nodes(entry)
         end_s = self.now_s + entry.limit_s
-        nodes.stays.append(Stay(entry.arrival, entry.shape, units, end_s, entry.draw_mw))
+        self.faults += _misplaced(entry, [node for node, _ in units])
+        held = entry.shape.on(node for node, _ in units)
+        nodes.stays.append(Stay(entry.arrival, held, units, end_s, entry.draw_mw))
         got = start.draw_mw, sum(count for _, count in units)
         if got != (entry.draw_mw, entry.units):
             self.faults.append(f"{entry} starts as {start}")
@@ -455,3 +509,12 @@ class Region:
                 visited[cluster] = gone.order
                 for budget in self.over(cluster):
                     budget.kept.pop(arrival, None)
+
+
+def _misplaced(entry: Waiting, nodes: Sequence[int]) -> Iterator[str]:
+    """Nodes that are no place of an entry's."""
+    if entry.shape.places is None:
+        return
+    got = frozenset(nodes)
+    if not any(one.wanted <= got <= one.nodes for one in entry.shape.places):
+        yield f"{entry} starts on {sorted(got)}, where it may not be"

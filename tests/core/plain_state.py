@@ -64,7 +64,7 @@ class PlainState:
             job = self.known.jobs[table.by_arrival[held.holder]]
             yield Stay(
                 held.holder,
-                self.known.shape(job.asked, cluster),
+                self.known.shape(job.asked, cluster).on(held.allocation.nodes),
                 tuple(zip(*held.allocation, strict=True)),
                 held.release_s,
                 held.draw_mw,
@@ -104,4 +104,5 @@ def _stays(state: PlainState, cluster: str, runs: Runs) -> Iterator[Stay]:
     for job_id, run in runs.items():
         if run.cluster == cluster:
             shape = state.known.shape(state.known.jobs[job_id].asked, cluster)
+            shape = shape.on(node for node, _ in run.units)
             yield Stay(run.arrival, shape, run.units, run.release_s, run.draw_mw)

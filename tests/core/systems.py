@@ -9,6 +9,8 @@ from typing import Final, Protocol
 from shared.domain.eamc_policy import Policy
 
 POLICIES: Final = tuple(Policy)
+# Of each cluster that has any.
+PARTITIONS: Final = 3
 
 
 class Step(Protocol):
@@ -30,12 +32,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Declare:
-    """A cluster, of which some nodes have GPUs and more memory."""
+    """A cluster, of which some nodes have GPUs and more memory; where `places` is not 0, its nodes
+    have features and are in partitions, drawn by it."""
 
     cluster: int
     nodes: int = 2
     cores: int = 4
     gpu_nodes: int = 0
+    places: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,17 @@ class Submit:
     memory_gib: int = 0
     priority: int = 0
     user: int = 0
+    where: "Where | None" = None
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a job may run: partitions and a feature by number, nodes by index."""
+
+    partitions: tuple[int, ...] = ()
+    feature: int = 0
+    excluded: tuple[int, ...] = ()
+    wanted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -220,6 +235,9 @@ _RARE: Final[Sequence[tuple[int, Callable[[Random], Step]]]] = (
 )
 # The part of the systems in which jobs free watts, drawn by itself so that no other draw moves.
 _SHARING: Final = 0.5
+# And those in which jobs say where they may run, and the part of the jobs that do.
+_WHERE: Final = 0.4
+_ASKING: Final = 0.6
 MEASURES: Final = (
     (),
     ("lower-frequency",),
@@ -236,7 +254,31 @@ def script(seed: int) -> Script:
     """The system of a seed: one of a few kinds, so that most meet few things at a time."""
     rule, *steps = _steps(Random(seed))
     assert isinstance(rule, Rule)
-    return replace(rule, sharing=Random(f"sharing {seed}").random() < _SHARING), *steps
+    rule = replace(rule, sharing=Random(f"sharing {seed}").random() < _SHARING)
+    where = Random(f"where {seed}")
+    if where.random() >= _WHERE:
+        return rule, *steps
+    return rule, *(_placed(step, where) for step in steps)
+
+
+def _placed(step: Step, rng: Random) -> Step:
+    """The step with places."""
+    if isinstance(step, Declare):
+        return replace(step, places=rng.randrange(1, 1000))
+    if isinstance(step, Submit) and rng.random() < _ASKING:
+        return replace(step, where=_where(rng, step.units))
+    return step
+
+
+def _where(rng: Random, units: int) -> Where:
+    named = rng.sample(range(6), rng.choice([0, 0, 0, 1, 1, 2]))
+    wanted = tuple(named[:units]) if rng.random() < 0.5 else ()
+    return Where(
+        partitions=tuple(rng.sample(range(PARTITIONS), rng.choice([0, 1, 1, 2, 3]))),
+        feature=rng.choice([0, 0, 0, 1, 2, 3, 4]),
+        excluded=tuple(node for node in named if node not in wanted),
+        wanted=wanted,
+    )
 
 
 def _steps(rng: Random) -> Iterator[Step]:

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.control_pb2 import Partition as PartitionMessage
 from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER,
@@ -27,6 +28,7 @@ from coplace_client.signature import Signature
 from shared.domain.cluster import Cluster, NodeClass
 from shared.domain.coefficients import Coefficients, Matrix, Uncertainty
 from shared.domain.job import Condition, Dependency, Job
+from shared.domain.partition import Partition
 from shared.domain.resources import design_powers_of, resources_of
 
 # `coefficients-{node_model}@{round}` and the like: a job that waits keeps those it was evaluated
@@ -62,11 +64,27 @@ def cluster_of(message: ClusterDeclared) -> Cluster:
                 each.memory_gib,
                 resources_of(each.resources),
                 design_powers_of(each.tdp_w),
+                tuple(each.features),
             )
             for each in message.node_classes
         ),
         nameplate_power_w=message.nameplate_power_w,
         processors_tdp_w=message.processors_tdp_w,
+        partitions=tuple(map(_partition_of, message.partitions)),
+    )
+
+
+def _partition_of(message: PartitionMessage) -> Partition:
+    return Partition(
+        name=message.name,
+        nodes=tuple(message.nodes),
+        most_walltime_s=message.most_walltime_s,
+        most_nodes=message.most_nodes,
+        exclusive=message.exclusive,
+        down=message.down,
+        default=message.default,
+        accounts=tuple(message.accounts),
+        users=tuple(message.users),
     )
 
 
@@ -95,6 +113,11 @@ def job_of(message: JobSubmitted) -> Job:
         depends_on_any=message.depends_on_any,
         job_name=message.job_name,
         sequence=message.sequence,
+        partitions=tuple(message.partitions),
+        features=message.features,
+        nodes_wanted=tuple(message.nodes_wanted),
+        nodes_excluded=tuple(message.nodes_excluded),
+        clusters=tuple(message.clusters),
     )
 
 

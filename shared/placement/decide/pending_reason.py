@@ -161,6 +161,24 @@ class PowerUndeclared:
     cap: Cap
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionDown:
+    """The partitions of a cluster that the job may use and that are up have too few nodes for it;
+    these are down."""
+
+    cluster: str
+    partitions: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedThere:
+    """The resource manager of a cluster declined a start of the job: it refused this, and what is
+    left has no room for it."""
+
+    cluster: str
+    refused: str
+
+
 PendingReason = (
     RunsUndeclared
     | HeldJob
@@ -179,6 +197,8 @@ PendingReason = (
     | ClusterClosed
     | NodesDrained
     | PowerUndeclared
+    | PartitionDown
+    | RefusedThere
 )
 
 _LASTING: Final = (

@@ -18,8 +18,10 @@ from shared.placement.decide.pending_reason import (
     NoCluster,
     NodeLimitReached,
     NodesDrained,
+    PartitionDown,
     PendingReason,
     PowerUndeclared,
+    RefusedThere,
     RequeuedTooOften,
     RunsUndeclared,
     StartsFailed,
@@ -31,7 +33,8 @@ from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import Limit, Subject, subjects_of
 from shared.placement.state.model_store import ModelStore
-from shared.scheduling.problem import nodes_worth
+from shared.scheduling.eligibility import partitions_of
+from shared.scheduling.problem import fits_when_empty, nodes_worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class PendingReasons:
         time_left_s = job.job.time_left_s(self.times.now_s) if job.job.deadline_s else inf
         if time_left_s < candidate.walltime_s:
             return _deadline_missed(job, candidate)
+        if (nowhere := self._nowhere(job, candidate)) is not None:
+            return nowhere
         if candidate.power_unknown and (cap := self.unrated.cap_over(cluster)):
             return PowerUndeclared(cluster, cap)
         if not self.models.limits:
@@ -75,8 +80,12 @@ class PendingReasons:
 
     def unranked_clusters(self, job: JobRecord) -> frozenset[str]:
         """Return the clusters that a job is not ranked among: lost and undeclared ones, and those
-        that do not hold it until somebody resumes nodes."""
+        that do not hold it until somebody resumes nodes, declares a partition up, or grants what
+        was refused."""
         closed = frozenset(self.models.closed)
+        if job.declined or self.models.with_down_partitions:
+            there = (c for c in job.evaluated.candidates if self._nowhere(job, c) is not None)
+            closed = closed.union(candidate.cluster for candidate in there)
         if not self.allocations.reduced:
             return closed
         drained = (c.cluster for c in job.evaluated.candidates if self._is_drained(job, c))
@@ -89,6 +98,25 @@ class PendingReasons:
             name, job.job, candidate.nodes
         )
         return not fits
+
+    def _nowhere(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
+        """Return what keeps a job from all nodes of a cluster: partitions that are down, or what
+        its resource manager refused it."""
+        name, declined = candidate.cluster, job.declined_on(candidate.cluster)
+        if declined is None and name not in self.models.with_down_partitions:
+            return None
+        if declined is not None and declined.closes is not None:
+            return RefusedThere(name, declined.closes.words)
+        on, asked = self.models.clusters[name], job.job
+        if declined is not None and not fits_when_empty(
+            asked, on, candidate.nodes, declined.refused
+        ):
+            if fits_when_empty(asked, on, candidate.nodes):
+                return RefusedThere(name, declined.words)
+        elif fits_when_empty(asked, on, candidate.nodes):
+            return None
+        down = [each.name for each in partitions_of(asked, on) if each.down]
+        return PartitionDown(name, down) if down else None
 
     def _runs(self, job: JobRecord) -> PendingReason | None:
         return RunsUndeclared(job.run.runs_on) if job.run.runs_on else None

@@ -11,6 +11,7 @@ from shared.placement.decide.choices import Choice, Choices, as_evaluated, as_pl
 from shared.placement.decide.kinds import Kinds
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.state.candidate import Candidate
+from shared.placement.state.declines import refused_to
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import Subject, subjects_of
 from shared.placement.state.planned import PlannedMode
@@ -205,15 +206,16 @@ class WaitingJobs:
 
     def _entry(self, job: JobRecord, choice: Choice, kinds: Kinds) -> Entry | None:
         """Return the entry for a choice; None where the cluster was declared anew, without what the
-        job needs or the P-state of its evaluation."""
+        job needs or the P-state of its evaluation, or refused the job all of its nodes."""
         cluster = self._pending_reasons.models.clusters[choice.cluster]
         if not has_ghz(cluster.pstates_ghz, choice.candidate.freq_ghz):
             return None
-        kind = kind_on(job.job, cluster, NodeTable.names_of(cluster))
+        refused = refused_to(job.declined_on(cluster.name))
+        kind = kind_on(job.job, cluster, NodeTable.names_of(cluster), refused)
         if kind is None:
             return None
         number = kinds.number(cluster.name, kind)
-        in_parts = not counts_nodes(job.job, cluster)
+        in_parts = not counts_nodes(job.job, cluster, refused)
         most_s = job.job.time_left_s(self._times.now_s)
         return choice.entry(job.job, job.arrival, number, in_parts=in_parts, most_s=most_s)
 

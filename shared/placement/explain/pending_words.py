@@ -8,12 +8,14 @@ from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_ACCOUNT,
     CONSTRAINT_KIND_BEGIN,
     CONSTRAINT_KIND_DEADLINE,
+    CONSTRAINT_KIND_DECLINED,
     CONSTRAINT_KIND_DEPENDENCY,
     CONSTRAINT_KIND_DRAINED_NODES,
     CONSTRAINT_KIND_HOLD,
     CONSTRAINT_KIND_LIMIT,
     CONSTRAINT_KIND_LOST_CLUSTER,
     CONSTRAINT_KIND_MISFIT,
+    CONSTRAINT_KIND_PARTITION_DOWN,
     CONSTRAINT_KIND_POWER_UNDECLARED,
     CONSTRAINT_KIND_RUNS,
     MISFIT_KIND_NOT_DECLARED,
@@ -33,8 +35,10 @@ from shared.placement.decide.pending_reason import (
     NoCluster,
     NodeLimitReached,
     NodesDrained,
+    PartitionDown,
     PendingReason,
     PowerUndeclared,
+    RefusedThere,
     RequeuedTooOften,
     RunsUndeclared,
     StartsFailed,
@@ -80,6 +84,8 @@ class PendingReasonWords:
                 words = f"{subject.kind} {subject.name} may hold {most} nodes at once"
                 figures = f", holds {allocated} and needs {needed} more"
                 return _at_limit(words, figures, (needed, most - allocated, NODES), subject.name)
+            case PartitionDown() | RefusedThere():
+                return PendingWords(_place(reason))
             case _:
                 return PendingWords(self._constraint(reason))
 
@@ -107,6 +113,18 @@ def _unrated(reason: PowerUndeclared) -> Constraint:
     words = f"nothing says what it draws, and {unrated_words(reason.cluster)}"
     words = f"{words}: the power cap of {reason.cap.subject} lets it start once it does"
     return Constraint(CONSTRAINT_KIND_POWER_UNDECLARED, words, by=reason.cap.name)
+
+
+def _place(reason: PartitionDown | RefusedThere) -> Constraint:
+    match reason:
+        case PartitionDown(_, partitions):
+            named = ", ".join(partitions[:_MOST_NAMED])
+            words = f"partition {named} is down" if len(partitions) == 1 else f"{named} are down"
+            return Constraint(CONSTRAINT_KIND_PARTITION_DOWN, words, by=partitions[0])
+        case RefusedThere(cluster, refused):
+            words = f"{cluster} refused it {refused} when a start was declined"
+            words = f"{words}: release it when that is repaired"
+            return Constraint(CONSTRAINT_KIND_DECLINED, words, by=refused)
 
 
 def _eligibility(

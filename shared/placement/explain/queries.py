@@ -50,6 +50,7 @@ from shared.placement.decide.schedulers import Arriving
 from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.run_shares import TO_THEIR_LIMITS, ExpectedRuns
 from shared.placement.explain.constraints import Constraint, WaitReason, write
+from shared.placement.explain.listed_partitions import listed_features, listed_partitions
 from shared.placement.explain.node_groups import MOST_GROUPS, node_groups
 from shared.placement.explain.pages import JobsById, page_token
 from shared.placement.explain.pass_decisions import PassDecisions, candidate_message, reason_of
@@ -189,6 +190,11 @@ class Queries:
         """Return how many starts came, since this process began, that had been seized."""
         return self._job_table.late_starts
 
+    def declines(self) -> Mapping[tuple[str, str, str], int]:
+        """Return how many starts were declined since this process began, by cluster, kind and name
+        of what was refused."""
+        return self._job_table.declines
+
     def snapshot(self) -> Snapshot:
         """Return what a forecast starts from."""
         return self._snapshot(Arriving(self._waiting_jobs.kinds))
@@ -305,6 +311,8 @@ class Queries:
                 lost=closure_words(closed[name]) if name in closed else "",
                 drained_nodes=len(self._nodes.drained(name)),
                 drained=self._words.drains(name),
+                partitions=listed_partitions(cluster, self.occupancy()[name]),
+                features=listed_features(cluster),
             )
             for name, cluster in sorted(self._models.clusters.items())
         ]

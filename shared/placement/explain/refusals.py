@@ -199,8 +199,10 @@ def _units_of(on: ClusterScheduler, entry: Entry) -> tuple[str, str]:
         return f"{entry.nodes} nodes", NODES
     table, shape = on.table, on.kinds[entry.kind].shape
     are_nodes = takes_nodes(table, shape)
-    asked = _in_words(table.names, shape, are_nodes, entry.nodes)
-    return asked, NODES if are_nodes else UNITS
+    anywhere = shape._replace(where=())
+    asked = _in_words(table.names, anywhere, are_nodes, entry.nodes)
+    where = " where it may be" if shape.where else ""
+    return asked + where, NODES if are_nodes else UNITS
 
 
 @lru_cache(maxsize=4096)  # the jobs of a round are of few shapes

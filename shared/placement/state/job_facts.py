@@ -23,6 +23,7 @@ from shared.domain.job import JobFact, JobState, next_state
 from shared.domain.node import NodeNames
 from shared.placement.state.actions import ActionKind, Refused
 from shared.placement.state.candidate import draw_mw
+from shared.placement.state.declines import with_declined
 from shared.placement.state.grants import (
     MOST_SEIZED,
     VoidStart,
@@ -114,9 +115,9 @@ class JobFacts:
         self._table.allocations.hold_instead(job, started)
         self._table.revisit(job)
 
-    def decline(self, event: Event, message: JobDeclined) -> None:
+    def decline(self, event: Event, message: JobDeclined, names: Mapping[str, NodeNames]) -> None:
         """Release the nodes of a start that its resource manager declined: the job waits again at
-        its old place, or ends if that was asked."""
+        its old place, or ends if that was asked. What was refused is not granted again."""
         if self._is_answered(message):
             return
         job = self._table.newest(event, message.job_id, message.attempt)
@@ -124,6 +125,10 @@ class JobFacts:
         state = next_state(job.life.state, JobFact.DECLINED)
         if state is job.life.state or message.grant < job.grants.newest:
             raise AlreadyAppliedError(event.id)
+        if (on := job.run.allocation) is not None and on.cluster in names:
+            granted = on.cluster, on.nodes, names[on.cluster]
+            self._table.refuse(job, with_declined(job.declined, message, *granted))
+            self._table.count_decline(job, on.cluster, message)
         self._table.allocations.release(job)
         job.grants.missed_starts += job.grants.missed or not job.grants.withdrawn
         job.life.state, job.grants.withdrawn = state, None

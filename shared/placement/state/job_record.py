@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from shared.domain.job import Dependency, Job, JobState
 from shared.placement.state.actions import Action, ActionKind, Refused
 from shared.placement.state.candidate import Candidate
+from shared.placement.state.declines import Declined
 from shared.placement.state.grants import VoidStart, WithdrawalReason
 from shared.placement.state.job_allocation import JobAllocation, nodes_of, runs_of
 from shared.placement.state.misfit import Misfit
@@ -195,7 +196,7 @@ class Notice:
 @dataclass(slots=True)
 class JobRecord:
     """The newest attempt of a job. `expected_run` is what the last runs of its user said of it when
-    it was submitted."""
+    it was submitted, `declined` what resource managers refused it, a cluster each."""
 
     job: Job
     arrival: int
@@ -208,6 +209,13 @@ class JobRecord:
     guarantee: Guarantee = field(default_factory=Guarantee)
     notice: Notice = field(default_factory=Notice)
     expected_run: ExpectedRun = AS_REQUESTED
+    declined: tuple[Declined, ...] = ()
+
+    def declined_on(self, cluster: str) -> Declined | None:
+        """Return what the resource manager of a cluster refused it; None where that is nothing."""
+        if not self.declined:
+            return None
+        return next((each for each in self.declined if each.cluster == cluster), None)
 
     def may_see(self, other: "JobRecord") -> bool:
         """Return whether the job may wait for another: one of its account. A dependency must
@@ -227,7 +235,7 @@ class JobRecord:
 
 
 # Without the candidates, which are three quarters of a job and seldom change with it, nor what is
-# expected of its run.
+# expected of its run and what was refused.
 _RECORDS: Final[Mapping[str, Form[Any]]] = {
     "life": by_position(Life),
     "evaluated": by_position(Evaluated, without=("candidates",)),
@@ -279,7 +287,7 @@ def _to_job(records: Mapping[str, Form[Any]], kept: Any) -> JobRecord:
     return restored
 
 
-# Nor when its job may start and must end: at any time.
+# Nor when its job may start and must end, nor where it may run: at any time, anywhere.
 JOBS: Final = RowCodec(
     JobRecord,
     version=3,

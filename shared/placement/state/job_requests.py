@@ -73,6 +73,7 @@ class JobRequests:
             0,
             False,
         )
+        self._table.refuse(job, ())
 
     def prioritize(self, event: Event, message: JobPrioritized) -> None:
         """Give a job another priority: one that waits goes to its new place in the queue."""

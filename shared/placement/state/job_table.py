@@ -1,9 +1,12 @@
 """The jobs that placement tracks, in their newest attempts."""
 
+from collections import Counter
 from collections.abc import Iterable, KeysView
 from dataclasses import replace
 from heapq import heappop, heappush, nlargest
 from typing import Final
+
+from coplace.v1.jobs_pb2 import JobDeclined
 
 from shared.catalogue.event import Event
 from shared.domain.cluster import Cluster
@@ -11,6 +14,7 @@ from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
 from shared.placement.state.actions import Action
 from shared.placement.state.allocations import Allocations
 from shared.placement.state.candidate import CANDIDATES, Candidate
+from shared.placement.state.declines import Declined, declined_words
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JOBS, MOST_TEXT, JobRecord, Life
@@ -21,6 +25,8 @@ from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 from shared.streams.state.state import State
 
 TABLE: Final = "job"
+# Each is a time series of its own.
+_MOST_COUNTED: Final = 500
 _DAY_S: Final = 86_400.0
 
 
@@ -38,11 +44,14 @@ class JobTable:
         self._rows = state.table(TABLE, JOBS)
         self._candidates = state.table("candidates", CANDIDATES)
         self._expected = state.table("expected-runs", ExpectedRun)
+        self._declined = state.table("declined", tuple[Declined, ...])
         self._jobs = self._rows.rows
         self._ended: list[tuple[float, str]] = []
         self._ending: set[str] = set()
         self._unadmitted: set[str] = set()
         self.late_starts = 0
+        # Starts that were declined, by cluster, kind and name of what was refused.
+        self.declines = Counter[tuple[str, str, str]]()
         self._next_arrival = 0
         self._touched: set[str] = set()
         for cluster in clusters:
@@ -136,6 +145,7 @@ class JobTable:
         self.by_arrival[tracked.arrival] = job.job_id
         self._next_arrival += 1
         self._unadmitted.add(job.job_id)
+        self._declined.drop(job.job_id)
         self.evaluate(tracked, ())
         self.revisit(tracked)
         if tracked.requests.cancelled is not None:
@@ -194,6 +204,27 @@ class JobTable:
             self._expected.drop(job.job.job_id)
         else:
             self._expected.put(job.job.job_id, expected)
+
+    def refuse(self, job: JobRecord, declined: tuple[Declined, ...]) -> None:
+        """Store what resource managers refused a job."""
+        if declined == job.declined:
+            return
+        job.declined = declined
+        if declined:
+            self._declined.put(job.job.job_id, declined)
+        else:
+            self._declined.drop(job.job.job_id)
+        self.revisit(job)
+
+    def count_decline(self, job: JobRecord, cluster: str, message: JobDeclined) -> None:
+        """Count a declined start by what was refused; beyond so many names all others together."""
+        what = cluster, *declined_words(job.job, message)
+        known = what in self.declines or len(self.declines) < _MOST_COUNTED
+        self.declines[what if known else (cluster, "other", "")] += 1
+
+    def declined(self) -> list[JobRecord]:
+        """Return the jobs that were refused something, by arrival."""
+        return self.found(self._declined.rows)
 
     def needs(self, cluster: str) -> bool:
         """Return whether a job that has not ended refers to a cluster."""
@@ -313,6 +344,7 @@ class JobTable:
                 heappush(self._ended, (now_s, ending.job.job_id))
                 self.evaluate(ending, ())
                 self.expect(ending, AS_REQUESTED)
+                self.refuse(ending, ())
         self._ending.clear()
         while self._ended and self._ended[0][0] < now_s - self._remember_s:
             ended_s, job_id = heappop(self._ended)
@@ -326,6 +358,7 @@ class JobTable:
         job_id, placed = job.job.job_id, job.run.allocation
         job.evaluated.candidates = self._candidates.get(job_id) or ()
         job.expected_run = self._expected.get(job_id) or AS_REQUESTED
+        job.declined = self._declined.get(job_id) or ()
         self.by_arrival[job.arrival] = job_id
         self._next_arrival = max(self._next_arrival, job.arrival + 1)
         if placed is not None:

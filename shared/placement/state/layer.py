@@ -52,6 +52,7 @@ from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cluster import Cluster
 from shared.domain.job import JobState
+from shared.placement.state.declines import without_nodes
 from shared.placement.state.job_facts import JobFacts
 from shared.placement.state.job_requests import JobRequests
 from shared.placement.state.job_table import JobTable
@@ -70,7 +71,6 @@ Folds = Mapping[type[Message], Fold]
 _PUBLISHED: Final = (
     AccountStanding,
     ClusterLost,
-    ClusterReturned,
     CoefficientsPublished,
     DegradationModelPublished,
     LimitsDeclared,
@@ -100,18 +100,19 @@ class StateLayer:
         self._requests = requests = JobRequests(self.jobs)
         self.folds: Folds = {
             **dict.fromkeys(_PUBLISHED, self._publish),
+            ClusterReturned: self._return,
             ClusterDeclared: self._declare,
             ClusterUndeclared: self._undeclare,
             PolicyDeclared: self._declare_policy,
-            NodesDrained: self.nodes.drain,
-            NodesResumed: self.nodes.resume,
+            NodesDrained: self._drain,
+            NodesResumed: self._resume,
             PlanProposed: self.plans.propose,
             ShuttersMeasured: self.guarantees.measure,
             PairsAllowed: self.guarantees.allow,
             JobSubmitted: self._submit,
             JobRequeued: self._requeue,
             JobStarted: self._start,
-            JobDeclined: facts.decline,
+            JobDeclined: self._decline,
             JobFinished: self._finish,
             JobActionDone: facts.action_done,
             JobActionRefused: facts.action_refused,
@@ -159,6 +160,8 @@ class StateLayer:
         self.models.fold(event)
         cluster = self.models.clusters[message.cluster]
         self.jobs.allocations.declare(cluster)
+        if before != cluster:
+            self._grant_again(cluster.name)
         if before is not None and _rating(before) != _rating(cluster):
             self.jobs.estimate_anew(cluster.name)
         self.nodes.touch(message.cluster)
@@ -168,6 +171,36 @@ class StateLayer:
         if message.cluster in self.models.undeclared:
             self.nodes.forget(message.cluster)
             self.jobs.allocations.close(message.cluster, {})
+
+    def _return(self, event: Event, message: ClusterReturned) -> None:
+        self.models.fold(event)
+        self._grant_again(message.cluster)
+
+    def _drain(self, event: Event, message: NodesDrained) -> None:
+        self.nodes.drain(event, message)
+        self._change_nodes(message)
+
+    def _resume(self, event: Event, message: NodesResumed) -> None:
+        self.nodes.resume(event, message)
+        self._change_nodes(message)
+
+    def _change_nodes(self, message: NodesDrained | NodesResumed) -> None:
+        """Let jobs have nodes again that were refused before their state changed."""
+        if not (refused := self.jobs.declined()):
+            return
+        names = self.models.node_names[message.cluster]
+        changed = names.indices(message.nodes) if message.nodes else None
+        for job in refused:
+            self.jobs.refuse(job, without_nodes(job.declined, message.cluster, changed))
+
+    def _grant_again(self, cluster: str) -> None:
+        """Forget what jobs were refused on a cluster that was declared otherwise, or returned."""
+        for job in self.jobs.declined():
+            kept = tuple(each for each in job.declined if each.cluster != cluster)
+            self.jobs.refuse(job, kept)
+
+    def _decline(self, event: Event, message: JobDeclined) -> None:
+        self._facts.decline(event, message, self.models.node_names)
 
     def _declare_policy(self, event: Event, _message: PolicyDeclared) -> None:
         self.models.fold(event)

@@ -66,6 +66,7 @@ class ModelStore:
         self._most_applications = rules.most_applications
         self._caps: dict[power_caps.Covered, power_caps.Declared] = {}
         self._clusters: dict[str, Cluster] = {}
+        self._with_down: frozenset[str] = frozenset()
         self._coefficients: dict[str, Coefficients] = {}
         self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
         # Counts of what was folded that rules for neighbours may follow from, and of evictions.
@@ -205,6 +206,11 @@ class ModelStore:
         return {name: c for name, c in self._clusters.items() if name not in self._undeclared}
 
     @property
+    def with_down_partitions(self) -> Set[str]:
+        """Return the clusters of which some partition is down."""
+        return self._with_down
+
+    @property
     def undeclared(self) -> Mapping[str, Closure]:
         """Return the clusters that were undeclared and that jobs still refer to."""
         return self._undeclared
@@ -223,6 +229,7 @@ class ModelStore:
         """Remove a cluster that was undeclared. Its undeclaration is remembered, so that copies of
         earlier messages on it change nothing."""
         del self._clusters[name], self._names[name], self._undeclared[name]
+        self._with_down -= {name}
         self.revision += 1
         self.node_factors = self._node_factors()
         self._forget_word(ClusterDeclared, name)
@@ -281,6 +288,8 @@ class ModelStore:
                 cluster = cluster_of(message)
                 self._clusters[cluster.name], self._names[cluster.name] = cluster, cluster.names()
                 self._clusters = dict(sorted(self._clusters.items()))
+                down = {cluster.name} if any(each.down for each in cluster.partitions) else set()
+                self._with_down = self._with_down - {cluster.name} | down
                 self._undeclared.pop(cluster.name, None)
             case ClusterLost() | ClusterReturned():
                 self._reach(message)

@@ -21,7 +21,9 @@ from shared.scheduling.problem import (
     Kind,
     NodeTable,
     counts_nodes,
+    held_kind,
     kind_on,
+    most_of,
     nodes_worth,
     whole_node,
 )
@@ -78,13 +80,13 @@ class Occupancy:
 
     def most_units(self, job: Job) -> int:
         """Return how many units of a job fit when nothing runs, but on nodes that never return."""
-        kind = kind_on(job, self._cluster, self.names)
+        kind = kind_on(job, self._cluster, self.names, with_down=True)
         if kind is None:
             return 0
         if kind not in self._most:
             fitting = self.capacity.table.fitting(kind.shape)
             fitting[self.never] = 0
-            self._most[kind] = int(fitting.sum())
+            self._most[kind] = most_of(fitting, kind.shape.where)
         return self._most[kind]
 
     def available(self, number: int, *, apart: bool) -> tuple[Capacity, list[AllocatedUnits]]:
@@ -168,9 +170,10 @@ class Occupancy:
     @property
     def free(self) -> int:
         """Return how many nodes take jobs and nobody holds anything of."""
-        return len(self._free_nodes())
+        return len(self.free_nodes())
 
-    def _free_nodes(self) -> list[int]:
+    def free_nodes(self) -> list[int]:
+        """Return the nodes that take jobs and nobody holds anything of."""
         holders, is_open = self.capacity.holders, self._is_open
         return [node for node in range(len(holders)) if not holders[node] and is_open[node]]
 
@@ -220,7 +223,7 @@ class Occupancy:
     def best_free(self, count: int) -> tuple[int, ...]:
         """Return the `count` free nodes that draw least, ties by index, ascending by index; fewer
         when there are not as many."""
-        free = self._free_nodes()
+        free = self.free_nodes()
         if not self._is_even:
             free = np.array(free)[self.factors[free].argsort(kind="stable")].tolist()
         return tuple(sorted(free[:count]))
@@ -274,8 +277,9 @@ class Occupancy:
 
     def _kind(self, job: JobRecord) -> Kind:
         """Return what a job needs: all of its nodes where the cluster has that no more."""
-        kind = kind_on(job.job, self._cluster, self.names)
-        return kind or whole_node(self._cluster.cores_per_node, len(self.names))
+        assert job.run.allocation is not None
+        nodes = (node for node in job.run.allocation.nodes if node < self.nodes)
+        return held_kind(job.job, self._cluster, self.names, nodes)
 
     def _units(self, placed: JobAllocation) -> tuple[int, ...]:
         return placed.units or (1,) * len(placed.nodes)

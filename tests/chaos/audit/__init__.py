@@ -57,6 +57,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     rejections.no_rejected_job_starts,
     rejections.no_job_is_rejected_that_a_cluster_could_hold,
     rejections.no_job_starts_on_an_undeclared_cluster,
+    rejections.no_start_is_where_the_job_may_not_be,
     rejections.every_job_that_waits_knows_the_clusters_that_are_there,
     nodes.no_job_starts_on_a_drained_node,
     decisions.every_job_ends_or_waits_with_a_reason,

@@ -23,6 +23,7 @@ from coplace.v1.placement_service_pb2 import JOB_STANDING_HELD, JOB_STANDING_WAI
 from shared.catalogue.event import Event
 from tests.chaos.audit.decisions import UNLESS_HOSTILE
 from tests.chaos.audit.evidence import Evidence, is_hostile
+from tests.chaos.places import allowed, has_wishes, names_of
 
 _MIB_PER_GIB = 1024
 _MANY = 1 << 40
@@ -143,9 +144,13 @@ def holds(cluster: ClusterDeclared, job: JobSubmitted) -> bool:
         return False
     if job.shareable and cluster.cores_per_node < 2:
         return False
+    if job.clusters and cluster.cluster not in job.clusters:
+        return False
     alike = NodeClass(nodes=cluster.nodes, memory_gib=cluster.memory_gib_per_node)
     classes = list(cluster.node_classes) or [alike]
     units = _units(job, classes)
+    if has_wishes(job, cluster):
+        return _holds_where_it_may_be(cluster, job, units, classes)
     if not (job.shareable or job.cores_per_unit or job.memory_gib or _needs_more(job)):
         return units <= cluster.nodes
     cores = job.cores_per_unit or (
@@ -156,6 +161,54 @@ def holds(cluster: ClusterDeclared, job: JobSubmitted) -> bool:
         for each in classes
     )
     return units <= room
+
+
+def _holds_where_it_may_be(
+    cluster: ClusterDeclared, job: JobSubmitted, units: int, classes: Collection[NodeClass]
+) -> bool:
+    """Whether all units fit onto the nodes of one of its partitions, with one on each wanted
+    node."""
+    unit_cores = job.cores_per_unit or (
+        max(1, cluster.cores_per_node // 2) if job.shareable else cluster.cores_per_node
+    )
+    by_cores = cluster.cores_per_node // unit_cores
+    is_counted = not (job.shareable or job.cores_per_unit or job.memory_gib or _needs_more(job))
+    room = [
+        1 if is_counted else _units_on(job, each, units, by_cores, classes)
+        for each in classes
+        for _ in range(each.nodes)
+    ]
+    names = names_of(cluster)
+    wanted = [names.index(name) for name in job.nodes_wanted if name in names]
+    cores = units * job.cores_per_unit
+    worth = -(-cores // cluster.cores_per_node) if cores else units
+    return any(
+        sum(room[node] for node in there) >= units and all(room[node] for node in wanted)
+        for there in allowed(job, cluster, worth, up=False)
+    )
+
+
+def no_start_is_where_the_job_may_not_be(evidence: Evidence) -> Iterator[str]:
+    """All nodes of a start are of one of the places of its job, as the cluster is declared then,
+    those that it wants among them."""
+    declared = Declared()
+    for ended in evidence.ends_of_rounds(declared.learn):
+        for name, cluster in declared.clusters.items():
+            for decided in evidence.starts.get((ended.round, name), []):
+                if is_hostile(decided.job_id):
+                    continue
+                job = _submission(evidence, decided.job_id)
+                if not (has_wishes(job, cluster) or job.clusters):
+                    continue
+                units = sum(decided.node_units) or len(decided.node_indices)
+                cores = job.cores_per_unit * units
+                worth = -(-cores // cluster.cores_per_node) if cores else units
+                nodes = {*decided.node_indices}
+                if not any(nodes <= there for there in allowed(job, cluster, worth, up=True)):
+                    yield f"{decided.job_id} starts on {sorted(nodes)} of {name}: {job}"
+                names = names_of(cluster)
+                if not {*job.nodes_wanted} <= {names[node] for node in nodes}:
+                    yield f"{decided.job_id} starts without a node that it wants"
 
 
 def _needs_more(job: JobSubmitted) -> bool:

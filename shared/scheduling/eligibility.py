@@ -1,0 +1,197 @@
+"""Where a job may run on a cluster: the nodes of its partitions that have its features, but those
+that it excludes.
+
+Sets of nodes are whole numbers with a bit for each node, by index. They are worked out once for a
+declaration, and a job's in a few operations; the scheduler distinguishes nodes only where the sets
+of its jobs do.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from math import ceil
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.domain.cluster import Cluster
+from shared.domain.features import parse_features
+from shared.domain.job import Job, named_nodes
+from shared.domain.node import NodeNames
+from shared.domain.partition import Partition
+
+# A set of nodes.
+NodeBits = int
+_BITS_PER_BYTE: Final = 8
+
+
+class Where(NamedTuple):
+    """Nodes on which all units of a job may be, of one partition where there are any; some unit is
+    on each of the `wanted` ones. No other job may be there where it is `exclusive`."""
+
+    nodes: NodeBits
+    wanted: NodeBits = 0
+    exclusive: bool = False
+
+
+class RefusedToJob(NamedTuple):
+    """What a resource manager refused a job on a cluster: nodes, and partitions by name."""
+
+    nodes: NodeBits = 0
+    partitions: tuple[str, ...] = ()
+
+
+NOTHING_REFUSED: Final = RefusedToJob()
+
+
+class _Declared(NamedTuple):
+    """A cluster's sets of nodes as declared."""
+
+    names: NodeNames
+    everywhere: NodeBits
+    by_partition: dict[str, NodeBits]
+    by_features: tuple[tuple[frozenset[str], NodeBits], ...]
+
+
+def node_set(indices: Iterable[int]) -> NodeBits:
+    """Return the set of nodes with these indices."""
+    found = bytearray()
+    for index in indices:
+        place = index // _BITS_PER_BYTE
+        if place >= len(found):
+            found.extend(bytes(place + 1 - len(found)))
+        found[place] |= 1 << (index % _BITS_PER_BYTE)
+    return int.from_bytes(found, "little")
+
+
+def members(nodes: NodeBits, count: int) -> NDArray[np.bool_]:
+    """Return which of so many nodes are in a set, (nodes,)."""
+    within = nodes & ((1 << count) - 1)
+    raw = np.frombuffer(within.to_bytes(ceil(count / _BITS_PER_BYTE), "little"), dtype=np.uint8)
+    return np.unpackbits(raw, count=count, bitorder="little").astype(np.bool_)
+
+
+@lru_cache(maxsize=256)
+def _declared(cluster: Cluster) -> _Declared:
+    names, everywhere = cluster.names(), (1 << cluster.nodes) - 1
+    by_partition = {
+        partition.name: node_set(names.indices(partition.nodes)) if partition.nodes else everywhere
+        for partition in cluster.partitions
+    }
+    by_features: dict[frozenset[str], NodeBits] = {}
+    first = 0
+    for each in cluster.node_classes:
+        features, nodes = frozenset(each.features), ((1 << each.nodes) - 1) << first
+        by_features[features] = by_features.get(features, 0) | nodes
+        first += each.nodes
+    return _Declared(names, everywhere, by_partition, tuple(by_features.items()))
+
+
+@lru_cache(maxsize=4096)
+def nodes_with(cluster: Cluster, features: str) -> NodeBits:
+    """Return the nodes of a cluster for which an expression holds."""
+    expression, found = parse_features(features), 0
+    for there, nodes in _declared(cluster).by_features:
+        if expression.holds(there):
+            found |= nodes
+    return found
+
+
+@lru_cache(maxsize=4096)
+def nodes_named(cluster: Cluster, host_lists: tuple[str, ...]) -> tuple[NodeBits, str]:
+    """Return those nodes of a cluster that host lists name, and the first name that it has not;
+    empty where it has them all."""
+    names, unknown = _declared(cluster).names, ""
+    found: list[int] = []
+    for name in named_nodes(host_lists):
+        index = names.find(name)
+        if index is not None and index < cluster.nodes:
+            found.append(index)
+        elif not unknown:
+            unknown = name
+    return node_set(found), unknown
+
+
+def nodes_of_partition(cluster: Cluster, name: str) -> NodeBits:
+    """Return the nodes of a partition."""
+    return _declared(cluster).by_partition[name]
+
+
+def is_restricted(job: Job, cluster: Cluster) -> bool:
+    """Return whether not all nodes of a cluster are the same to a job there."""
+    return job.has_wishes or cluster.has_default_partition
+
+
+def partitions_of(job: Job, cluster: Cluster) -> list[Partition]:
+    """Return the partitions of a cluster that a job asks for, in its order; else the default
+    ones."""
+    if not job.partitions:
+        return [partition for partition in cluster.partitions if partition.default]
+    known = {partition.name: partition for partition in cluster.partitions}
+    return [known[name] for name in job.partitions if name in known]
+
+
+def admits(partition: Partition, job: Job, nodes: int) -> bool:
+    """Return whether a job of so many nodes keeps to the limits of a partition, and may use it."""
+    fits = not partition.most_nodes or nodes <= partition.most_nodes
+    in_time = not partition.most_walltime_s or job.walltime_s <= partition.most_walltime_s
+    return fits and in_time and partition.admits(job.account, job.user)
+
+
+def where_on(
+    job: Job,
+    cluster: Cluster,
+    nodes: int,
+    refused: RefusedToJob = NOTHING_REFUSED,
+    *,
+    with_down: bool = False,
+) -> tuple[Where, ...]:
+    """Return where a job of so many nodes may run on a cluster that restricts it, each in another
+    partition; empty where it may not. Partitions that are down count where asked for."""
+    sets = _declared(cluster)
+    allowed = sets.everywhere & ~refused.nodes
+    if job.features:
+        allowed &= nodes_with(cluster, job.features)
+    if job.nodes_excluded:
+        excluded, _ = nodes_named(cluster, job.nodes_excluded)
+        allowed &= ~excluded
+    wanted, unknown = nodes_named(cluster, job.nodes_wanted) if job.nodes_wanted else (0, "")
+    if unknown:
+        return ()
+    found: list[Where] = []
+    for there, exclusive in _offered(job, cluster, nodes, refused, with_down):
+        where = Where(there & allowed, wanted, exclusive)
+        if where.nodes and not wanted & ~where.nodes and where not in found:
+            found.append(where)
+    return tuple(found)
+
+
+def runs_anywhere(
+    job: Job, cluster: Cluster, nodes: int, refused: RefusedToJob = NOTHING_REFUSED
+) -> bool:
+    """Return whether all nodes of a cluster are the same to a job of whole nodes there."""
+    if not (is_restricted(job, cluster) or refused.nodes or refused.partitions):
+        return True
+    everywhere = _declared(cluster).everywhere
+    found = where_on(job, cluster, nodes, refused)
+    return any(each.nodes == everywhere and not each.wanted for each in found)
+
+
+def _offered(
+    job: Job, cluster: Cluster, nodes: int, refused: RefusedToJob, with_down: bool
+) -> Sequence[tuple[NodeBits, bool]]:
+    """Return the nodes of each partition that a job may be in, and whether it is exclusive; all
+    nodes where it is in none."""
+    sets = _declared(cluster)
+    if not (job.partitions or cluster.has_default_partition):
+        there = sets.everywhere
+        for name in refused.partitions:
+            there &= ~sets.by_partition.get(name, 0)
+        return [(there, False)]
+    return [
+        (sets.by_partition[partition.name], partition.exclusive)
+        for partition in partitions_of(job, cluster)
+        if (with_down or not partition.down)
+        and partition.name not in refused.partitions
+        and admits(partition, job, nodes)
+    ]
