@@ -49,7 +49,9 @@ _TIMES: Final = ("eligible_time", "deadline")
 _OF_START, _OF_TASK, _SINGLETON = "after", "aftercorr", "singleton"
 _COMPLETED: Final = "COMPLETED"
 _ONLY_ONE: Final = re.compile(r"singleton(?:\(\w+\))?")
-_AFTER: Final = re.compile(r"([a-z]+)((?::\d+(?:_(?:\d+|\*))?(?:\+\d+)?(?:\(\w+\))?)+)")
+_AFTER: Final = re.compile(
+    r"([a-z]+)((?::\d{1,12}(?:_(?:\d{1,12}|\*))?(?:\+\d{1,12})?(?:\(\w+\))?)+)"
+)
 _JOB: Final = re.compile(r":(\d+)(?:_(\d+|\*))?(?:\+(\d+))?(?:\(\w+\))?")
 _WHEN: Final = ("begin_at_us", "deadline_at_us", "depends_on", "depends_on_any")
 
@@ -90,8 +92,9 @@ class ShownJobs:
             submitted.deadline_at_us = deadline_s * _SECOND_US
             submitted.depends_on.extend(self._dependencies(job))
             submitted.depends_on_any = "?" in shown_dependency(job)
-            check_contents(submitted)
-            job_of(submitted), dependencies_of(submitted)
+            if any(getattr(submitted, name) for name in _WHEN):
+                check_contents(submitted)
+                job_of(submitted), dependencies_of(submitted)
         except (NotUnderstoodError, RejectedError) as error:
             for name in _WHEN:
                 submitted.ClearField(name)

@@ -128,6 +128,7 @@ def test_a_task_waits_for_the_task_of_its_number() -> None:
         "afterok:9(unfulfilled),whatever",
         "afterok:",
         "\x00",
+        f"afterok:{'9' * 9_999}",
         "after:9+99999999(unfulfilled)",
         ",".join(["afterok:9"] * 65),
     ],
