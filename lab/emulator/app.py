@@ -18,6 +18,7 @@ from lab.workloads.mislabel import mislabel
 from lab.workloads.parts import with_parts
 from lab.workloads.replay import replay
 from lab.workloads.request import JobRequest
+from lab.workloads.timed import with_start_terms
 from shared.domain.cluster import Cluster
 from shared.process.life import Process, run_process
 from shared.streams.on_kafka.deployment import Deployment
@@ -53,7 +54,8 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
         emulated = tuple(map(rated, emulated))
     requests = built_in(settings.seed, settings.jobs, emulated)
     shares = settings.quarters_share, settings.gpus_share
-    return with_parts(requests, emulated, settings.seed, *shares), emulated
+    found = with_parts(requests, emulated, settings.seed, *shares)
+    return with_start_terms(found, settings.seed, settings.timed_share), emulated
 
 
 def emulator(settings: SimulationSettings) -> Emulator:
