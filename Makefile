@@ -342,6 +342,11 @@ check-core: MINUTES = 2
 check-core: setup ## random systems hold the scheduling core to its rules: SEED= MINUTES= of CPU
 	$(BIN)/python -m tests.core --seed $(SEED) --minutes $(MINUTES)
 
+.PHONY: check-eligibility
+check-eligibility: MINUTES = 2
+check-eligibility: setup ## who may start when, by brute force: SEED= MINUTES=
+	$(BIN)/python -m tests.eligibility --seed $(SEED) --minutes $(MINUTES)
+
 # It goes on where it was left. KNOWN= is the folder of an earlier session, whose killed stay killed.
 SESSION ?= build/mutants
 KNOWN ?=

@@ -1,12 +1,12 @@
 """What Slurm says of when a job may start, as `squeue --json` has it, as Coplace takes it: pure.
 
-What is not understood holds the job, until Slurm shows no dependency of it any more.
+What has no equal holds the job, until the states of all jobs that Slurm shows say that it is met:
+Slurm itself does not look at what a held job depends on. What is not understood holds it for good.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
@@ -44,8 +44,14 @@ _CONDITIONS: Final = {
     # Of the task of the same number, or of a job that is no array.
     "aftercorr": DEPENDENCY_CONDITION_AFTER_OK,
 }
-_SINGLETON: Final = re.compile(r"singleton(?:\(\w+\))?")
-_AFTER: Final = re.compile(r"([a-z]+)((?::\d+(?:_(?:\d+|\*))?(?:\+\d+)?(?:\(\w+\))?)+)")
+# When Slurm lets a job begin, and when it must have ended.
+_TIMES: Final = ("eligible_time", "deadline")
+_OF_START, _OF_TASK, _SINGLETON = "after", "aftercorr", "singleton"
+_COMPLETED: Final = "COMPLETED"
+_ONLY_ONE: Final = re.compile(r"singleton(?:\(\w+\))?")
+_AFTER: Final = re.compile(
+    r"([a-z]+)((?::\d{1,12}(?:_(?:\d{1,12}|\*))?(?:\+\d{1,12})?(?:\(\w+\))?)+)"
+)
 _JOB: Final = re.compile(r":(\d+)(?:_(\d+|\*))?(?:\+(\d+))?(?:\(\w+\))?")
 _WHEN: Final = ("begin_at_us", "deadline_at_us", "depends_on", "depends_on_any")
 
@@ -54,13 +60,14 @@ class NotUnderstoodError(ValueError):
     """Something that Slurm says has no equal in Coplace; says what."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A job of a look, as dependencies name it: the task is None where it is none of an array."""
+class _Item(NamedTuple):
+    """A job that a dependency names: a task of an array by its number, or "*" for all of them."""
 
-    job: SlurmJob
-    array: int
-    task: int | None
+    text: str
+    kind: str
+    number: int
+    task: str
+    delay_s: int
 
 
 class ShownJobs:
@@ -68,10 +75,10 @@ class ShownJobs:
 
     def __init__(self, jobs: Iterable[SlurmJob], site: Site) -> None:
         self._site = site
-        self._by_number: dict[int, _Shown] = {}
-        self._tasks: dict[tuple[int, int], _Shown] = {}
-        self._arrays: set[int] = set()
-        self._accounts: dict[tuple[str, str], set[str]] = {}
+        self._by_number: dict[int, SlurmJob] = {}
+        self._tasks: dict[tuple[int, int], SlurmJob] = {}
+        self._arrays: dict[int, list[SlurmJob]] = {}
+        self._same_name: dict[tuple[str, str], list[SlurmJob]] = {}
         for job in jobs:
             self._add(job)
 
@@ -79,72 +86,126 @@ class ShownJobs:
         """Write when a job that waits may start into its submission: held for what is not
         understood."""
         try:
-            begin_s = _time_s(job, "eligible_time")
+            begin_s, deadline_s = (_time_s(job, field) for field in _TIMES)
             if begin_s > job.submit_s:
                 submitted.begin_at_us = begin_s * _SECOND_US
-            submitted.deadline_at_us = _time_s(job, "deadline") * _SECOND_US
+            submitted.deadline_at_us = deadline_s * _SECOND_US
             submitted.depends_on.extend(self._dependencies(job))
             submitted.depends_on_any = "?" in shown_dependency(job)
-            check_contents(submitted)
-            job_of(submitted), dependencies_of(submitted)
+            if any(getattr(submitted, name) for name in _WHEN):
+                check_contents(submitted)
+                job_of(submitted), dependencies_of(submitted)
         except (NotUnderstoodError, RejectedError) as error:
             for name in _WHEN:
                 submitted.ClearField(name)
             submitted.held_because = printable(f"{MARK}{error}", _MOST_REASON)
 
+    def is_met(self, job: SlurmJob, now_s: float) -> bool:
+        """Return whether all that a job depends on has happened, or what is enough of it, as far as
+        Slurm shows the jobs that it names."""
+        try:
+            items, _ = _items(job), [_time_s(job, field) for field in _TIMES]
+        except NotUnderstoodError:
+            return False
+        met = (self._has_happened(job, item, now_s) for item in items)
+        return any(met) if "?" in shown_dependency(job) else all(met)
+
     def _add(self, job: SlurmJob) -> None:
         array = number(job.fields.get("array_job_id")) or 0
         task = number(job.fields.get("array_task_id")) if array else None
-        shown = _Shown(job, array, task)
         if array:
-            self._arrays.add(array)
+            self._arrays.setdefault(array, []).append(job)
+        elif job.job_id:
+            self._by_number[job.job_id] = job
         if task is not None:
-            self._tasks[array, task] = shown
-        if job.job_id and not array:
-            self._by_number[job.job_id] = shown
+            self._tasks[array, task] = job
         if job.state not in OUTCOMES:
-            same_name = str(job.fields.get("user_name")), str(job.fields.get("name"))
-            self._accounts.setdefault(same_name, set()).add(self._account(job))
+            self._same_name.setdefault(_name(job), []).append(job)
 
     def _account(self, job: SlurmJob) -> str:
         return job.message().text("account") or self._site.default_account
 
     def _dependencies(self, job: SlurmJob) -> Iterator[Dependency]:
-        shown = shown_dependency(job)
-        for item in re.split("[,?]", shown) if shown else ():
-            found = _AFTER.fullmatch(item)
-            if _SINGLETON.fullmatch(item):
+        for item in _items(job):
+            if item.kind == _SINGLETON:
                 self._require_one_account(job)
                 yield Dependency(condition=DEPENDENCY_CONDITION_SINGLETON)
-            elif found is not None and found[1] in _CONDITIONS:
-                for number_, task, minutes in _JOB.findall(found[2]):
-                    delay_s = int(minutes or 0) * _MINUTE_S
-                    awaited = self._awaited(job, item, found[1], int(number_), task)
-                    condition = _CONDITIONS[found[1]]
-                    yield Dependency(job_id=awaited, condition=condition, delay_s=delay_s)
             else:
-                raise NotUnderstoodError(f"dependency {item[:_MOST_SHOWN]!r} is not understood")
+                awaited, condition = self._awaited(job, item), _CONDITIONS[item.kind]
+                yield Dependency(job_id=awaited, condition=condition, delay_s=item.delay_s)
 
-    def _awaited(self, job: SlurmJob, item: str, kind: str, number_: int, task: str) -> str:
+    def _awaited(self, job: SlurmJob, item: _Item) -> str:
         """Return the id of the job that a dependency names."""
-        if kind == "aftercorr" and task == "*":
-            own = number(job.fields.get("array_task_id"))
-            task = "*" if own is None else str(own)
-        if task == "*" or (not task and number_ in self._arrays):
-            raise NotUnderstoodError(f"dependency {item!r} is of all tasks of an array")
-        of_task = self._tasks.get((number_, int(task))) if task else None
-        found = of_task if task else self._by_number.get(number_)
-        if found is None:
-            raise NotUnderstoodError(f"dependency {item!r} is of a job that Slurm does not show")
-        if self._account(found.job) != self._account(job):
-            raise NotUnderstoodError(f"dependency {item!r} is of a job of another account")
-        return identify(found.job.message(), self._site)
+        named = self._named(job, item)
+        if named is None:
+            raise NotUnderstoodError(
+                f"dependency {item.text!r} is of a job that Slurm shows no more"
+            )
+        if named is self._arrays.get(item.number):
+            raise NotUnderstoodError(f"dependency {item.text!r} is of all tasks of an array")
+        if self._account(named[0]) != self._account(job):
+            raise NotUnderstoodError(f"dependency {item.text!r} is of a job of another account")
+        return identify(named[0].message(), self._site)
+
+    def _named(self, job: SlurmJob, item: _Item) -> Sequence[SlurmJob] | None:
+        """Return the jobs that a dependency names, None where Slurm does not show them."""
+        own = number(job.fields.get("array_task_id"))
+        is_all = item.task in ("", "*")
+        if item.kind == _OF_TASK and is_all and own is not None:
+            corresponding = self._tasks.get((item.number, own))
+            return None if corresponding is None else [corresponding]
+        if not is_all:
+            task = self._tasks.get((item.number, int(item.task)))
+            return None if task is None else [task]
+        one = self._by_number.get(item.number)
+        return [one] if one is not None else self._arrays.get(item.number)
 
     def _require_one_account(self, job: SlurmJob) -> None:
         """Placement sees the jobs of one account: to Slurm a singleton waits for all of a user."""
-        same_name = str(job.fields.get("user_name")), str(job.fields.get("name"))
-        if len(self._accounts.get(same_name, ())) > 1:
+        if len({self._account(other) for other in self._same_name.get(_name(job), ())}) > 1:
             raise NotUnderstoodError("singleton waits for jobs of other accounts too")
+
+    def _has_happened(self, job: SlurmJob, item: _Item, now_s: float) -> bool:
+        if item.kind == _SINGLETON:
+            others = self._same_name.get(_name(job), ())
+            return not any(
+                other.has_nodes or other.job_id < job.job_id
+                for other in others
+                if other.job_id != job.job_id
+            )
+        named = self._named(job, item)
+        if not named:
+            return False
+        if item.kind == _OF_START:
+            return all(_started_by(other, now_s - item.delay_s) for other in named)
+        is_ok = all(other.state == _COMPLETED for other in named)
+        has_ended = all(other.state in OUTCOMES for other in named)
+        return {"afterany": has_ended, "afternotok": has_ended and not is_ok}.get(item.kind, is_ok)
+
+
+def _name(job: SlurmJob) -> tuple[str, str]:
+    return str(job.fields.get("user_name")), str(job.fields.get("name"))
+
+
+def _started_by(job: SlurmJob, time_s: float) -> bool:
+    """Return whether a job had started by then, or was cancelled before it did."""
+    return not job.is_pending and (number(job.fields.get("start_time")) or 0) <= time_s
+
+
+def _items(job: SlurmJob) -> list[_Item]:
+    """Return what a job depends on. Raises NotUnderstoodError."""
+    found: list[_Item] = []
+    for text in re.split("[,?]", shown_dependency(job)) if shown_dependency(job) else ():
+        after = _AFTER.fullmatch(text)
+        if _ONLY_ONE.fullmatch(text):
+            found.append(_Item(text, _SINGLETON, 0, "", 0))
+        elif after is not None and after[1] in _CONDITIONS:
+            for number_, task, minutes in _JOB.findall(after[2]):
+                delay_s = int(minutes or 0) * _MINUTE_S
+                found.append(_Item(text, after[1], int(number_), task, delay_s))
+        else:
+            raise NotUnderstoodError(f"dependency {text[:_MOST_SHOWN]!r} is not understood")
+    return found
 
 
 def _time_s(job: SlurmJob, field: str) -> int:
@@ -165,8 +226,8 @@ def shown_dependency(job: SlurmJob) -> str:
 
 
 def release(submitted: JobSubmitted, site: Site) -> Envelope:
-    """Return the event that lets a job in that was held for what was not understood. It is as old
-    as the submission, so that whatever somebody asked since is newer."""
+    """Return the event that lets a job in that was held for what has no equal, and is met. It is as
+    old as the submission, so that whatever somebody asked since is newer."""
     at_us = submitted.submitted_at_us + 1
     payload = JobReleased(job_id=submitted.job_id, released_at_us=at_us)
     return fact(site.name, payload, f"{submitted.job_id}/dependency", at_us)

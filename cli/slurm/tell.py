@@ -1,5 +1,6 @@
 """Publishes what happens in a Slurm: the cluster, submissions, starts and ends."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -112,15 +113,15 @@ class SlurmPublisher:
     def _with_terms(
         self, job: SlurmJob, beside: ShownJobs, told: Sequence[Envelope]
     ) -> Sequence[Envelope]:
-        """Return the facts of a job with when it may start; it is released once Slurm shows nothing
-        of it any more that it was held for."""
+        """Return the facts of a job with when it may start; it is released once what it was held
+        for is met."""
         if not job.is_pending:
             return told
         submitted = told[0].job_submitted
         beside.put_terms(job, submitted)
         if submitted.held_because:
             self._kept_out.add(submitted.job_id)
-        elif submitted.job_id in self._kept_out and not submitted.depends_on:
+        if submitted.job_id in self._kept_out and beside.is_met(job, time.time()):
             return [*told, release(submitted, self._site)]
         return told
 

@@ -19,6 +19,7 @@ from lab.workloads.partitions import asking_for_partitions, with_partitions
 from lab.workloads.parts import with_parts
 from lab.workloads.replay import replay
 from lab.workloads.request import JobRequest
+from lab.workloads.timed import with_start_terms
 from shared.domain.cluster import Cluster
 from shared.process.life import Process, run_process
 from shared.streams.on_kafka.deployment import Deployment
@@ -59,7 +60,7 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
         emulated = tuple(map(with_partitions, emulated))
         share = settings.partitions_share
         requests = asking_for_partitions(requests, emulated, settings.seed, share)
-    return requests, emulated
+    return with_start_terms(requests, settings.seed, settings.timed_share), emulated
 
 
 def emulator(settings: SimulationSettings) -> Emulator:

@@ -50,6 +50,9 @@ class SimulationSettings(EnvironmentSettings):
         le=1,
         description="Share of the built-in jobs that ask for partitions; clusters have some then",
     )
+    timed_share: float = Field(
+        0.0, ge=0, le=1, description="Share of the built-in jobs that say when they may start"
+    )
     measured_after_s: float = Field(
         0.0, ge=0, description="Running jobs are measured so long after their start too; 0: never"
     )

@@ -21,6 +21,7 @@ class Stream(IntEnum):
     MISLABELLED = 9
     PARTS = 10
     WINDOW = 11
+    START_TERMS = 12
     PARTITIONS = 20
 
 

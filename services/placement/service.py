@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import grpc
 from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.placement_pb2 import CONSTRAINT_KIND_BEGIN, CONSTRAINT_KIND_DEPENDENCY
 from coplace.v1.placement_service_pb2 import (
     ExplainRequest,
     ExplainResponse,
@@ -49,6 +50,8 @@ MOST_QUESTIONS: Final = 64
 # A question is answered without its forecast when rounds leave no time for one, s.
 _PATIENCE_S: Final = 20.0
 _GIVES_WAY_S: Final = 0.002
+# A time at which a job may start is known.
+_TIMED: Final = (CONSTRAINT_KIND_BEGIN, CONSTRAINT_KIND_DEPENDENCY)
 # A forecast serves later questions for a while: in an event time of rounds, s.
 _FRESH_S: Final = 5.0
 
@@ -135,6 +138,9 @@ class PlacementService:
                 async with asyncio.timeout(_PATIENCE_S):
                     found = await self._forecast(queries, arrival, answer.as_of_us / 1e6)
                     answer.forecast.CopyFrom(found)
+        elif answer.as_of_us and (begin_us := _begin_us(answer)):
+            forecast = Forecast(made_at_us=answer.as_of_us, start_at_us=begin_us)
+            answer.forecast.CopyFrom(forecast)
         return answer
 
     async def quote(self, data: bytes, context: ServicerContext[Any, Any]) -> QuoteResponse:
@@ -288,6 +294,12 @@ def _job_of_quote(data: bytes) -> JobSubmitted:
         # The words name the field as ingest does, by its path in the job.
         raise RefusedCallError.invalid(error.inside("job"), str(error)) from None
     return job
+
+
+def _begin_us(answer: ExplainResponse) -> int:
+    """Return before when a job does not start, which waits for a time alone; 0 for others."""
+    times_us = [each.until_us for each in answer.constraints if each.kind in _TIMED]
+    return max(times_us, default=0)
 
 
 def _not_parsed(name: str) -> RefusedCallError:

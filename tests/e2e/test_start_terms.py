@@ -4,11 +4,11 @@ its own record under other rules."""
 from typing import Any, Final
 
 import pytest
-from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JobFinished
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JobFinished, JobSubmitted
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.stages import ServiceSettings
-from lab.demo.embedded import EmbeddedSystem
+from lab.demo.embedded import EmbeddedSystem, run
 from lab.demo.history import payloads
 from lab.demo.options import DemoOptions
 from lab.emulator.driver import play
@@ -131,6 +131,24 @@ def test_its_record_is_decided_as_it_was_again_and_as_a_what_if_of_the_same_rule
     truth = Truth.from_record(inputs, decided, setting)
     course = WhatIf(inputs, truth, setting, Sequencer({}), AS_RECORDED).play(lambda _done: None)
     assert [without_round(one) for one in course.decisions] == [without_round(d) for d in decided]
+
+
+def test_a_demo_in_which_half_of_the_jobs_say_when_they_may_start_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COPLACE_SIMULATION_TIMED_SHARE", "0.5")
+    system = run(DemoOptions(seed=SEED, jobs=60, caps=False), lambda _jobs: None)
+    submitted = payloads(system.topic("jobs.events"), JobSubmitted)
+    ended = runs(system)
+    assert ended.keys() == {job.job_id for job in submitted}
+    timed = [job for job in submitted if job.begin_at_us or job.deadline_at_us or job.depends_on]
+    assert 20 < len(timed) < 40
+    for job in timed:
+        end = ended[job.job_id]
+        if end.started_at_us:
+            assert end.started_at_us >= job.begin_at_us
+        else:
+            assert end.ended_at_us == job.deadline_at_us
 
 
 def without_round(decided: PlacementDecided) -> PlacementDecided:

@@ -170,6 +170,43 @@ def test_what_lies_between_may_be_killed_at_any_moment(region: Region) -> None:
     region.until(lambda: "has ended" in region.ask("why", job_id), "its end in placement")
 
 
+def test_a_job_waits_for_another_one_and_holds_up_nobody(region: Region) -> None:
+    first = region.slurm.submit("sleep 15; exit 3", "--nodes=1", "--time=5")
+    behind = region.slurm.submit(
+        "sleep 1", "--nodes=1", "--time=5", f"--dependency=afternotok:{first}"
+    )
+    never = region.slurm.submit("sleep 1", "--nodes=1", "--time=5", f"--dependency=afterok:{first}")
+    free = region.slurm.submit("sleep 1", "--nodes=1", "--time=5")
+    ids = {number: region.id_of(number) for number in (first, behind, never, free)}
+    region.until(partial(region.facts, JobFinished, ids[free]), "the end of the job beside it")
+    assert "it has not ended" in region.ask("why", ids[behind])
+    assert not region.facts(JobFinished, ids[first])
+    region.until(partial(region.facts, JobFinished, ids[behind]), "the end of the job behind it")
+    [ended], [began] = (region.facts(JobFinished, ids[number]) for number in (first, behind))
+    assert began.started_at_us >= ended.ended_at_us
+    assert "ended without completing" in region.ask("why", ids[never])
+    region.slurm.say("scancel", str(never))
+
+
+def test_a_job_begins_when_it_was_submitted_to_and_one_behind_an_array_when_that_has_ended(
+    region: Region,
+) -> None:
+    array = region.slurm.submit("sleep 5", "--array=1-2", "--time=5")
+    behind = region.slurm.submit(
+        "sleep 1", "--nodes=1", "--time=5", f"--dependency=afterok:{array}"
+    )
+    later = region.slurm.submit("sleep 1", "--nodes=1", "--time=5", "--begin=now+12")
+    behind_id, later_id = region.id_of(behind), region.id_of(later)
+    region.until(lambda: "all tasks of an array" in region.ask("why", behind_id), "its reason")
+    region.until(lambda: "begin not before" in region.ask("why", later_id), "the begin")
+    for job_id in (behind_id, later_id):
+        region.until(partial(region.facts, JobFinished, job_id), "its end")
+    [finished] = region.facts(JobFinished, later_id)
+    assert finished.started_at_us - finished.submitted_at_us >= 12_000_000
+    tasks = [job for job in Slurm().jobs() if job.fields["array_job_id"] == array]
+    assert {job.state for job in tasks} == {"COMPLETED"}
+
+
 def test_an_array_is_slurms_own_and_its_tasks_are_reported(region: Region) -> None:
     number = region.slurm.submit("sleep 1", "--array=1-2", "--time=5")
     tasks = [job for job in Slurm().jobs() if job.fields["array_job_id"] == number]

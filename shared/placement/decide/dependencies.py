@@ -88,7 +88,8 @@ class Dependencies:
         """Return when the next delay ends that a job waits for; infinite without any."""
         if not job.life.awaits:
             return inf
-        return min((d.due_s for d in job.life.awaits if d.due_s is not None), default=inf)
+        due_s = (d.due_s for d in job.life.awaits if d.due_s is not None)
+        return min((each for each in due_s if each > self._times.now_s), default=inf)
 
     def _is_singleton(self, job_id: str) -> bool:
         job = self._get(job_id)
@@ -147,7 +148,9 @@ class Dependencies:
         life, since_s = awaited.life, 0.0
         if dependency.condition is Condition.AFTER:
             since_s = life.started_s
-        since_s = since_s or life.stopped_s or life.ended_s or self._times.now_s
+        now_s = self._times.now_s
+        # The clock of a resource manager may be ahead.
+        since_s = min(since_s or life.stopped_s or life.ended_s or now_s, now_s)
         return (round(since_s * 1e6) + round(dependency.delay_s * 1e6)) / 1e6
 
     def _lacks(self, job: JobRecord, dependency: Dependency) -> Unmet | None:

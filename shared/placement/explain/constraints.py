@@ -29,6 +29,7 @@ NODES: Final = "nodes"
 UNITS: Final = "units"
 JOBS: Final = "jobs"
 WATTS: Final = "W"
+SECONDS: Final = "s"
 _MISFIT_UNITS: Final[Mapping[MisfitKind.ValueType, str]] = {
     MISFIT_KIND_NODES: NODES,
     MISFIT_KIND_UNITS: UNITS,

@@ -46,7 +46,7 @@ from shared.placement.decide.pending_reason import (
     WaitsForJob,
     WaitsInCircle,
 )
-from shared.placement.explain.constraints import JOBS, NODES, Constraint
+from shared.placement.explain.constraints import JOBS, NODES, SECONDS, Constraint
 from shared.placement.explain.state_words import DrainWords, closure_words, runs_words
 from shared.placement.state.misfit import Misfit
 
@@ -144,9 +144,10 @@ def _eligibility(
         case BeginsLater(begin_s):
             words = f"it was submitted to begin not before {in_utc(begin_s)}"
             return Constraint(CONSTRAINT_KIND_BEGIN, words, until_s=begin_s)
-        case MissesDeadline():
-            until_s = reason.earliest_s
-            return Constraint(CONSTRAINT_KIND_DEADLINE, _deadline_words(reason), until_s=until_s)
+        case MissesDeadline(deadline_s, _, limit_s, earliest_s):
+            had_s = max(deadline_s - earliest_s + limit_s, 0.0)
+            words = _deadline_words(reason)
+            return Constraint(CONSTRAINT_KIND_DEADLINE, words, limit_s, had_s, SECONDS)
 
 
 def _deadline_words(reason: MissesDeadline) -> str:

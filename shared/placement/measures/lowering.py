@@ -100,7 +100,8 @@ class Lowering:
 
     def _steps(self, wanting: Wanting) -> list[ClockStep]:
         """Return the steps of all jobs under the innermost cap that refuses an entry. No job draws
-        less for one of a lower priority, or stays on nodes that are reserved for another."""
+        less for one of a lower priority, stays on nodes that are reserved for another, or runs past
+        its deadline."""
         own, priority = wanting.entry.arrival, wanting.job.job.priority
         every = chain.from_iterable(self._promised.values())
         promised = any(each.arrival == own for each in every)
@@ -114,6 +115,8 @@ class Lowering:
     def _is_allowed(self, step: ClockStep, own: int, priority: int) -> bool:
         job, placed = self._givers.by_arrival[step.arrival]
         if job.job.priority > priority:
+            return False
+        if job.job.deadline_s and self._releases_s(step.arrival, step.to) > job.job.deadline_s:
             return False
         promised = [p for p in self._promised.get(placed.cluster, ()) if p.arrival != own]
         later_s = self._releases_s(step.arrival, step.to) if promised else 0.0

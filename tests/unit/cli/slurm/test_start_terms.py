@@ -1,6 +1,7 @@
 """When a job of Slurm may start is published as Slurm shows it, or holds the job."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -127,6 +128,7 @@ def test_a_task_waits_for_the_task_of_its_number() -> None:
         "afterok:9(unfulfilled),whatever",
         "afterok:",
         "\x00",
+        f"afterok:{'9' * 9_999}",
         "after:9+99999999(unfulfilled)",
         ",".join(["afterok:9"] * 65),
     ],
@@ -153,7 +155,47 @@ def kinds(events: Sequence[Envelope]) -> list[str]:
     return [str(event.WhichOneof("payload")) for event in events]
 
 
-def test_a_job_is_let_in_when_slurm_shows_no_dependency_any_more_also_by_a_later_process(
+ENDED = {"job_state": "COMPLETED", "start_time": SUBMIT_S + 10, "end_time": SUBMIT_S + 20}
+FAILED = {**ENDED, "job_state": "FAILED"}
+PENDING_TASKS = {"array_task_string": "3-9", "array_task_id": None}
+
+
+@pytest.mark.parametrize(
+    ("said", "others", "expected"),
+    [
+        ("afterok:20_*(unfulfilled)", [array(21, 20, 1, **ENDED), array(22, 20, 2, **ENDED)], True),
+        ("afterok:20_*(unfulfilled)", [array(21, 20, 1, **ENDED), array(22, 20, 2, **RUNS)], False),
+        (
+            "afterok:20_*(unfulfilled)",
+            [array(21, 20, 1, **ENDED), array(22, 20, 2, **FAILED)],
+            False,
+        ),
+        ("afternotok:20_*(failed)", [array(21, 20, 1, **ENDED), array(22, 20, 2, **FAILED)], True),
+        ("afterany:20(unfulfilled)", [array(21, 20, 1, **ENDED), array(22, 20, 2, **FAILED)], True),
+        (
+            "afterany:20_*(unfulfilled)",
+            [array(21, 20, 1, **ENDED), shown(20, array_job_id=20, **PENDING_TASKS)],
+            False,
+        ),
+        ("after:20_*+1(unfulfilled)", [array(21, 20, 1, **RUNS)], True),
+        ("after:20_*+10(unfulfilled)", [array(21, 20, 1, **RUNS)], False),
+        ("afterok:777(unfulfilled)", [], False),
+        ("expand:9(unfulfilled)?afterok:9(unfulfilled)", [shown(9, **ENDED)], False),
+        ("afterok:8(unfulfilled)?afterok:9(unfulfilled)", [shown(9, **ENDED)], True),
+        ("afterok:8(unfulfilled),afterok:9(unfulfilled)", [shown(9, **ENDED)], False),
+        ("singleton(unfulfilled)", [shown(9, **RUNS, account="other")], False),
+        ("singleton(unfulfilled)", [shown(9, account="other")], False),
+        ("singleton(unfulfilled)", [shown(18, account="other"), shown(9, **ENDED)], True),
+    ],
+)
+def test_what_has_no_equal_is_met_by_the_states_of_the_jobs_that_it_names(
+    said: str, others: list[SlurmJob], expected: bool
+) -> None:
+    job = shown(17, dependency=said)
+    assert ShownJobs([*others, job], SITE).is_met(job, SUBMIT_S + 120.0) is expected
+
+
+def test_a_job_is_let_in_when_what_it_was_held_for_is_met_also_by_a_later_process(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told: list[Envelope] = []
@@ -163,26 +205,27 @@ def test_a_job_is_let_in_when_slurm_shows_no_dependency_any_more_also_by_a_later
         return {}
 
     monkeypatch.setattr(tell, "publish_all", take)
-    waits = shown(17, dependency="expand:9(unfulfilled)")
+    waits, tasks = shown(17, dependency="afterok:20_*(unfulfilled)"), [array(21, 20, 1, **RUNS)]
+    done = [array(21, 20, 1, **{**RUNS, **ENDED})]
     first = SlurmPublisher("127.0.0.1:1", SITE, "alpha")
-    for job in (waits, waits, shown(17)):
-        first.tell([job])
-    assert kinds(told) == ["job_submitted", "job_released"]
-    job_id = told[0].job_submitted.job_id
-    assert told[
-        0
-    ].job_submitted.held_because == f"{MARK}dependency {'expand:9(unfulfilled)'!r} " + (
-        "is not understood"
-    )
-    assert (told[1].job_released.job_id, told[1].time_us) == (job_id, SUBMIT_S * 1_000_000 + 1)
-    assert "held. Slurm: dependency" in capsys.readouterr().err
+    for beside in (tasks, tasks, done, done):
+        first.tell([waits, *beside])
+    of_job = [event for event in told if "/17/" in event.id]
+    assert kinds(of_job) == ["job_submitted", "job_released"]
+    job_id, reason = of_job[0].job_submitted.job_id, of_job[0].job_submitted.held_because
+    assert reason == f"{MARK}dependency 'afterok:20_*(unfulfilled)' is of all tasks of an array"
+    released = of_job[1]
+    assert (released.job_released.job_id, released.time_us) == (job_id, SUBMIT_S * 1_000_000 + 1)
+    assert f"held. {MARK}dependency" in capsys.readouterr().err
 
-    known = ListedJob(job_id=job_id, reason=f"held: {told[0].job_submitted.held_because}")
-    again = SlurmPublisher("127.0.0.1:1", SITE, "alpha", runs=RunsSeen(SITE, lambda: [known]))
-    anew, told[:] = [*told], []
-    again.tell([shown(17)])
-    assert [event.id for event in told] == [event.id for event in anew]
-    told.clear()
-    other = SlurmPublisher("127.0.0.1:1", SITE, "alpha", runs=RunsSeen(SITE, list))
-    other.tell([shown(17)])
-    assert kinds(told) == ["job_submitted"]
+    known = ListedJob(job_id=job_id, reason=f"held: {reason}")
+    for listed, expected in (([known], "job_released"), ([], "job_submitted")):
+        told.clear()
+        runs = RunsSeen(SITE, partial(list, listed))
+        SlurmPublisher("127.0.0.1:1", SITE, "alpha", runs=runs).tell([shown(17)])
+        assert kinds(told)[-1] == expected
+
+
+def test_a_job_whose_times_are_not_understood_is_never_let_in() -> None:
+    job = shown(17, deadline="tomorrow")
+    assert not ShownJobs([job], SITE).is_met(job, SUBMIT_S + 120.0)

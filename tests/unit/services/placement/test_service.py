@@ -88,6 +88,14 @@ async def test_a_start_beyond_what_is_expected_has_a_bound_and_no_cluster(
     assert (answer.forecast.cluster, answer.forecast.start_at_us) == ("", end_us(0) + _HOUR_US)
 
 
+async def test_a_job_that_begins_later_is_expected_not_before(processor: Placement) -> None:
+    begin_us = end_us(0) + _HOUR_US
+    round_of(processor, 1, submitted("later", begin_at_us=begin_us))
+    async with serving(on_duty(processor)) as channel:
+        answer = await ask(channel, "later")
+    assert answer.forecast == Forecast(start_at_us=begin_us, made_at_us=end_us(1))
+
+
 async def test_a_job_that_came_after_the_last_forecast_gets_one_of_its_own(
     processor: Placement,
 ) -> None:

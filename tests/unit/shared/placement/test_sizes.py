@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER, POWER_SCOPE_REGION, POWER_SCOPE_SITE
-from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK, Dependency
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from coplace_client.errors import RejectedError
@@ -20,7 +20,6 @@ from tests.support.sizes import require_carried
 from tests.support.typed import MOST_CONSTRAINTS
 from tests.unit.shared.placement.region import (
     T0_US,
-    after,
     capped,
     decisions,
     declared,
@@ -127,7 +126,13 @@ def test_the_largest_job_on_the_longest_names_fits() -> None:
         user=wide(1),
         account=wide(2),
         app_id=wide(3),
-        depends_on=after(DEPENDENCY_CONDITION_AFTER_OK, *map(wide, range(64))),
+        depends_on=[
+            Dependency(job_id=wide(i), condition=DEPENDENCY_CONDITION_AFTER_OK, delay_s=1e7 / 3)
+            for i in range(64)
+        ],
+        job_name=wide(4),
+        sequence=wide(5),
+        held_because=wide(6),
     )
     feed(processor, [lost(wide(i), T0_US + 2, wide(4)) for i in range(20)])
     [decided] = carried_round(processor, 0, largest)

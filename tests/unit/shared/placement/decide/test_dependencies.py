@@ -196,6 +196,14 @@ def test_a_delay_counts_from_the_start_that_the_resource_manager_reported() -> N
     assert verdicts(round_of(processor, 6, late)) == [("c", "start")]
 
 
+def test_a_delay_after_a_start_by_a_clock_ahead_counts_from_the_round() -> None:
+    processor = placement()
+    waits = Dependency(job_id="a", condition=AFTER, delay_s=60.0)
+    start, _ = round_of(processor, 0, submitted("a"), submitted("b", depends_on=[waits]))
+    round_of(processor, 1, started(start, started_at_us=end_us(10_000)))
+    assert processor.wake_us() == end_us(3)
+
+
 def test_a_delay_after_an_end_goes_on_when_the_other_job_is_forgotten() -> None:
     processor = placement()
     day_s = 86_400.0

@@ -130,6 +130,17 @@ def test_what_runs_is_clocked_down_for_a_job_that_lacks_watts_alone() -> None:
     assert of(found, "b").reason == f"p1: {why}"
 
 
+@pytest.mark.parametrize(("share", "expected"), [(1.02, []), (1.5, [("a", 2.3)])])
+def test_nobody_is_clocked_down_past_its_deadline(
+    share: float, expected: list[tuple[str, float]]
+) -> None:
+    region = Region()
+    feed(region.placement, [region.cap(500.0)])
+    deadline_us = region.now_us + round(share * LONG_S * 1e6)
+    region.run(region.job("a", LONG_S, deadline_at_us=deadline_us))
+    assert asked(region.close(region.job("b"))) == expected
+
+
 def test_without_the_setting_nothing_is_asked() -> None:
     region = with_long_jobs("a", watts=500.0, cap_sharing=False)
     assert asked(region.close(region.job("b"))) == []
