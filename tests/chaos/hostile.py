@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import NewRecord
 from shared.streams.stages.stage import Processor, Stage
+from tests.chaos.places import OF_PLACES
 from tests.support.deaths import die
 
 if TYPE_CHECKING:
@@ -130,13 +131,14 @@ def _distorted(world: "World") -> tuple[Envelope, Message]:
     envelope.CopyFrom(world.rng.choice(_distortable(world)))
     payload: Message = getattr(envelope, envelope.WhichOneof("payload") or "")
     for _ in range(world.rng.randint(1, 3)):
-        _distort(payload, world.rng)
+        _distort(payload, world.rng, with_places=world.scale.has_places)
     _disown(payload, world.rng)
     return envelope, payload
 
 
-def _distort(message: Message, rng: Random) -> None:
-    field: Any = rng.choice(list(message.DESCRIPTOR.fields))
+def _distort(message: Message, rng: Random, *, with_places: bool) -> None:
+    fields = message.DESCRIPTOR.fields
+    field: Any = rng.choice([f for f in fields if with_places or f.name not in OF_PLACES])
     value = _extreme(field, rng)
     if value is None:
         return
