@@ -1,4 +1,4 @@
-"""Where jobs of a Slurm may run goes to Coplace, and what Slurm never starts comes back refused."""
+"""Where jobs of a Slurm may run goes to Coplace, and what Slurm never starts is refused."""
 
 from collections.abc import Mapping
 from typing import Any
