@@ -213,7 +213,7 @@ MUTANTS: Final = (
     Mutant(
         "a job is reserved for in the first of its partitions, whichever is free first",
         "scheduling/consumable.py",
-        "if best is None or found.start_s < best.start_s:",
+        "if best is None or soonest.start_s < best.start_s:",
         "if best is None:",
         soonest=28,
     ),
@@ -255,8 +255,8 @@ MUTANTS: Final = (
     Mutant(
         "nodes that a job names are like the others of their class",
         "scheduling/node_states.py",
-        "        news = [each for each in named if each not in self._sets]\n",
-        "        news = [each for each in named if each not in self._sets][:1]\n",
+        "        unseen = [each for each in named if each not in self._sets]\n",
+        "        unseen = [each for each in named if each not in self._sets][:1]\n",
         soonest=3,
     ),
 )
