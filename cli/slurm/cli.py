@@ -78,6 +78,12 @@ def tell(
         float,
         typer.Option(min=1, help="How often drained nodes are compared with what Coplace has."),
     ] = 60.0,
+    declares_every_s: Annotated[
+        float,
+        typer.Option(
+            min=1, help="How often nodes and partitions are compared with the declaration."
+        ),
+    ] = 60.0,
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
 ) -> None:
@@ -106,10 +112,10 @@ def tell(
     typer.echo(f"declared {cluster}: {found.nodes} nodes of {found.cores_per_node} cores")
     if uncounted:
         note([f"not declared of nodes, nor asked of them: {', '.join(sorted(uncounted))}"])
-    is_known, due_s = False, time.monotonic() + drains_every_s
+    is_known, due_s = False, time.monotonic() + declares_every_s
     while True:
         if time.monotonic() >= due_s:
-            due_s = time.monotonic() + drains_every_s
+            due_s = time.monotonic() + declares_every_s
             _is_done(lambda: teller.declare_changed(declared()))
         if is_known := is_known or _is_done(nodes.knows_cluster):
             _is_done(lambda: teller.tell(slurm.jobs()))

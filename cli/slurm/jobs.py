@@ -351,7 +351,7 @@ def declared_cluster(
 
     Raises UnlikeNodesError where nodes differ in their cores.
     """
-    shown = [node for node in nodes if is_node(node) and _has_cores(node)]
+    shown = _few_classes([node for node in nodes if is_node(node) and _has_cores(node)])
     cores = {number(node["cpus"]) or 0 for node in shown}
     if len(cores) != 1:
         told = ", ".join(map(str, sorted(cores))) or "no node"
@@ -385,6 +385,13 @@ def declared_cluster(
         )
     found.partitions.extend(_partitions(shown, partitions))
     return found
+
+
+def _few_classes(nodes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return nodes in their order, or those that are alike together where there would be more
+    classes than a cluster can have."""
+    classes = sum(1 for _ in groupby(nodes, key=_kind))
+    return nodes if classes <= LENGTHS["node_classes"].most else sorted(nodes, key=_kind)
 
 
 def _partitions(
@@ -427,7 +434,9 @@ def _object(shown: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _list(value: Any) -> list[str]:
     """Return the texts of a list, which earlier versions write with commas between."""
     found = value.split(",") if isinstance(value, str) else value
-    return [each for each in found if isinstance(each, str) and each] if found else []
+    if not isinstance(found, list):
+        return []
+    return [each for each in found if isinstance(each, str) and each]
 
 
 def uncounted_resources(nodes: Iterable[Mapping[str, Any]]) -> frozenset[str]:

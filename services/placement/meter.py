@@ -138,7 +138,8 @@ def _unanswered(queries: Queries) -> Iterator[Observation]:
 
 
 def _declined(queries: Queries) -> Iterator[Observation]:
-    for (cluster, kind, name), starts in list(queries.declines().items()):
+    counted = {(cluster, "unknown", ""): 0 for cluster in queries.occupancy()}
+    for (cluster, kind, name), starts in (counted | queries.declines()).items():
         yield Observation(starts, {"cluster": cluster, "kind": kind, "name": name})
 
 

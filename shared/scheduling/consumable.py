@@ -223,9 +223,9 @@ class ConsumableScheduler(BackfillScheduler):
         for at, way in enumerate(ways):
             if entry.nodes > self._nodes.most_units_of(way):
                 continue
-            found = classes.earliest(way.kind, entry.nodes, from_s)
-            if best is None or found.start_s < best.start_s:
-                best = found
+            soonest = classes.earliest(way.kind, entry.nodes, from_s)
+            if best is None or soonest.start_s < best.start_s:
+                best = soonest
                 best.way = at
         return best or classes.earliest(ways[0].kind, entry.nodes, from_s)
 

@@ -33,6 +33,14 @@ class EqualNodes:
         self.now, self.then = now, then
 
 
+class TakenUnits(NamedTuple):
+    """A class of nodes on each of which a job has just got so many units, and its state before."""
+
+    node_class: EqualNodes
+    units: int
+    before: int
+
+
 class NodeClasses:
     """The classes of a cluster, split where a job takes some nodes of one."""
 
@@ -43,6 +51,8 @@ class NodeClasses:
         # The number of the class of each node.
         self._class_of = _alike(capacity.table, states.likeness.first)
         self.all: list[EqualNodes] = []
+        # The classes of each place that was asked about.
+        self._within: dict[int, list[EqualNodes]] = {}
         self._build(allocated)
         self._set_states(capacity)
         # When jobs leave their classes, by time: (release_s, class, place among its parts).
@@ -89,16 +99,29 @@ class NodeClasses:
             first_like = like[node] if like else 0
             each.now = self._states.number(NodeState(*state, *jobs, first_like))
 
-    def take(self, kind: Kind, allocation: Allocation, release_s: float) -> list[tuple[int, int]]:
-        """Allocate units to a job: return its classes with the units on each of their nodes."""
+    def take(self, kind: Kind, allocation: Allocation, release_s: float) -> list[TakenUnits]:
+        """Allocate units to a job: return its classes with the units on each of their nodes, and
+        their states before."""
         self._releases = None
-        found: list[tuple[int, int]] = []
+        found: list[TakenUnits] = []
         for (number, units), nodes in self._by_class(allocation).items():
-            of = self._split(number, nodes)
-            each = self.all[of]
+            each = self.all[self._split(number, nodes)]
+            before = each.now
             each.parts = [*each.parts, Part(release_s, kind, units)]
-            each.now = self._states.add_units(each.now, kind, units)
-            found.append((of, units))
+            each.now = self._states.add_units(before, kind, units)
+            found.append(TakenUnits(each, units, before))
+        return found
+
+    def within(self, kind: Kind) -> list[EqualNodes]:
+        """Return the classes that a kind of one place may be on."""
+        where = kind.shape.where
+        if not where:
+            return self.all
+        nodes = where[0].nodes
+        found = self._within.get(nodes)
+        if found is None:
+            found = [each for each in self.all if (nodes >> each.nodes[0]) & 1]
+            self._within[nodes] = found
         return found
 
     def _by_class(self, allocation: Allocation) -> dict[tuple[int, int], list[int]]:
@@ -122,7 +145,11 @@ class NodeClasses:
         before.nodes = [node for node in before.nodes if node not in leaving]
         for node in nodes:
             self._class_of[node] = len(self.all)
-        self.all.append(EqualNodes(nodes, before.parts, before.now, before.then))
+        split = EqualNodes(nodes, before.parts, before.now, before.then)
+        self.all.append(split)
+        for place, within in self._within.items():
+            if (place >> nodes[0]) & 1:
+                within.append(split)
         return len(self.all) - 1
 
     def total(self, kind: Kind) -> int:
@@ -136,7 +163,7 @@ class NodeClasses:
         known, total, lacking = self._states.units(kind), 0, 0
         where = kind.shape.where
         wanted = where[0].wanted if where else 0
-        for each in self.all:
+        for each in self.within(kind):
             units = known.get(each.now, -1)
             if units < 0:
                 units = self._states.find_units(kind, each.now)
@@ -156,7 +183,7 @@ class NodeClasses:
         states, known = self._states, self._states.units(kind)
         then, (total, lacking) = [each.now for each in self.all], self._totals(kind)
         where = kind.shape.where
-        wanted = where[0].wanted if where else 0
+        wanted, nodes = (where[0].wanted, where[0].nodes) if where else (0, -1)
         releases, place, time_s = self._in_order(), 0, from_s
         while True:
             while place < len(releases):
@@ -166,12 +193,14 @@ class NodeClasses:
                 each, before = self.all[number], then[number]
                 part = each.parts[at]
                 after = then[number] = states.remove_units(before, part.kind, part.units)
+                place += 1
+                if where and not (nodes >> each.nodes[0]) & 1:
+                    continue
                 if after not in known:
                     states.find_units(kind, after)
                 total += len(each.nodes) * (known[after] - known[before])
                 if wanted and (wanted >> each.nodes[0]) & 1:
                     lacking += len(each.nodes) * (int(not known[after]) - int(not known[before]))
-                place += 1
             if (total >= count and not lacking) or place == len(releases):
                 return Soonest(time_s, total, then)
             time_s, _, _ = releases[place]

@@ -11,8 +11,8 @@ from sys import maxsize
 from typing import NamedTuple
 
 from shared.scheduling.capacity import NOBODY, AllocatedUnits, Capacity, Group
-from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses
-from shared.scheduling.node_states import KnownStates, may_be_on, surplus, units_of
+from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses, TakenUnits
+from shared.scheduling.node_states import KnownStates, surplus, units_of
 from shared.scheduling.problem import (
     UNKNOWN,
     Allocation,
@@ -27,12 +27,12 @@ from shared.scheduling.sharing import Neighbours
 from shared.scheduling.workload import Floats
 
 
-@dataclass(slots=True)
 class CountedUnits:
-    """Count of the units of a kind that fit in all, as of a number of changes."""
+    """Count of the units of a kind that fit in all, as of a number of changes: of each of its
+    places, and of the one where most do."""
 
-    changes: int
-    total: int
+    def __init__(self, changes: int, totals: list[int]) -> None:
+        self.changes, self.totals, self.total = changes, totals, max(totals)
 
 
 @dataclass(slots=True)
@@ -117,13 +117,31 @@ class NodeSelection:
         _, _, kind, allocation, _ = allocated
         classes, taken = self.classes, self.classes.take(kind, allocation, allocated.release_s)
         self._taken.append(allocated)
-        for number, units in taken if shadow is not None else ():
+        self._count_less(taken)
+        for each, units, _ in taken if shadow is not None else ():
             assert shadow is not None
-            each = classes.all[number]
             before = classes.units(shadow.kind, each.then)
             each.then = self._states.add_units(each.then, kind, units)
             after = classes.units(shadow.kind, each.then)
             shadow.extra -= len(each.nodes) * (before - after)
+
+    def _count_less(self, taken: list[TakenUnits]) -> None:
+        """Bring the counts of all kinds up to date that were so before units were taken. Kinds that
+        want nodes are counted anew: without one of these none fits."""
+        changes = self.changes
+        for number, counted in self.known.items():
+            ways = self._ways[number]
+            if counted.changes != changes - 1 or ways[0].wanted:
+                continue
+            totals = counted.totals
+            for at in range(len(ways)):
+                way = ways[at]
+                for each, _, before in taken:
+                    if way.nodes < 0 or (way.nodes >> each.nodes[0]) & 1:
+                        units = self.classes.units(way.kind, before)
+                        less = units - self.classes.units(way.kind, each.now)
+                        totals[at] -= len(each.nodes) * less
+            counted.changes, counted.total = changes, max(totals)
 
     def count_anew(self) -> None:
         """Forget the counts of all kinds: units were released."""
@@ -158,8 +176,8 @@ class NodeSelection:
         """Return how many units of a kind fit now: counted anew where something changed since."""
         counted = self.known.get(number)
         if counted is None or counted.changes != self.changes:
-            total = max([self.classes.total(way.kind) for way in self.ways(number)])
-            counted = self.known[number] = CountedUnits(self.changes, total)
+            totals = [self.classes.total(way.kind) for way in self.ways(number)]
+            counted = self.known[number] = CountedUnits(self.changes, totals)
         return counted
 
     def ways(self, number: int) -> list[Way]:
@@ -180,9 +198,8 @@ class NodeSelection:
     def most_units_of(self, way: Way) -> int:
         """Return how many units fit in one place when nothing runs."""
         states, shape, total = self._states, way.kind.shape, 0
-        for each in self.classes.all:
-            state = states.by_number[each.now]
-            units = units_of(state.amounts, shape) if may_be_on(shape, state.like) else 0
+        for each in self.classes.within(way.kind):
+            units = units_of(states.by_number[each.now].amounts, shape)
             if not units and (way.wanted >> each.nodes[0]) & 1:
                 return 0
             total += len(each.nodes) * units
@@ -193,7 +210,7 @@ class NodeSelection:
         states, most = self._states, 0
         for way in ways_of(Kind("", shape)):
             total, lacks = 0, False
-            for each in self.classes.all:
+            for each in self.classes.within(way.kind):
                 state = states.by_number[each.now]
                 units = states.units_beside_anyone(way.kind.shape, state)
                 total += len(each.nodes) * units
@@ -367,7 +384,7 @@ class NodeSelection:
     def _ordered(self, way: Way, shadow: Shadow | None) -> list[list[_Option]]:
         found: dict[_Preference, list[_Option]] = {}
         kind = way.kind
-        for each in self.classes.all:
+        for each in self.classes.within(kind):
             units = self.classes.units(kind, each.now)
             if units and not (way.wanted and (way.wanted >> each.nodes[0]) & 1):
                 lost = 0 if shadow is None else self._lost(way, each, units, shadow)

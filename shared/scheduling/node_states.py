@@ -73,11 +73,11 @@ class Likeness:
     def distinguish(self, kinds: Iterable[Kind], nodes: int) -> bool:
         """Distinguish nodes as these kinds do; True where that changed something."""
         named = [each for kind in kinds if kind.shape.where for each in _sets_of(kind)]
-        news = [each for each in named if each not in self._sets]
-        if not news:
+        unseen = [each for each in named if each not in self._sets]
+        if not unseen:
             return False
         numbers = np.array(self.first or [0] * nodes, dtype=np.int64)
-        for each in dict.fromkeys(news):
+        for each in dict.fromkeys(unseen):
             self._sets.add(each)
             _, first, of = np.unique(
                 2 * numbers + members(each, nodes), return_index=True, return_inverse=True

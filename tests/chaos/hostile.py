@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import NewRecord
 from shared.streams.stages.stage import Processor, Stage
+from tests.chaos.places import OF_PLACES
 from tests.chaos.start_terms import START_TERMS
 from tests.support.deaths import die
 
@@ -137,9 +138,11 @@ def _distorted(world: "World") -> tuple[Envelope, Message]:
 
 
 def _distort(message: Message, world: "World") -> None:
-    fields, rng = message.DESCRIPTOR.fields, world.rng
-    known = [each for each in fields if world.scale.timed or each.name not in START_TERMS]
-    field: Any = rng.choice(known)
+    rng = world.rng
+    kept = (frozenset() if world.scale.timed else START_TERMS) | (
+        frozenset() if world.scale.has_places else OF_PLACES
+    )
+    field: Any = rng.choice([f for f in message.DESCRIPTOR.fields if f.name not in kept])
     value = _extreme(field, rng)
     if value is None:
         return

@@ -10,6 +10,13 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from shared.domain.hostlist import expand
 
 PARTITIONS: Final = ("debug", "batch", "long")
+# Fields that are distorted where there are places: another field moves all that is drawn behind it.
+OF_PLACES: Final = frozenset(
+    {
+        *("partitions", "features", "nodes_wanted", "nodes_excluded", "clusters"),
+        *("refused_nodes", "refused_kind", "refused_name"),
+    }
+)
 _FEATURES: Final = ("x", "y")
 _EXPRESSIONS: Final = ("", "", "", "x", "x&y", "x|y")
 

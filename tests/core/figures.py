@@ -111,6 +111,9 @@ class Known:
             if in_limits and part.user in (-1, job.user) and nodes and is_there:
                 place = Place(frozenset(nodes), wanted, part.alone)
                 places += [place] if place not in places else []
+        is_whole = not (job.cores or job.shares)
+        if is_whole and any(place.nodes == everywhere and not place.wanted for place in places):
+            return (Place(everywhere, frozenset(), False),)  # its other places give it no more
         return tuple(places)
 
     def _unit(self, job: systems.Submit, cluster: str) -> Shape:

@@ -48,7 +48,7 @@ class Shape(NamedTuple):
         so."""
         has = set(nodes)
         found = [one for one in self.within() if one.places is None or has <= one.places[0].nodes]
-        return min(found, key=lambda one: one.alone)._replace(places=None)
+        return min(found, key=lambda one: one.alone, default=self)._replace(places=None)
 
     @property
     def wanted(self) -> frozenset[int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pytest
 from coplace.v1.jobs_pb2 import (
@@ -23,6 +24,12 @@ from deploy.local.servers import LocalServers
 from tests.support.slurm import LocalSlurm, is_installed
 from tests.support.slurm_region import TELL, Region
 
+# Beside the one of all nodes.
+PARTITIONS: Final = """\
+PartitionName=big Nodes=n2 MaxTime=INFINITE State=UP
+PartitionName=small Nodes=n1 MaxTime=INFINITE State=UP
+"""
+
 
 @pytest.fixture(scope="module")
 def region(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Region]:
@@ -30,7 +37,8 @@ def region(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> I
         pytest.skip("no Slurm on this machine: make system-slurm")
     with ExitStack() as stack:
         environment = stack.enter_context(pytest.MonkeyPatch.context())
-        slurm = stack.enter_context(LocalSlurm(tmp_path_factory.mktemp("slurm")))
+        folder = tmp_path_factory.mktemp("slurm")
+        slurm = stack.enter_context(LocalSlurm(folder, more=PARTITIONS))
         environment.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
         found = Region(servers, slurm)
         programs = found.programs()
@@ -62,6 +70,36 @@ def test_a_job_starts_where_and_at_the_clock_that_is_decided_and_its_end_is_repo
     assert 1 <= (finished.ended_at_us - finished.started_at_us) / 1e6 < 30
     region.until(lambda: "has ended" in region.ask("why", job_id), "its end in placement")
     assert region.job(number).state == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("asks", "node"),
+    [
+        ("--partition=big", "n2"),
+        ("--partition=small", "n1"),
+        ("--nodelist=n2", "n2"),
+        ("--exclude=n1", "n2"),
+    ],
+)
+def test_a_job_starts_on_a_node_that_its_user_asks_for(
+    region: Region, asks: str, node: str
+) -> None:
+    number = region.slurm.submit("sleep 1", "--nodes=1", "--time=5", asks)
+    job_id = region.id_of(number)
+    region.until(partial(region.facts, JobFinished, job_id), "the end")
+    [started] = region.facts(JobStarted, job_id)
+    assert (list(started.nodes), started.grant) == ([node], 1)
+
+
+def test_jobs_of_two_partitions_run_at_once(region: Region) -> None:
+    """Each was granted a node of the other's, and both waited for their cancellation."""
+    asks = "--partition=big", "--partition=small"
+    both = [region.slurm.submit("sleep 100", "--nodes=1", "--time=5", each) for each in asks]
+    for number in both:
+        region.until(partial(region.has_nodes, number), "the start")
+    for number in both:
+        region.slurm.say("scancel", str(number))
+        region.until(partial(region.facts, JobFinished, region.id_of(number)), "its end in Coplace")
 
 
 def test_a_job_that_waits_or_runs_is_cancelled_in_slurm(region: Region) -> None:

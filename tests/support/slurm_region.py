@@ -26,6 +26,8 @@ NAMESPACE: Final = "slurm"
 TELL: Final = (
     *("tell", "--node-model", "gold-6254", "--pstates-ghz", "1.2,2.0,3.1"),
     *("--idle-power-w", "110", "--peak-bandwidth-gbps", "140", "--period-s", "0.5"),
+    # A test takes a partition down that placement is to know as up.
+    *("--declares-every-s", "3600"),
 )
 _WITHIN_S: Final = 60.0
 
@@ -112,6 +114,10 @@ class Region:
     def is_cancelled(self, number: int) -> bool:
         """Whether it is over in Slurm by somebody's word."""
         return self.job(number).state == "CANCELLED"
+
+    def has_nodes(self, number: int) -> bool:
+        """Whether it runs in Slurm, or is about to."""
+        return self.job(number).has_nodes
 
     def has_run_for(self, number: int, least_s: float) -> bool:
         """Whether it began so long ago by Slurm's word."""

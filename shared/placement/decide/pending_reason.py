@@ -172,8 +172,8 @@ class PartitionDown:
 
 @dataclass(frozen=True, slots=True)
 class RefusedThere:
-    """The resource manager of a cluster declined a start of the job: it refused this, and what is
-    left has no room for it."""
+    """The resource manager of a cluster declined a start of the job: it refused this, and the job
+    does not fit on what is left."""
 
     cluster: str
     refused: str

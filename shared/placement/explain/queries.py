@@ -190,10 +190,10 @@ class Queries:
         """Return how many starts came, since this process began, that had been seized."""
         return self._job_table.late_starts
 
-    def declines(self) -> Mapping[tuple[str, str, str], int]:
+    def declines(self) -> dict[tuple[str, str, str], int]:
         """Return how many starts were declined since this process began, by cluster, kind and name
         of what was refused."""
-        return self._job_table.declines
+        return dict(self._job_table.declines)
 
     def snapshot(self) -> Snapshot:
         """Return what a forecast starts from."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from coplace.v1.control_pb2 import NodeClass, Partition
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
     JobHeld,
@@ -28,6 +29,7 @@ from tests.unit.cli.command_line import published_by, refusal, said, taken
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import (
     T0_US,
+    declared,
     drained,
     end_us,
     finished,
@@ -106,6 +108,26 @@ def test_clusters_are_listed_with_what_is_on_them(address: str) -> None:
     assert (other["cluster"], other["running"]) == ("p2", "0")
     assert (row["cluster"], row["nodes"], row["free"]) == ("p1", "4", "0")
     assert (row["running"], row["waiting"], row["is"]) == ("1", "2", "in reach")
+
+
+def test_partitions_and_features_are_listed_below_their_clusters() -> None:
+    processor = placement(policy=Policy.BASE)
+    debug = Partition(name="debug", nodes=["p1-[0000-0001]"], down=True)
+    batch = Partition(name="batch", nodes=["p1-[0001-0003]"], default=True)
+    classes = [NodeClass(nodes=1, features=["gpu"]), NodeClass(nodes=3)]
+    named: dict[str, Any] = {"partitions": [debug, batch], "node_classes": classes}
+    again = declared("p1", nodes=4, time_us=T0_US + 1, **named)
+    round_of(processor, 0, again, drained("p1", T0_US + 2, "p1-0003"))
+    with Served(processor) as address:
+        shown = coplace("clusters", "--placement", address)
+    notes = [
+        line for line in shown.stderr.splitlines() if "p1: partition" in line or "ture" in line
+    ]
+    assert notes == [
+        "note: p1: partition debug: 2 nodes, 2 free, down",
+        "note: p1: partition batch: 3 nodes, 2 free, default",
+        "note: p1: feature gpu: 1 nodes",
+    ]
 
 
 def test_a_cluster_whose_nodes_are_drained_is_listed_as_drained() -> None:

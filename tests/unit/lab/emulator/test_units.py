@@ -22,6 +22,7 @@ from lab.emulator.truth.noise import Noise
 from lab.workloads.request import JobRequest
 from lab.workloads.table1 import profile
 from shared.domain.cluster import NodeClass
+from shared.domain.partition import Partition
 from shared.scheduling.progress import Progress
 from tests.unit.lab.emulator.runs import (
     CLUSTERS,
@@ -348,3 +349,21 @@ def _four_a_node(outputs: list[RoundOutput]) -> list[PlacementDecided]:
         there = [other for other in jobs[first:number] if other.job_id not in ended]
         decisions.append(on_node(job, first, *there, round=outputs[-1].round.number))
     return decisions
+
+
+@pytest.mark.parametrize(
+    ("nodes", "problem"),
+    [([3], "is to be in one of debug"), ([0, 3], "is to be in one of debug"), ([2], "needs nodes")],
+)
+def test_a_job_on_nodes_of_another_partition_or_without_its_feature_is_refused(
+    nodes: list[int], problem: str
+) -> None:
+    partition = Partition("debug", (f"{P1.name}-[0000-0002]",))
+    classes = NodeClass(2, features=("ib",)), NodeClass(P1.nodes - 2)
+    on = (replace(P1, partitions=(partition,), declared_classes=classes), P2)
+    asked = request(0, nodes=len(nodes), partitions=("debug",), features="ib")
+    emulator, [job] = in_round_one(asked, clusters=on)
+    with pytest.raises(ImpossibleDecisionError, match=problem):
+        emulator.apply([start(job, node_indices=nodes)])
+    emulator, [job] = in_round_one(replace(asked, nodes=1), clusters=on)
+    emulator.apply([start(job, node_indices=[1])])

@@ -1,6 +1,10 @@
 """What Prometheus reads of placement."""
 
-from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER
+from typing import Any
+
+import pytest
+from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER, NodeClass, Partition
+from coplace.v1.jobs_pb2 import REFUSED_KIND_RESERVATION
 from prometheus_client import generate_latest
 
 from services.placement.meter import watch
@@ -13,6 +17,7 @@ from tests.unit.shared.placement.region import (
     T0_US,
     capped,
     declared,
+    declined,
     feed,
     power,
     round_of,
@@ -66,3 +71,29 @@ def test_a_standby_shows_nothing_of_what_another_process_decides() -> None:
     duty = on_duty()
     duty.end()
     assert not any(line.startswith("coplace_jobs_waiting ") for line in exposition(duty))
+
+
+@pytest.mark.parametrize(
+    ("asked", "refused", "named"),
+    [
+        ({"partitions": ["debug"]}, {}, ("partition", "debug")),
+        ({"features": "gpu"}, {}, ("feature", "gpu")),
+        ({}, {"refused_kind": REFUSED_KIND_RESERVATION, "refused_name": "x"}, ("reservation", "x")),
+        ({}, {"refused_nodes": ["p1-0000"]}, ("nodes", "")),
+        ({}, {}, ("unknown", "")),
+    ],
+)
+def test_declined_starts_are_counted_by_what_was_refused(
+    asked: dict[str, Any], refused: dict[str, Any], named: tuple[str, str]
+) -> None:
+    processor = Placement({}, PolicySettings(), 7.0)
+    debug = Partition(name="debug", nodes=["p1-0000"])
+    classes = [NodeClass(nodes=1, features=["gpu"]), NodeClass(nodes=3)]
+    feed(processor, [declared("p1", 4, partitions=[debug], node_classes=classes), power()])
+    [start] = round_of(processor, 0, submitted("a", **asked))
+    round_of(processor, 1, declined(start, T0_US, **refused))
+    duty = Duty()
+    duty.begin(processor.queries)
+    kind, name = named
+    labels = f'cluster="p1",kind="{kind}",name="{name}"'
+    assert f"coplace_starts_declined_total{{{labels}}} 1.0" in exposition(duty)

@@ -214,13 +214,14 @@ def started(decided: PlacementDecided, **changes: Any) -> Event:
     return event(f"started/{decided.job_id}/{decided.attempt}", payload, payload.started_at_us)
 
 
-def declined(decided: PlacementDecided, time_us: int = T0_US) -> Event:
+def declined(decided: PlacementDecided, time_us: int = T0_US, **refused: Any) -> Event:
     """The resource manager gives a start back that it did not obey."""
     payload = JobDeclined(
         job_id=decided.job_id,
         attempt=decided.attempt,
         grant=decided.grant,
         declined_at_us=time_us,
+        **refused,
     )
     return event(f"declined/{decided.job_id}/{decided.grant}", payload, time_us)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from coplace.v1.control_pb2 import NodeClass, Partition
-from coplace.v1.jobs_pb2 import REFUSED_KIND_FEATURE, REFUSED_KIND_PARTITION, JobDeclined
+from coplace.v1.jobs_pb2 import REFUSED_KIND_FEATURE, REFUSED_KIND_PARTITION
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_DECLINED,
     CONSTRAINT_KIND_PARTITION_DOWN,
@@ -55,17 +55,6 @@ def job(name: str, **asked: Any) -> Event:
 
 def nodes_of(decided: list[PlacementDecided]) -> dict[str, list[int]]:
     return {d.job_id: list(d.node_indices) for d in decided if d.verdict == VERDICT_START}
-
-
-def declined(decided: PlacementDecided, time_us: int, **refused: Any) -> Event:
-    payload = JobDeclined(
-        job_id=decided.job_id,
-        attempt=decided.attempt,
-        grant=decided.grant,
-        declined_at_us=time_us,
-        **refused,
-    )
-    return region.event(f"declined/{decided.job_id}/{decided.grant}", payload, time_us)
 
 
 def start_of(decided: list[PlacementDecided], job_id: str = "a") -> PlacementDecided:
@@ -196,7 +185,7 @@ def test_nodes_that_were_refused_are_not_granted_to_that_job_again() -> None:
     made = placement()
     first = start_of(round_of(made, 1, job("a", nodes=1)))
     node = first.node_indices[0]
-    refusal = declined(first, end_us(1) + 1, refused_nodes=[f"p1-{node:04d}"])
+    refusal = region.declined(first, end_us(1) + 1, refused_nodes=[f"p1-{node:04d}"])
     second = start_of(round_of(made, 2, refusal))
     assert second.node_indices[0] != node
     other = start_of(round_of(made, 3, job("b", nodes=1)), "b")
@@ -207,7 +196,7 @@ def test_a_refused_partition_is_not_granted_until_the_cluster_is_declared_otherw
     made = placement()
     first = start_of(round_of(made, 1, job("a", partitions=["batch"])))
     thing = {"refused_kind": REFUSED_KIND_PARTITION, "refused_name": "batch"}
-    assert not nodes_of(round_of(made, 2, declined(first, end_us(1) + 1, **thing)))
+    assert not nodes_of(round_of(made, 2, region.declined(first, end_us(1) + 1, **thing)))
     answer = region.answered(made, "a")
     assert CONSTRAINT_KIND_DECLINED in [c.kind for c in answer.constraints]
     assert "p1 refused it partition batch" in str(answer)
@@ -220,14 +209,14 @@ def test_what_was_refused_is_granted_again_once_the_job_is_released() -> None:
     made = placement()
     first = start_of(round_of(made, 1, job("a", features="gpu")))
     thing = {"refused_kind": REFUSED_KIND_FEATURE, "refused_name": "gpu"}
-    assert not nodes_of(round_of(made, 2, declined(first, end_us(1) + 1, **thing)))
+    assert not nodes_of(round_of(made, 2, region.declined(first, end_us(1) + 1, **thing)))
     assert nodes_of(round_of(made, 3, region.released("a", end_us(2) + 1)))
 
 
 def test_a_refused_node_is_granted_again_once_it_was_resumed() -> None:
     made = placement()
     first = start_of(round_of(made, 1, job("a", nodes=1, nodes_wanted=["p1-0002"])))
-    refusal = declined(first, end_us(1) + 1, refused_nodes=["p1-0002"])
+    refusal = region.declined(first, end_us(1) + 1, refused_nodes=["p1-0002"])
     assert not nodes_of(round_of(made, 2, refusal))
     resumed = region.resumed("p1", end_us(2) + 1, "p1-0002")
     assert nodes_of(round_of(made, 3, resumed)) == {"a": [2]}
@@ -236,7 +225,7 @@ def test_a_refused_node_is_granted_again_once_it_was_resumed() -> None:
 def test_a_restart_remembers_what_was_refused() -> None:
     made = placement()
     first = start_of(round_of(made, 1, job("a", nodes=1, nodes_wanted=["p1-0002"])))
-    round_of(made, 2, declined(first, end_us(1) + 1, refused_nodes=["p1-0002"]))
+    round_of(made, 2, region.declined(first, end_us(1) + 1, refused_nodes=["p1-0002"]))
     again = Placement(region.saved(made.changes()), made.layers.state.models.rules.now, 7.0)
     assert not nodes_of(round_of(again, 3))
 
