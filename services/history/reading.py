@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from services.history.model import RunRow
-from services.history.pages import PageKey
+from shared.process.pages import PageKey
 from services.history.tables import ACCOUNTS, AUDIT, CHARGES, CLUSTERS, POSTINGS, RUNS
 
 # Sums are taken in two parts, each of which fits into 64 bits for as many rows as there can be.

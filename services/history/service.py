@@ -42,7 +42,7 @@ from services.history.answers import (
 )
 from services.history.meter import HistoryMeter
 from services.history.model import RunRow
-from services.history.pages import PageKey, page_key, page_size, page_token
+from shared.process.pages import PageKey, page_key, page_size, page_token
 from services.history.reading import HistoryReader
 from shared.authority.binding import SitedCluster
 from shared.authority.door import Door
