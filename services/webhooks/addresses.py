@@ -52,6 +52,8 @@ class AddressRules:
         try:
             found = ip_address(host)
         except ValueError:
+            if set(host) <= set("0123456789."):
+                raise _wrong(f"must name a host or an address in full, got {host!r}") from None
             return url
         if problem := self.problem(host, found):
             raise _wrong(problem)

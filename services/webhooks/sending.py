@@ -195,9 +195,8 @@ def _problem(error: Exception) -> str:
     causes = _causes(error)
     forbidden = (str(each) for each in causes if isinstance(each, ForbiddenAddressError))
     words = next(words for kinds, words in _MEANINGS if isinstance(error, kinds))
-    certificates = (each for each in causes if isinstance(each, ssl.SSLCertVerificationError))
-    details = next((f": {each.verify_message}" for each in certificates), "")
-    return next(forbidden, words + details)
+    details = filter(None, (getattr(each, "verify_message", "") for each in causes))
+    return next(forbidden, ": ".join([words, *details]))
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

@@ -1,6 +1,7 @@
 """Deliveries under a clock that a test turns: retries, dead letters, disabling, fairness."""
 
 import asyncio
+import itertools
 import random
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -68,7 +69,7 @@ async def test_retries_follow_the_schedule_with_one_id_and_one_body(world: World
         if len(world.posted.taken) > before:
             at.append(world.now - began)
         world.now = max(world.now + 1, world.queue.next_due_us() or 0)
-    waits = [later - earlier for earlier, later in zip(at, at[1:], strict=False)]
+    waits = [later - earlier for earlier, later in itertools.pairwise(at)]
     assert len(at) == 10
     for wait, planned in zip(waits, SCHEDULE_US, strict=True):
         assert planned <= wait <= planned * 1.1 + 2

@@ -172,7 +172,7 @@ def test_every_order_of_topics_and_every_kill_makes_the_same_deliveries(tmp_path
             world.log.add("jobs.events", finished(job_id, user=user))
             world.log.add("placement.decisions", rejected(job_id))
             world.log.add("prices.charges", charge(job_id, "17"))
-        left = {place: 0 for place in world.log.records}
+        left = dict.fromkeys(world.log.records, 0)
         while left:
             place = rng.choice(sorted(left))
             records = world.log.records[place]
@@ -193,18 +193,18 @@ def test_every_order_of_topics_and_every_kill_makes_the_same_deliveries(tmp_path
 def _killed(world: World, part: list) -> None:  # type: ignore[type-arg]
     """A process that dies in its transaction, and the next one."""
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     def die(*_: object) -> None:
-        raise Killed
+        raise KilledError
 
     before = world.writer.positions()
     limits = world.writer._limits
     world.writer._now_us = die  # type: ignore[assignment]
     try:
         world.writer.apply(part)
-    except Killed:
+    except KilledError:
         assert world.writer.positions() == before
     assert world.limits == limits
     world.open()
@@ -212,7 +212,7 @@ def _killed(world: World, part: list) -> None:  # type: ignore[type-arg]
 
 def test_a_database_that_was_replaced_is_noticed(world: World) -> None:
     world.log.add("jobs.events", submitted(ADAS), started(ADAS))
-    [(place, records)] = world.log.records.items()
+    [(_place, records)] = world.log.records.items()
     with pytest.raises(LostRowsError):
         world.writer.apply([batch(records[1:], 1)])
 
