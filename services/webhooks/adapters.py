@@ -1,35 +1,13 @@
-"""The topics on Kafka, and the file of the key."""
+"""The file of the key."""
 
 import os
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from coplace_client.errors import CannotStartError
-from shared.catalogue.record import TopicPartition
-from shared.streams.following import ReadBatch
-from shared.streams.on_kafka.committed_topics import CommittedTopics
 
 _KEY_BYTES: Final = 32
-
-
-class FollowedTopics(CommittedTopics):
-    """The topics of one deployment, whose records are posted within a second."""
-
-    POLL_MS = 200
-    FETCH_WAIT_MS = 100
-
-    async def read(self) -> Mapping[TopicPartition, ReadBatch]:
-        """Return what has come; wait a moment where nothing has."""
-        found = await self._polled()
-        return {
-            each: ReadBatch(
-                [self._deployment.record(one) for one in records], records[-1].offset + 1
-            )
-            for each, records in found.items()
-            if records
-        }
 
 
 def read_key(file: Path) -> bytes:

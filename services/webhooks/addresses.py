@@ -35,28 +35,28 @@ class AddressRules:
 
     def parse(self, text: str) -> URL:
         """Return a URL that may be posted to, as far as it says itself. Raises RejectedError."""
-        if not text or len(text) > _LONGEST or not (text.isascii() and text.isprintable()):
-            raise _wrong(f"must be 1 to {_LONGEST} printable characters of ASCII")
+        url = self._of_receiver(text)
+        assert url.host
         try:
-            url = URL(text)
-            host, port = url.host, url.port
+            found = ip_address(url.host)
         except ValueError:
-            raise _wrong(f"is not a URL: {text[:80]!r}") from None
-        schemes = ("https", "http") if self._with_http else ("https",)
-        if url.scheme not in schemes or not host or not port:
+            if set(url.host) <= set("0123456789."):
+                problem = f"must name a host or an address in full, got {url.host!r}"
+                raise _wrong(problem) from None
+            return url
+        if problem := self.problem(url.host, found):
+            raise _wrong(problem)
+        return url
+
+    def _of_receiver(self, text: str) -> URL:
+        """Return a URL with nothing in it but where to post. Raises RejectedError."""
+        url, schemes = _parsed(text), ("https", "http") if self._with_http else ("https",)
+        if url.scheme not in schemes or not url.host or not url.port:
             raise _wrong(f"must begin with {' or '.join(schemes)}:// and a host")
         if url.raw_user is not None or url.raw_password is not None:
             raise _wrong("must have no user and no password: who posts is known by the signature")
         if url.raw_fragment:
             raise _wrong("must have no fragment (#): nothing of it would be sent")
-        try:
-            found = ip_address(host)
-        except ValueError:
-            if set(host) <= set("0123456789."):
-                raise _wrong(f"must name a host or an address in full, got {host!r}") from None
-            return url
-        if problem := self.problem(host, found):
-            raise _wrong(problem)
         return url
 
     def problem(self, host: str, address: Address) -> str:
@@ -69,6 +69,17 @@ class AddressRules:
             f"{host} is {address}, which is no public address: an operator may list it in "
             "COPLACE_WEBHOOKS_ALLOWED"
         )
+
+
+def _parsed(text: str) -> URL:
+    if not text or len(text) > _LONGEST or not (text.isascii() and text.isprintable()):
+        raise _wrong(f"must be 1 to {_LONGEST} printable characters of ASCII")
+    try:
+        url = URL(text)
+        _ = url.host, url.port
+    except ValueError:
+        raise _wrong(f"is not a URL: {text[:80]!r}") from None
+    return url
 
 
 def parse_address(text: str) -> Address:

@@ -18,7 +18,7 @@ from coplace.v1.webhook_service_pb2 import Alert
 
 from coplace_client.errors import CannotStartError, RejectedError
 from coplace_client.tls import files_problem
-from services.webhooks.posting import Posting, PostingLimits
+from services.webhooks.posting import Outbox, PostingLimits
 from services.webhooks.settings import WebhooksSettings
 from shared.catalogue.webhook_types import ALERT
 from shared.process.settings import Settings
@@ -53,13 +53,13 @@ class AlertInbox:
         again, since it still fires, is no new one. Raises RejectedError."""
         alerts = list(parse_alerts(body))
         with self._database.transaction() as connection:
-            posting = Posting(connection, self._limits, self._now_us)
+            outbox = Outbox(connection, self._limits, self._now_us)
             for alert in alerts:
-                hearers = posting.hearers.of(ALERT, written_us=posting.now_us)
+                hearers = outbox.hearers.of(ALERT, written_us=outbox.now_us)
                 is_over = alert.status == "resolved"
                 at_us = alert.ends_at_us if is_over and alert.ends_at_us else alert.starts_at_us
                 name = f"{ALERT}/{alert.fingerprint}/{alert.starts_at_us}/{alert.status}"
-                posting.post(hearers, name, ALERT, at_us, alert)
+                outbox.post(hearers, name, ALERT, at_us, alert)
         self._on_alerts(len(alerts))
         return len(alerts)
 

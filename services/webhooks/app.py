@@ -9,17 +9,17 @@ from typing import Final
 import structlog
 
 from coplace_client.errors import CannotStartError, RejectedError
-from services.webhooks.adapters import FollowedTopics, read_key
+from services.webhooks.adapters import read_key
 from services.webhooks.addresses import AddressRules
 from services.webhooks.alerts import AlertInbox, alerts_served
-from services.webhooks.deliveries import Backlog, DeliveryQueue, Retention
-from services.webhooks.dispatching import Dispatcher, DispatchLimits
+from services.webhooks.deliveries import DeliveryBacklog, DeliveryQueue, Retention
+from services.webhooks.dispatching import Deliverer, DispatchLimits
 from services.webhooks.facts import TOPICS
 from services.webhooks.meter import WebhooksMeter
 from services.webhooks.posting import PostingLimits
 from services.webhooks.registration import WebhookRow
 from services.webhooks.registry import RegistryLimits, WebhookRegistry
-from services.webhooks.sending import Sender, SystemResolver
+from services.webhooks.sending import SystemResolver, WebhookPoster
 from services.webhooks.service import WebhookService, objection_of
 from services.webhooks.settings import WebhooksSettings
 from services.webhooks.signing import Secrets
@@ -34,6 +34,7 @@ from shared.process.settings import Settings
 from shared.sql.sqlite import SqliteDatabase, locked
 from shared.streams.following import TopicFollower
 from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.followed_topics import FollowedTopics
 from shared.streams.on_kafka.waiting import wait_for_topics
 from shared.streams.stages.consistency import InconsistentError
 
@@ -95,7 +96,7 @@ async def _serve(
         def objection(row: WebhookRow) -> str:
             return objection_of(door, row, row.owner)
 
-        dispatcher = Dispatcher(
+        dispatcher = Deliverer(
             *(queue, registry, sending.post, keys, dispatch_limits(own), retention(own), meter),
             objection=objection,
             now_us=now_us,
@@ -129,7 +130,7 @@ class _Counted:
 
     def __init__(self, queue: DeliveryQueue) -> None:
         self._queue = queue
-        self.backlog = Backlog()
+        self.backlog = DeliveryBacklog()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Count until `stop` is set."""
@@ -140,7 +141,7 @@ class _Counted:
                     await stop.wait()
 
 
-def sender(own: WebhooksSettings) -> Sender:
+def sender(own: WebhooksSettings) -> WebhookPoster:
     """Return what posts, as the settings say. Raises CannotStartError."""
     allowed = [each.strip() for each in own.allowed.split(",") if each.strip()]
     try:
@@ -149,7 +150,7 @@ def sender(own: WebhooksSettings) -> Sender:
         raise CannotStartError(f"COPLACE_WEBHOOKS_ALLOWED: {error.problem}") from None
     # A lookup may outlive the attempt that it is for.
     resolver = SystemResolver(2 * (own.at_once + own.at_once_failing))
-    return Sender(rules, own.timeout_s, ca_file=own.ca_file, resolver=resolver)
+    return WebhookPoster(rules, own.timeout_s, ca_file=own.ca_file, resolver=resolver)
 
 
 def posting_limits(own: WebhooksSettings, shared: Settings) -> PostingLimits:

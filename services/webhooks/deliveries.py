@@ -6,7 +6,7 @@ from typing import NamedTuple
 from coplace.v1.webhook_service_pb2 import WEBHOOK_STATE_DISABLED, FailedDelivery
 from sqlalchemy import ColumnElement, Table, delete, exists, func, literal, select, tuple_, update
 
-from services.webhooks.model import Attempt, DeliveryState, after_attempt
+from services.webhooks.model import DeliveryAttempt, DeliveryState, after_attempt
 from services.webhooks.registration import WebhookRow
 from services.webhooks.registry import note
 from services.webhooks.tables import DELIVERIES, EARLY, JOBS, WEBHOOKS
@@ -31,9 +31,9 @@ class DueWebhook(NamedTuple):
     deliveries: Sequence[Delivery]
 
 
-class Backlog(NamedTuple):
-    """How much waits, for how long the oldest is overdue, how much was given up, and how many
-    webhooks are disabled."""
+class DeliveryBacklog(NamedTuple):
+    """How much waits, for how long the oldest of receivers that answer is overdue, how much was
+    given up, and how many webhooks are disabled."""
 
     waiting: int = 0
     overdue_s: float = 0.0
@@ -98,7 +98,7 @@ class DeliveryQueue:
             return found
 
     def attempted(
-        self, webhook_id: str, delivery: Delivery, attempt: Attempt, now_us: int
+        self, webhook_id: str, delivery: Delivery, attempt: DeliveryAttempt, now_us: int
     ) -> DeliveryState:
         """Note what came of an attempt, and return what the delivery is now."""
         name = delivery.delivery_id
@@ -154,19 +154,24 @@ class DeliveryQueue:
         with self._database.transaction() as connection:
             return connection.execute(query.values(values)).rowcount
 
-    def backlog(self, now_us: int) -> Backlog:
+    def backlog(self, now_us: int) -> DeliveryBacklog:
         """Return how much waits."""
-        by_state = select(func.count(), func.min(DELIVERIES.c.due_at_us))
+        of_state = select(func.count()).select_from(DELIVERIES)
         disabled = select(func.count()).where(WEBHOOKS.c.state == WEBHOOK_STATE_DISABLED)
+        is_waiting = DELIVERIES.c.state == DeliveryState.WAITING
+        oldest = (
+            select(func.min(DELIVERIES.c.due_at_us))
+            .join(WEBHOOKS, WEBHOOKS.c.webhook_id == DELIVERIES.c.webhook_id)
+            .where(is_waiting, WEBHOOKS.c.failing_since_us == 0)
+        )
         with self._database.transaction() as connection:
-            waiting, oldest_us = connection.execute(
-                by_state.where(DELIVERIES.c.state == DeliveryState.WAITING)
-            ).one()
-            failed, _ = connection.execute(
-                by_state.where(DELIVERIES.c.state == DeliveryState.FAILED)
-            ).one()
-            overdue_s = max(0, now_us - oldest_us) / 1e6 if waiting else 0.0
-            return Backlog(waiting, overdue_s, failed, connection.execute(disabled).scalar_one())
+            found = connection.scalar(oldest)
+            return DeliveryBacklog(
+                connection.scalar(of_state.where(is_waiting)) or 0,
+                0.0 if found is None else max(0, now_us - found) / 1e6,
+                connection.scalar(of_state.where(DELIVERIES.c.state == DeliveryState.FAILED)) or 0,
+                connection.scalar(disabled) or 0,
+            )
 
     def remove_old(self, now_us: int, kept: Retention) -> int:
         """Remove what is kept no longer, and return how many rows that were."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from services.webhooks.deliveries import Delivery, DeliveryQueue, Retention
-from services.webhooks.model import Attempt
+from services.webhooks.model import DeliveryAttempt
 from services.webhooks.registration import WebhookRow
 from services.webhooks.registry import WebhookRegistry
 from services.webhooks.signing import Secrets, signed_headers
@@ -27,13 +27,13 @@ log = structlog.get_logger(__name__)
 
 
 # Posts a body with headers to a URL, and returns what came of it.
-Post = Callable[[str, bytes, Mapping[str, str]], Awaitable[Attempt]]
+Post = Callable[[str, bytes, Mapping[str, str]], Awaitable[DeliveryAttempt]]
 
 
 class AttemptMeter(Protocol):
     """Counts attempts."""
 
-    def attempted(self, attempt: Attempt) -> None:
+    def attempted(self, attempt: DeliveryAttempt) -> None:
         """Count one."""
         ...
 
@@ -47,7 +47,7 @@ class DispatchLimits(NamedTuple):
     of_others: int
 
 
-class Dispatcher:
+class Deliverer:
     """Looks for what is due, posts it, and notes what came of it. `objection` says why the table of
     authority does not let a webhook hear of anything any more; empty where it does."""
 
@@ -94,7 +94,7 @@ class Dispatcher:
             task.cancel()
 
     async def step(self) -> int:
-        """Begin what is due and there is room for; return how many these are."""
+        """Begin what is due, as far as connections are free; return how many these are."""
         for task in [each for each in self._tasks if each.done()]:
             self._tasks.remove(task)
             task.result()
@@ -157,7 +157,7 @@ class Dispatcher:
             self._others -= not is_failing
             self._wake.set()
 
-    async def attempt(self, webhook: WebhookRow, delivery_id: str, body: bytes) -> Attempt:
+    async def attempt(self, webhook: WebhookRow, delivery_id: str, body: bytes) -> DeliveryAttempt:
         """Sign and post once, and return what came of it."""
         now_us = self._now_us()
         numbers = webhook.secret_numbers(now_us)

@@ -5,8 +5,8 @@ from functools import partial
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from services.webhooks.deliveries import Backlog
-from services.webhooks.model import Attempt
+from services.webhooks.deliveries import DeliveryBacklog
+from services.webhooks.model import DeliveryAttempt
 
 
 class WebhooksMeter:
@@ -30,7 +30,7 @@ class WebhooksMeter:
 
     def observe(
         self,
-        backlog: Callable[[], Backlog],
+        backlog: Callable[[], DeliveryBacklog],
         lag_s: Callable[[], float],
         behind: Callable[[], int],
     ) -> None:
@@ -39,7 +39,7 @@ class WebhooksMeter:
             ("webhooks_waiting", "Deliveries that wait", lambda: backlog().waiting),
             (
                 "webhooks_overdue_seconds",
-                "How long the delivery is overdue that waits longest",
+                "How long the oldest delivery is overdue, of receivers that answer",
                 lambda: backlog().overdue_s,
             ),
             ("webhooks_failed", "Deliveries that were given up", lambda: backlog().failed),
@@ -59,7 +59,7 @@ class WebhooksMeter:
         """Count records that were applied."""
         self._applied.add(records)
 
-    def attempted(self, attempt: Attempt) -> None:
+    def attempted(self, attempt: DeliveryAttempt) -> None:
         """Count an attempt."""
         answered = "refused" if attempt.status else "unanswered"
         self._attempts.add(1, {"result": "delivered" if attempt.is_delivered else answered})

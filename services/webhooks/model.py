@@ -31,7 +31,7 @@ class DeliveryState(IntEnum):
     FAILED = 2
 
 
-class Attempt(NamedTuple):
+class DeliveryAttempt(NamedTuple):
     """What came of one attempt: the HTTP status, 0 where no answer came; what was wrong; and for
     how long the receiver asked to wait."""
 
@@ -59,7 +59,9 @@ class Following(NamedTuple):
     due_at_us: int
 
 
-def after_attempt(delivery_id: str, attempts: int, attempt: Attempt, now_us: int) -> Following:
+def after_attempt(
+    delivery_id: str, attempts: int, attempt: DeliveryAttempt, now_us: int
+) -> Following:
     """Return what follows from an attempt before which there were so many."""
     made = attempts + 1
     if attempt.is_delivered:
@@ -85,7 +87,7 @@ class Disabling(NamedTuple):
 
 
 def after_failures(
-    failing_since_us: int, attempt: Attempt, now_us: int, most_failing_us: int
+    failing_since_us: int, attempt: DeliveryAttempt, now_us: int, most_failing_us: int
 ) -> Disabling:
     """Return whether a webhook that fails is disabled."""
     if attempt.is_delivered:

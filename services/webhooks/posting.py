@@ -24,7 +24,7 @@ class PostingLimits(NamedTuple):
     tolerance_us: int
 
 
-class Posting:
+class Outbox:
     """Makes the rows of one transaction."""
 
     def __init__(

@@ -7,7 +7,7 @@ from coplace.v1.webhook_service_pb2 import WEBHOOK_STATE_ACTIVE, WEBHOOK_STATE_D
 from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
 from coplace_client.errors import CannotStartError, RejectedError
-from services.webhooks.model import Attempt, DeliveryState, after_failures
+from services.webhooks.model import DeliveryAttempt, DeliveryState, after_failures
 from services.webhooks.registration import WebhookRow
 from services.webhooks.tables import BUDGETS_REACHED, DELIVERIES, KEY_CHECK, WEBHOOKS
 from shared.sql.sqlite import SqliteDatabase
@@ -98,7 +98,9 @@ class WebhookRegistry:
         with self._database.transaction() as connection:
             disable(connection, webhook_id, reason, now_us)
 
-    def note(self, webhook_id: str, attempt: Attempt, now_us: int, *, enables: bool) -> None:
+    def note(
+        self, webhook_id: str, attempt: DeliveryAttempt, now_us: int, *, enables: bool
+    ) -> None:
         """Note how an attempt went; one that was good may enable a webhook again."""
         with self._database.transaction() as connection:
             note(connection, webhook_id, attempt, now_us, self._limits.most_failing_us)
@@ -108,7 +110,11 @@ class WebhookRegistry:
 
 
 def note(
-    connection: Connection, webhook_id: str, attempt: Attempt, now_us: int, most_failing_us: int
+    connection: Connection,
+    webhook_id: str,
+    attempt: DeliveryAttempt,
+    now_us: int,
+    most_failing_us: int,
 ) -> None:
     """Note how an attempt went, and disable a webhook that fails for too long."""
     row = _find(connection, webhook_id)

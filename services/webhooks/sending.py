@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from coplace_client.errors import RejectedError
 from services.webhooks.addresses import AddressRules, parse_address
-from services.webhooks.model import Attempt
+from services.webhooks.model import DeliveryAttempt
 
 _AGENT: Final = "coplace-webhooks/1"
 _JSON: Final = "application/json"
@@ -83,7 +83,7 @@ class GuardedResolver(AbstractResolver):
         """Close nothing."""
 
 
-class Sender:
+class WebhookPoster:
     """Posts bodies. Redirects are not followed, and of an answer nothing but its head is read."""
 
     def __init__(
@@ -135,7 +135,7 @@ class Sender:
             problem = f"the name {url.host!r} has no address: correct it, or register it in DNS"
             raise RejectedError("url", problem) from None
 
-    async def post(self, text: str, body: bytes, headers: Mapping[str, str]) -> Attempt:
+    async def post(self, text: str, body: bytes, headers: Mapping[str, str]) -> DeliveryAttempt:
         """Return what came of an attempt."""
         assert self._session is not None
         try:
@@ -148,19 +148,21 @@ class Sender:
             ) as answer:
                 return _answered(answer)
         except RejectedError as error:
-            return Attempt(0, error.problem)
+            return DeliveryAttempt(0, error.problem)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            return Attempt(0, _problem(error))
+            return DeliveryAttempt(0, _problem(error))
 
 
-def _answered(answer: aiohttp.ClientResponse) -> Attempt:
+def _answered(answer: aiohttp.ClientResponse) -> DeliveryAttempt:
     status = answer.status
     answer.close()
     if 200 <= status < 300:
-        return Attempt(status)
+        return DeliveryAttempt(status)
     if 300 <= status < 400:
-        return Attempt(status, f"it redirects ({status}), which is not followed: register that URL")
-    return Attempt(status, f"it answers {status}", _retry_after_us(answer.headers))
+        return DeliveryAttempt(
+            status, f"it redirects ({status}), which is not followed: register that URL"
+        )
+    return DeliveryAttempt(status, f"it answers {status}", _retry_after_us(answer.headers))
 
 
 def _retry_after_us(headers: Mapping[str, str]) -> int:

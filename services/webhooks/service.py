@@ -31,7 +31,7 @@ from grpc.aio import ServicerContext
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 from services.webhooks.deliveries import DeliveryQueue
-from services.webhooks.dispatching import Dispatcher
+from services.webhooks.dispatching import Deliverer
 from services.webhooks.registration import WebhookRow, registered
 from services.webhooks.registry import WebhookRegistry
 from services.webhooks.signing import Secrets, delivery_id, secret_text
@@ -58,7 +58,7 @@ class WebhookService:
         self,
         registry: WebhookRegistry,
         queue: DeliveryQueue,
-        dispatcher: Dispatcher,
+        dispatcher: Deliverer,
         keys: Secrets,
         check_url: Callable[[str], Awaitable[None]],
         door: Door,
@@ -221,7 +221,7 @@ class WebhookService:
         self, context: ServicerContext[Any, Any], action: str, webhook_id: str
     ) -> WebhookRow:
         """Return a webhook that the caller may have. Of one that there is not nobody else than who
-        may have all of them is told so."""
+        may have all of them learns that."""
         require_text("webhook_id", webhook_id)
         row = await asyncio.to_thread(self._registry.find, webhook_id)
         await self._require(context, action, row.about if row else About(is_region=True))

@@ -20,7 +20,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from coplace_client.errors import RejectedError
 from services.webhooks.facts import KINDS, JobEvent, JobOwner, amounts_micro_su, job_event
-from services.webhooks.posting import Posting, PostingLimits
+from services.webhooks.posting import Outbox, PostingLimits
 from services.webhooks.tables import (
     ACCOUNTS,
     BUDGETS_REACHED,
@@ -36,7 +36,7 @@ from shared.catalogue.record import Record, TopicPartition, type_of
 from shared.catalogue.webhook_types import BUDGET_REACHED
 from shared.domain.money import micro_units, su_text
 from shared.sql.sqlite import SqliteDatabase
-from shared.streams.following import Batch, Position
+from shared.streams.following import PartitionPosition, TopicBatch
 from shared.streams.stages.provenance import LastRead
 
 # Values of one question; SQLite takes 32,766.
@@ -46,7 +46,7 @@ _NO_SHA256: Final = b""
 log = structlog.get_logger(__name__)
 
 
-class LostRowsError(Exception):
+class ReplacedDatabaseError(Exception):
     """The database is behind what this process wrote: it was replaced meanwhile."""
 
 
@@ -63,7 +63,7 @@ class TopicWriter:
         self._database, self._codec = database, codec
         self._limits, self._now_us = limits, now_us
 
-    def positions(self) -> Mapping[TopicPartition, Position]:
+    def positions(self) -> Mapping[TopicPartition, PartitionPosition]:
         """Return how far each Kafka partition was applied."""
         with self._database.transaction() as connection:
             return _positions(connection)
@@ -81,9 +81,9 @@ class TopicWriter:
         with self._database.transaction() as connection:
             connection.execute(POSITIONS.insert(), row)
 
-    def apply(self, batches: Sequence[Batch]) -> int:
+    def apply(self, batches: Sequence[TopicBatch]) -> int:
         """Apply what was not applied yet, and return how many records these were. Raises
-        LostRowsError."""
+        ReplacedDatabaseError."""
         with self._database.transaction() as connection:
             known, found = _positions(connection), list[tuple[Event, int]]()
             applied = 0
@@ -91,14 +91,14 @@ class TopicWriter:
                 position = known[batch.partition]
                 if position.position < batch.read_from:
                     problem = f"{batch.partition} was applied to {position.position}"
-                    raise LostRowsError(f"{problem}, and read from {batch.read_from}")
+                    raise ReplacedDatabaseError(f"{problem}, and read from {batch.read_from}")
                 fresh = [each for each in batch.records if each.offset >= position.position]
                 found += self._decoded(fresh)
                 applied += len(fresh)
                 _move(connection, batch, position, fresh)
             if found:
-                posting = Posting(connection, self._limits, self._now_us)
-                _Applying(connection, posting, found).apply()
+                outbox = Outbox(connection, self._limits, self._now_us)
+                _Applying(connection, outbox, found).apply()
         return applied
 
     def _decoded(self, records: Iterable[Record]) -> Iterable[tuple[Event, int]]:
@@ -117,9 +117,9 @@ class _Applying:
     """Events of one transaction, with the rows that these concern in memory."""
 
     def __init__(
-        self, connection: Connection, posting: Posting, events: Sequence[tuple[Event, int]]
+        self, connection: Connection, outbox: Outbox, events: Sequence[tuple[Event, int]]
     ) -> None:
-        self._connection, self._posting, self._events = connection, posting, events
+        self._connection, self._outbox, self._events = connection, outbox, events
         self._written_us = max(written_us for _, written_us in events)
         payloads = [event.payload for event, _ in events]
         self._job_ids = list(
@@ -146,35 +146,37 @@ class _Applying:
         self._write_jobs()
         self._write_early()
         if charges or allocations:
-            _Budgets(self._connection, self._posting, self._written_us).apply(charges, allocations)
+            _UsedBudgets(self._connection, self._outbox, self._written_us).apply(
+                charges, allocations
+            )
 
     def _submit(self, job: JobSubmitted) -> None:
         """A later submission is of an attempt; its owner is that of the first."""
         owner = JobOwner.from_submission(job)._asdict()
         known = self._jobs.setdefault(job.job_id, {"job_id": job.job_id, **owner})
-        known |= {"heard_at_us": self._posting.now_us, "has_ended": False}
+        known |= {"heard_at_us": self._outbox.now_us, "has_ended": False}
         self._changed_jobs.add(job.job_id)
 
     def _happen(self, payload: Any, written_us: int) -> None:
         row = self._jobs.get(payload.job_id)
         if row is not None and isinstance(payload, JobFinished | JobRequeued):
-            row |= {"heard_at_us": self._posting.now_us}
+            row |= {"heard_at_us": self._outbox.now_us}
             row |= {"has_ended": isinstance(payload, JobFinished)}
             self._changed_jobs.add(payload.job_id)
         found = job_event(payload)
         if found is not None:
-            self._tell(found, written_us)
+            self._hear(found, written_us)
 
-    def _tell(self, found: JobEvent, written_us: int) -> None:
-        told = found.completed(self._owner(found.run.job_id))
-        if told is None:
+    def _hear(self, found: JobEvent, written_us: int) -> None:
+        known = found.completed(self._owner(found.run.job_id))
+        if known is None:
             self._early.append((found, written_us))
             return
-        run = told.run
-        hearers = self._posting.hearers.of(
-            told.type, user=run.user, account=run.account, written_us=written_us
+        run = known.run
+        hearers = self._outbox.hearers.of(
+            known.type, user=run.user, account=run.account, written_us=written_us
         )
-        self._posting.post(hearers, told.event_id, told.type, told.at_us, run)
+        self._outbox.post(hearers, known.event_id, known.type, known.at_us, run)
 
     def _owner(self, job_id: str) -> JobOwner | None:
         row = self._jobs.get(job_id)
@@ -193,11 +195,11 @@ class _Applying:
         known now: topics are read in any order."""
         waiting, self._early = self._early, []
         for found, written_us in waiting:
-            self._tell(found, written_us)
+            self._hear(found, written_us)
         for row in list(_known(self._connection, EARLY, self._job_ids)):
             if row.job_id in self._jobs:
                 run = Run.FromString(row.run)
-                self._tell(JobEvent(row.event_id, row.type, row.at_us, run), row.written_at_us)
+                self._hear(JobEvent(row.event_id, row.type, row.at_us, run), row.written_at_us)
                 self._connection.execute(delete(EARLY).where(EARLY.c.event_id == row.event_id))
         rows = [
             {
@@ -206,7 +208,7 @@ class _Applying:
                 "type": found.type,
                 "at_us": found.at_us,
                 "written_at_us": written_us,
-                "heard_at_us": self._posting.now_us,
+                "heard_at_us": self._outbox.now_us,
                 "run": found.run.SerializeToString(),
             }
             for found, written_us in self._early
@@ -215,11 +217,11 @@ class _Applying:
             self._connection.execute(insert(EARLY).on_conflict_do_nothing(), rows)
 
 
-class _Budgets:
-    """What accounts are charged and may spend, and who is told that a budget is used so far."""
+class _UsedBudgets:
+    """What accounts are charged and may spend, and who hears that a budget is used so far."""
 
-    def __init__(self, connection: Connection, posting: Posting, written_us: int) -> None:
-        self._connection, self._posting, self._written_us = connection, posting, written_us
+    def __init__(self, connection: Connection, outbox: Outbox, written_us: int) -> None:
+        self._connection, self._outbox, self._written_us = connection, outbox, written_us
 
     def apply(
         self,
@@ -244,7 +246,7 @@ class _Budgets:
             self._connection.execute(query_, list(rows.values()))
         at_us = max((charge.charged_at_us for charge in charges), default=0)
         for row in rows.values():
-            self._tell(row, at_us or self._posting.now_us)
+            self._hear(row, at_us or self._outbox.now_us)
 
     def _owed(self, charges: Sequence[ChargeMade]) -> dict[str, int]:
         """Return what the charges change of each account: a revision replaces the one before."""
@@ -285,12 +287,12 @@ class _Budgets:
             self._connection.execute(query, rows)
         return owed
 
-    def _tell(self, row: Mapping[str, Any], at_us: int) -> None:
+    def _hear(self, row: Mapping[str, Any], at_us: int) -> None:
         account, charged = row["account"], int(row["charged_micro_su"])
         if not row["allocation_id"] or charged <= 0:
             return
         allocated = int(row["allocated_micro_su"])
-        hearers = self._posting.hearers.of(
+        hearers = self._outbox.hearers.of(
             BUDGET_REACHED, account=account, written_us=self._written_us
         )
         for hearer in hearers:
@@ -309,7 +311,7 @@ class _Budgets:
                     account=account, charged_su=su_text(charged), allocated_su=su_text(allocated)
                 )
                 data = BudgetReached(account=of, percent=percent)
-                self._posting.post([hearer], name, BUDGET_REACHED, at_us, data)
+                self._outbox.post([hearer], name, BUDGET_REACHED, at_us, data)
 
 
 def _no_account(account: str) -> dict[str, Any]:
@@ -330,9 +332,9 @@ def _allocate(row: dict[str, Any], declared: AllocationDeclared, event_id: str) 
         row["allocation_id"], row["declared_at_us"] = event_id, declared.declared_at_us
 
 
-def _positions(connection: Connection) -> Mapping[TopicPartition, Position]:
+def _positions(connection: Connection) -> Mapping[TopicPartition, PartitionPosition]:
     return {
-        TopicPartition(row.topic, row.kafka_partition): Position(
+        TopicPartition(row.topic, row.kafka_partition): PartitionPosition(
             row.topic_id,
             row.begins_at,
             row.position,
@@ -342,7 +344,9 @@ def _positions(connection: Connection) -> Mapping[TopicPartition, Position]:
     }
 
 
-def _move(connection: Connection, batch: Batch, known: Position, fresh: Sequence[Record]) -> None:
+def _move(
+    connection: Connection, batch: TopicBatch, known: PartitionPosition, fresh: Sequence[Record]
+) -> None:
     values: dict[str, Any] = {"position": max(known.position, batch.next_position)}
     if fresh:
         last = LastRead.from_record(fresh[-1])
@@ -358,3 +362,11 @@ def _known(connection: Connection, table: Any, values: Sequence[str]) -> Iterabl
     for start in range(0, len(values), _AT_ONCE):
         among = column.in_(values[start : start + _AT_ONCE])
         yield from connection.execute(select(table).where(among))
+
+
+def read_anew(database: SqliteDatabase) -> None:
+    """Forget what was read of topics: the next process reads them from the beginning. Webhooks and
+    their deliveries stay, so nothing that was delivered is delivered again."""
+    with database.transaction() as connection:
+        for table in (POSITIONS, JOBS, EARLY, CHARGES, ACCOUNTS):
+            connection.execute(delete(table))

@@ -24,7 +24,7 @@ _CHECKS_EACH_S: Final = 10.0
 log = structlog.get_logger(__name__)
 
 
-class Position(NamedTuple):
+class PartitionPosition(NamedTuple):
     """How far a Kafka partition was applied, from where on, and of which topic."""
 
     topic_id: bytes
@@ -40,7 +40,7 @@ class ReadBatch(NamedTuple):
     next_position: int
 
 
-class Batch(NamedTuple):
+class TopicBatch(NamedTuple):
     """Records of a Kafka partition, read from a position on, and the position behind them."""
 
     partition: TopicPartition
@@ -77,7 +77,7 @@ class FollowedLog(Protocol):
 class PositionStore(Protocol):
     """A database of rows and of the positions that they were made from."""
 
-    def positions(self) -> Mapping[TopicPartition, Position]:
+    def positions(self) -> Mapping[TopicPartition, PartitionPosition]:
         """Return how far each Kafka partition was applied."""
         ...
 
@@ -85,7 +85,7 @@ class PositionStore(Protocol):
         """Begin with a Kafka partition of which nothing was applied yet."""
         ...
 
-    def apply(self, batches: Sequence[Batch]) -> int:
+    def apply(self, batches: Sequence[TopicBatch]) -> int:
         """Apply what was not applied yet, and return how many records these were."""
         ...
 
@@ -141,7 +141,7 @@ class TopicFollower:
     async def step(self, found: Mapping[TopicPartition, ReadBatch]) -> None:
         """Apply what was read."""
         batches = [
-            Batch(place, self.positions[place], batch.records, batch.next_position)
+            TopicBatch(place, self.positions[place], batch.records, batch.next_position)
             for place, batch in found.items()
         ]
         if not batches:
@@ -167,7 +167,9 @@ class TopicFollower:
         if set(self._partitions(found)) - set(self.positions):
             await self.open()
 
-    async def _differences(self, known: Mapping[TopicPartition, Position]) -> list[Inconsistency]:
+    async def _differences(
+        self, known: Mapping[TopicPartition, PartitionPosition]
+    ) -> list[Inconsistency]:
         last_read = {place: each.last_read for place, each in known.items() if each.last_read}
         found = await self._log.facts(self._topics, last_read, known)
         provenance = Provenance(

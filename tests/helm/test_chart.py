@@ -75,6 +75,7 @@ def test_all_services_of_the_compose_file_are_there_but_for_what_is_switched_off
     switched = "services.planner.enabled=true,services.rest.enabled=true"
     switched += ",services.archive.enabled=true,services.archive.claim=files"
     switched += ",services.history.enabled=true,services.history.claim=rows"
+    switched += ",services.webhooks.enabled=true,services.webhooks.claim=rows"
     words = ("--set", switched, "--set", "services.ingestJobcomp.enabled=false")
     expected = {f"region-{name}" for name in (*SERVICES, *NOT_PLAYED, "kafka", "redis", "test")}
     expected |= {"region-topics-1", "region-preflight"}
@@ -200,6 +201,7 @@ def test_alerts_and_dashboard_are_those_of_the_project() -> None:
         (f"{SERVERS},autoscaling.enabled=true", "needs KEDA"),
         (f"{SERVERS},services.archive.enabled=true", "services.archive.claim is missing"),
         (f"{SERVERS},services.history.enabled=true", "services.history.claim is missing"),
+        (f"{SERVERS},services.webhooks.enabled=true", "services.webhooks.claim is missing"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(sets: str, told: str) -> None:

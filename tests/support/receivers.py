@@ -16,7 +16,7 @@ _ENDLESS: Final = b"HTTP/1.1 %d OK\r\ncontent-type: text/plain\r\n\r\n"
 
 @dataclass
 class Taken:
-    """What came to a receiver: the headers and the body of each request."""
+    """What a receiver got: the headers and the body of each request."""
 
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     connections: int = 0

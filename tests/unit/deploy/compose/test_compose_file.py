@@ -34,6 +34,7 @@ from services.prediction.job_power import PowerOutcome
 from services.pricing.adapters import ChargeMeter
 from services.rest.settings import RestSettings, ServiceAddresses
 from services.watch.settings import WatchSettings
+from services.webhooks.settings import WebhooksSettings
 from shared.authority.door import Door
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
@@ -88,6 +89,7 @@ def test_every_setting_that_the_file_names_is_read() -> None:
     assert named <= settings_variables(
         *(Settings, IngestSettings, EnergyApiSettings, PlacementSettings, WatchSettings),
         *(SimulationSettings, RestSettings, ServiceAddresses, ArchiveSettings, HistorySettings),
+        WebhooksSettings,
     )
 
 

@@ -11,9 +11,9 @@ from sqlalchemy import select
 
 from services.webhooks.app import MIGRATIONS
 from services.webhooks.deliveries import DeliveryQueue, Retention
-from services.webhooks.dispatching import Dispatcher, DispatchLimits
+from services.webhooks.dispatching import Deliverer, DispatchLimits
 from services.webhooks.facts import TOPICS
-from services.webhooks.model import Attempt, DeliveryState
+from services.webhooks.model import DeliveryAttempt, DeliveryState
 from services.webhooks.posting import PostingLimits
 from services.webhooks.registration import WebhookRow, registered
 from services.webhooks.registry import RegistryLimits, WebhookRegistry
@@ -22,7 +22,7 @@ from services.webhooks.tables import DELIVERIES
 from services.webhooks.writing import TopicWriter
 from shared.catalogue.record import Record, TopicPartition
 from shared.sql.sqlite import SqliteDatabase
-from shared.streams.following import Batch
+from shared.streams.following import TopicBatch
 from tests.unit.services.history.made import CODEC, T0_US, TOPIC_ID, FactLog
 
 DAY_US = 86_400_000_000
@@ -36,9 +36,9 @@ class Attempts:
     """Counts attempts."""
 
     def __init__(self) -> None:
-        self.made: list[Attempt] = []
+        self.made: list[DeliveryAttempt] = []
 
-    def attempted(self, attempt: Attempt) -> None:
+    def attempted(self, attempt: DeliveryAttempt) -> None:
         self.made.append(attempt)
 
 
@@ -51,10 +51,12 @@ class Posted:
         self.retry_after_us = 0
         self.taken: list[tuple[str, Mapping[str, str], bytes]] = []
 
-    async def __call__(self, url: str, body: bytes, headers: Mapping[str, str]) -> Attempt:
+    async def __call__(self, url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryAttempt:
         self.taken.append((url, headers, body))
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
-        return Attempt(status, "" if status == 200 else f"it answers {status}", self.retry_after_us)
+        return DeliveryAttempt(
+            status, "" if status == 200 else f"it answers {status}", self.retry_after_us
+        )
 
     @property
     def ids(self) -> list[str]:
@@ -115,9 +117,9 @@ class World:
                 applied += self.writer.apply([batch(fresh, at)])
         return applied
 
-    def dispatcher(self, limits: DispatchLimits | None = None) -> Dispatcher:
+    def dispatcher(self, limits: DispatchLimits | None = None) -> Deliverer:
         """What delivers."""
-        return Dispatcher(
+        return Deliverer(
             *(self.queue, self.registry, self.posted, KEY),
             limits or DispatchLimits(4, 4, 16),
             *(RETENTION, self.attempts),
@@ -147,9 +149,9 @@ class World:
         return [DeliveryState(row.state) for row in self.rows()]
 
 
-def batch(records: Sequence[Record], read_from: int) -> Batch:
+def batch(records: Sequence[Record], read_from: int) -> TopicBatch:
     """A batch of records of one Kafka partition."""
-    return Batch(records[0].partition, read_from, records, records[-1].offset + 1)
+    return TopicBatch(records[0].partition, read_from, records, records[-1].offset + 1)
 
 
 def allocated(account: str, su: str, at_us: int = T0_US) -> AllocationDeclared:

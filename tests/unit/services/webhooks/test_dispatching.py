@@ -12,7 +12,7 @@ from coplace.v1.webhook_service_pb2 import WEBHOOK_STATE_DISABLED
 from standardwebhooks import Webhook as Verifier
 
 from services.webhooks.dispatching import DispatchLimits
-from services.webhooks.model import SCHEDULE_US, Attempt, DeliveryState
+from services.webhooks.model import SCHEDULE_US, DeliveryAttempt, DeliveryState
 from services.webhooks.signing import secret_text
 from services.webhooks.tables import WEBHOOKS
 from tests.unit.services.history.made import finished, started, submitted
@@ -204,7 +204,7 @@ class Hanging(Posted):
         self.open = 0
         self.most_open = 0
 
-    async def __call__(self, url: str, body: bytes, headers: Mapping[str, str]) -> Attempt:
+    async def __call__(self, url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryAttempt:
         if "hang" not in url:
             return await super().__call__(url, body, headers)
         self.open += 1
@@ -243,13 +243,13 @@ async def test_webhooks_that_hang_delay_no_other(tmp_path: Path) -> None:
 async def test_one_webhook_has_few_under_way_at_once(world: World) -> None:
     most = under_way = 0
 
-    async def post(_url: str, _body: bytes, _headers: Mapping[str, str]) -> Attempt:
+    async def post(_url: str, _body: bytes, _headers: Mapping[str, str]) -> DeliveryAttempt:
         nonlocal most, under_way
         under_way += 1
         most = max(most, under_way)
         await asyncio.sleep(0.001)
         under_way -= 1
-        return Attempt(200)
+        return DeliveryAttempt(200)
 
     world.posted = post  # type: ignore[assignment]
     for number in range(40):

@@ -19,8 +19,8 @@ from standardwebhooks import Webhook as Verifier
 from coplace_client.errors import RejectedError
 from services.webhooks.addresses import AddressRules
 from services.webhooks.dispatching import DispatchLimits
-from services.webhooks.model import Attempt
-from services.webhooks.sending import Sender
+from services.webhooks.model import DeliveryAttempt
+from services.webhooks.sending import WebhookPoster
 from services.webhooks.signing import secret_text, signed_headers
 from services.webhooks.tables import WEBHOOKS
 from shared.process.clock import now_us
@@ -62,13 +62,13 @@ class Ground:
 
     receivers: Receivers
     names: Names
-    sender: Sender
+    sender: WebhookPoster
     tls: Any
 
     def url(self, name: str, scheme: str = "http") -> str:
         return f"{scheme}://localhost:{self.receivers.ports[name]}/{name}"
 
-    async def post(self, url: str) -> Attempt:
+    async def post(self, url: str) -> DeliveryAttempt:
         return await self.sender.post(url, b"{}", _HEADERS)
 
 
@@ -87,7 +87,7 @@ async def ground(authority: Path) -> AsyncIterator[Ground]:
     tls = server_tls(authority / "server.pem", authority / "server.key")
     async with (
         receivers() as found,
-        Sender(rules, _TIMEOUT_S, resolver=names, ca_file=authority / "ca.pem") as sender,
+        WebhookPoster(rules, _TIMEOUT_S, resolver=names, ca_file=authority / "ca.pem") as sender,
     ):
         yield Ground(found, names, sender, tls)
 
@@ -253,7 +253,7 @@ class Region:
             "flood500": made.flooding(500),
             "heads": made.flooding_heads,
             "fail": made.answering(b"HTTP/1.1 500 No\r\n"),
-            "gone": made.answering(b"HTTP/1.1 410 Gone\r\n"),
+            "over": made.answering(b"HTTP/1.1 410 Over\r\n"),
             "reset": made.resetting,
             "nonsense": made.talking_nonsense,
             "redirect": made.redirecting(f"http://127.0.0.1:{trap}/"),
@@ -288,7 +288,7 @@ class Region:
         world = self.world
         dispatcher = world.dispatcher(DispatchLimits(4, 12, 16))
 
-        async def post(url: str, body: bytes, headers: Mapping[str, str]) -> Attempt:
+        async def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryAttempt:
             # What receivers verify is dated now.
             webhook_id = next(row.webhook_id for row in world.registry.every() if row.url == url)
             dated = signed_headers(headers["webhook-id"], now_us(), body, [KEY.of(webhook_id, 1)])
@@ -344,10 +344,10 @@ async def test_each_own_event_is_delivered_whatever_receivers_do(
         assert region.own(name) == {each.format(user=user) for each in expected}, name
     assert ground.receivers.taken["trap"].connections == 0
     assert ground.receivers.taken["forged"].requests == []
-    for name in ("fail", "gone", "flood500", "redirect"):
+    for name in ("fail", "over", "flood500", "redirect"):
         assert all(each["data"]["user"] == "ada" for each in ground.receivers.taken[name].documents)
-    gone = world.registry.find("gone")
-    assert gone
-    assert not gone.is_active
+    over = world.registry.find("over")
+    assert over
+    assert not over.is_active
     assert peak_bytes < 48 * 2**20
     assert max(sizes) < 24 * 2**20

@@ -76,7 +76,7 @@ class Asked:
         return [each.webhook_id for each in found.webhooks]
 
 
-class Named(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+class Named(grpc.aio.ServerInterceptor):
     """Takes the caller for whom metadata say it is."""
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
@@ -367,7 +367,7 @@ async def test_a_message_that_is_no_protobuf_is_refused(asked: Asked) -> None:
         served_by_process(asked.service.handlers()) as (address, _),
         grpc.aio.insecure_channel(address) as channel,
     ):
-        call = channel.unary_unary("/coplace.v1.WebhookService/AddWebhook")
+        call: Any = channel.unary_unary("/coplace.v1.WebhookService/AddWebhook")
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await call(b"\xff\xff", timeout=10)
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT

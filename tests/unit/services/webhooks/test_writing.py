@@ -3,17 +3,18 @@
 import itertools
 import random
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED
-from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_REJECTED
+from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_REJECTED, PlacementDecided
 
 from coplace_client.errors import RejectedError
 from services.webhooks.deliveries import Delivery
-from services.webhooks.model import Attempt, DeliveryState
+from services.webhooks.model import DeliveryAttempt, DeliveryState
 from services.webhooks.posting import PostingLimits
-from services.webhooks.writing import LostRowsError
+from services.webhooks.writing import ReplacedDatabaseError
 from tests.unit.services.history.made import (
     T0_US,
     charge,
@@ -33,8 +34,13 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def rejected(job_id: str) -> object:
-    reason = {"cluster": "", "grant": 0, "node_indices": [], "reason": "it has no gpu"}
+def rejected(job_id: str) -> PlacementDecided:
+    reason: dict[str, Any] = {
+        "cluster": "",
+        "grant": 0,
+        "node_indices": [],
+        "reason": "it has no gpu",
+    }
     return decided(job_id, verdict=VERDICT_REJECTED, **reason)
 
 
@@ -117,7 +123,12 @@ def test_a_rejection_that_is_read_before_its_submission_is_delivered(world: Worl
 def test_a_job_that_is_cancelled_while_it_waits_has_ended(world: World) -> None:
     world.add("own", user="ada")
     world.tell("jobs.events", submitted(ADAS))
-    nowhere = {"verdict": VERDICT_CANCELLED, "cluster": "", "grant": 0, "node_indices": []}
+    nowhere: dict[str, Any] = {
+        "verdict": VERDICT_CANCELLED,
+        "cluster": "",
+        "grant": 0,
+        "node_indices": [],
+    }
     world.tell("placement.decisions", decided(ADAS, **nowhere))
     world.tell("jobs.events", finished(ADAS))
     [row] = world.rows()
@@ -213,7 +224,7 @@ def _killed(world: World, part: list) -> None:  # type: ignore[type-arg]
 def test_a_database_that_was_replaced_is_noticed(world: World) -> None:
     world.log.add("jobs.events", submitted(ADAS), started(ADAS))
     [(_place, records)] = world.log.records.items()
-    with pytest.raises(LostRowsError):
+    with pytest.raises(ReplacedDatabaseError):
         world.writer.apply([batch(records[1:], 1)])
 
 
@@ -269,7 +280,7 @@ def test_rows_are_kept_for_some_time_alone(world: World) -> None:
     world.tell("jobs.events", submitted(ADAS), finished(ADAS))
     world.tell("placement.decisions", rejected("nobody's"))
     [row] = world.rows()
-    world.queue.attempted("own", Delivery(row.delivery_id, b"", 0), Attempt(200), world.now)
+    world.queue.attempted("own", Delivery(row.delivery_id, b"", 0), DeliveryAttempt(200), world.now)
     assert world.queue.remove_old(world.now + DAY_US, RETENTION) == 0
     assert world.queue.remove_old(world.now + 7 * DAY_US + 1, RETENTION) == 3
     assert world.rows() == []
