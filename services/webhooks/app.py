@@ -13,7 +13,7 @@ from services.webhooks.adapters import read_key
 from services.webhooks.addresses import AddressRules
 from services.webhooks.alerts import AlertInbox, alerts_served
 from services.webhooks.deliveries import DeliveryBacklog, DeliveryQueue, Retention
-from services.webhooks.dispatching import Deliverer, DispatchLimits
+from services.webhooks.delivering import Deliverer, DispatchLimits
 from services.webhooks.facts import TOPICS
 from services.webhooks.meter import WebhooksMeter
 from services.webhooks.posting import PostingLimits
@@ -96,13 +96,13 @@ async def _serve(
         def objection(row: WebhookRow) -> str:
             return objection_of(door, row, row.owner)
 
-        dispatcher = Deliverer(
+        deliverer = Deliverer(
             *(queue, registry, sending.post, keys, dispatch_limits(own), retention(own), meter),
             objection=objection,
             now_us=now_us,
         )
         service = WebhookService(
-            *(registry, queue, dispatcher, keys, sending.check, door, crash),
+            *(registry, queue, deliverer, keys, sending.check, door, crash),
             budget_percent=own.budget_percent,
             old_secret_us=round(own.old_secret_h * 3_600e6),
             now_us=now_us,
@@ -121,7 +121,7 @@ async def _serve(
             process.readiness.ready()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(follower.run(process.stop))
-                tasks.create_task(dispatcher.run(process.stop))
+                tasks.create_task(deliverer.run(process.stop))
                 tasks.create_task(counted.run(process.stop))
 
 

@@ -31,7 +31,7 @@ from grpc.aio import ServicerContext
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 from services.webhooks.deliveries import DeliveryQueue
-from services.webhooks.dispatching import Deliverer
+from services.webhooks.delivering import Deliverer
 from services.webhooks.registration import WebhookRow, registered
 from services.webhooks.registry import WebhookRegistry
 from services.webhooks.signing import Secrets, delivery_id, secret_text
@@ -58,7 +58,7 @@ class WebhookService:
         self,
         registry: WebhookRegistry,
         queue: DeliveryQueue,
-        dispatcher: Deliverer,
+        deliverer: Deliverer,
         keys: Secrets,
         check_url: Callable[[str], Awaitable[None]],
         door: Door,
@@ -68,7 +68,7 @@ class WebhookService:
         old_secret_us: int,
         now_us: Callable[[], int],
     ) -> None:
-        self._registry, self._queue, self._dispatcher = registry, queue, dispatcher
+        self._registry, self._queue, self._deliverer = registry, queue, deliverer
         self._keys, self._check_url = keys, check_url
         self._door, self._crash = door, crash
         self._budget_percent, self._old_secret_us = budget_percent, old_secret_us
@@ -159,7 +159,7 @@ class WebhookService:
         now_us = self._now_us()
         data = WebhookTested(webhook_id=row.webhook_id, tested_by=caller(context))
         name = delivery_id(row.webhook_id, f"{TEST}/{now_us}")
-        attempt = await self._dispatcher.attempt(row, name, webhook_body(TEST, now_us, data))
+        attempt = await self._deliverer.attempt(row, name, webhook_body(TEST, now_us, data))
         note = partial(self._registry.note, enables=True)
         await asyncio.to_thread(note, row.webhook_id, attempt, self._now_us())
         return TestWebhookResponse(
@@ -210,7 +210,7 @@ class WebhookService:
         await self._record(context, "RetryDeliveries", row)
         names = list(asked.delivery_ids)
         count = await asyncio.to_thread(self._queue.retry, row.webhook_id, names, self._now_us())
-        self._dispatcher.wake()
+        self._deliverer.wake()
         return RetryDeliveriesResponse(deliveries=count)
 
     def objection(self, row: WebhookRow, who: str) -> str:

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from services.webhooks.app import MIGRATIONS
 from services.webhooks.deliveries import DeliveryQueue, Retention
-from services.webhooks.dispatching import Deliverer, DispatchLimits
+from services.webhooks.delivering import Deliverer, DispatchLimits
 from services.webhooks.facts import TOPICS
 from services.webhooks.model import DeliveryAttempt, DeliveryState
 from services.webhooks.posting import PostingLimits
@@ -117,7 +117,7 @@ class World:
                 applied += self.writer.apply([batch(fresh, at)])
         return applied
 
-    def dispatcher(self, limits: DispatchLimits | None = None) -> Deliverer:
+    def deliverer(self, limits: DispatchLimits | None = None) -> Deliverer:
         """What delivers."""
         return Deliverer(
             *(self.queue, self.registry, self.posted, KEY),
@@ -129,9 +129,9 @@ class World:
 
     async def deliver(self) -> None:
         """Deliver all that is due now."""
-        dispatcher = self.dispatcher()
-        while await dispatcher.step():
-            await dispatcher.settled()
+        deliverer = self.deliverer()
+        while await deliverer.step():
+            await deliverer.settled()
 
     def rows(self, webhook_id: str = "") -> list[Any]:
         """All deliveries, of one webhook or of all."""

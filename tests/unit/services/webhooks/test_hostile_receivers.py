@@ -18,7 +18,7 @@ from standardwebhooks import Webhook as Verifier
 
 from coplace_client.errors import RejectedError
 from services.webhooks.addresses import AddressRules
-from services.webhooks.dispatching import DispatchLimits
+from services.webhooks.delivering import DispatchLimits
 from services.webhooks.model import DeliveryAttempt
 from services.webhooks.sending import WebhookPoster
 from services.webhooks.signing import secret_text, signed_headers
@@ -286,7 +286,7 @@ class Region:
     async def live(self, real_s: float) -> None:
         """Be a process for a while, and killed."""
         world = self.world
-        dispatcher = world.dispatcher(DispatchLimits(4, 12, 16))
+        deliverer = world.deliverer(DispatchLimits(4, 12, 16))
 
         async def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryAttempt:
             # What receivers verify is dated now.
@@ -294,11 +294,11 @@ class Region:
             dated = signed_headers(headers["webhook-id"], now_us(), body, [KEY.of(webhook_id, 1)])
             return await self.ground.sender.post(url, body, dated)
 
-        dispatcher._post = post
+        deliverer._post = post
         stop = asyncio.Event()
-        task = asyncio.create_task(dispatcher.run(stop))
+        task = asyncio.create_task(deliverer.run(stop))
         await asyncio.sleep(real_s)
-        for each in [task, *dispatcher._tasks]:
+        for each in [task, *deliverer._tasks]:
             each.cancel()
         with suppress(asyncio.CancelledError):
             await task

@@ -103,7 +103,7 @@ async def _served(folder: Path, bindings: list[Binding] | None) -> AsyncIterator
         rules.parse(url)
 
     service = WebhookService(
-        *(world.registry, world.queue, world.dispatcher(), KEY, check, door, crashes.append),
+        *(world.registry, world.queue, world.deliverer(), KEY, check, door, crashes.append),
         budget_percent=80,
         old_secret_us=DAY_US,
         now_us=world.now_us,
@@ -283,7 +283,7 @@ async def test_a_test_says_what_came_of_it_and_enables_again(asked: Asked) -> No
     name = (await asked.add("ada")).webhook.webhook_id
     asked.world.registry.disable(name, "it failed", asked.world.now)
     asked.world.posted.statuses = [500]
-    asked.service._dispatcher._post = asked.world.posted
+    asked.service._deliverer._post = asked.world.posted
     request = AskedTest(webhook_id=name)
     failed = await asked.call("ada", "TestWebhook", request)
     assert (failed.delivered, failed.status, failed.error) == (False, 500, "it answers 500")

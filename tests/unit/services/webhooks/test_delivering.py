@@ -11,7 +11,7 @@ import pytest
 from coplace.v1.webhook_service_pb2 import WEBHOOK_STATE_DISABLED
 from standardwebhooks import Webhook as Verifier
 
-from services.webhooks.dispatching import DispatchLimits
+from services.webhooks.delivering import DispatchLimits
 from services.webhooks.model import SCHEDULE_US, DeliveryAttempt, DeliveryState
 from services.webhooks.signing import secret_text
 from services.webhooks.tables import WEBHOOKS
@@ -186,10 +186,10 @@ async def test_a_kill_between_an_answer_and_its_note_repeats_the_same_id(world: 
         raise Killed
 
     world.queue.attempted = die  # type: ignore[assignment,method-assign]
-    dispatcher = world.dispatcher()
-    await dispatcher.step()
+    deliverer = world.deliverer()
+    await deliverer.step()
     with pytest.raises(Killed):
-        await dispatcher.settled()
+        await deliverer.settled()
     world.open()
     await world.deliver()
     assert len(world.posted.ids) == 2
@@ -226,17 +226,17 @@ async def test_webhooks_that_hang_delay_no_other(tmp_path: Path) -> None:
             )
     world.now += 1
     world.add("well", user="ada")
-    dispatcher = world.dispatcher(DispatchLimits(4, 5, 6))
+    deliverer = world.deliverer(DispatchLimits(4, 5, 6))
     for number in range(50):
         happen(world, number)
-        await dispatcher.step()
+        await deliverer.step()
         await asyncio.sleep(0.005)
     for _ in range(50):
-        await dispatcher.step()
+        await deliverer.step()
         await asyncio.sleep(0.005)
     assert len(hanging.taken) == 50
     assert hanging.most_open == 5
-    for task in dispatcher._tasks:
+    for task in deliverer._tasks:
         task.cancel()
 
 
