@@ -34,6 +34,8 @@ from services.prediction.job_power import PowerOutcome
 from services.pricing.adapters import ChargeMeter
 from services.rest.settings import RestSettings, ServiceAddresses
 from services.watch.settings import WatchSettings
+from services.webhooks.deliveries import DeliveryBacklog
+from services.webhooks.meter import WebhooksMeter
 from services.webhooks.settings import WebhooksSettings
 from shared.authority.door import Door
 from shared.catalogue.event import Event, Publish
@@ -186,6 +188,7 @@ def exported_metrics() -> str:
     charges.watch(Mock(absurd_energies=1))
     charges.register(telemetry.meter)
     watch_searches(Searches(), telemetry.meter)
+    WebhooksMeter(telemetry.meter).observe(DeliveryBacklog, lambda: 0.0, lambda: 0)
     placement = Duty()
     placement.begin(capped_region().queries)
     watch(telemetry.meter, placement)
