@@ -24,6 +24,7 @@ from cli.answers import write_answer
 from cli.asking import asking
 from cli.notes import note, utc
 from cli.output import Output, OutputName, Row
+from coplace_client.errors import CannotStartError, UnusableError
 from shared.catalogue.webhook_types import TEST, TYPES
 
 app = typer.Typer(no_args_is_help=True, help="Have what happens posted to a URL, signed.")
@@ -171,10 +172,13 @@ def read_topics_anew(
 
     if not database.is_file():
         raise typer.BadParameter(f"{database} is no file: name the database of webhooks")
-    with locked(database, "COPLACE_WEBHOOKS_DATABASE"):
-        opened = SqliteDatabase(database)
-        opened.migrate(MIGRATIONS, "restore an older database")
-        read_anew(opened)
+    try:
+        with locked(database, "COPLACE_WEBHOOKS_DATABASE"):
+            opened = SqliteDatabase(database)
+            opened.migrate(MIGRATIONS, "restore an older database")
+            read_anew(opened)
+    except CannotStartError as error:
+        raise UnusableError(str(error)) from None
     note([f"{database} is read anew when the service starts; webhooks and deliveries stay"])
 
 

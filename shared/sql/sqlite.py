@@ -12,6 +12,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError
 
 from coplace_client.errors import CannotStartError
 
@@ -37,18 +38,22 @@ class SqliteDatabase:
 
     def migrate(self, folder: Path, remedy: str) -> None:
         """Bring the schema to what this release has. Raises CannotStartError for one of a later
-        release, with what an operator may do beside running that."""
+        release and for what is no database, with what an operator may do."""
         config = Config()
         config.set_main_option("script_location", str(folder))
-        with self.transaction() as connection:
-            config.attributes["connection"] = connection
-            try:
+        file = self._engine.url.database
+        try:
+            with self.transaction() as connection:
+                config.attributes["connection"] = connection
                 command.upgrade(config, "head")
-            except CommandError as error:
-                raise CannotStartError(
-                    f"the schema of {self._engine.url.database} is of a later release: run that "
-                    f"one, or {remedy} ({error})"
-                ) from None
+        except CommandError as error:
+            raise CannotStartError(
+                f"the schema of {file} is of a later release: run that one, or {remedy} ({error})"
+            ) from None
+        except DatabaseError as error:
+            raise CannotStartError(
+                f"{file} is no usable database: {remedy} ({error.orig})"
+            ) from None
 
 
 def _open(file: Path) -> Engine:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 from aiohttp.test_utils import TestServer as Server
-from click.testing import Result
 from jsonschema import Draft202012Validator
 from standardwebhooks import WebhookVerificationError
 from typer.testing import CliRunner
@@ -34,7 +33,7 @@ from tests.unit.services.webhooks.test_service import Asked, _served
 PAGE: Final = HOW_TO / "webhooks.md"
 
 
-async def said(asked: Asked, *words: str, fails: bool = False) -> Result:
+async def said(asked: Asked, *words: str, fails: bool = False) -> Any:
     """What a command says."""
     told = ["webhook", *words, "--webhooks", asked.address]
     found = await asyncio.to_thread(CliRunner().invoke, app, told)
