@@ -60,6 +60,7 @@ class AlertInbox:
                 at_us = alert.ends_at_us if is_over and alert.ends_at_us else alert.starts_at_us
                 name = f"{ALERT}/{alert.fingerprint}/{alert.starts_at_us}/{alert.status}"
                 outbox.post(hearers, name, ALERT, at_us, alert)
+            outbox.write()
         self._on_alerts(len(alerts))
         return len(alerts)
 

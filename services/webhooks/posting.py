@@ -1,7 +1,7 @@
 """Deliveries that are to be made: written in the transaction of what they say."""
 
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import Message
 from sqlalchemy import Connection, func, select
@@ -25,7 +25,7 @@ class PostingLimits(NamedTuple):
 
 
 class Outbox:
-    """Makes the rows of one transaction."""
+    """Makes the rows of one transaction, which `write` writes."""
 
     def __init__(
         self, connection: Connection, limits: PostingLimits, now_us: Callable[[], int]
@@ -35,18 +35,22 @@ class Outbox:
         rows = (WebhookRow._make(row) for row in connection.execute(select(WEBHOOKS)))
         self.hearers = Hearers(rows, limits.tolerance_us)
         self._waiting: dict[str, int] = {}
+        self._rows: dict[str, Mapping[str, Any]] = {}
 
     def post(
         self, hearers: Iterable[WebhookRow], event_id: str, kind: str, at_us: int, data: Message
     ) -> None:
-        """Have an event delivered to webhooks; what is there already is left as it is. What cannot
-        be delivered now is given up, where its owner finds it."""
+        """Have an event delivered to webhooks. What cannot be delivered now is given up, where its
+        owner finds it."""
         body = b""
         for row in hearers:
+            name = delivery_id(row.webhook_id, event_id)
+            if name in self._rows:
+                continue
             body = body or webhook_body(kind, at_us, data)
             problem = self._problem(row)
-            values = {
-                "delivery_id": delivery_id(row.webhook_id, event_id),
+            self._rows[name] = {
+                "delivery_id": name,
                 "webhook_id": row.webhook_id,
                 "type": kind,
                 "at_us": at_us,
@@ -58,9 +62,14 @@ class Outbox:
                 "last_error": problem,
                 "created_at_us": self.now_us,
             }
-            query = insert(DELIVERIES).values(values).on_conflict_do_nothing()
-            if self._connection.execute(query).rowcount and not problem:
+            if not problem:
                 self._waiting[row.webhook_id] += 1
+
+    def write(self) -> None:
+        """Write the rows; those that are there already are left as they are."""
+        if self._rows:
+            query = insert(DELIVERIES).on_conflict_do_nothing()
+            self._connection.execute(query, list(self._rows.values()))
 
     def _problem(self, row: WebhookRow) -> str:
         if not row.is_active:

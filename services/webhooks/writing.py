@@ -99,6 +99,7 @@ class TopicWriter:
             if found:
                 outbox = Outbox(connection, self._limits, self._now_us)
                 _Applying(connection, outbox, found).apply()
+                outbox.write()
         return applied
 
     def _decoded(self, records: Iterable[Record]) -> Iterable[tuple[Event, int]]:
