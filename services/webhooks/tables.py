@@ -3,21 +3,27 @@
 Amounts are whole numbers of 0.000001 service unit, times microseconds since the epoch.
 """
 
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Index,
     Integer,
     LargeBinary,
     MetaData,
+    Row,
     Table,
     Text,
+    select,
 )
 
 METADATA: Final = MetaData()
+# Values of one question; SQLite takes 32,766.
+_AT_ONCE: Final = 5_000
 
 
 def _text(name: str, *, primary_key: bool = False) -> Column[str]:
@@ -151,3 +157,12 @@ BUDGETS_REACHED: Final = Table(
     _text("allocation_id", primary_key=True),
     sqlite_with_rowid=False,
 )
+
+
+def known_rows(connection: Connection, table: Table, values: Sequence[str]) -> Iterator[Row[Any]]:
+    """Yield the rows of a table whose primary key begins with one of some values, or, of those that
+    are early, whose jobs are among them."""
+    column = table.c.job_id if table is EARLY else next(iter(table.primary_key))
+    for start in range(0, len(values), _AT_ONCE):
+        among = column.in_(values[start : start + _AT_ONCE])
+        yield from connection.execute(select(table).where(among))
