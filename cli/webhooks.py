@@ -1,6 +1,6 @@
 """What happens, posted to URLs: registered and looked after; the documents are those of REST."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -75,8 +75,8 @@ def add(
         budget_percent=budget_percent,
     )
     answer = _ask(webhooks, lambda stub: stub.AddWebhook(request, timeout=_WITHIN_S))
-    row = {"webhook": answer.webhook.webhook_id, "secret": answer.secret}
-    _write(answer, [row], output)
+    shown = {"webhook": answer.webhook.webhook_id, "secret": answer.secret}
+    _write(answer, _pairs(shown), output)
 
 
 @app.command("list")
@@ -154,8 +154,8 @@ def rotate_secret(
     """Make another secret, which is shown now and never again; for some time both sign."""
     request = RotateWebhookSecretRequest(webhook_id=webhook)
     answer = _ask(webhooks, lambda stub: stub.RotateWebhookSecret(request, timeout=_WITHIN_S))
-    row = {"secret": answer.secret, "the old one signs until": utc(answer.old_secret_until_us)}
-    _write(answer, [row], output)
+    shown = {"secret": answer.secret, "old one signs until": utc(answer.old_secret_until_us)}
+    _write(answer, _pairs(shown), output)
 
 
 @app.command("read-anew")
@@ -196,19 +196,22 @@ def _write(answer: Message, rows: Iterable[Row], output: Output) -> None:
         note([f"there are more: --page {token}"])
 
 
+def _pairs(shown: Mapping[str, str]) -> Iterable[Row]:
+    """Yield a row for each: what is to be copied stays in one line."""
+    return ({"what": name, "value": value} for name, value in shown.items())
+
+
 def _webhook_row(webhook: Webhook) -> Row:
     state = WebhookState.Name(webhook.state).removeprefix(_STATE).lower()
+    problem = webhook.reason or webhook.last_error
     scope = webhook.account and f"account {webhook.account}"
     return {
         "webhook": webhook.webhook_id,
-        "url": webhook.url,
         "of": "the region" if webhook.region else scope or f"user {webhook.user}",
-        "types": ", ".join(webhook.types),
-        "is": f"{state}: {webhook.reason}" if webhook.reason else state,
-        "delivered": utc(webhook.delivered_at_us) if webhook.delivered_at_us else "",
+        "url": webhook.url,
+        "is": f"{state}: {problem}" if problem else state,
         "wait": webhook.waiting_deliveries,
         "failed": webhook.failed_deliveries,
-        "last problem": webhook.last_error,
     }
 
 
@@ -217,7 +220,5 @@ def _failed_row(delivery: FailedDelivery) -> Row:
         "delivery": delivery.delivery_id,
         "type": delivery.type,
         "happened": utc(delivery.at_us),
-        "attempts": delivery.attempts,
-        "status": delivery.last_status or "",
         "why": delivery.last_error,
     }

@@ -45,7 +45,7 @@ from shared.process.pages import page_key, page_size, page_token
 
 NAME: Final = "coplace.v1.WebhookService"
 _MOST_RETRIED: Final = 1_000
-_ID_BYTES: Final = 16
+_ID_BYTES: Final = 8
 _Request = TypeVar("_Request", bound=Message)
 _T = TypeVar("_T")
 

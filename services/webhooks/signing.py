@@ -15,7 +15,7 @@ from standardwebhooks import Webhook as Signer
 
 _PREFIX: Final = "whsec_"
 _DELIVERY: Final = "msg_"
-_DELIVERY_CHARACTERS: Final = 32
+_DELIVERY_CHARACTERS: Final = 24
 
 
 class Secrets:

@@ -44,6 +44,7 @@ _BINDINGS = [
     Binding("bob", Role.USER, accounts=("physics",)),
     Binding("head", Role.OPERATOR, sites=("north",), accounts=("physics",), users=("ada",)),
     Binding("vera", Role.VIEWER, sites=("*",)),
+    Binding("oidc:ada", Role.USER, users=("ada",)),
 ]
 
 
@@ -145,6 +146,8 @@ async def test_a_webhook_is_of_who_registers_it_and_its_secret_is_shown_once(ask
         ("head", {"region": True}),
         ("vera", {"region": True}),
         ("nobody", {"user": "nobody"}),
+        ("oidc:ada", {"user": "bob"}),
+        ("oidc:ada", {}),
     ],
 )
 async def test_who_may_not_have_jobs_of_others_posted_is_refused_and_on_record(
@@ -162,6 +165,7 @@ async def test_who_may_not_have_jobs_of_others_posted_is_refused_and_on_record(
     ("who", "scope"),
     [
         ("head", {"user": "ada"}),
+        ("oidc:ada", {"user": "ada"}),
         ("head", {"account": "physics"}),
         ("olga", {"user": "bob"}),
         ("olga", {"account": "art"}),
