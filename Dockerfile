@@ -7,7 +7,7 @@ RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends ca-certificates python3 python3-venv \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 10001 --home-dir /tmp coplace \
-    && install -d -o coplace /archive /history
+    && install -d -o coplace /archive /history /webhooks
 WORKDIR /opt/coplace
 COPY requirements.lock pyproject.toml ./
 COPY client/pyproject.toml client/
@@ -38,7 +38,7 @@ COPY --from=code /opt/coplace/client client
 COPY --from=code /opt/coplace/shared shared
 COPY --from=code /opt/build/own .venv
 RUN .venv/bin/python -m compileall -q client shared services cli deploy coplace_testing lab
-# Only /tmp is written to, and the volumes of archive and history, since the root file system is mounted read-only. One thread for numeric
+# Only /tmp is written to, and the volumes of archive, history and webhooks, since the root file system is mounted read-only. One thread for numeric
 # libraries: their sums depend on how many there are, and decisions must not.
 ENV PATH=/opt/coplace/.venv/bin:$PATH \
     OMP_NUM_THREADS=1 \

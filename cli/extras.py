@@ -5,6 +5,7 @@ from typing import Final
 from coplace_client.errors import UnusableError
 
 _EXTRAS: Final = {
+    "aiohttp": "webhooks",
     "alembic": "history",
     "fastapi": "rest",
     "faust": "server",
@@ -18,6 +19,7 @@ _EXTRAS: Final = {
     "scipy": "lab",
     "sklearn": "prediction",
     "sqlalchemy": "history",
+    "standardwebhooks": "webhooks",
     "starlette": "rest",
     "uvicorn": "rest",
     "yarl": "server",

@@ -77,6 +77,7 @@ app = typer.Typer(
             "slurm": "cli.slurm.cli:app",
             "tariff": "cli.tariff:app",
             "tokens": "cli.authority.tokens:app",
+            "webhook": "cli.webhooks:app",
         },
     ),
     no_args_is_help=True,

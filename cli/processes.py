@@ -16,6 +16,7 @@ _PLACEMENT: Final = "services.placement"
 _ENERGY_API: Final = "services.energy.api"
 _REST: Final = "services.rest"
 _WATCH: Final = "services.watch"
+_WEBHOOKS: Final = "services.webhooks"
 # Modules by process.
 MODULES: Final[Mapping[str, str]] = {
     "ingest": _INGEST,
@@ -39,6 +40,8 @@ REST: Final = "rest"
 ARCHIVE: Final = "archive"
 # Beside them where what was is kept in SQL.
 HISTORY: Final = "history"
+# Beside them where what happens is posted to URLs.
+WEBHOOKS: Final = "webhooks"
 EMULATOR: Final = "simulation"
 # Modules that answer over gRPC, with the variables of their ports.
 _GRPC_PORTS: Final = {
@@ -47,6 +50,7 @@ _GRPC_PORTS: Final = {
     _ENERGY_API: "COPLACE_ENERGY_API_PORT",
     _WATCH: "COPLACE_WATCH_PORT",
     _HISTORY: "COPLACE_HISTORY_PORT",
+    _WEBHOOKS: "COPLACE_WEBHOOKS_PORT",
 }
 # The variables of where clients that have a token find them.
 _TOKEN_ADDRESSES: Final = {
@@ -55,6 +59,7 @@ _TOKEN_ADDRESSES: Final = {
     _ENERGY_API: "COPLACE_ENERGY_TOKEN_ADDRESS",
     _WATCH: "COPLACE_WATCH_TOKEN_ADDRESS",
     _HISTORY: "COPLACE_HISTORY_TOKEN_ADDRESS",
+    _WEBHOOKS: "COPLACE_WEBHOOKS_TOKEN_ADDRESS",
 }
 _HTTP: Final = "rest HTTP"
 # NumPy's libraries would start a thread a core in every process.
@@ -66,8 +71,8 @@ class Processes:
 
     Traces go to files below `run_dir` when they are wanted: every event then costs a span.
     `archive` is where topics go to files, empty where they do not; `history` the database of
-    what was, None where it is not kept. `choose_ports` finds a port for each name,
-    `credentials` what a service of a secure installation needs to be believed.
+    what was, None where it is not kept; `webhooks` that of what is posted. `choose_ports` finds a
+    port for each name, `credentials` what a service of a secure installation needs to be believed.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class Processes:
         with_rest: bool = False,
         archive: str = "",
         history: Path | None = None,
+        webhooks: Path | None = None,
         choose_ports: Callable[[Sequence[str]], Mapping[str, int]] = fresh_ports,
         credentials: Callable[[str], Mapping[str, str]] | None = None,
     ) -> None:
@@ -89,13 +95,14 @@ class Processes:
         self._environment = {**environment, **_ONE_THREAD}
         self._traced = traced
         self._credentials = credentials
-        self._archive, self._history = archive, history
+        self._archive, self._history, self._webhooks = archive, history, webhooks
         every = {
             **modules,
             **({PLANNER: "services.planner"} if planned else {}),
             **({REST: _REST} if with_rest else {}),
             **({ARCHIVE: _ARCHIVE} if archive else {}),
             **({HISTORY: _HISTORY} if history else {}),
+            **({WEBHOOKS: _WEBHOOKS} if webhooks else {}),
         }
         several = (*STATEFUL, PLANNER)
         self._workers = {
@@ -142,13 +149,16 @@ class Processes:
             "COPLACE_PLACEMENT_ADDRESS": self.placement_addresses[0],
             "COPLACE_ENERGY_ADDRESS": self.energy_address,
             "COPLACE_WATCH_ADDRESS": self.watch_address,
-            **self._history_address,
+            **self._optional_addresses,
         }
 
     @property
-    def _history_address(self) -> Mapping[str, str]:
-        found = self._addresses(_HISTORY)
-        return {"COPLACE_HISTORY_ADDRESS": found[0]} if found else {}
+    def _optional_addresses(self) -> Mapping[str, str]:
+        every = {
+            "COPLACE_HISTORY_ADDRESS": self._addresses(_HISTORY),
+            "COPLACE_WEBHOOKS_ADDRESS": self._addresses(_WEBHOOKS),
+        }
+        return {variable: found[0] for variable, found in every.items() if found}
 
     @property
     def rest_url(self) -> str:
@@ -180,6 +190,7 @@ class Processes:
                     **self._of_rest(module),
                     **({"COPLACE_ARCHIVE_WHERE": self._archive} if module == _ARCHIVE else {}),
                     **self._of_history(module),
+                    **self._of_webhooks(module),
                 },
             )
             for name, module in self._workers.items()
@@ -212,6 +223,10 @@ class Processes:
             return {}
         database = {"COPLACE_HISTORY_DATABASE": str(self._history)}
         return {**database, "COPLACE_HISTORY_ARCHIVE": self._archive}
+
+    def _of_webhooks(self, module: str) -> Mapping[str, str]:
+        """Where the database is."""
+        return {"COPLACE_WEBHOOKS_DATABASE": str(self._webhooks)} if module == _WEBHOOKS else {}
 
     def _of_rest(self, module: str) -> Mapping[str, str]:
         """Where REST listens, and where it asks: in a secure installation where tokens count."""

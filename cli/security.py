@@ -29,7 +29,17 @@ from shared.streams.on_kafka.refusals import require_kafka_believes
 
 # Services that answer over gRPC, and clients that ask only; the emulator speaks for the resource
 # managers of its site.
-_SERVING: Final = (KAFKA, REDIS, "ingest", "placement", "energy-api", "watch", "rest", "history")
+_SERVING: Final = (
+    KAFKA,
+    REDIS,
+    "ingest",
+    "placement",
+    "energy-api",
+    "watch",
+    "rest",
+    "history",
+    "webhooks",
+)
 # Of these, who speaks to neither Kafka nor Redis.
 _GRPC_ALONE: Final = ("rest",)
 _ASKING: Final[Mapping[str, str]] = {OPERATOR: OPERATOR, "simulation": EMULATED_SITE}

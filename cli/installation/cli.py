@@ -57,6 +57,9 @@ def up(
     history: Annotated[
         bool, typer.Option(help="With what was, in SQL: runs, charges, accounts and the audit.")
     ] = False,
+    webhooks: Annotated[
+        bool, typer.Option(help="With webhooks: what happens is posted to URLs.")
+    ] = False,
     secure: Annotated[
         bool | None,
         typer.Option(
@@ -79,6 +82,7 @@ def up(
             with_rest=rest,
             archive=archive,
             with_history=history,
+            with_webhooks=webhooks,
             secure=secure,
             on_begin=lambda count: bar.update(task, total=count),
             on_ready=lambda name: bar.update(task, advance=1, description=f"{name} is ready"),

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from cli.installation.record import (
@@ -71,6 +71,22 @@ class ProcessStatus:
     waits_for: str
 
 
+class _Databases(NamedTuple):
+    """The files of the databases of processes that were asked for."""
+
+    history: Path | None
+    webhooks: Path | None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that name them."""
+        files = {
+            "COPLACE_HISTORY_DATABASE": self.history,
+            "COPLACE_WEBHOOKS_DATABASE": self.webhooks,
+        }
+        return {variable: str(file) for variable, file in files.items() if file}
+
+
 class Installation:
     """Kafka, Redis and every service on this machine, with all that they keep in one folder."""
 
@@ -115,6 +131,7 @@ class Installation:
         with_rest: bool = False,
         archive: str = "",
         with_history: bool = False,
+        with_webhooks: bool = False,
     ) -> InstallationRecord:
         """Start everything and wait until it is ready; on failure nothing is left running.
 
@@ -135,7 +152,11 @@ class Installation:
             InstallationRecord(self.record.environment).save(self.folder)
             remember_folder(self.folder)
             where = _absolute(archive)
-            return self._start(planned, with_rest, where, with_history, secured, on_begin, on_ready)
+            databases = _Databases(
+                self.folder / "history.db" if with_history else None,
+                self.folder / "webhooks.db" if with_webhooks else None,
+            )
+            return self._start(planned, with_rest, where, databases, secured, on_begin, on_ready)
 
     def down(self, *, delete: bool) -> bool:
         """Stop whatever runs of it, and delete its folder if asked to; whether anything ran."""
@@ -229,7 +250,7 @@ class Installation:
         planned: bool,
         with_rest: bool,
         archive: str,
-        with_history: bool,
+        databases: "_Databases",
         secured: bool,
         on_begin: Callable[[int], object],
         on_ready: _Told,
@@ -256,7 +277,8 @@ class Installation:
             planned=planned,
             with_rest=with_rest,
             archive=archive,
-            history=self.folder / "history.db" if with_history else None,
+            history=databases.history,
+            webhooks=databases.webhooks,
             choose_ports=partial(kept_ports, servers.ports_file),
             credentials=security.environment if security else None,
         )
@@ -276,11 +298,7 @@ class Installation:
                 **processes.token_addresses,
                 **({"COPLACE_REST_URL": processes.rest_url} if with_rest else {}),
                 **({"COPLACE_ARCHIVE_WHERE": archive} if archive else {}),
-                **(
-                    {"COPLACE_HISTORY_DATABASE": str(self.folder / "history.db")}
-                    if with_history
-                    else {}
-                ),
+                **databases.environment,
             }
             with _set(environment):
                 create_topics(Deployment.from_settings(Settings()))

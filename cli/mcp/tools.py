@@ -24,8 +24,9 @@ _WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 def questions() -> Mapping[str, Route]:
     """Return what can be asked and changes nothing, by the names of the tools: every method with a
-    route, but for events that are published and answers without end."""
-    asked = (route for route in routes() if not route.payload and not route.streams)
+    route, but for those that change something, events that are published and answers without
+    end."""
+    asked = (route for route in routes() if not (route.payload or route.streams or route.changes))
     return {_WORDS.sub("_", route.operation).lower(): route for route in asked}
 
 

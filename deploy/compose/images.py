@@ -16,7 +16,10 @@ DEBIAN = "docker.io/library/debian:bookworm-slim"
 KAFKA = f"docker.io/apache/kafka:{kafka_version()}"
 REDIS = "docker.io/library/redis:7"
 # One for each extra of pyproject.toml that a service of the compose file needs.
-EXTRAS = ("server", "placement", "planner", "prediction", "rest", "archive", "history", "lab")
+EXTRAS = (
+    *("server", "placement", "planner", "prediction", "rest", "archive", "history"),
+    *("webhooks", "lab"),
+)
 COPLACE = {extra: f"localhost/coplace-{extra}:latest" for extra in EXTRAS}
 STAND_IN_LABEL = "coplace.stand-in"
 

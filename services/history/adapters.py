@@ -1,31 +1,14 @@
 """The topics on Kafka, and the archive in files."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import takewhile
 
-from services.history.log import ReadBatch
 from shared.archive.errors import ArchiveError, NotArchivedError
 from shared.archive.reading import archived_range, read_archive
 from shared.catalogue.record import Record, TopicPartition
-from shared.streams.on_kafka.committed_topics import CommittedTopics
+from shared.streams.on_kafka.followed_topics import FollowedTopics
 
-
-class FollowedTopics(CommittedTopics):
-    """The topics of one deployment, whose records are answered within a second."""
-
-    POLL_MS = 200
-    FETCH_WAIT_MS = 100
-
-    async def read(self) -> Mapping[TopicPartition, ReadBatch]:
-        """Return what has come; wait a moment where nothing has."""
-        found = await self._polled()
-        return {
-            each: ReadBatch(
-                [self._deployment.record(one) for one in records], records[-1].offset + 1
-            )
-            for each, records in found.items()
-            if records
-        }
+__all__ = ["ArchiveFiles", "FollowedTopics"]
 
 
 class ArchiveFiles:

@@ -1,43 +1,12 @@
 """Where records come from."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Protocol
 
 from shared.catalogue.record import Record, TopicPartition
-from shared.streams.stages.consistency import LogFacts
-from shared.streams.stages.provenance import LastRead
+from shared.streams.following import FollowedLog, ReadBatch
 
-
-class ReadBatch(NamedTuple):
-    """Records of a Kafka partition, and the position behind them."""
-
-    records: Sequence[Record]
-    next_position: int
-
-
-class FollowedLog(Protocol):
-    """The topics."""
-
-    async def facts(
-        self,
-        topics: Iterable[str],
-        last_read: Mapping[TopicPartition, LastRead],
-        partitions: Iterable[TopicPartition],
-    ) -> LogFacts:
-        """Return what there is now."""
-        ...
-
-    async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions, each from a position on."""
-        ...
-
-    async def read(self) -> Mapping[TopicPartition, ReadBatch]:
-        """Return what has come; wait a moment where nothing has."""
-        ...
-
-    def behind(self) -> int:
-        """Return how many offsets were not read yet."""
-        ...
+__all__ = ["Archive", "FollowedLog", "ReadBatch"]
 
 
 class Archive(Protocol):

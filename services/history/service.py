@@ -42,7 +42,6 @@ from services.history.answers import (
 )
 from services.history.meter import HistoryMeter
 from services.history.model import RunRow
-from services.history.pages import PageKey, page_key, page_size, page_token
 from services.history.reading import HistoryReader
 from shared.authority.binding import SitedCluster
 from shared.authority.door import Door
@@ -50,6 +49,7 @@ from shared.authority.holding import HeldRun
 from shared.authority.rules import About, OwnedJob
 from shared.process.grpc_calls import ends_process
 from shared.process.grpc_errors import RefusalReason, RefusedCallError
+from shared.process.pages import PageKey, page_key, page_size, page_token
 
 NAME: Final = "coplace.v1.HistoryService"
 _THREADS: Final = 4

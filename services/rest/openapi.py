@@ -15,6 +15,7 @@ from services.rest.routes import Route
 from shared.catalogue.comments import comments
 from shared.catalogue.described_schemas import described_schemas, references
 from shared.catalogue.json_schema import field_schema
+from shared.catalogue.webhook_types import TYPES, webhook_schema
 
 _BASE: Final = "#/components/schemas/"
 _PROBLEM: Final = "Problem"
@@ -84,6 +85,12 @@ _ATTRIBUTES: Final = (
 )
 
 
+_SIGNED: Final = "Posted to registered URLs, signed as Standard Webhooks says."
+_SIGNATURE: Final = (
+    ("webhook-id", "The same whenever an event is posted again: drop repeats by it."),
+    ("webhook-timestamp", "Seconds since 1970 when this attempt was made."),
+    ("webhook-signature", "`v1,` and the signature; several with spaces between."),
+)
 _RESUMING: Final = (
     (LAST_EVENT_ID, False, "The id of the last event that came: what follows it comes."),
 )
@@ -94,12 +101,14 @@ def document(routes: Iterable[Route], version: str = "0.1.0") -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(f"{route.template}", {})[route.verb.lower()] = _operation(route)
-    messages = set(references(paths, _BASE)) - {_PROBLEM}
+    webhooks = {name: {"post": _posted(name)} for name in TYPES}
+    messages = set(references([paths, webhooks], _BASE)) - {_PROBLEM}
     return {
         "openapi": "3.1.1",
         "info": {"title": "Coplace", "version": version, "description": _DESCRIPTION},
         "security": [{}, {"token": []}],
         "paths": paths,
+        "webhooks": webhooks,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "schemas": {_PROBLEM: _PROBLEM_SCHEMA, **described_schemas(messages, _BASE)},
@@ -119,6 +128,31 @@ def _operation(route: Route) -> dict[str, Any]:
         "parameters": [*_path_fields(route), *_query_fields(route), *_headers(route)],
         **body,
         "responses": dict(_responses(route)),
+    }
+
+
+def _posted(name: str) -> dict[str, Any]:
+    """Return what is posted to receivers of a type."""
+    return {
+        "operationId": name,
+        "tags": ["WebhookService"],
+        "summary": TYPES[name].when.rstrip("."),
+        "description": f"{TYPES[name].when} {_SIGNED}",
+        "parameters": [
+            {
+                "name": header,
+                "in": "header",
+                "required": True,
+                "description": description,
+                "schema": {"type": "string"},
+            }
+            for header, description in _SIGNATURE
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {_JSON: {"schema": webhook_schema(name, _BASE)}},
+        },
+        "responses": {"2XX": {"description": "It was taken. Anything else is tried again."}},
     }
 
 

@@ -72,6 +72,12 @@ class Route:
         return self.method.server_streaming
 
     @property
+    def changes(self) -> bool:
+        """Return whether the call changes something."""
+        rule = http_rule_of(self.method)
+        return rule is not None and rule.changes
+
+    @property
     def body(self) -> Descriptor | None:
         """Return what the body is, None of a question that has none."""
         if self.payload:

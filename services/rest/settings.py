@@ -16,6 +16,7 @@ class ServiceAddresses(EnvironmentSettings):
     placement_address: str = Field("127.0.0.1:50053", description="host:port of placement")
     watch_address: str = Field("127.0.0.1:50054", description="host:port of watch")
     history_address: str = Field("127.0.0.1:50055", description="host:port of history")
+    webhooks_address: str = Field("127.0.0.1:50056", description="host:port of webhooks")
 
     def of_services(self) -> dict[str, str]:
         """Return the addresses by the name of the gRPC service."""
@@ -25,6 +26,7 @@ class ServiceAddresses(EnvironmentSettings):
             "coplace.v1.PlacementService": self.placement_address,
             "coplace.v1.WatchService": self.watch_address,
             "coplace.v1.HistoryService": self.history_address,
+            "coplace.v1.WebhookService": self.webhooks_address,
         }
 
 

@@ -33,6 +33,7 @@ from shared.catalogue.guards import PAYLOADS, guarded_fields, kinds_of
 from shared.catalogue.options import rule_of
 
 _NO_CLAIM: Final = RunClaim()
+_OWN_JOBS: Final = "a user has own jobs posted alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +304,16 @@ def _of_statement(binding: Binding, about: About) -> str:
     return _of_account(binding, about)
 
 
+def _of_webhook(binding: Binding, about: About) -> str:
+    """A user has own jobs posted, an operator those of users and accounts of its, or all."""
+    if about.is_region:
+        return _OWN_JOBS if binding.role is Role.USER else _of_region(binding, about)
+    if about.account:
+        return _OWN_JOBS if binding.role is Role.USER else _of_account(binding, about)
+    return _of_user(binding, about) if about.user else "it is of nobody"
+
+
+_POSTING: Final = (Role.USER, Role.OPERATOR)
 _ASKING: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.BILLING, Role.RESOURCE_MANAGER)
 _RUNNING: Final = (Role.OPERATOR, Role.RESOURCE_MANAGER)
 _BILLED: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.BILLING)
@@ -372,6 +383,15 @@ _QUESTIONS: Final[Mapping[str, AccessRule]] = {
     "ShowAccount": AccessRule(_BILLED, _of_account),
     "ShowStatement": AccessRule(_BILLED, _of_statement),
     "ListAudit": AccessRule((Role.OPERATOR,), _of_region),
+    "AddWebhook": AccessRule(_POSTING, _of_webhook),
+    "ListWebhooks": AccessRule(_POSTING, _none),
+    **{
+        name: AccessRule(_POSTING, _of_webhook)
+        for name in (
+            *("RemoveWebhook", "TestWebhook", "RotateWebhookSecret"),
+            *("ListFailedDeliveries", "RetryDeliveries"),
+        )
+    },
     "WatchDecisions": AccessRule((Role.VIEWER, Role.USER, *_RUNNING), _of_watch),
 }
 # Payloads by their names in Envelope, then the RPCs.

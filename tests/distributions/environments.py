@@ -25,7 +25,7 @@ _SOURCES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 EXTRAS: Final = (
     *("server", "placement", "planner", "prediction", "kubernetes", "rest", "archive", "mcp"),
-    *("history", "lab"),
+    *("history", "webhooks", "lab"),
 )
 # What an environment has before anything is installed, or that is ours.
 _OWN: Final = frozenset(_SOURCES)

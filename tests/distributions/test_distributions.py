@@ -38,6 +38,7 @@ _SERVICES: Final = {
     "kubernetes": ("services.kubernetes",),
     "rest": ("services.rest",),
     "history": ("services.history",),
+    "webhooks": ("services.webhooks",),
     "archive": ("services.archive",),
 }
 _FOREIGN_TO_AGENTS: Final = {

@@ -75,6 +75,7 @@ def test_all_services_of_the_compose_file_are_there_but_for_what_is_switched_off
     switched = "services.planner.enabled=true,services.rest.enabled=true"
     switched += ",services.archive.enabled=true,services.archive.claim=files"
     switched += ",services.history.enabled=true,services.history.claim=rows"
+    switched += ",services.webhooks.enabled=true,services.webhooks.claim=rows"
     words = ("--set", switched, "--set", "services.ingestJobcomp.enabled=false")
     expected = {f"region-{name}" for name in (*SERVICES, *NOT_PLAYED, "kafka", "redis", "test")}
     expected |= {"region-topics-1", "region-preflight"}
@@ -200,6 +201,7 @@ def test_alerts_and_dashboard_are_those_of_the_project() -> None:
         (f"{SERVERS},autoscaling.enabled=true", "needs KEDA"),
         (f"{SERVERS},services.archive.enabled=true", "services.archive.claim is missing"),
         (f"{SERVERS},services.history.enabled=true", "services.history.claim is missing"),
+        (f"{SERVERS},services.webhooks.enabled=true", "services.webhooks.claim is missing"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(sets: str, told: str) -> None:
@@ -223,3 +225,30 @@ def test_the_archive_has_its_claim_or_the_credentials_of_an_object_store() -> No
 def _archive(values: str) -> list[Mapping[str, Any]]:
     rendered = render(FIRST_TRY, "--set", f"services.archive.enabled=true,{values}")
     return [pod for name, pod, _ in pods(rendered) if name == "region-archive"]
+
+
+def test_webhooks_listen_to_alertmanager_and_reach_what_is_public() -> None:
+    words = "services.webhooks.enabled=true,services.webhooks.claim=rows"
+    listens = render(FIRST_TRY, "--set", f"{words},services.webhooks.alertsSecret=alertmanager")
+    [pod] = [found for name, found, _ in pods(listens) if name == "region-webhooks"]
+    [container] = pod["containers"]
+    settings = {each["name"]: each.get("value") for each in container["env"]}
+    assert settings["COPLACE_WEBHOOKS_DATABASE"] == "/webhooks/webhooks.db"
+    assert settings["COPLACE_WEBHOOKS_ALERTS_TOKEN_FILE"] == "/etc/coplace/alerts/token"
+    assert {"name": "alerts", "containerPort": 8091} in container["ports"]
+    policies = {
+        each["metadata"]["name"]: each["spec"]
+        for each in listens
+        if each["kind"] == "NetworkPolicy"
+    }
+    [alerts] = [
+        rule
+        for rule in policies["region-webhooks"]["ingress"]
+        if rule["ports"][0]["port"] == "alerts"
+    ]
+    assert "monitoring" in str(alerts["from"])
+    [outside] = policies["region-webhooks-receivers"]["egress"]
+    closed = {network for peer in outside["to"] for network in peer["ipBlock"]["except"]}
+    assert {"10.0.0.0/8", "169.254.0.0/16", "fc00::/7"} <= closed
+    without = render(FIRST_TRY, "--set", words)
+    assert "ALERTS" not in str(without)

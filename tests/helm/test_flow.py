@@ -57,6 +57,7 @@ def prefix(kind: type[BaseSettings]) -> str:
 def everything() -> tuple[Document, ...]:
     archive = "services.archive.enabled=true,services.archive.claim=files"
     archive += ",services.history.enabled=true,services.history.claim=rows"
+    archive += ",services.webhooks.enabled=true,services.webhooks.claim=rows"
     return render(KUBERNETES_JOBS, "--set", f"services.planner.enabled=true,{archive}")
 
 

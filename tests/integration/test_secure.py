@@ -53,7 +53,7 @@ def test_secrets_are_in_files_of_their_owner_alone_and_nowhere_else(reader: Read
     files = list(folder.iterdir())
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     secrets = {file: file.read_text().strip() for file in files if file.suffix == ".password"}
-    assert len(secrets) == 17
+    assert len(secrets) == 18
     kept = [file for file in reader.installation.folder.rglob("*") if file.is_file()]
     # Kafka's indexes are of 10 MB each, and hold numbers.
     read = [file for file in kept if file not in secrets and "index" not in file.suffix]

@@ -81,6 +81,7 @@ class Namespaces:
             **self._of_agent(name),
             "COPLACE_ARCHIVE_WHERE": str(self.folder / name / "archive"),
             "COPLACE_HISTORY_DATABASE": str(self.folder / f"{name}.history.db"),
+            "COPLACE_WEBHOOKS_DATABASE": str(self.folder / f"{name}.webhooks.db"),
         }
 
     def free(self, environment: Mapping[str, str]) -> None:

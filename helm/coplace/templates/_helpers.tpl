@@ -59,6 +59,7 @@ lasting name: it is a StatefulSet. */}}
 - {key: rest, name: rest, extra: rest, module: services.rest, http: COPLACE_REST, port: 8090}
 - {key: archive, name: archive, extra: archive, module: services.archive, stateful: true}
 - {key: history, name: history, extra: history, module: services.history, grpc: COPLACE_HISTORY, port: 50055, stateful: true}
+- {key: webhooks, name: webhooks, extra: webhooks, module: services.webhooks, grpc: COPLACE_WEBHOOKS, port: 50056, stateful: true}
 - {key: pricing, name: pricing, module: services.pricing, stateful: true}
 - {key: accounts, name: accounts, module: services.pricing.accounts, stateful: true, redis: true}
 {{- end }}
@@ -228,6 +229,7 @@ priorityClassName: {{ . }}
 {{- if .Values.services.planner.enabled }}{{ fail "services.planner.enabled is the hub's: role: site does not place" }}{{ end }}
 {{- if .Values.services.archive.enabled }}{{ fail "services.archive.enabled is the hub's: role: site has no topic of prices" }}{{ end }}
 {{- if .Values.services.history.enabled }}{{ fail "services.history.enabled is the hub's: role: site has no topic of prices" }}{{ end }}
+{{- if .Values.services.webhooks.enabled }}{{ fail "services.webhooks.enabled is the hub's: role: site has no topic of prices" }}{{ end }}
 {{- if .Values.kubernetes.enabled }}
 {{- if not $hub.placement }}{{ fail "hub.placement is missing: kubernetes.enabled at role: site asks the hub's placement, host:port" }}{{ end }}
 {{- if ne .Values.kubernetes.site .Values.site }}{{ fail (printf "kubernetes.site is %q and site is %q: an installation is of one site" .Values.kubernetes.site .Values.site) }}{{ end }}
@@ -260,6 +262,9 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- with .Values.services.history }}
 {{- if and .enabled (not .claim) }}{{ fail "services.history.claim is missing: name a PersistentVolumeClaim for its database" }}{{ end }}
+{{- end }}
+{{- with .Values.services.webhooks }}
+{{- if and .enabled (not .claim) }}{{ fail "services.webhooks.claim is missing: name a PersistentVolumeClaim for its database and key" }}{{ end }}
 {{- end }}
 {{- if and .Values.authority.bindings .Values.authority.configMap }}{{ fail "set one of authority.bindings and authority.configMap" }}{{ end }}
 {{- if and .Values.authority.issuer (not .Values.authority.bindings) }}{{ fail "authority.issuer needs authority.bindings: a ConfigMap has its own" }}{{ end }}

@@ -67,11 +67,13 @@ AT_THE_DOOR: Final[Mapping[str, str]] = {
     "tokens revoke": "tokens revoke olga --source olga",
 }
 # These run on, or try a whole installation; `slurm` reports what its nodes and jobs are.
-# `history` is asked in tests/unit/services/history.
+# `history` is asked in tests/unit/services/history, `webhook` in tests/unit/services/webhooks.
 NOT_ONE_ANSWER: Final = (
     "smoke-test",
     *(f"slurm {verb}" for verb in ("obey", "tell")),
     *(f"history {verb}" for verb in ("accounts", "audit", "charges", "jobs", "statement", "story")),
+    *(f"webhook {verb}" for verb in ("add", "failed", "list", "remove", "retry")),
+    *(f"webhook {verb}" for verb in ("rotate-secret", "test")),
 )
 
 

@@ -19,6 +19,7 @@ _OWN: Final = "is checked against names of its own release"
 _TEXT: Final = "is no name of a subject"
 _FILTER: Final = "filters what was: of an unknown name there are no rows"
 _JOBS: Final = ("cancel", "hold", "release", "prioritize", "requeue", "suspend", "unsuspend")
+_OF_A_WEBHOOK: Final = ("remove", "test", "failed", "retry", "rotate-secret")
 _HELD: Final = {
     **{(verb, "job_id"): _ASKED for verb in (*_JOBS, "why", "seize", "jobs", "price explain")},
     **{("jobs", name): _ASKED for name in ("user", "account", "cluster")},
@@ -78,11 +79,16 @@ _HELD: Final = {
     },
     ("history jobs", "state"): _OWN,
     **{("history audit", name): _FILTER for name in ("who", "action")},
+    **{("webhook add", name): _TEXT for name in ("url", "description")},
+    **{("webhook add", name): _FILTER for name in ("user", "account")},
+    ("webhook add", "types"): _OWN,
+    **{(f"webhook {verb}", "webhook"): _ASKED for verb in _OF_A_WEBHOOK},
+    ("webhook retry", "deliveries"): _ASKED,
 }
 # Times, figures, addresses, reasons: of any command.
 _NO_NAMES: Final = {
     *("reason", "ingest", "placement", "address", "source", "until", "begin", "since", "rule"),
-    *("history", "page", "archive"),
+    *("history", "page", "archive", "webhooks"),
     *("service_units", "where", "link", "node", "pstates_ghz", "tdp_w"),
 }
 # Groups whose commands are about files and servers of their own.

@@ -63,6 +63,7 @@ async def both_over(region: Region) -> AsyncIterator[tuple[Client, HttpClient]]:
         served(handlers["coplace.v1.EnergyService"]) as of_energy,
         served(handlers["coplace.v1.IngestService"]) as of_ingest,
         served(handlers["coplace.v1.HistoryService"]) as of_history,
+        served(handlers["coplace.v1.WebhookService"]) as of_webhooks,
         rest_over(region) as over_http,
     ):
         channels = {
@@ -70,6 +71,7 @@ async def both_over(region: Region) -> AsyncIterator[tuple[Client, HttpClient]]:
             "EnergyService": of_energy,
             "IngestService": of_ingest,
             "HistoryService": of_history,
+            "WebhookService": of_webhooks,
         }
 
         async def asked(route: Route, arguments: object) -> Message:

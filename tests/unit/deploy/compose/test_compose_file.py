@@ -34,6 +34,9 @@ from services.prediction.job_power import PowerOutcome
 from services.pricing.adapters import ChargeMeter
 from services.rest.settings import RestSettings, ServiceAddresses
 from services.watch.settings import WatchSettings
+from services.webhooks.deliveries import DeliveryBacklog
+from services.webhooks.meter import WebhooksMeter
+from services.webhooks.settings import WebhooksSettings
 from shared.authority.door import Door
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
@@ -88,6 +91,7 @@ def test_every_setting_that_the_file_names_is_read() -> None:
     assert named <= settings_variables(
         *(Settings, IngestSettings, EnergyApiSettings, PlacementSettings, WatchSettings),
         *(SimulationSettings, RestSettings, ServiceAddresses, ArchiveSettings, HistorySettings),
+        WebhooksSettings,
     )
 
 
@@ -184,6 +188,7 @@ def exported_metrics() -> str:
     charges.watch(Mock(absurd_energies=1))
     charges.register(telemetry.meter)
     watch_searches(Searches(), telemetry.meter)
+    WebhooksMeter(telemetry.meter).observe(DeliveryBacklog, lambda: 0.0, lambda: 0)
     placement = Duty()
     placement.begin(capped_region().queries)
     watch(telemetry.meter, placement)

@@ -57,7 +57,8 @@ def test_a_service_gets_what_a_secure_installation_sets(name: str, handed_out: S
             continue  # as it is where nothing is said
         assert is_same(told.pop(variable), value, own), variable
     addresses = {
-        f"COPLACE_{each}_ADDRESS" for each in ("INGEST", "ENERGY", "PLACEMENT", "WATCH", "HISTORY")
+        f"COPLACE_{each}_ADDRESS"
+        for each in ("INGEST", "ENERGY", "PLACEMENT", "WATCH", "HISTORY", "WEBHOOKS")
     }
     assert set(told) <= {"COPLACE_REDIS_URL", "COPLACE_GRPC_TOKEN_PORT", *addresses}
     if port := told.get("COPLACE_GRPC_TOKEN_PORT"):

@@ -31,6 +31,10 @@ from services.rest.meter import RestMeter
 from services.rest.routes import routes
 from services.rest.service import Caller, RestService
 from services.rest.settings import RestSettings
+from services.webhooks.addresses import AddressRules
+from services.webhooks.service import WebhookService
+from shared.authority.door import Door
+from shared.authority.table import TableInForce
 from shared.catalogue.event import Publish
 from shared.catalogue.topics import Topics
 from shared.placement.processor.placement import Placement
@@ -39,6 +43,8 @@ from tests.unit.services.energy.api.appdb import AppDB, coefficients
 from tests.unit.services.history.made import database
 from tests.unit.services.ingest.envelopes import NOW_US
 from tests.unit.services.ingest.test_service import Broker
+from tests.unit.services.webhooks.made import KEY, World
+from tests.unit.shared.authority.test_bearing import Audit
 
 
 class HttpAnswer(NamedTuple):
@@ -113,6 +119,7 @@ class Region:
             "coplace.v1.EnergyService": energy.handlers(),
             "coplace.v1.WatchService": _one_heartbeat(),
             "coplace.v1.HistoryService": self._history().handlers(),
+            "coplace.v1.WebhookService": self._webhooks().handlers(),
         }
 
     def _history(self) -> HistoryService:
@@ -120,6 +127,22 @@ class Region:
         engine, _ = database(Path(mkdtemp()) / "history.db")
         meter = HistoryMeter(NoOpMeter("test"))
         return HistoryService(HistoryReader(engine), meter, self.crashes.append)
+
+    def _webhooks(self) -> WebhookService:
+        """Without a webhook."""
+        world, rules = World(Path(mkdtemp())), AddressRules()
+
+        async def check(url: str) -> None:
+            rules.parse(url)
+
+        door = Door("webhooks", TableInForce(), Audit(), NoOpMeter("test"))
+        return WebhookService(
+            *(world.registry, world.queue, world.deliverer(), KEY, check, door),
+            self.crashes.append,
+            budget_percent=80,
+            old_secret_us=0,
+            now_us=world.now_us,
+        )
 
 
 def _one_heartbeat() -> grpc.GenericRpcHandler:

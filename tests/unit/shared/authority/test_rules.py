@@ -11,6 +11,7 @@ from coplace.v1 import (
     ingest_service_pb2,
     placement_service_pb2,
     watch_service_pb2,
+    webhook_service_pb2,
 )
 from coplace.v1.ingest_service_pb2 import Envelope
 from hypothesis import given
@@ -154,6 +155,14 @@ SITUATIONS: Final[dict[str, dict[str, About]]] = {
         "their account": About(account="biology"),
         "own lines of their account": About(account="biology", user="ada"),
     },
+    "webhook": {
+        "own user": About(user="ada"),
+        "own account": About(account="physics"),
+        "their user": About(user="bob"),
+        "their account": About(account="biology"),
+        "region": About(is_region=True),
+        "nobody": About(),
+    },
     "anything": {"all": About()},
 }
 
@@ -269,6 +278,17 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
             "region": _all_of("watch"),
         },
     ),
+    (
+        "AddWebhook RemoveWebhook TestWebhook RotateWebhookSecret ListFailedDeliveries"
+        " RetryDeliveries",
+        "webhook",
+        {
+            "user": ("own user",),
+            "operator": ("own user", "own account"),
+            "region": tuple(each for each in SITUATIONS["webhook"] if each != "nobody"),
+        },
+    ),
+    ("ListWebhooks", "anything", dict.fromkeys(("user", "operator", "region"), ("all",))),
     ("ListClusters ShowPower ShowPolicy Project", "anything", _BY_ALL_WHO_ASK),
 ]
 STATEMENT: Final = {
@@ -300,7 +320,7 @@ def rpcs() -> set[str]:
     """What is served by gRPC."""
     modules = (
         *(ingest_service_pb2, placement_service_pb2, energy_service_pb2, watch_service_pb2),
-        history_service_pb2,
+        *(history_service_pb2, webhook_service_pb2),
     )
     services = [
         service for module in modules for service in module.DESCRIPTOR.services_by_name.values()

@@ -1,0 +1,1 @@
+"""Webhooks: what happens is posted to URLs that users and operators register."""

@@ -1,0 +1,1 @@
+"""How the schema of the database became what it is."""

@@ -1,0 +1,1 @@
+"""Databases of processes that keep rows beside topics."""

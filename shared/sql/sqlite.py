@@ -1,0 +1,92 @@
+"""A SQLite database of one process: its connections, its schema, and who writes it."""
+
+import fcntl
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError
+
+from coplace_client.errors import CannotStartError
+
+# Nobody else writes: this is for a backup, or a second process.
+_BUSY_MS: Final = 10_000
+
+
+class SqliteDatabase:
+    """A database that one process reads and writes, in any of its threads.
+
+    What was committed survives a kill of the process and a power failure.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._engine = _open(file)
+        self._lock = Lock()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Be the only one in the database, and commit at the end."""
+        with self._lock, self._engine.begin() as connection:
+            yield connection
+
+    def migrate(self, folder: Path, remedy: str) -> None:
+        """Bring the schema to what this release has. Raises CannotStartError for one of a later
+        release and for what is no database, with what an operator may do."""
+        config = Config()
+        config.set_main_option("script_location", str(folder))
+        file = self._engine.url.database
+        try:
+            with self.transaction() as connection:
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+        except CommandError as error:
+            raise CannotStartError(
+                f"the schema of {file} is of a later release: run that one, or {remedy} ({error})"
+            ) from None
+        except DatabaseError as error:
+            raise CannotStartError(
+                f"{file} is no usable database: {remedy} ({error.orig})"
+            ) from None
+
+
+def _open(file: Path) -> Engine:
+    engine = create_engine(URL.create("sqlite", database=str(file)))
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: sqlite3.Connection, _record: Any) -> None:
+        # Transactions begin where SQLAlchemy says, also for those that only read.
+        connection.isolation_level = None
+        for pragma in (
+            f"busy_timeout = {_BUSY_MS}",
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            "temp_store = MEMORY",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+@contextmanager
+def locked(file: Path, variable: str) -> Iterator[None]:
+    """Be the only process that writes a database, which others choose by an environment variable.
+    Raises CannotStartError where another process does, or where its folder cannot be written
+    to."""
+    try:
+        with Path(f"{file}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+    except BlockingIOError:
+        problem = f"another process writes {file}: stop it, or choose another {variable}"
+        raise CannotStartError(problem) from None
