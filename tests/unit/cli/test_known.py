@@ -76,13 +76,12 @@ _HELD: Final = {
         for verb in ("jobs", "charges")
         for name in ("user", "account", "cluster")
     },
-    ("history jobs", "state"): _OWN,
-    **{("history audit", name): _FILTER for name in ("who", "action")},
+    **{("history audit", name): _FILTER for name in ("who", "action", "subject")},
 }
 # Times, figures, addresses, reasons: of any command.
 _NO_NAMES: Final = {
     *("reason", "ingest", "placement", "address", "source", "until", "begin", "since", "rule"),
-    *("history", "page", "archive"),
+    *("history", "page", "archive", "database"),
     *("service_units", "where", "link", "node", "pstates_ghz", "tdp_w"),
 }
 # Groups whose commands are about files and servers of their own.
