@@ -9,6 +9,7 @@ from services.archive.settings import ArchiveSettings
 from shared.archive.errors import BrokenArchiveError
 from shared.archive.reading import archived_range
 from shared.catalogue.record import NewRecord, TopicPartition
+from shared.catalogue.topics import load_topics
 from shared.streams.stages.consistency import InconsistentError
 from tests.unit.services.archive.memory import CHARGES, DAY_MS, JOBS, Region
 
@@ -175,3 +176,12 @@ async def test_aborted_records_and_markers_leave_no_gap_between_files(region: Re
 def test_topics_of_the_setting_come_once_each() -> None:
     own = ArchiveSettings(where="x", topics="commands,jobs.events,commands")
     assert own.topic_names == ("commands", "jobs.events")
+
+
+def test_what_the_history_is_built_from_is_archived_by_default() -> None:
+    """Kafka keeps the audit for a year and outcomes for 30 days: who builds anew needs them."""
+    topics = load_topics()
+    of_history = {name for name, spec in topics.items() if "history" in spec.consumers}
+    archived = ArchiveSettings(where="x").topic_names
+    assert {*archived} == of_history | {"placement.inputs"}
+    assert [name for name in archived if "archive" not in topics[name].consumers] == []
