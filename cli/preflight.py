@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 from kafka import KafkaAdminClient
 
-from cli.restore.restore import ARCHIVE, HISTORY
+from cli.locations import ARCHIVE, HISTORY
 from cli.stages import every_stage
 from coplace_client.errors import UnusableError
 from shared.catalogue.access.rules import load_principals

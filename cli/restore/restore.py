@@ -11,6 +11,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from cli.dlq.dead_letters import DeadLetters
+from cli.locations import ARCHIVE, HISTORY
 from cli.stages import every_stage
 from services.energy.appdb_cache.adapters import RedisAppDB
 from services.energy.appdb_cache.app import NAME as APPDB_CACHE
@@ -47,9 +48,6 @@ READ_MODELS: Final[Mapping[str, Callable[[Redis, Name], ReadModel[Any]]]] = {
 }
 # What has a command of its own to build it anew.
 _REBUILT: Final = ("archive", "history")
-# Where they are, as their processes read it.
-ARCHIVE: Final = "COPLACE_ARCHIVE_WHERE"
-HISTORY: Final = "COPLACE_HISTORY_DATABASE"
 _IDLE: Final = ("Empty", "Dead")
 
 

@@ -109,9 +109,13 @@ class Follower:
         if self._archive is None:
             return
         for topic in TOPICS:
-            places = (place for place in self.positions if place.topic == topic)
+            places = [place for place in self.positions if place.topic == topic]
             topic_id = found.topics[topic].topic_id
-            if all(self._archive.begins_at(place, topic_id) is None for place in places):
+            try:
+                begins = [self._archive.begins_at(place, topic_id) for place in places]
+            except ArchiveError:
+                begins = []
+            if not any(each is not None for each in begins):
                 log.warning(
                     "not archived: built anew without it once Kafka removes it", topic=topic
                 )

@@ -108,7 +108,7 @@ class HistoryWriter:
         """Apply what was not applied yet, and return how many records these were. Raises
         LostRowsError."""
         with self._engine.begin() as connection:
-            known, facts, applied = _positions(connection), Facts(), 0
+            known, facts, applied = _positions(connection, locked=True), Facts(), 0
             for batch in batches:
                 fresh = _fresh(batch, known[batch.partition])
                 self._add(facts, fresh)
@@ -120,7 +120,7 @@ class HistoryWriter:
     def pass_over(self, batch: Batch) -> None:
         """Apply nothing of a batch and go on behind it. Raises LostRowsError."""
         with self._engine.begin() as connection:
-            known = _positions(connection)[batch.partition]
+            known = _positions(connection, locked=True)[batch.partition]
             _move(connection, batch, known, _fresh(batch, known))
 
     def keep_failures(self, partition: TopicPartition, failures: bytes) -> None:
@@ -151,8 +151,11 @@ def _fresh(batch: Batch, known: Position) -> Sequence[Record]:
     return [each for each in batch.records if each.offset >= known.position]
 
 
-def _positions(connection: Connection) -> Mapping[TopicPartition, Position]:
-    """Nobody else writes them meanwhile."""
+def _positions(
+    connection: Connection, *, locked: bool = False
+) -> Mapping[TopicPartition, Position]:
+    """Locked ones nobody else writes until the transaction ends."""
+    query = select(POSITIONS).with_for_update() if locked else select(POSITIONS)
     return {
         TopicPartition(row.topic, row.kafka_partition): Position(
             row.topic_id,
@@ -161,7 +164,7 @@ def _positions(connection: Connection) -> Mapping[TopicPartition, Position]:
             LastRead(row.last_offset, row.last_sha256) if row.last_sha256 else None,
             row.failures,
         )
-        for row in connection.execute(select(POSITIONS).with_for_update())
+        for row in connection.execute(query)
     }
 
 
