@@ -26,7 +26,7 @@ class _Listed:
 
     @property
     def position(self) -> int:
-        return self.index.ends_at
+        return self.index.complete_to
 
 
 def examine_archive(deployment: Deployment, where: str) -> list[Inconsistency]:

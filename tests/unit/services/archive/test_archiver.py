@@ -185,3 +185,28 @@ def test_what_the_history_is_built_from_is_archived_by_default() -> None:
     archived = ArchiveSettings(where="x").topic_names
     assert {*archived} == of_history | {"placement.inputs"}
     assert [name for name in archived if "archive" not in topics[name].consumers] == []
+
+
+async def test_a_quiet_topic_of_which_kafka_removed_all_is_followed_on(region: Region) -> None:
+    """Behind the last record is the end of its transaction: nothing is missing there."""
+    assert await region.archiver.open() == []
+    producer, place = region.log.open_producer("test"), TopicPartition(CHARGES, 0)
+    region.log.begin(producer)
+    region.log.send(producer, [NewRecord(place, b"key", b"value")])
+    region.log.end(producer)
+    await region.step(after_s=60)
+    region.log.delete_before(place, region.log.end_offset(place))
+    assert await region.restart() == []
+    region.append(CHARGES, 0, b"later")
+    await region.step(after_s=60)
+    assert region.values(CHARGES, 0) == [b"value", b"later"]
+
+
+async def test_a_record_that_was_read_and_is_in_no_file_is_read_again(region: Region) -> None:
+    """What was read to is known of files alone."""
+    assert await region.archiver.open() == []
+    region.append(CHARGES, 0, b"first")
+    await region.step()
+    assert await region.restart() == []
+    await region.step(after_s=60)
+    assert region.values(CHARGES, 0) == [b"first"]

@@ -56,9 +56,10 @@ class MemoryTopics:
         for place, position in self.positions.items():
             if position < self.log.begin_offset(place):
                 raise RemovedOffsetError(place)
-            if records := self.log.read(place, position, 1_000):
-                found[place] = ReadBatch(records, records[-1].offset + 1)
-                self.positions[place] = records[-1].offset + 1
+            # Behind ends of transactions too.
+            if (end := self.log.end_offset(place)) > position:
+                found[place] = ReadBatch(self.log.read(place, position, 1_000), end)
+                self.positions[place] = end
         return found
 
     def behind(self) -> int:
@@ -90,11 +91,15 @@ class Region:
         self.quarantined.append(record)
 
     def append(self, facts: FactLog) -> None:
-        """Append what topics say."""
+        """Append what topics say, as one transaction."""
+        producer = self.log.open_producer("test")
+        self.log.begin(producer)
         for records in facts.records.values():
-            self.log.append(
-                NewRecord(each.partition, each.key, each.value, each.headers) for each in records
+            self.log.send(
+                producer,
+                [NewRecord(each.partition, each.key, each.value, each.headers) for each in records],
             )
+        self.log.end(producer)
 
     async def step(self) -> None:
         """Apply all that has come."""
@@ -111,4 +116,4 @@ class Region:
             ArchivedRecord(*place, each.offset, 0, each.key, each.value, each.headers)
             for each in self.log.read(place, made.position, 1_000)
         )
-        made.write(with_tail=True)
+        made.write(with_tail=True, read_to=self.log.end_offset(place))

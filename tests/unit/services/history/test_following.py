@@ -83,12 +83,29 @@ async def test_a_gap_that_no_archive_has_is_refused_and_nothing_is_written(regio
     place = TopicPartition("audit", 0)
     region.append(facts(JOBS[2]))
     region.append(facts(JOBS[3]))
-    region.log.delete_before(place, 2)
-    with pytest.raises(ArchiveError, match=r"audit/0 was applied to offset 1, and Kafka begins at"):
+    region.log.delete_before(place, 4)
+    with pytest.raises(ArchiveError, match=r"audit/0 was applied to offset 2, and Kafka begins at"):
         await region.new(archive=False).open()
     with pytest.raises(ArchiveError, match="COPLACE_HISTORY_ARCHIVE"):
         await region.new().open()
     assert dump(region.engine) == before
+
+
+async def test_what_kafka_removed_with_the_ends_of_transactions_is_no_gap(
+    region: Region, empty: Database, tmp_path: Path
+) -> None:
+    """A quiet topic is empty after its retention, behind the end of its last transaction."""
+    assert await region.follower.open() == []
+    region.append(facts(*JOBS[:2]))
+    await region.step()
+    for place in places():
+        await region.archive(place)
+        region.log.delete_before(place, region.log.end_offset(place))
+    assert await region.new(archive=False).open() == []
+    other = Region(Database(str(tmp_path / "again.db")), region.folder)
+    other.topics = region.topics
+    assert await other.new().open() == []
+    assert rows(other) == rows(region)
 
 
 async def test_an_archive_that_ends_within_the_gap_is_refused(region: Region) -> None:
