@@ -51,7 +51,8 @@ class Follower:
         if wrong := await differences(self._topics, known):
             return wrong
         places = _partitions(found)
-        begins = (await self._topics.facts(TOPICS, {}, places)).begins
+        kept = await self._topics.facts(TOPICS, {}, places)
+        begins = kept.begins
         for place in places:
             topic_id = found.topics[place.topic].topic_id
             if place not in known:
@@ -64,7 +65,7 @@ class Follower:
                 await self._fill(place, topic_id, position, begins[place])
                 position = begins[place]
             self.positions[place] = position
-        self._warn_of_unarchived(found)
+        self._warn_of_unarchived(kept)
         await self._topics.assign(self.positions)
         return []
 
@@ -116,7 +117,8 @@ class Follower:
                 begins = [self._archive.begins_at(place, topic_id) for place in places]
             except ArchiveError:
                 begins = []
-            if not any(each is not None for each in begins):
+            is_archived = any(each is not None for each in begins)
+            if not is_archived and any(found.ends[place] for place in places):
                 log.warning(
                     "not archived: built anew without it once Kafka removes it", topic=topic
                 )
