@@ -110,12 +110,13 @@ class ChangeRow(NamedTuple):
         return self.sequence, self.at_us, self.event_id, self.number
 
 
-def entry_id(event_id: str) -> str:
-    """Return the id of an event as tables have it: the longest do not fit into an index."""
-    if len(event_id) <= _MOST_ID:
-        return event_id
-    digest = sha256(event_id.encode()).hexdigest()
-    return f"{event_id[: _MOST_ID - len(digest)]}{digest}"
+def entry_id(name: str) -> str:
+    """Return the id of an event, or a subject, as tables have it: the longest do not fit into an
+    index, and end with their digest."""
+    if len(name) <= _MOST_ID:
+        return name
+    digest = sha256(name.encode()).hexdigest()
+    return f"{name[: _MOST_ID - len(digest)]}{digest}"
 
 
 def changes_of(event: Event, offset: int) -> list[ChangeRow]:
@@ -124,8 +125,8 @@ def changes_of(event: Event, offset: int) -> list[ChangeRow]:
     action = _ACTIONS[event.type]
     return [
         ChangeRow(
-            *(entry_id(event.id), number, subject, sequence, event.time_us, event.source, action),
-            _text(declared),
+            *(entry_id(event.id), number, entry_id(subject), sequence, event.time_us),
+            *(event.source, action, _text(declared)),
         )
         for number, (subject, declared) in enumerate(_declared(event.payload))
     ]

@@ -345,3 +345,20 @@ def test_what_accounts_may_spend_is_a_change_of_their_own(empty: Database) -> No
     assert orjson.loads(spend[1].before)["allocated_su"] == "5.000000"
     assert orjson.loads(spend[1].after)["allocated_su"] == "9.000000"
     assert [row.before for row in rows if row.subject == "tariff t"] == [""]
+
+
+def test_the_longest_names_are_rows_of_each_database(empty: Database) -> None:
+    """Each letter has four bytes: an index of PostgreSQL takes 2,704 of them."""
+    names = ["\N{MATHEMATICAL BOLD SMALL A}" * 256 for _ in range(3)]
+    log = FactLog()
+    for number in range(2):
+        pairs = PairsAllowed(
+            node_model=names[0], app_id=names[1], co_runner_app_id=names[2], allowed_at_us=T0_US
+        )
+        long_id = "\N{MATHEMATICAL BOLD SMALL A}" * 250 + str(number)
+        log.add("commands", pairs, event_id=long_id, time_us=T0_US + number)
+    engine, writer = database(empty)
+    apply_all(writer, log)
+    first, second = sorted(map(ChangeRow._make, dump(engine)["changes"]), key=lambda row: row.order)
+    assert first.subject == second.subject
+    assert second.before == first.after
