@@ -27,6 +27,8 @@ COMPILER_PACKAGES := gcc:build-essential python3-config:python3-dev
 KAFKA_PACKAGES := java:openjdk-17-jdk-headless mvn:maven setpriv:util-linux
 SERVER_PACKAGES := $(KAFKA_PACKAGES) redis-server:redis-server
 SLURM_PACKAGES := slurmctld:slurm-wlm
+# Its programs are in a folder of each release; this one finds them.
+DATABASE_PACKAGES := pg_ctlcluster:postgresql setpriv:util-linux
 CONTAINER_PACKAGES := podman:podman buildah:buildah runc:runc iptables:iptables \
     debootstrap:debootstrap /usr/lib/podman/netavark:netavark \
     /usr/lib/podman/aardvark-dns:aardvark-dns
@@ -107,7 +109,7 @@ system-kubernetes:
 	@deploy/require-commands.sh $(KUBERNETES_PACKAGES)
 # All at once, while pip installs.
 system-tests:
-	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES) $(EXAMPLE_PACKAGES)
+	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES) $(EXAMPLE_PACKAGES) $(DATABASE_PACKAGES)
 
 ## Checks ------------------------------------------------------------------------------------
 

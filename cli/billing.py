@@ -78,7 +78,8 @@ class Empty(StrEnum):
 
 @app.callback(invoke_without_command=True)
 def accounts(ctx: typer.Context, output: OutputName = Output.TABLE) -> None:
-    """Print what each account spent, as Redis has it."""
+    """Print what each account spent, as Redis has it; `coplace history accounts` where a history
+    runs."""
     if ctx.invoked_subcommand is None:
         spent = spending.balances(Deployment.from_settings(settings()))
         write(spending.balance_rows(spent), ("account", "spent SU"), output)
@@ -153,7 +154,8 @@ def statement(
         Format, typer.Option("--format", "--output", help="How it is written.")
     ] = Format.TABLE,
 ) -> None:
-    """Write what an account was charged, and had reversed, in a period."""
+    """Write what an account was charged, and had reversed, in a period, as Kafka has it; where a
+    history runs, `coplace history statement` has it by pages."""
     topics = KafkaTopics(Deployment.from_settings(settings()))
     posted = postings(entries(topics.topic(CHARGES)))
     require_known("account that was charged", account, {each.account for each in posted})

@@ -14,6 +14,7 @@ _EXTRAS: Final = {
     "mcp": "mcp",
     "mcp_types": "mcp",
     "ortools": "planner",
+    "psycopg": "history",
     "pyarrow": "archive",
     "rustworkx": "lab",
     "scipy": "lab",

@@ -1,12 +1,14 @@
 """Whether a deployment can start on the servers that its settings name, before anything starts."""
 
 import asyncio
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Final
 
 import typer
 from kafka import KafkaAdminClient
 
+from cli.locations import ARCHIVE, HISTORY
 from cli.stages import every_stage
 from coplace_client.errors import UnusableError
 from shared.catalogue.access.rules import load_principals
@@ -34,7 +36,7 @@ def preflight(
 ) -> None:
     """Find what a deployment could not start with, or would start wrongly with, and change
     nothing: servers that do not answer, topics with other counts of Kafka partitions, its name
-    taken."""
+    taken, archive or history without a place."""
     deployment = Deployment.from_settings(settings())
     if not (without_redis or link):
         asyncio.run(_require_redis(deployment))
@@ -52,12 +54,26 @@ def preflight(
         else:
             members = members_of(client, deployment) if new else {}
             problems = list(name_problems(members, deployment.settings.namespace))
-    problems = [*count_problems(wanted, found), *problems]
+    problems = [*count_problems(wanted, found), *problems, *location_problems()]
     for problem in problems:
         typer.echo(problem, err=True)
     if problems:
         raise UnusableError(f"{len(problems)} problems to repair before anything starts")
     typer.echo(f"ready to start: {len(wanted.keys() - found.keys())} topics are to be created")
+
+
+def location_problems() -> Iterator[str]:
+    """Yield, in words, what keeps archive and history from opening their places, where the
+    environment names these."""
+    if where := os.environ.get(ARCHIVE):
+        from cli.archive.examining import archive_problems
+
+        yield from archive_problems(where)
+    if os.environ.get(HISTORY):
+        from cli.history.examining import database_problems
+        from services.history.settings import DatabaseSettings
+
+        yield from database_problems(DatabaseSettings())
 
 
 def count_problems(wanted: Mapping[str, int], found: Mapping[str, int]) -> Iterator[str]:

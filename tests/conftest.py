@@ -14,6 +14,7 @@ from hypothesis import settings
 import shared
 from deploy.local.servers import LocalServers
 from lab.papers.published_data import DATA
+from tests.support.postgresql import PostgreSql, postgresql
 
 # A busy machine is no failure: time limits belong to benchmarks.
 settings.register_profile("coplace", deadline=None)
@@ -99,6 +100,13 @@ def _local_servers(folder: Path, shared_by_all: str | None = None) -> LocalServe
             for name, address in zip(names, shared_by_all.split(), strict=True):
                 environment.setenv(name, address)
         return LocalServers(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgreSql]:
+    """A PostgreSQL for all tests of this process."""
+    with postgresql() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

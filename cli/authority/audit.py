@@ -26,7 +26,8 @@ def audit(
     since: Annotated[str, typer.Option(metavar="TIME", help="Only from then on.")] = "",
     output: OutputName = Output.TABLE,
 ) -> None:
-    """List who declared, ordered and was refused what, oldest first."""
+    """List who declared, ordered and was refused what, oldest first, as Kafka has it; where a
+    history runs, `coplace history audit` says what was before and after."""
     try:
         since_us = time_us(since) if since else 0
     except ValueError as error:

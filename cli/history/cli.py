@@ -1,21 +1,32 @@
-"""What was: accounts, statements, runs, charges and the audit; the documents are those of REST."""
+"""What was: accounts, statements, runs, charges and the audit; the documents are those of REST.
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
+A verb takes the fields of its request, each stated once: what it writes is all that it adds.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import Parameter, Signature
 from typing import Annotated, Any, Final
 
 import typer
+from coplace.v1.control_pb2 import COMMAND_RESULT_EARLY, COMMAND_RESULT_REFUSED
 from coplace.v1.history_service_pb2 import (
     Account,
+    AuditRecord,
     Charge,
     ListAccountsRequest,
+    ListAccountsResponse,
     ListAuditRequest,
+    ListAuditResponse,
     ListChargesRequest,
+    ListChargesResponse,
     ListRunsRequest,
+    ListRunsResponse,
     Run,
     RunState,
     ShowStatementRequest,
+    ShowStatementResponse,
     ShowStoryRequest,
+    ShowStoryResponse,
     StatementLine,
     StoryEvent,
 )
@@ -36,189 +47,157 @@ app = typer.Typer(no_args_is_help=True, help="Ask what was, and build its databa
 _WITHIN_S: Final = 30.0
 _STATE: Final = "RUN_STATE_"
 _STATES: Final = [name.removeprefix(_STATE).lower() for name in RunState.keys()[1:]]
+_ADDRESS: Final = "127.0.0.1:50055"
+_SHOWN: Final = {COMMAND_RESULT_REFUSED: "refused", COMMAND_RESULT_EARLY: "early"}
 
-History = Annotated[
-    str, typer.Option(envvar="COPLACE_HISTORY_ADDRESS", help="host:port of the history.")
+
+def _state(name: str) -> int:
+    if name not in _STATES:
+        raise typer.BadParameter(f"no run is {name!r}: it is {', '.join(_STATES)}")
+    return RunState.Value(_STATE + name.upper())
+
+
+User = Annotated[str, typer.Option(help="Of this user.")]
+Account_ = Annotated[str, typer.Option(help="Of this account.")]
+Cluster = Annotated[str, typer.Option(help="On this cluster.")]
+States = Annotated[
+    list[int] | None,
+    typer.Option(
+        parser=_state, metavar="STATE", help=f"One of {', '.join(_STATES)}; again for more."
+    ),
 ]
-Limit = Annotated[int, typer.Option(min=1, max=1_000, help="At most so many.")]
-Page = Annotated[
-    str, typer.Option(metavar="TOKEN", help="Of the answer before: what comes behind it.")
-]
+Who = Annotated[str, typer.Option(help="Only of this identity.")]
+Action = Annotated[str, typer.Option(help="Only of this payload or RPC.")]
+Refused = Annotated[bool, typer.Option("--refused", help="Only what a door refused.")]
+Subject = Annotated[str, typer.Option(help="Only what changed this, such as `cap cluster alpha`.")]
 Begin = Annotated[
     int | None, typer.Option("--from", parser=time_us, metavar="TIME", help="Then or later.")
 ]
 End = Annotated[int | None, typer.Option("--to", parser=time_us, metavar="TIME", help="Before.")]
-User = Annotated[str, typer.Option(help="Of this user.")]
-Account_ = Annotated[str, typer.Option("--account", help="Of this account.")]
-Cluster = Annotated[str, typer.Option(help="On this cluster.")]
-_ADDRESS: Final = "127.0.0.1:50055"
+Limit = Annotated[int, typer.Option(min=1, max=1_000, help="At most so many.")]
+Page = Annotated[
+    str, typer.Option(metavar="TOKEN", help="Of the answer before: what comes behind it.")
+]
+History = Annotated[
+    str, typer.Option(envvar="COPLACE_HISTORY_ADDRESS", help="host:port of the history.")
+]
+# Of each field of a request the parameter, and what it is if it is not given.
+_OPTIONS: Final[Mapping[str, tuple[str, Any, Any]]] = {
+    "user": ("user", User, ""),
+    "account": ("account", Account_, ""),
+    "cluster": ("cluster", Cluster, ""),
+    "states": ("state", States, None),
+    "who": ("who", Who, ""),
+    "action": ("action", Action, ""),
+    "refused": ("refused", Refused, False),
+    "subject": ("subject", Subject, ""),
+    "from_us": ("begin", Begin, None),
+    "until_us": ("end", End, None),
+    "page_size": ("limit", Limit, 50),
+    "page_token": ("page", Page, ""),
+}
+_COMMON: Final = (("output", OutputName, Output.TABLE), ("history", History, _ADDRESS))
 
 
-@app.command()
-def accounts(
-    limit: Limit = 50,
-    page: Page = "",
-    output: OutputName = Output.TABLE,
-    history: History = _ADDRESS,
-) -> None:
-    """List what each account was charged, and may spend."""
-    request = ListAccountsRequest(page_size=limit, page_token=page)
-    answer = _ask(history, lambda stub: stub.ListAccounts(request, timeout=_WITHIN_S))
-    _write(answer, map(_account_row, answer.accounts), output)
+def _verb(
+    request: type[Message],
+    told: Callable[[Any], str] = lambda _answer: "",
+    **arguments: Any,
+) -> Callable[[Callable[[Any], Iterable[Row]]], Callable[..., None]]:
+    """Make a command of what turns an answer into rows. It asks by `request`, whose fields are
+    options but for `arguments`; `told` is said below a table."""
+    fields = [field.name for field in request.DESCRIPTOR.fields]
+    named = {name: (name, kind, Parameter.empty) for name, kind in arguments.items()}
+    given = {name: (named.get(name) or _OPTIONS[name]) for name in fields}
+    rpc = request.DESCRIPTOR.name.removesuffix("Request")
 
+    def command(rows_of: Callable[[Any], Iterable[Row]]) -> Callable[..., None]:
+        def ask(output: Output, history: str, **values: Any) -> None:
+            found = {name: values[of] for name, (of, _, _) in given.items() if values[of]}
+            with asking(history) as channel:
+                question = getattr(HistoryServiceStub(channel), rpc)
+                answer = question(request(**found), timeout=_WITHIN_S)
+            _write(answer, rows_of(answer), output)
+            if output is Output.TABLE and told(answer):
+                note([told(answer)])
 
-@app.command()
-def statement(
-    account: Annotated[str, typer.Argument(help="As its jobs name it.")],
-    begin: Begin = None,
-    end: End = None,
-    user: User = "",
-    limit: Limit = 50,
-    page: Page = "",
-    output: OutputName = Output.TABLE,
-    history: History = _ADDRESS,
-) -> None:
-    """Show what an account owed before a period, each posting in it, and what it owed then."""
-    request = ShowStatementRequest(
-        account=account,
-        from_us=begin or 0,
-        until_us=end or 0,
-        user=user,
-        page_size=limit,
-        page_token=page,
-    )
-    answer = _ask(history, lambda stub: stub.ShowStatement(request, timeout=_WITHIN_S))
-    _write(answer, map(_line_row, answer.lines), output)
-    if output is Output.TABLE:
-        note(
+        taken = [*given.values(), *_COMMON]
+        ask.__doc__ = rows_of.__doc__
+        ask.__annotations__ = {name: kind for name, kind, _ in taken}
+        ask.__signature__ = Signature(  # type: ignore[attr-defined]
             [
-                f"before {answer.opening_su} SU, {answer.lines_in_period} lines of "
-                f"{answer.amount_su} SU, then {answer.closing_su} SU"
+                Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+                for name, kind, default in taken
             ]
         )
+        return app.command(rows_of.__name__)(ask)
+
+    return command
 
 
-@app.command()
-def jobs(
-    user: User = "",
-    account: Account_ = "",
-    cluster: Cluster = "",
-    state: Annotated[
-        list[str] | None, typer.Option(help=f"One of {', '.join(_STATES)}; again for more.")
-    ] = None,
-    begin: Begin = None,
-    end: End = None,
-    limit: Limit = 50,
-    page: Page = "",
-    output: OutputName = Output.TABLE,
-    history: History = _ADDRESS,
-) -> None:
+@_verb(ListAccountsRequest)
+def accounts(answer: ListAccountsResponse) -> Iterable[Row]:
+    """List what each account was charged, and may spend."""
+    return map(_account_row, answer.accounts)
+
+
+@_verb(
+    ShowStatementRequest,
+    lambda answer: (
+        f"before {answer.opening_su} SU, {answer.lines_in_period} lines of "
+        f"{answer.amount_su} SU, then {answer.closing_su} SU"
+    ),
+    account=Annotated[str, typer.Argument(help="As its jobs name it.")],
+)
+def statement(answer: ShowStatementResponse) -> Iterable[Row]:
+    """Show what an account owed before a period, each posting in it, and what it owed then."""
+    return map(_line_row, answer.lines)
+
+
+@_verb(ListRunsRequest)
+def jobs(answer: ListRunsResponse) -> Iterable[Row]:
     """List runs of jobs by when they were submitted, the newest first."""
-    if wrong := set(state or ()) - set(_STATES):
-        raise typer.BadParameter(f"no run is {min(wrong)!r}: it is {', '.join(_STATES)}")
-    request = ListRunsRequest(
-        user=user,
-        account=account,
-        cluster=cluster,
-        states=[RunState.Value(_STATE + each.upper()) for each in state or ()],
-        from_us=begin or 0,
-        until_us=end or 0,
-        page_size=limit,
-        page_token=page,
-    )
-    answer = _ask(history, lambda stub: stub.ListRuns(request, timeout=_WITHIN_S))
-    _write(answer, map(_run_row, answer.runs), output)
+    return map(_run_row, answer.runs)
 
 
-@app.command()
-def story(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="As it was submitted.")],
-    output: OutputName = Output.TABLE,
-    history: History = _ADDRESS,
-) -> None:
-    """Show what happened to a job, also long after it is over."""
-    request = ShowStoryRequest(job_id=job_id)
-    answer = _ask(history, lambda stub: stub.ShowStory(request, timeout=_WITHIN_S))
-    rows: Iterable[Row] = (
-        {
+@_verb(
+    ShowStoryRequest,
+    job_id=Annotated[str, typer.Argument(metavar="JOB", help="As it was submitted.")],
+)
+def story(answer: ShowStoryResponse) -> Iterator[Row]:
+    """Show what happened to a job, what it waited for and who asked what of it."""
+    for line in answer.lines:
+        yield {
             "time": utc(line.at_us),
-            "attempt": line.attempt,
+            "attempt": line.attempt or "",
             "what": StoryEvent.Name(line.event).removeprefix("STORY_EVENT_").lower(),
             "details": line.details,
         }
-        for line in answer.lines
-    )
-    _write(answer, rows, output)
 
 
-@app.command()
-def charges(
-    user: User = "",
-    account: Account_ = "",
-    cluster: Cluster = "",
-    begin: Begin = None,
-    end: End = None,
-    limit: Limit = 50,
-    page: Page = "",
-    output: OutputName = Output.TABLE,
-    history: History = _ADDRESS,
-) -> None:
+@_verb(ListChargesRequest)
+def charges(answer: ListChargesResponse) -> Iterable[Row]:
     """List charges with all their revisions, those booked last first."""
-    request = ListChargesRequest(
-        user=user,
-        account=account,
-        cluster=cluster,
-        from_us=begin or 0,
-        until_us=end or 0,
-        page_size=limit,
-        page_token=page,
-    )
-    answer = _ask(history, lambda stub: stub.ListCharges(request, timeout=_WITHIN_S))
-    _write(answer, map(_charge_row, answer.charges), output)
+    return map(_charge_row, answer.charges)
 
 
-@app.command()
-def audit(
-    who: Annotated[str, typer.Option(help="Only of this identity.")] = "",
-    action: Annotated[str, typer.Option(help="Only of this payload or RPC.")] = "",
-    refused: Annotated[bool, typer.Option("--refused", help="Only what was refused.")] = False,
-    begin: Begin = None,
-    end: End = None,
-    limit: Limit = 50,
-    page: Page = "",
-    output: OutputName = Output.TABLE,
-    history: History = _ADDRESS,
-) -> None:
-    """List who declared, ordered and was refused what, the newest first."""
-    request = ListAuditRequest(
-        who=who,
-        action=action,
-        refused=refused,
-        from_us=begin or 0,
-        until_us=end or 0,
-        page_size=limit,
-        page_token=page,
-    )
-    answer = _ask(history, lambda stub: stub.ListAudit(request, timeout=_WITHIN_S))
-    rows: Iterable[Row] = (
-        {
-            "at": utc(each.at_us),
-            "who": each.who,
-            "action": each.action,
-            "about": each.about,
-            "verdict": "refused" if each.refused else "allowed",
-            "reason": each.reason,
-        }
-        for each in answer.records
-    )
-    _write(answer, rows, output)
+@_verb(ListAuditRequest)
+def audit(answer: ListAuditResponse) -> Iterator[Row]:
+    """List who declared, ordered and was refused what, with what it was before and after; the
+    newest first."""
+    for record in answer.records:
+        yield from _audit_rows(record)
 
 
 @app.command("rebuild")
 def rebuild_database(
     database: Annotated[
-        Path,
-        typer.Option(envvar="COPLACE_HISTORY_DATABASE", help="File of the SQLite database."),
+        str,
+        typer.Option(
+            envvar="COPLACE_HISTORY_DATABASE",
+            metavar="WHERE",
+            help="File of the SQLite database, or postgresql://user@host:port/database.",
+        ),
     ],
     archive: Annotated[
         str,
@@ -231,16 +210,16 @@ def rebuild_database(
 ) -> None:
     """Build the database anew from topics and archive; the service must not run meanwhile."""
     from cli.history.rebuilding import rebuild
+    from services.history.database import Database
+    from services.history.settings import DatabaseSettings
 
+    own = DatabaseSettings(database=database, archive=archive)
+    place = Database(own.database, own.database_password_file)
     with progress_of(None, "records") as on_records:
-        rebuild(Deployment.from_settings(settings()), database, archive, on_records)
-    note([f"{database} is built anew"])
-
-
-def _ask(address: str, question: Callable[[Any], Any]) -> Any:
-    """Ask the history. Raises UnansweredError."""
-    with asking(address) as channel:
-        return question(HistoryServiceStub(channel))
+        found = rebuild(Deployment.from_settings(settings()), place, own.archive, on_records)
+    note([f"{place} is built anew"])
+    if found.left_out:
+        note([f"{found.left_out} records cannot be used: `coplace dlq list` has the reasons"])
 
 
 def _write(answer: Message, rows: Iterable[Row], output: Output) -> None:
@@ -249,6 +228,22 @@ def _write(answer: Message, rows: Iterable[Row], output: Output) -> None:
     token = getattr(answer, "next_page_token", "")
     if token and output is not Output.JSON:
         note([f"there are more: --page {token}"])
+
+
+def _audit_rows(record: AuditRecord) -> Iterator[Row]:
+    """Each thing that a command set is a row."""
+    for change in record.changes or [None]:
+        result = _SHOWN.get(change.result, "allowed") if change else "allowed"
+        yield {
+            "at": utc(record.at_us),
+            "who": record.who,
+            "action": record.action,
+            "about": change.subject if change else record.about,
+            "verdict": "refused" if record.refused else result,
+            "reason": (change.reason if change else "") or record.reason,
+            "before": change.before if change else "",
+            "after": change.after if change else "",
+        }
 
 
 def _account_row(account: Account) -> Row:

@@ -2,18 +2,28 @@
 old one."""
 
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from coplace_client.errors import UnusableError
 from services.history.adapters import ArchiveFiles, FollowedTopics
-from services.history.database import locked, migrate, open_database
+from services.history.applying import BatchApplier
+from services.history.consistency import NAME
+from services.history.database import (
+    Database,
+    locked,
+    migrate,
+    open_database,
+    remove_rebuilding,
+    replace_by_rebuilt,
+)
 from services.history.facts import TOPICS
-from services.history.following import NAME, Follower
-from services.history.writing import HistoryWriter
+from services.history.following import Follower
+from services.history.writing import HistoryWriter, Rejected
+from shared.catalogue.record import Record
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.stages.consistency import InconsistentError
+from shared.streams.stages.quarantine import Fault
 
 _STALLED_S: Final = 60.0
 
@@ -28,33 +38,54 @@ class NoDatabaseFileError(UnusableError):
     """What is named as a database can be none."""
 
 
-def rebuild(deployment: Deployment, file: Path, archive: str, on_records: OnApplied) -> None:
+class Rebuilt(NamedTuple):
+    """How many records were applied, and how many of them nobody can use: these are among the dead
+    letters of the service that read them."""
+
+    records: int
+    left_out: int
+
+
+def rebuild(
+    deployment: Deployment, database: Database, archive: str, on_records: OnApplied
+) -> Rebuilt:
     """Build the database anew, and replace the old one once the new one is whole. `on_records`
     hears how many records were applied. Raises CannotStartError while the service runs, and
     ArchiveError."""
-    if not file.name or file.is_dir():
-        raise NoDatabaseFileError(f"{file} is a folder: name the file of the database")
-    fresh = file.with_name(f"{file.name}.rebuilding")
-    with locked(file):
-        _remove(fresh)
-        asyncio.run(_build(deployment, fresh, archive, on_records))
-        # Without its log the old one is whole, if older: it is never beside a log of another.
-        _remove_logs(file)
-        fresh.replace(file)
+    if database.is_file and (not database.file.name or database.file.is_dir()):
+        raise NoDatabaseFileError(f"{database} is a folder: name the file of the database")
+    with locked(database):
+        remove_rebuilding(database)
+        found = asyncio.run(_build(deployment, database.rebuilding, archive, on_records))
+        replace_by_rebuilt(database)
+    return found
 
 
-async def _build(deployment: Deployment, file: Path, archive: str, on_records: OnApplied) -> None:
-    engine = open_database(file, writes=True)
-    migrate(engine)
-    writer, applied = HistoryWriter(engine, deployment.codec), 0
+async def _build(
+    deployment: Deployment, database: Database, archive: str, on_records: OnApplied
+) -> Rebuilt:
+    engine = open_database(database, writes=True)
+    migrate(database, engine)
+    applied = left_out = 0
 
     def count(records: int) -> None:
         nonlocal applied
         applied += records
         on_records(applied)
 
+    def leave_out(rejected: Sequence[Rejected]) -> None:
+        nonlocal left_out
+        left_out += len(rejected)
+
+    def quarantine(record: Record, fault: Fault) -> None:
+        leave_out([Rejected(record, fault.what)])
+
+    writer = HistoryWriter(engine, deployment.codec, leave_out)
     async with FollowedTopics.connected(deployment) as kafka:
-        follower = Follower(kafka, writer, ArchiveFiles(archive) if archive else None, count)
+        # Nobody restarts it: what it fails at is left out at once.
+        applier = BatchApplier(writer, 1, quarantine)
+        files = ArchiveFiles(archive) if archive else None
+        follower = Follower(kafka, applier, files, count)
         if wrong := await follower.open():
             raise InconsistentError(NAME, wrong)
         ends = (await kafka.facts(TOPICS, {}, follower.positions)).ends
@@ -65,25 +96,4 @@ async def _build(deployment: Deployment, file: Path, archive: str, on_records: O
         except TimeoutError:
             raise StalledTopicError(f"nothing came from Kafka for {_STALLED_S:.0f} s") from None
     engine.dispose()
-    _without_log(file)
-
-
-def _without_log(file: Path) -> None:
-    """Put all of a database into its file."""
-    engine = open_database(file)
-    connection = engine.raw_connection()
-    try:
-        connection.cursor().execute("PRAGMA journal_mode = DELETE")
-    finally:
-        connection.close()
-        engine.dispose()
-
-
-def _remove(file: Path) -> None:
-    file.unlink(missing_ok=True)
-    _remove_logs(file)
-
-
-def _remove_logs(file: Path) -> None:
-    for end in ("-wal", "-shm", "-journal"):
-        Path(f"{file}{end}").unlink(missing_ok=True)
+    return Rebuilt(applied, left_out)

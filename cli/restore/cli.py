@@ -28,8 +28,8 @@ def _told() -> Iterator[None]:
 
 
 def doctor() -> None:
-    """Compare state, positions, topics, read models and who may use them, without starting
-    anything."""
+    """Compare state, positions, topics, read models, archive, history and who may use them,
+    without starting anything."""
     from cli.restore.access import examine_access
     from cli.restore.restore import examine
 

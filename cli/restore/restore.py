@@ -2,6 +2,7 @@
 right."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from cli.dlq.dead_letters import DeadLetters
+from cli.locations import ARCHIVE, HISTORY
 from cli.stages import every_stage
 from services.energy.appdb_cache.adapters import RedisAppDB
 from services.energy.appdb_cache.app import NAME as APPDB_CACHE
@@ -44,13 +46,26 @@ READ_MODELS: Final[Mapping[str, Callable[[Redis, Name], ReadModel[Any]]]] = {
     ACCOUNTS: RedisAccounts,
     APPDB_CACHE: RedisAppDB,
 }
+# What has a command of its own to build it anew.
+_REBUILT: Final = ("archive", "history")
 _IDLE: Final = ("Empty", "Dead")
 
 
 def examine(deployment: Deployment) -> dict[str, list[Inconsistency]]:
-    """Return what does not fit, by unit and read model. Raises KafkaError and RedisError."""
+    """Return what does not fit, by unit and read model; and of archive and history, where the
+    environment says that there is one. Raises KafkaError and RedisError."""
     stages = examine_stages(deployment, every_stage(deployment.settings))
-    return {**stages, **asyncio.run(_examine_read_models(deployment))}
+    found = {**stages, **asyncio.run(_examine_read_models(deployment))}
+    if where := os.environ.get(ARCHIVE):
+        from cli.archive.examining import examine_archive
+
+        found["archive"] = examine_archive(deployment, where)
+    if os.environ.get(HISTORY):
+        from cli.history.examining import examine_history
+        from services.history.settings import DatabaseSettings
+
+        found["history"] = asyncio.run(examine_history(deployment, DatabaseSettings()))
+    return found
 
 
 async def _examine_read_models(deployment: Deployment) -> dict[str, list[Inconsistency]]:
@@ -65,6 +80,10 @@ async def _examine_read_models(deployment: Deployment) -> dict[str, list[Inconsi
 async def _read_model(
     deployment: Deployment, name: str
 ) -> AsyncIterator[tuple[ReadModel[Any], ReadModelCheck]]:
+    if name in _REBUILT:
+        raise ValueError(
+            f"{name} is no read model in Redis: `coplace {name} rebuild` builds it anew"
+        )
     if name not in READ_MODELS:
         raise ValueError(f"{name} is not a read model: give one of {', '.join(READ_MODELS)}")
     async with redis_client(deployment.settings) as redis:

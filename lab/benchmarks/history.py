@@ -1,6 +1,8 @@
 """What a month of jobs takes in the history: time to fold, size, and times of answers.
 
-Usage: python -m lab.benchmarks.history JOBS FOLDER
+Usage: python -m lab.benchmarks.history JOBS DATABASE...
+
+A database is an empty one: a new file, or postgresql://user:password@host:port/database.
 """
 
 import random
@@ -8,20 +10,22 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
+from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER, PowerCapDeclared, PowerCapStep
 from coplace.v1.history_service_pb2 import (
+    ListAuditRequest,
     ListChargesRequest,
     ListRunsRequest,
     ShowStatementRequest,
 )
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobStarted, JobSubmitted
-from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
 from coplace.v1.pricing_pb2 import CHARGE_REASON_ALONE, ChargeMade
 from google.protobuf.message import Message
+from sqlalchemy import text
 
-from services.history.database import migrate, open_database
+from services.history.database import Database, migrate, open_database
 from services.history.facts import TOPICS
 from services.history.reading import HistoryReader
 from services.history.writing import Batch, HistoryWriter
@@ -35,6 +39,8 @@ _MONTH_US: Final = 30 * 86_400_000_000
 _USERS: Final = 500
 _ACCOUNTS: Final = 50
 _JOBS_A_BATCH: Final = 1_000
+# So often an operator changes a cap.
+_JOBS_A_CAP: Final = 100
 _QUESTIONS: Final = 300
 
 
@@ -65,7 +71,16 @@ def _facts(number: int, jobs: int) -> Iterator[tuple[str, Message]]:
         ),
     )
     yield "placement.decisions", PlacementDecided(
-        job_id=job_id, attempt=1, round=1, verdict=VERDICT_START, cluster=cluster, freq_ghz=2.4,
+        job_id=job_id, attempt=1, round=1, verdict=VERDICT_QUEUED, decided_at_us=at_us,
+        reason=f"{cluster}: {nodes - 1} of {nodes} nodes are free",
+    )  # fmt: skip
+    if number % _JOBS_A_CAP == 0:
+        yield "commands", PowerCapDeclared(
+            scope=POWER_SCOPE_CLUSTER, name=cluster, declared_at_us=at_us,
+            steps=[PowerCapStep(from_us=at_us, watts=draw.randrange(50, 90) * 1_000)],
+        )  # fmt: skip
+    yield "placement.decisions", PlacementDecided(
+        job_id=job_id, attempt=1, round=2, verdict=VERDICT_START, cluster=cluster, freq_ghz=2.4,
         node_indices=range(nodes), cores_per_node=24, decided_at_us=started_us, grant=1,
     )  # fmt: skip
     yield "jobs.events", JobStarted(
@@ -101,12 +116,20 @@ def _measure(name: str, question: Callable[[random.Random], object]) -> None:
     print(f"{name}: median {_quantile(times_s, 0.5):.1f} ms, p99 {_quantile(times_s, 0.99):.1f} ms")
 
 
-def main(jobs: int, folder: Path) -> None:
+def _size_mb(database: Database) -> float:
+    if database.is_file:
+        return database.file.stat().st_size / 1e6
+    with open_database(database).begin() as connection:
+        size = connection.scalar(text("SELECT pg_database_size(current_database())"))
+    return int(size or 0) / 1e6
+
+
+def main(jobs: int, database: Database) -> None:
     """Fold, and ask."""
+    print(f"{database}:", flush=True)
     codec = Codec(Topics(kafka_partitions=4), 1_000_000)
-    file = folder / "history.db"
-    engine = open_database(file, writes=True)
-    migrate(engine)
+    engine = open_database(database, writes=True)
+    migrate(database, engine)
     writer = HistoryWriter(engine, codec)
     ends = {place: 0 for topic in TOPICS for place in codec.topics.partitions(topic)}
     for place in ends:
@@ -116,7 +139,7 @@ def main(jobs: int, folder: Path) -> None:
         batches: dict[TopicPartition, list[Record]] = {}
         for number in range(begin, min(begin + _JOBS_A_BATCH, jobs)):
             for topic, payload in _facts(number, jobs):
-                key = payload.job_id  # type: ignore[attr-defined]
+                key = codec.topics.spec(topic).key_of(payload)
                 made = codec.encode(
                     Publish(topic, Event(f"e/{records}", "b", _T0_US, key, payload))
                 )
@@ -133,9 +156,9 @@ def main(jobs: int, folder: Path) -> None:
         folded_s += time.perf_counter() - began_s
         if begin % 50_000 == 0:
             print(f"{records} records, {folded_s:.0f} s", flush=True)
-    size_mb = file.stat().st_size / 1e6
-    print(f"{jobs} jobs, {records} records: {folded_s:.0f} s, {size_mb:.0f} MB", flush=True)
-    reader = HistoryReader(open_database(file))
+    rate, size_mb = records / folded_s, _size_mb(database)
+    print(f"{jobs} jobs, {records} records: {folded_s:.0f} s, {rate:.0f}/s, {size_mb:.0f} MB")
+    reader = HistoryReader(open_database(database))
     asked = ShowStatementRequest(account="account7")
     began_s = time.perf_counter()
     rows = reader.statement(asked, None, 1_000)
@@ -152,8 +175,19 @@ def main(jobs: int, folder: Path) -> None:
         (*behind(draw), 1), 51))  # fmt: skip
     _measure("statement", lambda draw: reader.statement(
         ShowStatementRequest(account=f"account{draw.randrange(_ACCOUNTS)}"), None, 51))  # fmt: skip
-    _measure("a job", lambda draw: reader.job(f"north/alpha/{draw.randrange(jobs)}/0"))
+    _measure("audit", lambda draw: reader.audit(
+        ListAuditRequest(), (_T0_US + draw.randrange(_MONTH_US), "north"), 51))  # fmt: skip
+
+    def story(draw: random.Random) -> None:
+        number = draw.randrange(jobs)
+        job_id = f"north/alpha/{number}/{(_T0_US + number * _MONTH_US // jobs) // 1_000_000}"
+        assert reader.job(job_id)[0]
+        reader.stories_of(job_id)
+        reader.charges_of(job_id)
+
+    _measure("a job's story", story)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    for place in sys.argv[2:]:
+        main(int(sys.argv[1]), Database(place))

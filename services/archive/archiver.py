@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -98,7 +99,10 @@ class Archiver:
         if await self._has_grown():
             await self._require_open()
         for place, archive in self.archives.items():
-            written = await asyncio.to_thread(archive.write, with_tail=with_tails)
+            read_to = await self._kafka.position(place) if with_tails else 0
+            written = await asyncio.to_thread(
+                partial(archive.write, with_tail=with_tails, read_to=read_to)
+            )
             if written != Written():
                 self._meter.wrote(place.topic, written)
                 log.info("archived", topic=place.topic, kafka_partition=place.kafka_partition,

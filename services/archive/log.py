@@ -30,6 +30,10 @@ class ArchivedLog(Protocol):
         that the log does not hold any more is an error."""
         ...
 
+    async def position(self, partition: TopicPartition) -> int:
+        """Return the offset behind all that was read, ends of transactions too."""
+        ...
+
     def behind(self) -> int:
         """Return how many offsets were not read yet, as far as is known."""
         ...

@@ -15,7 +15,9 @@ class ArchiveSettings(EnvironmentSettings):
         min_length=1, description="A folder, or an object store: s3://bucket/prefix?region=..."
     )
     topics: str = Field(
-        "placement.inputs,prices.charges,jobs.events",
+        # What led to decisions, and all that the history is built from.
+        "placement.inputs,jobs.events,placement.decisions,prices.charges,accounts.standings,"
+        "commands,billing,authority,command.outcomes,audit",
         pattern=r"^[a-z][a-z0-9._]*(,[a-z][a-z0-9._]*)*$",
         description="What is archived, by commas",
     )

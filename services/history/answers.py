@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from coplace.v1.authority_pb2 import AccessAudited
 from coplace.v1.history_service_pb2 import (
     STORY_EVENT_CHARGED,
-    STORY_EVENT_DECIDED,
     STORY_EVENT_ENDED,
     STORY_EVENT_REQUEUED,
     STORY_EVENT_STARTED,
     STORY_EVENT_SUBMITTED,
     Account,
+    AuditRecord,
+    Change,
     Charge,
     Run,
     RunState,
@@ -19,10 +19,10 @@ from coplace.v1.history_service_pb2 import (
     StatementLine,
     StoryLine,
 )
-from coplace.v1.placement_pb2 import VERDICT_START, Verdict
 
 from services.history.model import RunRow
 from services.history.reading import StatementRows
+from services.history.story import StoryRow, word_of
 from shared.domain.money import su_text
 
 _CHARGE_FIELDS: Final = (
@@ -37,6 +37,7 @@ _RUN_FIELDS: Final = (
 _AUDIT_FIELDS: Final = (
     *("who", "action", "about", "refused", "reason", "event_id", "door", "version", "at_us"),
 )
+_CHANGE_FIELDS: Final = ("subject", "before", "after", "result", "reason")
 _JOULES_A_KWH: Final = 3.6e6
 _US_AN_HOUR: Final = 3.6e9
 
@@ -72,9 +73,13 @@ def account_message(row: Any) -> Account:
     )
 
 
-def audit_message(row: Any) -> AccessAudited:
-    """Return a record of the audit."""
-    return AccessAudited(**{name: getattr(row, name) for name in _AUDIT_FIELDS})
+def audit_message(row: Any, changes: Iterable[Any]) -> AuditRecord:
+    """Return a record of the audit with what it set."""
+    found = AuditRecord(**{name: getattr(row, name) for name in _AUDIT_FIELDS})
+    found.changes.extend(
+        Change(**{name: getattr(each, name) for name in _CHANGE_FIELDS}) for each in changes
+    )
+    return found
 
 
 def statement_message(account: str, rows: StatementRows) -> ShowStatementResponse:
@@ -103,9 +108,15 @@ def _line(row: Any) -> StatementLine:
     )
 
 
-def story(runs: Iterable[RunRow], charges: Iterable[Any]) -> Sequence[StoryLine]:
+def story(
+    runs: Iterable[RunRow], between: Iterable[StoryRow], charges: Iterable[Any]
+) -> Sequence[StoryLine]:
     """Return what happened to a job, in order."""
     lines = [line for run in runs for line in _of_run(run)]
+    lines += [
+        StoryLine(at_us=row.at_us, attempt=row.attempt, event=row.event, details=row.details)  # type: ignore[arg-type]
+        for row in between
+    ]
     lines += [_charged(charge) for charge in charges]
     return sorted(lines, key=lambda line: (line.at_us, line.attempt, line.event))
 
@@ -113,7 +124,6 @@ def story(runs: Iterable[RunRow], charges: Iterable[Any]) -> Sequence[StoryLine]
 def _of_run(run: RunRow) -> Iterator[StoryLine]:
     told = (
         (run.submitted_at_us, STORY_EVENT_SUBMITTED, f"{run.user} ({run.account})"),
-        (run.decided_at_us, STORY_EVENT_DECIDED, _decided(run)),
         (run.started_at_us, STORY_EVENT_STARTED, _where(run)),
         (run.requeued_at_us, STORY_EVENT_REQUEUED, run.requeue_reason),
         (run.ended_at_us, STORY_EVENT_ENDED, _ended(run)),
@@ -128,23 +138,11 @@ def _where(run: RunRow) -> str:
     return f"on {run.nodes} nodes of {run.cluster}{clock}"
 
 
-def _decided(run: RunRow) -> str:
-    if run.verdict == VERDICT_START:
-        return f"to start {_where(run)}"
-    told = _name(Verdict, run.verdict).removeprefix("VERDICT_").lower()
-    return f"{told}: {run.reason}" if run.reason else told
-
-
 def _ended(run: RunRow) -> str:
-    state = _name(RunState, run.state).removeprefix("RUN_STATE_").lower().replace("_", " ")
+    state = word_of(RunState, run.state)
     ran_h = (run.ended_at_us - (run.started_at_us or run.ended_at_us)) / _US_AN_HOUR
     energy = f", {run.energy_j / _JOULES_A_KWH:.2f} kWh" if run.energy_j else ""
     return f"{state} after {ran_h:.2f} h{energy}"
-
-
-def _name(of: Any, number: int) -> str:
-    """Return the name of an enum's value, the number where it has none."""
-    return str(dict(zip(of.values(), of.keys(), strict=True)).get(number, number))
 
 
 def _charged(charge: Any) -> StoryLine:

@@ -1,26 +1,79 @@
-"""The database: connections that read, one that writes, and its schema."""
+"""The database: connections that read, one that writes, and its schema.
+
+A file is SQLite, a URL is PostgreSQL. There the tables lie in a schema of their own, so that others
+can be built beside them.
+"""
 
 import fcntl
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy import URL, Engine, create_engine, event, make_url, text
+from sqlalchemy.pool import NullPool
 
 from coplace_client.errors import CannotStartError
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 # A reader waits for no writer, the writer for nobody: this is for a backup, or a second process.
 _BUSY_MS: Final = 10_000
+# A server that does not answer for so long is down.
+_CONNECT_S: Final = 10
+_SCHEMA: Final = "coplace_history"
+_REBUILDING: Final = f"{_SCHEMA}_rebuilding"
+# Of PostgreSQL's advisory locks the one of who writes: "coplace" as a number.
+_LOCK: Final = int.from_bytes(b"coplace", "big")
 
 
-def open_database(file: Path, *, writes: bool = False) -> Engine:
-    """Open a SQLite database; each transaction of an engine that writes has all of it.
+class Database(NamedTuple):
+    """Where the rows are: a file, or a URL of PostgreSQL whose password may be in a file of its
+    own."""
+
+    place: str
+    password_file: Path | None = None
+    schema: str = _SCHEMA
+
+    @property
+    def is_file(self) -> bool:
+        """Return whether it is SQLite."""
+        return "://" not in self.place
+
+    @property
+    def file(self) -> Path:
+        """Return the file of a SQLite database."""
+        return Path(self.place)
+
+    @property
+    def url(self) -> URL:
+        """Return the URL of a PostgreSQL database."""
+        return make_url(self.place).set(drivername="postgresql+psycopg")
+
+    @property
+    def rebuilding(self) -> "Database":
+        """Return where the database is built anew."""
+        if self.is_file:
+            return self._replace(place=str(self.file.with_name(f"{self.file.name}.rebuilding")))
+        return self._replace(schema=_REBUILDING)
+
+    def __str__(self) -> str:
+        """Name it without its password."""
+        return self.place if self.is_file else str(self.url.set(drivername="postgresql"))
+
+
+def open_database(database: Database, *, writes: bool = False) -> Engine:
+    """Open a database; an engine that only reads sees one state of it in each transaction."""
+    if database.is_file:
+        return _open_sqlite(database.file, writes=writes)
+    return _open_postgresql(database, writes=writes)
+
+
+def _open_sqlite(file: Path, *, writes: bool) -> Engine:
+    """Each transaction of an engine that writes has all of the file.
 
     The write-ahead log lets readers read while it is written. A commit survives a kill of the
     process; after a power failure the last ones may be missing, with the positions that belong to
@@ -48,31 +101,119 @@ def open_database(file: Path, *, writes: bool = False) -> Engine:
     return engine
 
 
-def migrate(engine: Engine) -> None:
+def _open_postgresql(database: Database, *, writes: bool, pooled: bool = True) -> Engine:
+    engine = create_engine(
+        database.url,
+        # Answers come from a connection that is alive, also after a restart of the server.
+        **({"pool_pre_ping": True} if pooled else {"poolclass": NullPool}),
+        isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
+        connect_args={
+            "application_name": "coplace-history",
+            "connect_timeout": _CONNECT_S,
+            "options": f"-csearch_path={database.schema} -ctimezone=UTC",
+        },
+    )
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_dialect: Any, _record: Any, _of: Any, options: dict[str, Any]) -> None:
+        # Read for each connection: a password that was changed counts at once.
+        if database.password_file:
+            options["password"] = database.password_file.read_text().strip()
+
+    return engine
+
+
+def migrate(database: Database, engine: Engine) -> None:
     """Bring the schema of a database to what this release has. Raises CannotStartError for one of a
     later release."""
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
     with engine.begin() as connection:
+        if not database.is_file:
+            connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {database.schema}"))
         config.attributes["connection"] = connection
         try:
             command.upgrade(config, "head")
         except CommandError as error:
             raise CannotStartError(
-                f"the schema of {engine.url.database} is of a later release: run that one, or "
+                f"the schema of {database} is of a later release: run that one, or "
                 f"`coplace history rebuild` ({error})"
             ) from None
 
 
 @contextmanager
-def locked(file: Path) -> Iterator[None]:
+def locked(database: Database) -> Iterator[None]:
     """Be the only one that writes a database, or builds it anew. Raises CannotStartError where
     another process does, or where its folder cannot be written to."""
+    with _file_lock(database.file) if database.is_file else _server_lock(database):
+        yield
+
+
+@contextmanager
+def _file_lock(file: Path) -> Iterator[None]:
     try:
         with Path(f"{file}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
     except BlockingIOError:
-        raise CannotStartError(
-            f"another process writes {file}: stop it, or choose another COPLACE_HISTORY_DATABASE"
-        ) from None
+        raise _is_written(str(file)) from None
+
+
+@contextmanager
+def _server_lock(database: Database) -> Iterator[None]:
+    """The lock ends with its connection. Who loses it writes nothing twice all the same: positions
+    are read with a lock on their rows in each transaction."""
+    engine = _open_postgresql(database, writes=True, pooled=False)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        if not connection.scalar(text("SELECT pg_try_advisory_lock(:lock)"), {"lock": _LOCK}):
+            raise _is_written(str(database))
+        yield
+
+
+def _is_written(where: str) -> CannotStartError:
+    return CannotStartError(
+        f"another process writes {where}: stop it, or choose another COPLACE_HISTORY_DATABASE"
+    )
+
+
+def remove_rebuilding(database: Database) -> None:
+    """Remove what a rebuild of before has left."""
+    fresh = database.rebuilding
+    if fresh.is_file:
+        fresh.file.unlink(missing_ok=True)
+        _remove_logs(fresh.file)
+        return
+    engine = _open_postgresql(fresh, writes=True, pooled=False)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP SCHEMA IF EXISTS {fresh.schema} CASCADE"))
+
+
+def replace_by_rebuilt(database: Database) -> None:
+    """Put the database that was built anew in the place of the old one."""
+    fresh = database.rebuilding
+    if database.is_file:
+        _without_log(fresh)
+        # Without its log the old one is whole, if older: it is never beside a log of another.
+        _remove_logs(database.file)
+        fresh.file.replace(database.file)
+        return
+    engine = _open_postgresql(database, writes=True, pooled=False)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP SCHEMA IF EXISTS {database.schema} CASCADE"))
+        connection.execute(text(f"ALTER SCHEMA {fresh.schema} RENAME TO {database.schema}"))
+
+
+def _without_log(database: Database) -> None:
+    """Put all of a database into its file."""
+    engine = open_database(database)
+    connection = engine.raw_connection()
+    try:
+        connection.cursor().execute("PRAGMA journal_mode = DELETE")
+    finally:
+        connection.close()
+        engine.dispose()
+
+
+def _remove_logs(file: Path) -> None:
+    for end in ("-wal", "-shm", "-journal"):
+        Path(f"{file}{end}").unlink(missing_ok=True)

@@ -8,23 +8,16 @@ from typing import Final
 
 import structlog
 
+from services.history.applying import BatchApplier
+from services.history.consistency import HOW_TO, NAME, differences
 from services.history.facts import TOPICS
 from services.history.log import Archive, FollowedLog, ReadBatch
-from services.history.writing import Batch, HistoryWriter, Position
+from services.history.writing import Batch
 from shared.archive.errors import ArchiveError
 from shared.catalogue.record import TopicPartition
 from shared.process.clock import now_us
-from shared.streams.stages.consistency import (
-    Inconsistency,
-    InconsistentError,
-    LogFacts,
-    missing,
-    read_model_differences,
-)
-from shared.streams.stages.provenance import Provenance, TopicIdentity
+from shared.streams.stages.consistency import Inconsistency, InconsistentError, LogFacts, missing
 
-NAME: Final = "history"
-_HOW_TO: Final = "docs/how-to/history.md, 'When it refuses'"
 _AT_ONCE: Final = 5_000
 _CHECKS_EACH_S: Final = 10.0
 
@@ -38,11 +31,12 @@ class Follower:
     def __init__(
         self,
         topics: FollowedLog,
-        writer: HistoryWriter,
+        applier: BatchApplier,
         archive: Archive | None,
         on_applied: Callable[[int], object],
     ) -> None:
-        self._topics, self._writer, self._archive = topics, writer, archive
+        self._topics, self._applier, self._archive = topics, applier, archive
+        self._writer = applier.writer
         self._on_applied = on_applied
         self.positions: dict[TopicPartition, int] = {}
         self._newest_ms = 0
@@ -54,10 +48,11 @@ class Follower:
         if absent := [missing(topic) for topic in TOPICS if topic not in found.topics]:
             return absent
         known = await asyncio.to_thread(self._writer.positions)
-        if wrong := await self._differences(known):
+        if wrong := await differences(self._topics, known):
             return wrong
         places = _partitions(found)
-        begins = (await self._topics.facts(TOPICS, {}, places)).begins
+        kept = await self._topics.facts(TOPICS, {}, places)
+        begins = kept.begins
         for place in places:
             topic_id = found.topics[place.topic].topic_id
             if place not in known:
@@ -70,6 +65,7 @@ class Follower:
                 await self._fill(place, topic_id, position, begins[place])
                 position = begins[place]
             self.positions[place] = position
+        self._warn_of_unarchived(kept)
         await self._topics.assign(self.positions)
         return []
 
@@ -90,10 +86,11 @@ class Follower:
         ]
         if not batches:
             return
-        self._on_applied(await asyncio.to_thread(self._writer.apply, batches))
+        self._on_applied(await asyncio.to_thread(self._applier.apply, batches))
         for batch in batches:
             self.positions[batch.partition] = batch.next_position
-        self._newest_ms = max(batch.records[-1].written_ms for batch in batches)
+        if newest := [batch.records[-1].written_ms for batch in batches if batch.records]:
+            self._newest_ms = max(newest)
 
     def lag_s(self) -> float:
         """Return how old the newest record is that was applied, 0 where none waits."""
@@ -109,6 +106,23 @@ class Follower:
             log.warning("the beginning is kept nowhere", at=(*place, start))
         return start
 
+    def _warn_of_unarchived(self, found: LogFacts) -> None:
+        """Say which topics nobody has any more once Kafka has removed their records."""
+        if self._archive is None:
+            return
+        for topic in TOPICS:
+            places = [place for place in self.positions if place.topic == topic]
+            topic_id = found.topics[topic].topic_id
+            try:
+                begins = [self._archive.begins_at(place, topic_id) for place in places]
+            except ArchiveError:
+                begins = []
+            is_archived = any(each is not None for each in begins)
+            if not is_archived and any(found.ends[place] for place in places):
+                log.warning(
+                    "not archived: built anew without it once Kafka removes it", topic=topic
+                )
+
     async def _fill(
         self, place: TopicPartition, topic_id: bytes, position: int, until: int
     ) -> None:
@@ -117,14 +131,14 @@ class Follower:
             raise ArchiveError(
                 f"{place.topic}/{place.kafka_partition} was applied to offset {position}, and "
                 f"Kafka begins at {until}: set COPLACE_HISTORY_ARCHIVE to an archive that has what "
-                f"is between, or build it anew without it ({_HOW_TO})"
+                f"is between, or build it anew without it ({HOW_TO})"
             )
         records = self._archive.records(place, position, until)
         log.info("read from the archive", at=(*place, position), until=until)
         while batch := await asyncio.to_thread(lambda: list(islice(records, _AT_ONCE))):
             following = batch[-1].offset + 1
             filled = [Batch(place, position, batch, following)]
-            self._on_applied(await asyncio.to_thread(self._writer.apply, filled))
+            self._on_applied(await asyncio.to_thread(self._applier.apply, filled))
             position = following
         await asyncio.to_thread(self._writer.apply, [Batch(place, position, (), until)])
 
@@ -132,31 +146,12 @@ class Follower:
         """Raises InconsistentError where a topic was replaced, or has more Kafka partitions: what
         starts anew reads these too."""
         known = await asyncio.to_thread(self._writer.positions)
-        if wrong := await self._differences(known):
+        if wrong := await differences(self._topics, known):
             raise InconsistentError(NAME, wrong)
         found = await self._topics.facts(TOPICS, {}, ())
-        if set(_partitions(found)) - set(self.positions):
-            await self.open()
-
-    async def _differences(self, known: Mapping[TopicPartition, Position]) -> list[Inconsistency]:
-        last_read = {place: each.last_read for place, each in known.items() if each.last_read}
-        found = await self._topics.facts(TOPICS, last_read, known)
-        provenance = Provenance(
-            topics={place.topic: TopicIdentity(each.topic_id, 0) for place, each in known.items()},
-            # What Kafka has removed meanwhile the archive has.
-            positions={
-                place: max(each.position, found.begins.get(place, 0))
-                for place, each in known.items()
-            },
-            last_read={
-                place: last
-                for place, last in last_read.items()
-                if last.offset >= found.begins.get(place, 0)
-            },
-        )
-        advice = f"build the database anew: `coplace history rebuild` ({_HOW_TO})"
-        wrong = read_model_differences(provenance, found, frozenset())
-        return [Inconsistency(what, advice) for what in dict.fromkeys(each.what for each in wrong)]
+        is_larger = set(_partitions(found)) - set(self.positions)
+        if is_larger and (wrong := await self.open()):
+            raise InconsistentError(NAME, wrong)
 
 
 def _partitions(found: LogFacts) -> list[TopicPartition]:

@@ -1,6 +1,7 @@
 """What is asked of the tables. Filters compare whole texts: no sign in them means anything else."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from coplace.v1.history_service_pb2 import (
@@ -11,11 +12,13 @@ from coplace.v1.history_service_pb2 import (
 )
 from sqlalchemy import (
     LABEL_STYLE_TABLENAME_PLUS_COL,
+    Column,
     ColumnElement,
     Connection,
     Engine,
     Row,
     Table,
+    Tuple,
     and_,
     func,
     literal,
@@ -24,7 +27,17 @@ from sqlalchemy import (
 )
 
 from services.history.model import RunRow
-from services.history.tables import ACCOUNTS, AUDIT, CHARGES, CLUSTERS, POSTINGS, RUNS
+from services.history.story import StoryRow
+from services.history.tables import (
+    ACCOUNTS,
+    AUDIT,
+    CHANGES,
+    CHARGES,
+    CLUSTERS,
+    POSTINGS,
+    RUNS,
+    STORIES,
+)
 from shared.process.pages import PageKey
 
 # Sums are taken in two parts, each of which fits into 64 bits for as many rows as there can be.
@@ -78,6 +91,12 @@ class HistoryReader:
         with self._engine.begin() as connection:
             return connection.execute(query).all()
 
+    def stories_of(self, job_id: str) -> list[StoryRow]:
+        """Return what happened to a job between its submission and its end."""
+        query = select(STORIES).where(STORIES.c.job_id == job_id)
+        with self._engine.begin() as connection:
+            return [StoryRow._make(row) for row in connection.execute(query)]
+
     def site(self, cluster: str) -> str:
         """Return the site of a cluster, empty where it is not declared."""
         with self._engine.begin() as connection:
@@ -122,7 +141,7 @@ class HistoryReader:
         )
         page = page.where(*within).order_by(*key).limit(most)
         if behind is not None:
-            page = page.where(tuple_(*key) > tuple_(*map(literal, behind)))
+            page = page.where(tuple_(*key) > _row(key, behind))
         page = page.set_label_style(LABEL_STYLE_TABLENAME_PLUS_COL)
         with self._engine.begin() as connection:
             before = (
@@ -140,7 +159,19 @@ class HistoryReader:
         where += _within(AUDIT.c.at_us, asked.from_us, asked.until_us)
         if asked.refused:
             where.append(AUDIT.c.refused.is_(True))
+        if asked.subject:
+            of_subject = select(CHANGES.c.event_id).where(CHANGES.c.subject == asked.subject)
+            where.append(AUDIT.c.id.in_(of_subject))
         return self._newest(AUDIT, where, ("at_us", "id"), behind, most)
+
+    def changes(self, entries: Sequence[str]) -> Mapping[str, list[Row[Any]]]:
+        """Return what entries of the audit set, by their ids."""
+        query = select(CHANGES).where(CHANGES.c.event_id.in_(entries))
+        found: dict[str, list[Row[Any]]] = defaultdict(list)
+        with self._engine.begin() as connection:
+            for row in connection.execute(query.order_by(CHANGES.c.event_id, CHANGES.c.number)):
+                found[row.event_id].append(row)
+        return found
 
     def _newest(
         self,
@@ -153,9 +184,14 @@ class HistoryReader:
         columns = [table.c[name] for name in key]
         query = select(table).where(*where).order_by(*(each.desc() for each in columns))
         if behind is not None:
-            query = query.where(tuple_(*columns) < tuple_(*map(literal, behind)))
+            query = query.where(tuple_(*columns) < _row(columns, behind))
         with self._engine.begin() as connection:
             return connection.execute(query.limit(most)).all()
+
+
+def _row(columns: Sequence[Column[Any]], values: PageKey) -> Tuple:
+    """Values of the columns' types: PostgreSQL compares no others."""
+    return tuple_(*(literal(value, of.type) for of, value in zip(columns, values, strict=True)))
 
 
 def _equal(table: Table, **wanted: str) -> list[ColumnElement[bool]]:

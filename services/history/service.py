@@ -145,8 +145,9 @@ class HistoryService:
                 "submitted it"
             )
             raise RefusedCallError(grpc.StatusCode.NOT_FOUND, problem, RefusalReason.JOB_UNKNOWN)
+        between = await self._ask(self._reader.stories_of, asked.job_id)
         charges = await self._ask(self._reader.charges_of, asked.job_id)
-        return ShowStoryResponse(runs=map(run_message, runs), lines=story(runs, charges))
+        return ShowStoryResponse(runs=map(run_message, runs), lines=story(runs, between, charges))
 
     async def list_charges(
         self, asked: ListChargesRequest, context: ServicerContext[Any, Any]
@@ -205,7 +206,9 @@ class HistoryService:
         size, behind = page_size(asked.page_size), page_key(asked.page_token, (int, str))
         rows = await self._ask(self._reader.audit, asked, behind, size + 1)
         shown, token = _page(rows, size, lambda row: (row.at_us, row.id))
-        return ListAuditResponse(records=map(audit_message, shown), next_page_token=token)
+        changes = await self._ask(self._reader.changes, [row.id for row in shown])
+        records = (audit_message(row, changes.get(row.id, ())) for row in shown)
+        return ListAuditResponse(records=records, next_page_token=token)
 
     async def _account(self, account: str) -> Any:
         row = await self._ask(self._reader.account, account)

@@ -1,9 +1,9 @@
 """The tables. Each is read by its primary key or by an index below it: no answer goes through all
 rows.
 
-Texts are compared byte by byte. Amounts are whole numbers of 0.000001 service unit, times
-microseconds since the epoch. Rows have no number of their own: tables that were built anew are
-equal to the first.
+Texts are compared byte by byte, in each database. Amounts are whole numbers of 0.000001 service
+unit, times microseconds since the epoch. Rows have no number of their own: tables that were built
+anew are equal to the first.
 """
 
 from typing import Final
@@ -24,8 +24,12 @@ from sqlalchemy import (
 METADATA: Final = MetaData()
 
 
+# PostgreSQL would compare by the language of the database.
+_TEXT: Final = Text().with_variant(Text(collation="C"), "postgresql")
+
+
 def _text(name: str, *, primary_key: bool = False) -> Column[str]:
-    return Column(name, Text, primary_key=primary_key, nullable=False)
+    return Column(name, _TEXT, primary_key=primary_key, nullable=False)
 
 
 def _whole(name: str, *, primary_key: bool = False) -> Column[int]:
@@ -50,6 +54,8 @@ POSITIONS: Final = Table(
     _whole("position"),
     _whole("last_offset"),
     Column("last_sha256", LargeBinary, nullable=False),
+    # What failed there, and how often: what restarts do not cure is quarantined.
+    Column("failures", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
 CLUSTERS: Final = Table(
@@ -167,9 +173,49 @@ AUDIT: Final = Table(
     _text("event_id"),
     _text("door"),
     _whole("version"),
+    # It was published: its time is that of the event.
+    _flag("published"),
     Index("audit_by_time", "at_us", "id"),
     Index("audit_by_who", "who", "at_us", "id"),
     Index("audit_by_action", "action", "at_us", "id"),
     Index("audit_by_refused", "refused", "at_us", "id"),
+    sqlite_with_rowid=False,
+)
+# What each command sets.
+CHANGES: Final = Table(
+    "changes",
+    METADATA,
+    _text("event_id", primary_key=True),
+    _whole("number", primary_key=True),
+    _text("subject"),
+    _whole("sequence"),
+    _whole("at_us"),
+    _text("who"),
+    _text("action"),
+    _text("declared"),
+    _text("before"),
+    _text("after"),
+    Column("result", Integer, nullable=False),
+    _text("reason"),
+    Index("changes_by_subject", "subject", "sequence", "at_us", "event_id", "number"),
+    sqlite_with_rowid=False,
+)
+OUTCOMES: Final = Table(
+    "outcomes",
+    METADATA,
+    _text("id", primary_key=True),
+    Column("result", Integer, nullable=False),
+    _text("reason"),
+    sqlite_with_rowid=False,
+)
+STORIES: Final = Table(
+    "stories",
+    METADATA,
+    _text("job_id", primary_key=True),
+    _text("event_id", primary_key=True),
+    _whole("at_us"),
+    _whole("attempt"),
+    Column("event", Integer, nullable=False),
+    _text("details"),
     sqlite_with_rowid=False,
 )

@@ -2,33 +2,41 @@
 nothing twice."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import structlog
 from coplace.v1.accounts_pb2 import AccountStanding
-from sqlalchemy import Connection, Engine, Row, Table, and_, bindparam, select
+from sqlalchemy import Connection, Engine, Row, Table, and_, bindparam, literal, select, tuple_
 
 from coplace_client.errors import RejectedError
+from services.history.auditing import AuditRow, changed
+from services.history.changes import ChangeRow, OutcomeRow, followed
 from services.history.charges import ChargeRow, PostingRow, postings
-from services.history.facts import KINDS, Facts
+from services.history.facts import KINDS, Facts, newer_outcome
 from services.history.model import RunKey, RunRow, fold_runs
+from services.history.story import StoryRow
 from services.history.tables import (
     ACCOUNTS,
     AUDIT,
+    CHANGES,
     CHARGES,
     CLUSTERS,
+    OUTCOMES,
     POSITIONS,
     POSTINGS,
     RUNS,
+    STORIES,
 )
 from shared.catalogue.codec import Codec
 from shared.catalogue.record import Record, TopicPartition, type_of
+from shared.streams.stages.failures import Failures
 from shared.streams.stages.provenance import LastRead
 
 # Values of one question; SQLite takes 32,766.
 _AT_ONCE: Final = 5_000
-_NO_SHA256: Final = b""
+_NOTHING: Final = b""
+_PLACE: Final = ("sequence", "at_us", "event_id", "number")
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +48,17 @@ class Position(NamedTuple):
     begins_at: int
     position: int
     last_read: LastRead | None
+    failures: bytes = _NOTHING
+
+
+class Rejected(NamedTuple):
+    """A record that cannot be used, and why."""
+
+    record: Record
+    reason: str
+
+
+OnRejected = Callable[[Sequence[Rejected]], object]
 
 
 class Batch(NamedTuple):
@@ -56,11 +75,15 @@ class LostRowsError(Exception):
 
 
 class HistoryWriter:
-    """Applies records; one at a time may write to a database."""
+    """Applies records; one at a time may write to a database. `on_rejected` hears of records that
+    cannot be used before they are passed."""
 
-    def __init__(self, engine: Engine, codec: Codec) -> None:
+    def __init__(
+        self, engine: Engine, codec: Codec, on_rejected: OnRejected = lambda _rejected: None
+    ) -> None:
         self._engine = engine
         self._codec = codec
+        self._on_rejected = on_rejected
 
     def positions(self) -> Mapping[TopicPartition, Position]:
         """Return how far each Kafka partition was applied."""
@@ -75,7 +98,8 @@ class HistoryWriter:
             "begins_at": begins_at,
             "position": begins_at,
             "last_offset": -1,
-            "last_sha256": _NO_SHA256,
+            "last_sha256": _NOTHING,
+            "failures": _NOTHING,
         }
         with self._engine.begin() as connection:
             connection.execute(POSITIONS.insert(), row)
@@ -84,39 +108,63 @@ class HistoryWriter:
         """Apply what was not applied yet, and return how many records these were. Raises
         LostRowsError."""
         with self._engine.begin() as connection:
-            known, facts, applied = _positions(connection), Facts(), 0
+            known, facts, applied = _positions(connection, locked=True), Facts(), 0
             for batch in batches:
-                position = known[batch.partition]
-                if position.position < batch.read_from:
-                    problem = f"{batch.partition} was applied to {position.position}"
-                    raise LostRowsError(f"{problem}, and read from {batch.read_from}")
-                fresh = [each for each in batch.records if each.offset >= position.position]
+                fresh = _fresh(batch, known[batch.partition])
                 self._add(facts, fresh)
                 applied += len(fresh)
-                _move(connection, batch, position, fresh)
+                _move(connection, batch, known[batch.partition], fresh)
             _write(connection, facts)
         return applied
 
+    def pass_over(self, batch: Batch) -> None:
+        """Apply nothing of a batch and go on behind it. Raises LostRowsError."""
+        with self._engine.begin() as connection:
+            known = _positions(connection, locked=True)[batch.partition]
+            _move(connection, batch, known, _fresh(batch, known))
+
+    def keep_failures(self, partition: TopicPartition, failures: bytes) -> None:
+        """Keep what failed in a Kafka partition for the next process."""
+        row = _place(partition) | {"failures": failures}
+        with self._engine.begin() as connection:
+            _update(connection, POSITIONS, [row], ("topic", "kafka_partition"))
+
     def _add(self, facts: Facts, records: Iterable[Record]) -> None:
-        """What cannot be used is a dead letter to who acts on it, and nothing to us."""
+        rejected = []
         for record in records:
             if record.value is None or type_of(record) not in KINDS:
                 continue
             try:
-                facts.add([self._codec.decode(record, of_any_count=True)])
+                facts.add(self._codec.decode(record, of_any_count=True), record.offset)
             except RejectedError as error:
+                rejected.append(Rejected(record, str(error)))
                 log.warning("left out", at=(*record.partition, record.offset), problem=str(error))
+        if rejected:
+            self._on_rejected(rejected)
 
 
-def _positions(connection: Connection) -> Mapping[TopicPartition, Position]:
+def _fresh(batch: Batch, known: Position) -> Sequence[Record]:
+    """Return the records that were not applied yet. Raises LostRowsError."""
+    if known.position < batch.read_from:
+        problem = f"{batch.partition} was applied to {known.position}"
+        raise LostRowsError(f"{problem}, and read from {batch.read_from}")
+    return [each for each in batch.records if each.offset >= known.position]
+
+
+def _positions(
+    connection: Connection, *, locked: bool = False
+) -> Mapping[TopicPartition, Position]:
+    """Locked ones nobody else writes until the transaction ends."""
+    query = select(POSITIONS).with_for_update() if locked else select(POSITIONS)
     return {
         TopicPartition(row.topic, row.kafka_partition): Position(
             row.topic_id,
             row.begins_at,
             row.position,
             LastRead(row.last_offset, row.last_sha256) if row.last_sha256 else None,
+            row.failures,
         )
-        for row in connection.execute(select(POSITIONS))
+        for row in connection.execute(query)
     }
 
 
@@ -125,7 +173,10 @@ def _place(partition: TopicPartition) -> dict[str, Any]:
 
 
 def _move(connection: Connection, batch: Batch, known: Position, fresh: Sequence[Record]) -> None:
-    values: dict[str, Any] = {"position": max(known.position, batch.next_position)}
+    position = max(known.position, batch.next_position)
+    failures = Failures(known.failures)
+    failures.forget(lambda seen: seen.number < position)
+    values: dict[str, Any] = {"position": position, "failures": failures.kept or _NOTHING}
     if fresh:
         last = LastRead.from_record(fresh[-1])
         values |= {"last_offset": last.offset, "last_sha256": last.sha256}
@@ -142,10 +193,72 @@ def _write(connection: Connection, facts: Facts) -> None:
     if facts.sites:
         rows = [{"cluster": cluster, "site": site} for cluster, site in facts.sites.items()]
         _upsert(connection, CLUSTERS, rows, "cluster")
+    if facts.changes or facts.outcomes:
+        _write_changes(connection, facts.changes, facts.outcomes)
     if facts.audited:
-        known = _known(connection, AUDIT, "id", list(facts.audited))
-        told = {row.id for row in known}
-        _insert(connection, AUDIT, [row for id_, row in facts.audited.items() if id_ not in told])
+        found = _known(connection, AUDIT, "id", list(facts.audited))
+        fresh, others = changed({row.id: AuditRow._make(row) for row in found}, facts.audited)
+        _insert(connection, AUDIT, [row._asdict() for row in fresh])
+        _update(connection, AUDIT, [row._asdict() for row in others], ("id",))
+    if facts.stories:
+        _write_stories(connection, facts.stories)
+
+
+def _write_changes(
+    connection: Connection,
+    told: Mapping[str, Sequence[ChangeRow]],
+    outcomes: Mapping[str, OutcomeRow],
+) -> None:
+    """Write what is new, and follow each subject from the first place on where something is."""
+    fresh_outcomes = _write_outcomes(connection, outcomes)
+    known = {row.event_id for row in _changes(connection, list(told))}
+    fresh = [row for id_, rows in told.items() if id_ not in known for row in rows]
+    _insert(connection, CHANGES, [row._asdict() for row in fresh])
+    first: dict[str, ChangeRow] = {}
+    for row in [*fresh, *_changes(connection, fresh_outcomes)]:
+        other = first.setdefault(row.subject, row)
+        first[row.subject] = min(other, row, key=lambda one: one.order)
+    for row in first.values():
+        _follow(connection, row)
+
+
+def _follow(connection: Connection, first: ChangeRow) -> None:
+    of_subject = select(CHANGES).where(CHANGES.c.subject == first.subject)
+    columns = [CHANGES.c[name] for name in _PLACE]
+    place = tuple_(
+        *(literal(each, column.type) for each, column in zip(first.order, columns, strict=True))
+    )
+    newest = of_subject.order_by(*(each.desc() for each in columns)).limit(1)
+    before = connection.execute(newest.where(tuple_(*columns) < place)).first()
+    later = connection.execute(of_subject.where(tuple_(*columns) >= place).order_by(*columns))
+    rows = [ChangeRow._make(row) for row in later]
+    known = _known(connection, OUTCOMES, "id", [row.event_id for row in rows])
+    outcomes = {row.id: OutcomeRow._make(row) for row in known}
+    found = followed(before.after if before else "", rows, outcomes)
+    others = [row._asdict() for row, old in zip(found, rows, strict=True) if row != old]
+    _update(connection, CHANGES, others, ("event_id", "number"))
+
+
+def _changes(connection: Connection, event_ids: Sequence[str]) -> list[ChangeRow]:
+    return [ChangeRow._make(row) for row in _known(connection, CHANGES, "event_id", event_ids)]
+
+
+def _write_outcomes(connection: Connection, told: Mapping[str, OutcomeRow]) -> list[str]:
+    """Return the ids of commands of which something else is known than before."""
+    found = _known(connection, OUTCOMES, "id", list(told))
+    known = {row.id: OutcomeRow._make(row) for row in found}
+    rows = {id_: newer_outcome(known.get(id_), outcome) for id_, outcome in told.items()}
+    others = [row for id_, row in rows.items() if row != known.get(id_)]
+    _upsert(connection, OUTCOMES, [row._asdict() for row in others], "id", known)
+    return [row.id for row in others]
+
+
+def _write_stories(connection: Connection, told: Mapping[str, Mapping[str, StoryRow]]) -> None:
+    found = _known(connection, STORIES, "job_id", list(told))
+    known = {(row.job_id, row.event_id) for row in found}
+    rows = (row for lines in told.values() for row in lines.values())
+    fresh = [row._asdict() for row in rows if (row.job_id, row.event_id) not in known]
+    _insert(connection, STORIES, fresh)
 
 
 def _write_runs(connection: Connection, facts: Facts) -> None:

@@ -2,18 +2,37 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
-from shared.archive.writing import PartitionArchive
+from shared.archive.index import Index
 from shared.catalogue.record import TopicPartition
 from shared.streams.stages.consistency import Inconsistency, LogFacts, read_model_differences
-from shared.streams.stages.provenance import Provenance, TopicIdentity
+from shared.streams.stages.provenance import LastRead, Provenance, TopicIdentity
 
 _HOW_TO: Final = "docs/how-to/archive.md, 'A topic was replaced'"
 
 
+class ArchivedPartition(Protocol):
+    """What is archived of a Kafka partition."""
+
+    @property
+    def index(self) -> Index:
+        """Return the index of its files."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Return the offset behind the last record."""
+        ...
+
+    @property
+    def last_read(self) -> LastRead | None:
+        """Return what identifies the last record; None where no file holds one."""
+        ...
+
+
 def differences(
-    archives: Iterable[PartitionArchive],
+    archives: Iterable[ArchivedPartition],
     found: LogFacts,
     compacted: frozenset[str],
     *,

@@ -38,7 +38,8 @@ class FileEntry:
 @dataclass(frozen=True, slots=True)
 class Index:
     """What an archive holds of one Kafka partition. `begins_at` moves where retention removes
-    files; the tail is the file that is not full yet."""
+    files; the tail is the file that is not full yet. `read_to` is also behind what is no record,
+    ends of transactions: nothing before it is missing."""
 
     topic: str
     kafka_partition: int
@@ -47,6 +48,7 @@ class Index:
     cut: Cut = Cut()
     files: tuple[FileEntry, ...] = ()
     tail: FileEntry | None = None
+    read_to: int = 0
     format: int = FORMAT
 
     @property
@@ -58,6 +60,11 @@ class Index:
     def ends_at(self) -> int:
         """Return the offset behind all that is archived."""
         return self.entries[-1].to_offset if self.entries else self.begins_at
+
+    @property
+    def complete_to(self) -> int:
+        """Return the offset before which nothing is missing."""
+        return max(self.read_to, self.ends_at)
 
     @property
     def full_until(self) -> int:
@@ -87,6 +94,7 @@ class Index:
             "cut": asdict(self.cut),
             "begins_at": self.begins_at,
             "ends_at": self.ends_at,
+            "read_to": self.complete_to,
         }
         lines = [f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in head.items()]
         files = ",\n".join(f"  {json.dumps(asdict(each))}" for each in self.files)
@@ -109,6 +117,8 @@ class Index:
                 cut=Cut(**found["cut"]),
                 files=tuple(map(_entry, found["files"])),
                 tail=None if found["tail"] is None else _entry(found["tail"]),
+                # Indexes of before it was there have none.
+                read_to=found.get("read_to", 0),
             )
         except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"is no index: {error}") from None

@@ -22,7 +22,7 @@ class ArchivedRange(NamedTuple):
 def archived_range(where: str, topic: str, kafka_partition: int) -> ArchivedRange:
     """Return what an archive holds of a Kafka partition. Raises ArchiveError."""
     index = require_index(open_storage(where), topic, kafka_partition)
-    return ArchivedRange(index.topic_id, index.begins_at, index.ends_at)
+    return ArchivedRange(index.topic_id, index.begins_at, index.complete_to)
 
 
 def read_archive(

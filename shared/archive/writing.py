@@ -58,8 +58,8 @@ class PartitionArchive:
 
     @property
     def position(self) -> int:
-        """Return the offset behind the last record that was taken."""
-        return max(self._open.next_offset, self.index.ends_at)
+        """Return the offset behind all that was taken."""
+        return max(self._open.next_offset, self.index.complete_to)
 
     @property
     def last_read(self) -> LastRead | None:
@@ -103,9 +103,10 @@ class PartitionArchive:
             self._full.append(self._open.to_file(to_offset, is_full=True))
             self._open = OpenFile.after(self.index, to_offset)
 
-    def write(self, *, with_tail: bool = False) -> Written:
+    def write(self, *, with_tail: bool = False, read_to: int = 0) -> Written:
         """Put full files, and the tail where this is wanted: files first, then the index that
-        names them, and at last what it no longer names is deleted. Raises OSError."""
+        names them, and at last what it no longer names is deleted. With a tail `read_to` is behind
+        what was read, and all that was taken is before it. Raises OSError."""
         tail, index, waiting = self.index.tail, self.index, self.waiting
         put = list(self._full)
         for entry, _ in self._full:
@@ -113,7 +114,9 @@ class PartitionArchive:
         if with_tail and self._open.records and self._open.next_offset > index.ends_at:
             put.append(self._open.to_file(self._open.next_offset, is_full=False))
             index = replace(index, tail=put[-1][0])
-        if not put:
+        if with_tail and read_to > index.complete_to:
+            index = replace(index, read_to=read_to)
+        if index == self.index:
             return Written()
         for entry, data in put:
             self._storage.write(index.path(entry.name), data)

@@ -149,7 +149,8 @@ class TopicFollower:
         self._on_applied(await asyncio.to_thread(self._store.apply, batches))
         for batch in batches:
             self.positions[batch.partition] = batch.next_position
-        self._newest_ms = max(batch.records[-1].written_ms for batch in batches)
+        if newest := [batch.records[-1].written_ms for batch in batches if batch.records]:
+            self._newest_ms = max(newest)
 
     def lag_s(self) -> float:
         """Return how old the newest record is that was applied, 0 where none waits."""

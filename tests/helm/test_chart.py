@@ -202,6 +202,11 @@ def test_alerts_and_dashboard_are_those_of_the_project() -> None:
         (f"{SERVERS},services.archive.enabled=true", "services.archive.claim is missing"),
         (f"{SERVERS},services.history.enabled=true", "services.history.claim is missing"),
         (f"{SERVERS},services.webhooks.enabled=true", "services.webhooks.claim is missing"),
+        (
+            f"{SERVERS},services.history.enabled=true,services.history.claim=rows,"
+            "services.history.databaseSecret=sql",
+            "set one of services.history.claim and services.history.databaseSecret",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(sets: str, told: str) -> None:
@@ -220,6 +225,16 @@ def test_the_archive_has_its_claim_or_the_credentials_of_an_object_store() -> No
     given = {each["name"]: each.get("value") for each in container["env"]}
     assert given["COPLACE_ARCHIVE_WHERE"] == "s3://bucket/coplace"
     assert "archive" not in {each["name"] for each in pod["volumes"]}
+
+
+def test_the_history_has_its_claim_or_the_url_of_postgresql_from_a_secret() -> None:
+    of_postgresql = "services.history.enabled=true,services.history.databaseSecret=sql"
+    rendered = render(FIRST_TRY, "--set", of_postgresql)
+    [pod] = [pod for name, pod, _ in pods(rendered) if name == "region-history"]
+    [container] = pod["containers"]
+    [database] = [e for e in container["env"] if e["name"] == "COPLACE_HISTORY_DATABASE"]
+    assert database["valueFrom"] == {"secretKeyRef": {"name": "sql", "key": "url"}}
+    assert "history" not in {each["name"] for each in pod["volumes"]}
 
 
 def _archive(values: str) -> list[Mapping[str, Any]]:

@@ -173,6 +173,7 @@ def archived(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) ->
             "COPLACE_KAFKA_PARTITIONS": "2",
             "COPLACE_HTTP_PORT": str(port),
             "COPLACE_ARCHIVE_WHERE": str(folder),
+            "COPLACE_ARCHIVE_TOPICS": f"{CHARGES},{INPUTS},{JOBS}",
             "COPLACE_ARCHIVE_TAIL_S": "0.3",
         },
         ready_url=f"http://127.0.0.1:{port}/readyz",
@@ -203,6 +204,20 @@ def test_the_archive_holds_what_was_committed_over_kills(archived: Archived) -> 
     assert archived.archived(JOBS, 0) == []
     assert archived.archived(INPUTS, 0) == []
     assert list(damages(LocalFolder(archived.folder))) == []
+
+
+def test_ends_of_transactions_count_as_read(archived: Archived) -> None:
+    """Kafka begins behind one where it has removed all records of a quiet topic."""
+    consumer = KafkaConsumer(**archived.deployment.connection)
+    for place in archived.deployment.topics.partitions(CHARGES):
+        named = KafkaPartition(archived.deployment.name(CHARGES), place.kafka_partition)
+        end = consumer.end_offsets([named])[named]
+        wait_until(lambda at=place, end=end: (  # type: ignore[misc]
+            archived_range(str(archived.folder), *at).ends_at == end
+        ))  # fmt: skip
+        last = archived.archived(*place)[-1].offset
+        assert last + 1 < end
+    consumer.close()
 
 
 def test_an_archive_that_is_built_anew_is_the_same_to_the_byte(

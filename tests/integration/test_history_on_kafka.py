@@ -1,41 +1,52 @@
-"""The history as a process on real Kafka: killed again and again, it has what was committed, and a
-database that is built anew from topics and archive is equal to the first."""
+"""The history as a process on real Kafka with each database: killed again and again, it has what
+was committed, and one that is built anew from topics and archive is equal to the first."""
 
 import asyncio
+import json
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import grpc
 import pytest
+from coplace.v1.control_pb2 import POWER_SCOPE_REGION, PowerCapDeclared, PowerCapStep
 from coplace.v1.history_service_pb2 import ShowStoryRequest
 from coplace.v1.history_service_pb2_grpc import HistoryServiceStub
 from kafka import TopicPartition as KafkaPartition
 
+from cli.dlq.dead_letters import DeadLetters
+from cli.history.examining import examine_history
 from cli.history.rebuilding import rebuild
 from coplace_client.errors import CannotStartError
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from services.history.adapters import FollowedTopics
-from services.history.database import open_database
+from services.history.applying import BatchApplier
+from services.history.database import Database, open_database
 from services.history.facts import TOPICS
 from services.history.following import Follower
+from services.history.settings import DatabaseSettings
 from services.history.writing import HistoryWriter
 from shared.archive.record import ArchivedRecord
 from shared.archive.storage import LocalFolder
 from shared.archive.writing import PartitionArchive
 from shared.catalogue.record import NewRecord
+from shared.catalogue.topics import DLQ_PREFIX
 from shared.process.settings import Settings
 from shared.streams.on_kafka.admin import admin_client, ensure_topics
 from shared.streams.on_kafka.clients import Publisher, Reader
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.facts import KafkaFacts
+from tests.support.postgresql import PASSWORD, PostgreSql
 from tests.unit.services.history.made import (
+    T0_US,
     FactLog,
     audited,
     charge,
@@ -48,7 +59,6 @@ from tests.unit.services.history.made import (
     submitted,
 )
 
-NAMESPACE: Final = "history"
 KAFKA_PARTITIONS: Final = 2
 ROUNDS: Final = 3
 JOBS_A_ROUND: Final = 300
@@ -61,12 +71,14 @@ class Kept(NamedTuple):
     servers: LocalServers
     deployment: Deployment
     program: Program
-    database: Path
+    database: Database
     address: str
+    another: Callable[[], Database]
+    """What makes an empty database."""
 
     def send(self, *facts: tuple[str, Any]) -> None:
         """Send facts of topics."""
-        log = FactLog()
+        log = FactLog(f"sent-{time.monotonic_ns()}")
         for topic, payload in facts:
             log.add(topic, payload)
         with Publisher(self.deployment) as publisher:
@@ -113,35 +125,49 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture(scope="module")
-def history(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    """A history whose process is killed after each round of facts."""
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def history(
+    request: pytest.FixtureRequest,
+    servers: LocalServers,
+    postgres: PostgreSql,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Kept]:
+    """A history whose process is killed after each round of facts, and PostgreSQL with it once."""
+    name = f"history-{request.param}"
     settings = Settings(
-        kafka_bootstrap=servers.kafka_bootstrap,
-        namespace=NAMESPACE,
-        kafka_partitions=KAFKA_PARTITIONS,
+        kafka_bootstrap=servers.kafka_bootstrap, namespace=name, kafka_partitions=KAFKA_PARTITIONS
     )
     deployment = Deployment.from_settings(settings)
     admin = admin_client(deployment)
-    ensure_topics(admin, deployment, names=(*TOPICS, "authority"))
+    ensure_topics(admin, deployment, names=(*TOPICS, *(DLQ_PREFIX + topic for topic in TOPICS)))
     admin.close()
-    database = tmp_path_factory.mktemp("history") / "history.db"
+    folder, numbers = tmp_path_factory.mktemp("history"), count()
+    password_file = folder / "password"
+    password_file.write_text(f"{PASSWORD}\n")
+
+    def another() -> Database:
+        if request.param == "sqlite":
+            return Database(str(folder / f"{next(numbers)}.db"))
+        return Database(postgres.fresh(password=""), password_file)
+
+    database = another()
     health, port = free_ports(2)
     program = Program(
-        NAMESPACE,
+        name,
         [sys.executable, "-m", "services.history"],
         env={
             "PYTHONPATH": os.pathsep.join(sys.path),
-            "COPLACE_NAMESPACE": NAMESPACE,
+            "COPLACE_NAMESPACE": name,
             "COPLACE_KAFKA_PARTITIONS": str(KAFKA_PARTITIONS),
             "COPLACE_HTTP_PORT": str(health),
-            "COPLACE_HISTORY_DATABASE": str(database),
+            "COPLACE_HISTORY_DATABASE": database.place,
+            "COPLACE_HISTORY_DATABASE_PASSWORD_FILE": str(password_file),
             "COPLACE_HISTORY_PORT": str(port),
         },
         ready_url=f"http://127.0.0.1:{health}/readyz",
     )
     servers.start([program])
-    found = Kept(servers, deployment, program, database, f"127.0.0.1:{port}")
+    found = Kept(servers, deployment, program, database, f"127.0.0.1:{port}", another)
     try:
         for number in range(ROUNDS):
             jobs = [f"north/alpha/{number}-{each}" for each in range(JOBS_A_ROUND)]
@@ -149,14 +175,24 @@ def history(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> 
                 *(fact for job in jobs for fact in facts_of(job)),
                 ("audit", audited("ada")),
                 ("accounts.standings", standing("physics", number + 1)),
+                ("commands", cap(number)),
             )
             if number:
                 wait_until(lambda job=jobs[0]: found.knows(job))  # type: ignore[misc]
-            servers.kill(NAMESPACE)
+            if number == 1 and not database.is_file:
+                postgres.stop("immediate")
+                postgres.start()
+            servers.kill(name)
         wait_until(lambda: found.knows(f"north/alpha/{ROUNDS - 1}-{JOBS_A_ROUND - 1}"))
         yield found
     finally:
         servers.remove([program])
+
+
+def cap(number: int) -> PowerCapDeclared:
+    """A cap of the region that replaces the one before."""
+    steps = [PowerCapStep(from_us=T0_US, watts=1_000 * (number + 1))]
+    return PowerCapDeclared(scope=POWER_SCOPE_REGION, steps=steps, declared_at_us=T0_US + number)
 
 
 def test_what_was_committed_is_there_once_over_kills(history: Kept) -> None:
@@ -164,7 +200,11 @@ def test_what_was_committed_is_there_once_over_kills(history: Kept) -> None:
     assert len(rows["charges"]) == len(rows["postings"]) == ROUNDS * JOBS_A_ROUND
     assert len(rows["runs"]) == 2 * ROUNDS * JOBS_A_ROUND
     assert rows["accounts"][0][:3] == ("physics", str(1_000_001 * ROUNDS * JOBS_A_ROUND), ROUNDS)
-    assert {row[2] for row in rows["audit"]} == {"ada"}
+    assert [row[2] for row in rows["audit"] if not row[10]] == ["ada"] * ROUNDS
+    assert [
+        json.loads(row[9])["steps"][0]["watts"]
+        for row in sorted(rows["changes"], key=lambda row: row[4])
+    ] == [1_000 * (number + 1) for number in range(ROUNDS)]
 
 
 def test_an_answer_has_what_was_published_within_a_second(history: Kept) -> None:
@@ -184,9 +224,39 @@ def test_a_database_is_not_built_anew_while_its_process_writes(history: Kept) ->
         rebuild(history.deployment, history.database, "", lambda _records: None)
 
 
-def test_a_database_that_is_built_anew_is_equal_to_the_first(history: Kept, tmp_path: Path) -> None:
-    rebuild(history.deployment, tmp_path / "again.db", "", lambda _records: None)
-    assert dump(open_database(tmp_path / "again.db")) == history.rows()
+def test_a_database_that_is_built_anew_is_equal_to_the_first(history: Kept) -> None:
+    again = history.another()
+    rebuild(history.deployment, again, "", lambda _records: None)
+    assert dump(open_database(again)) == history.rows()
+
+
+def test_databases_of_both_kinds_have_the_same_rows(
+    history: Kept, postgres: PostgreSql, tmp_path: Path
+) -> None:
+    of_each = Database(str(tmp_path / "again.db")), Database(postgres.fresh())
+    for each in of_each:
+        rebuild(history.deployment, each, "", lambda _records: None)
+        # It replaces what is there.
+        rebuild(history.deployment, each, "", lambda _records: None)
+    first, second = (dump(open_database(each)) for each in of_each)
+    assert first == second == history.rows()
+
+
+def test_what_nobody_can_use_is_a_dead_letter(history: Kept) -> None:
+    job_id = "north/alpha/after-a-bad-one"
+    history.send(("prices.charges", charge("north/alpha/bad", "NaN")))
+    history.send(*facts_of(job_id))
+    wait_until(lambda: history.knows(job_id))
+    letters = list(DeadLetters(history.deployment).of("prices.charges"))
+    assert [(each.stage, each.topic) for each in letters] == [("history", "prices.charges")]
+    assert "NaN" in letters[0].reason
+
+
+def test_what_is_repaired_by_a_rebuild_is_named_by_the_doctor(history: Kept) -> None:
+    own = DatabaseSettings(
+        database=history.database.place, database_password_file=history.database.password_file
+    )
+    assert asyncio.run(examine_history(history.deployment, own)) == []
 
 
 def test_the_archive_gives_what_topics_have_not_any_more(history: Kept, tmp_path: Path) -> None:
@@ -200,12 +270,38 @@ def test_the_archive_gives_what_topics_have_not_any_more(history: Kept, tmp_path
     )  # fmt: skip
     admin.close()
     expected = history.rows()
-    rebuild(history.deployment, tmp_path / "again.db", str(archive), lambda _records: None)
-    assert dump(open_database(tmp_path / "again.db")) == expected
+    again = history.another()
+    rebuild(history.deployment, again, str(archive), lambda _records: None)
+    assert dump(open_database(again)) == expected
+
+
+def test_a_gap_behind_a_process_that_was_down_is_filled_from_the_archive(
+    history: Kept, tmp_path: Path
+) -> None:
+    """Records came and were removed from Kafka while it did not run."""
+    history.servers.remove([history.program])
+    jobs = [f"north/alpha/gap-{each}" for each in range(20)]
+    history.send(*(fact for job in jobs for fact in facts_of(job)))
+    archive = tmp_path / "archive"
+    files(history.deployment, archive)
+    admin = admin_client(history.deployment)
+    admin.delete_records(
+        {KafkaPartition(history.deployment.name(each.topic), each.kafka_partition): -1
+         for each in history.deployment.topics.partitions("jobs.events")}
+    )  # fmt: skip
+    admin.close()
+    environment = dict(history.program.env) | {"COPLACE_HISTORY_ARCHIVE": str(archive)}
+    program = replace(history.program, env=environment)
+    history.servers.start([program])
+    try:
+        wait_until(lambda: all(map(history.knows, jobs)))
+    finally:
+        history.servers.remove([program])
+    runs = {row[0] for row in history.rows()["runs"] if row[8] == "alpha"}
+    assert runs >= {*jobs}
 
 
 def test_a_topic_of_another_identity_is_refused(history: Kept) -> None:
-    history.servers.remove([history.program])
     before = history.rows()
     admin = admin_client(history.deployment)
     admin.delete_topics([history.deployment.name("accounts.standings")])
@@ -222,7 +318,8 @@ async def differences(history: Kept) -> list[str]:
     """What a process that starts finds wrong."""
     writer = HistoryWriter(open_database(history.database, writes=True), history.deployment.codec)
     async with FollowedTopics.connected(history.deployment) as kafka:
-        follower = Follower(kafka, writer, None, lambda _records: None)
+        applier = BatchApplier(writer, 0, lambda _record, _fault: None)
+        follower = Follower(kafka, applier, None, lambda _records: None)
         return [str(each) for each in await follower.open()]
 
 

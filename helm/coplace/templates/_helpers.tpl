@@ -261,7 +261,8 @@ priorityClassName: {{ . }}
 {{- if and .enabled (not (or .claim .env.COPLACE_ARCHIVE_WHERE)) }}{{ fail "services.archive.claim is missing: name a PersistentVolumeClaim, or an object store in services.archive.env.COPLACE_ARCHIVE_WHERE" }}{{ end }}
 {{- end }}
 {{- with .Values.services.history }}
-{{- if and .enabled (not .claim) }}{{ fail "services.history.claim is missing: name a PersistentVolumeClaim for its database" }}{{ end }}
+{{- if and .enabled (not (or .claim .databaseSecret)) }}{{ fail "services.history.claim is missing: name a PersistentVolumeClaim for its database, or a Secret with the URL of PostgreSQL in services.history.databaseSecret" }}{{ end }}
+{{- if and .claim .databaseSecret }}{{ fail "set one of services.history.claim and services.history.databaseSecret" }}{{ end }}
 {{- end }}
 {{- with .Values.services.webhooks }}
 {{- if and .enabled (not .claim) }}{{ fail "services.webhooks.claim is missing: name a PersistentVolumeClaim for its database and key" }}{{ end }}
@@ -355,6 +356,9 @@ annotations:
 - {value: redis.urlSecretPrefix, name: {{ $prefix }}{{ $service.name }}, keys: [url]}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- with .Values.services.history.databaseSecret }}
+- {value: services.history.databaseSecret, name: {{ . }}, keys: [url]}
 {{- end }}
 {{- with .Values.redis.tlsSecret }}
 - {value: redis.tlsSecret, name: {{ . }}, keys: [ca.crt]}

@@ -78,7 +78,7 @@ _HELD: Final = {
         for name in ("user", "account", "cluster")
     },
     ("history jobs", "state"): _OWN,
-    **{("history audit", name): _FILTER for name in ("who", "action")},
+    **{("history audit", name): _FILTER for name in ("who", "action", "subject")},
     **{("webhook add", name): _TEXT for name in ("url", "description")},
     **{("webhook add", name): _FILTER for name in ("user", "account")},
     ("webhook add", "types"): _OWN,
@@ -88,7 +88,7 @@ _HELD: Final = {
 # Times, figures, addresses, reasons: of any command.
 _NO_NAMES: Final = {
     *("reason", "ingest", "placement", "address", "source", "until", "begin", "since", "rule"),
-    *("history", "page", "archive", "webhooks"),
+    *("history", "page", "archive", "webhooks", "database"),
     *("service_units", "where", "link", "node", "pstates_ghz", "tdp_w"),
 }
 # Groups whose commands are about files and servers of their own.

@@ -16,11 +16,13 @@ from pydantic_settings import BaseSettings
 
 from deploy.compose import check, images
 from lab.emulator.settings import SimulationSettings
+from services.archive.meter import ArchiveMeter
 from services.archive.settings import ArchiveSettings
 from services.energy.adapters.drift_meter import DriftMeter
 from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.settings import EnergyApiSettings
 from services.energy.drift import Drift
+from services.history.meter import HistoryMeter
 from services.history.settings import HistorySettings
 from services.ingest.meter import IngestMeter
 from services.ingest.settings import IngestSettings
@@ -192,4 +194,6 @@ def exported_metrics() -> str:
     placement = Duty()
     placement.begin(capped_region().queries)
     watch(telemetry.meter, placement)
+    ArchiveMeter(telemetry.meter, ["any"]).observe(lambda: 1, lambda: 1)
+    HistoryMeter(telemetry.meter).observe(lambda: 1.0, lambda: 1)
     return generate_latest(telemetry.registry).decode()

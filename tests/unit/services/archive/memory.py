@@ -56,6 +56,11 @@ class MemoryLog:
                 self.positions[place] = records[-1].offset + 1
         return {place: records for place, records in found.items() if records}
 
+    async def position(self, partition: TopicPartition) -> int:
+        """Behind what was read; ends of transactions are passed once all is."""
+        position = self.positions[partition]
+        return position if self.log.read(partition, position, 1) else self.log.end_offset(partition)
+
     def behind(self) -> int:
         """How much was not read."""
         return sum(self.log.end_offset(place) - at for place, at in self.positions.items())

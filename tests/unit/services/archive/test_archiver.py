@@ -9,6 +9,7 @@ from services.archive.settings import ArchiveSettings
 from shared.archive.errors import BrokenArchiveError
 from shared.archive.reading import archived_range
 from shared.catalogue.record import NewRecord, TopicPartition
+from shared.catalogue.topics import load_topics
 from shared.streams.stages.consistency import InconsistentError
 from tests.unit.services.archive.memory import CHARGES, DAY_MS, JOBS, Region
 
@@ -175,3 +176,37 @@ async def test_aborted_records_and_markers_leave_no_gap_between_files(region: Re
 def test_topics_of_the_setting_come_once_each() -> None:
     own = ArchiveSettings(where="x", topics="commands,jobs.events,commands")
     assert own.topic_names == ("commands", "jobs.events")
+
+
+def test_what_the_history_is_built_from_is_archived_by_default() -> None:
+    """Kafka keeps the audit for a year and outcomes for 30 days: who builds anew needs them."""
+    topics = load_topics()
+    of_history = {name for name, spec in topics.items() if "history" in spec.consumers}
+    archived = ArchiveSettings(where="x").topic_names
+    assert {*archived} == of_history | {"placement.inputs"}
+    assert [name for name in archived if "archive" not in topics[name].consumers] == []
+
+
+async def test_a_quiet_topic_of_which_kafka_removed_all_is_followed_on(region: Region) -> None:
+    """Behind the last record is the end of its transaction: nothing is missing there."""
+    assert await region.archiver.open() == []
+    producer, place = region.log.open_producer("test"), TopicPartition(CHARGES, 0)
+    region.log.begin(producer)
+    region.log.send(producer, [NewRecord(place, b"key", b"value")])
+    region.log.end(producer)
+    await region.step(after_s=60)
+    region.log.delete_before(place, region.log.end_offset(place))
+    assert await region.restart() == []
+    region.append(CHARGES, 0, b"later")
+    await region.step(after_s=60)
+    assert region.values(CHARGES, 0) == [b"value", b"later"]
+
+
+async def test_a_record_that_was_read_and_is_in_no_file_is_read_again(region: Region) -> None:
+    """What was read to is known of files alone."""
+    assert await region.archiver.open() == []
+    region.append(CHARGES, 0, b"first")
+    await region.step()
+    assert await region.restart() == []
+    await region.step(after_s=60)
+    assert region.values(CHARGES, 0) == [b"first"]

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from coplace.v1.accounts_pb2 import STANDING_FUNDED, AccountStanding
@@ -19,10 +18,10 @@ from coplace.v1.pricing_pb2 import CHARGE_REASON_ALONE, ChargeMade, Interference
 from google.protobuf.message import Message
 from sqlalchemy import Engine, select
 
-from services.history.database import open_database
+from services.history.database import Database, migrate, open_database
 from services.history.facts import TOPICS
 from services.history.tables import METADATA
-from services.history.writing import Batch, HistoryWriter
+from services.history.writing import Batch, HistoryWriter, OnRejected
 from shared.catalogue.codec import Codec
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import Record, TopicPartition
@@ -37,18 +36,19 @@ CODEC = Codec(Topics(kafka_partitions=2), 1_000_000)
 class FactLog:
     """Records by Kafka partition, as services write them."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: str = "test") -> None:
+        self._origin = origin
         self.records: dict[TopicPartition, list[Record]] = defaultdict(list)
         self._ids = 0
 
-    def add(self, topic: str, *payloads: Message, event_id: str = "") -> None:
+    def add(self, topic: str, *payloads: Message, event_id: str = "", time_us: int = T0_US) -> None:
         """Append events; each has an id of its own unless one is given."""
         for payload in payloads:
             self._ids += 1
-            name = event_id or f"test/{self._ids}"
+            name = event_id or f"{self._origin}/{self._ids}"
             template = CODEC.topics.spec(topic).messages[payload.DESCRIPTOR.full_name]
             key = template.fill(payload)
-            event = Event(name, "test", T0_US, key, payload)
+            event = Event(name, "test", time_us, key, payload)
             made = CODEC.encode(Publish(topic, event))
             kept = self.records[made.partition]
             kept.append(
@@ -67,12 +67,13 @@ def places() -> list[TopicPartition]:
     return [place for topic in TOPICS for place in CODEC.topics.partitions(topic)]
 
 
-def database(file: Path) -> tuple[Engine, HistoryWriter]:
+def database(
+    where: Database, on_rejected: OnRejected = lambda _rejected: None
+) -> tuple[Engine, HistoryWriter]:
     """A database that begins with all topics."""
-    engine = open_database(file, writes=True)
-    with engine.begin() as connection:
-        METADATA.create_all(connection)
-    writer = HistoryWriter(engine, CODEC)
+    engine = open_database(where, writes=True)
+    migrate(where, engine)
+    writer = HistoryWriter(engine, CODEC, on_rejected)
     for place in places():
         writer.begin(place, TOPIC_ID, 0)
     return engine, writer

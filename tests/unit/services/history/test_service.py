@@ -4,16 +4,20 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pytest
+from coplace.v1.control_pb2 import POWER_SCOPE_REGION, PowerCapDeclared, PowerCapStep
+from coplace.v1.jobs_pb2 import JobHeld, JobReleased
+from coplace.v1.placement_pb2 import VERDICT_HELD, VERDICT_QUEUED, Reservation
+from google.protobuf.message import Message
 from opentelemetry.metrics import NoOpMeter
 from typer.testing import CliRunner
 
 from cli.main import app
 from deploy.local.ports import free_ports
-from services.history.database import open_database
+from services.history.database import Database, open_database
 from services.history.meter import HistoryMeter
 from services.history.reading import HistoryReader
 from services.history.service import HistoryService
@@ -72,11 +76,11 @@ def facts() -> FactLog:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> HistoryReader:
+def reader(empty: Database) -> HistoryReader:
     """A database of these."""
-    _, writer = database(tmp_path / "history.db")
+    _, writer = database(empty)
     apply_all(writer, facts())
-    return HistoryReader(open_database(tmp_path / "history.db"))
+    return HistoryReader(open_database(empty))
 
 
 class Asked(NamedTuple):
@@ -203,6 +207,76 @@ async def test_the_same_answer_has_the_same_tag(reader: HistoryReader) -> None:
         tag = (await history.get("/v1/accounts")).headers["etag"]
         again = await history.get("/v1/accounts", If_None_Match=tag)
     assert again.status == 304
+
+
+def waits_and_holds() -> FactLog:
+    """A job that is held, released, waits under a promise, and starts."""
+    log = FactLog("waits")
+
+    def at(topic: str, minute: int, payload: Message) -> None:
+        log.add(topic, payload, time_us=T0_US + minute * 60_000_000)
+
+    held: dict[str, Any] = {"reason": "data are not there", "held_at_us": T0_US}
+    reservation = Reservation(cluster="alpha", nodes=4, start_at_us=T0_US + HOUR_US)
+    at("jobs.events", 1, JobHeld(job_id=ADAS, **held))
+    at("placement.decisions", 2, decided(ADAS, verdict=VERDICT_HELD, reason="held by ada"))
+    at("jobs.events", 3, JobReleased(job_id=ADAS, released_at_us=T0_US))
+    for minute, reason in ((4, "alpha: 3 of 4 nodes are free"), (5, "alpha: its cap of power")):
+        waits: dict[str, Any] = {
+            "verdict": VERDICT_QUEUED,
+            "reason": reason,
+            "reservation": reservation,
+        }
+        at("placement.decisions", minute, decided(ADAS, **waits))
+    at("placement.decisions", 6, decided(ADAS))
+    return log
+
+
+async def test_a_story_has_each_wait_and_hold_with_its_reason(empty: Database) -> None:
+    _, writer = database(empty)
+    apply_all(writer, waits_and_holds())
+    async with open_history(HistoryReader(open_database(empty))) as history:
+        story = (await history.get(f"/v1/stories/{ADAS}")).json
+    assert [(line["event"].removeprefix("STORY_EVENT_"), line["details"])
+            for line in story["lines"]] == [
+        ("ASKED", "test asked it to be held: data are not there"),
+        ("HELD", "held by ada"),
+        ("ASKED", "test asked it to be released"),
+        ("WAITS", "alpha: 3 of 4 nodes are free; promised 4 nodes of alpha by "
+                  "2026-01-01T01:00:00.000000Z"),
+        ("WAITS", "alpha: its cap of power; promised 4 nodes of alpha by "
+                  "2026-01-01T01:00:00.000000Z"),
+        ("DECIDED", "to start on 4 nodes of alpha at 2.4 GHz"),
+    ]  # fmt: skip
+
+
+async def test_the_audit_has_what_was_before_and_after(empty: Database) -> None:
+    _, writer = database(empty)
+    log = FactLog()
+    cap: dict[str, Any] = {"scope": POWER_SCOPE_REGION, "declared_at_us": T0_US}
+    for number, watts in enumerate((5_000, 7_000)):
+        steps = [PowerCapStep(from_us=T0_US, watts=watts)]
+        log.add("commands", PowerCapDeclared(steps=steps, **cap), time_us=T0_US + number)
+    access: dict[str, Any] = {
+        "action": "power_cap_declared",
+        "event_id": "test/2",
+        "reason": "as operator",
+    }
+    log.add("audit", audited("olga", T0_US + 9, **access))
+    log.add("jobs.events", JobHeld(job_id=ADAS, held_at_us=T0_US))
+    apply_all(writer, log)
+    async with open_history(HistoryReader(open_database(empty))) as history:
+        every = (await history.get("/v1/audit")).json["records"]
+        caps = (await history.get("/v1/audit?subject=cap%20region")).json["records"]
+    assert [record["action"] for record in every] == [
+        "power_cap_declared", "job_held", "power_cap_declared",
+    ]  # fmt: skip
+    assert caps == [every[0], every[2]]
+    assert (caps[0]["who"], caps[0]["reason"], caps[1]["who"]) == ("olga", "as operator", "test")
+    [newer], [older] = (record["changes"] for record in caps)
+    assert json.loads(newer["after"])["steps"][0]["watts"] == 7_000
+    assert (older["before"], newer["before"]) == ("", older["after"])
+    assert json.loads(older["after"])["steps"][0]["watts"] == 5_000
 
 
 # Who asks what, and how it is answered.

@@ -19,7 +19,7 @@ from cli.mcp.cli import asking
 from cli.mcp.server import server
 from coplace_client.channels import GrpcFiles, grpc_channel_credentials
 from deploy.local.ports import free_ports
-from services.history.database import open_database
+from services.history.database import Database, open_database
 from services.history.meter import HistoryMeter
 from services.history.reading import HistoryReader
 from services.history.service import HistoryService
@@ -129,7 +129,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _filled(file: Path) -> None:
+def _filled(where: Database) -> None:
     log = FactLog()
     for job_id, user, account in (
         (_ADAS, "ada", "physics"),
@@ -141,13 +141,13 @@ def _filled(file: Path) -> None:
         log.add("jobs.events", submitted(job_id, **of), started(job_id), end)
         log.add("prices.charges", charge(job_id, "0.000001", finished=end))
     log.add("audit", audited("bob"), audited("olga", refused=True))
-    _, writer = database(file)
+    _, writer = database(where)
     apply_all(writer, log)
 
 
 @asynccontextmanager
-async def history(folder: Path, file: Path) -> AsyncIterator[Asking]:
-    _filled(file)
+async def history(folder: Path, where: Database) -> AsyncIterator[Asking]:
+    _filled(where)
     certificate_port, token_port = free_ports(2)
     settings = Settings(
         grpc_cert_file=folder / "server.pem",
@@ -164,7 +164,7 @@ async def history(folder: Path, file: Path) -> AsyncIterator[Asking]:
     table.now = AuthorityTable.from_message(message_of(1, _BINDINGS, "", 0, issued))
     door = Door("test", table, Audit(), NoOpMeter("test"))
     meter = HistoryMeter(NoOpMeter("test"))
-    reader = HistoryReader(open_database(file))
+    reader = HistoryReader(open_database(where))
     handlers = HistoryService(reader, meter, crashes.append, door).handlers()
     process = Process(settings, Telemetry("test", settings))
     gate = TokenGate(door, crashes.append)
@@ -249,9 +249,9 @@ _REFUSED = [
 
 @pytest.mark.parametrize("ask", [_by_grpc, _by_http, _by_tool])
 async def test_who_asks_gets_own_jobs_and_nothing_of_those_of_others(
-    ask: _Ask, authority: Path, tmp_path: Path
+    ask: _Ask, authority: Path, empty: Database
 ) -> None:
-    async with history(authority, tmp_path / "history.db") as served:
+    async with history(authority, empty) as served:
         for who, request in _ALLOWED:
             is_answered, text = await ask(served, who, request)
             assert is_answered, (who, request)
@@ -266,9 +266,9 @@ async def test_who_asks_gets_own_jobs_and_nothing_of_those_of_others(
 
 @pytest.mark.parametrize("ask", [_by_grpc, _by_http, _by_tool])
 async def test_an_operator_of_the_region_and_who_bills_the_account_read_all_of_it(
-    ask: _Ask, authority: Path, tmp_path: Path
+    ask: _Ask, authority: Path, empty: Database
 ) -> None:
-    async with history(authority, tmp_path / "history.db") as served:
+    async with history(authority, empty) as served:
         for request, told in (
             (asked.ListRunsRequest(user="bob"), "site/p1/3/1"),
             (asked.ShowStoryRequest(job_id=_BOBS), "bob"),
@@ -284,8 +284,10 @@ async def test_an_operator_of_the_region_and_who_bills_the_account_read_all_of_i
         assert _BOBS in text
 
 
-async def test_a_page_token_of_somebody_else_opens_nothing(authority: Path, tmp_path: Path) -> None:
-    async with history(authority, tmp_path / "history.db") as served:
+async def test_a_page_token_of_somebody_else_opens_nothing(
+    authority: Path, empty: Database
+) -> None:
+    async with history(authority, empty) as served:
         first = await served.grpc("olga", asked.ListRunsRequest(user="bob", page_size=1))
         assert isinstance(first, asked.ListRunsResponse)
         token = first.next_page_token

@@ -1,7 +1,7 @@
 """Facts in tables: whatever comes when, however often, and wherever the process was killed."""
 
+from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.history.database import migrate, open_database
+from services.history.database import Database, migrate, open_database
 from services.history.model import RunRow
 from services.history.writing import Batch, HistoryWriter, LostRowsError
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
@@ -45,19 +45,19 @@ from tests.unit.services.history.made import (
 JOB = "north/alpha/1/1767225600"
 
 
-def runs_of(log: FactLog, folder: Path) -> dict[tuple[str, int], RunRow]:
-    engine, writer = database(folder / "history.db")
+def runs_of(log: FactLog, where: Database) -> dict[tuple[str, int], RunRow]:
+    engine, writer = database(where)
     apply_all(writer, log)
     rows = map(RunRow._make, dump(engine)["runs"])
     return {row.key: row for row in rows}
 
 
-def test_a_run_has_what_each_topic_says_of_it(tmp_path: Path) -> None:
+def test_a_run_has_what_each_topic_says_of_it(empty: Database) -> None:
     log = FactLog()
     log.add("jobs.events", submitted(JOB), started(JOB), finished(JOB))
     log.add("placement.decisions", decided(JOB))
     log.add("prices.charges", charge(JOB, "133.333333"))
-    row = runs_of(log, tmp_path)[JOB, 1]
+    row = runs_of(log, empty)[JOB, 1]
     assert (row.state, row.user, row.account, row.app_id) == (
         RUN_STATE_COMPLETED, "ada", "physics", "hpcg",
     )  # fmt: skip
@@ -88,57 +88,57 @@ def test_a_run_has_what_each_topic_says_of_it(tmp_path: Path) -> None:
     ],
 )
 def test_the_state_of_a_run_follows_from_its_facts(
-    tmp_path: Path, facts: list[Any], decisions: list[Any], state: int
+    empty: Database, facts: list[Any], decisions: list[Any], state: int
 ) -> None:
     log = FactLog()
     log.add("jobs.events", *facts)
     log.add("placement.decisions", *decisions)
-    assert runs_of(log, tmp_path)[JOB, 1].state == state
+    assert runs_of(log, empty)[JOB, 1].state == state
 
 
-def test_a_requeued_attempt_goes_on_as_the_next_one_of_the_same_owner(tmp_path: Path) -> None:
+def test_a_requeued_attempt_goes_on_as_the_next_one_of_the_same_owner(empty: Database) -> None:
     log = FactLog()
     log.add("jobs.events", submitted(JOB), started(JOB), requeued(JOB))
-    rows = runs_of(log, tmp_path)
+    rows = runs_of(log, empty)
     assert rows[JOB, 1].state == RUN_STATE_REQUEUED
     assert rows[JOB, 1].requeue_reason == "a node failed"
     assert (rows[JOB, 2].state, rows[JOB, 2].user) == (RUN_STATE_WAITING, "ada")
     assert rows[JOB, 2].submitted_at_us == T0_US
 
 
-def test_a_job_without_a_submission_is_whose_its_finish_says(tmp_path: Path) -> None:
+def test_a_job_without_a_submission_is_whose_its_finish_says(empty: Database) -> None:
     log = FactLog()
     log.add("jobs.events", finished(JOB, user="bob"))
-    row = runs_of(log, tmp_path)[JOB, 1]
+    row = runs_of(log, empty)[JOB, 1]
     assert (row.state, row.user, row.submitted_at_us) == (RUN_STATE_COMPLETED, "bob", T0_US)
 
 
-def test_a_charge_says_how_a_run_ended_whose_events_are_not_kept_any_more(tmp_path: Path) -> None:
+def test_a_charge_says_how_a_run_ended_whose_events_are_not_kept_any_more(empty: Database) -> None:
     log = FactLog()
     log.add("prices.charges", charge(JOB))
-    row = runs_of(log, tmp_path)[JOB, 1]
+    row = runs_of(log, empty)[JOB, 1]
     assert (row.state, row.user, row.cluster, row.nodes) == (
         RUN_STATE_COMPLETED, "ada", "alpha", 4,
     )  # fmt: skip
     assert row.ended_at_us == T0_US + HOUR_US
 
 
-def test_a_start_behind_the_finish_changes_nothing(tmp_path: Path) -> None:
+def test_a_start_behind_the_finish_changes_nothing(empty: Database) -> None:
     log = FactLog()
     log.add("jobs.events", submitted(JOB), finished(JOB))
     log.add("jobs.events", started(JOB, started_at_us=T0_US + HOUR_US, cluster="beta"))
-    row = runs_of(log, tmp_path)[JOB, 1]
+    row = runs_of(log, empty)[JOB, 1]
     assert (row.cluster, row.started_at_us) == ("alpha", T0_US + 2_000_000)
 
 
-def test_a_revision_gives_back_what_the_one_before_posted(tmp_path: Path) -> None:
+def test_a_revision_gives_back_what_the_one_before_posted(empty: Database) -> None:
     log = FactLog()
     surcharged = charge(
         JOB, "90.000000", revision=2, surcharges=[("chemistry", "north/alpha/2", "4.000000")],
         booked_at_us=T0_US + 2 * HOUR_US,
     )  # fmt: skip
     log.add("prices.charges", charge(JOB), surcharged)
-    engine, writer = database(tmp_path / "history.db")
+    engine, writer = database(empty)
     apply_all(writer, log)
     rows = dump(engine)
     assert [(row[0], row[8]) for row in rows["postings"]] == [
@@ -153,60 +153,60 @@ def test_a_revision_gives_back_what_the_one_before_posted(tmp_path: Path) -> Non
     assert (rows["runs"][0][22], rows["runs"][0][23]) == (2, 90_000_000)
 
 
-def test_sums_of_the_largest_charges_are_exact(tmp_path: Path) -> None:
+def test_sums_of_the_largest_charges_are_exact(empty: Database) -> None:
     log = FactLog()
     jobs = [f"north/alpha/{number}" for number in range(30)]
     log.add("prices.charges", *(charge(job, "999999999999.999999") for job in jobs))
-    engine, writer = database(tmp_path / "history.db")
+    engine, writer = database(empty)
     apply_all(writer, log)
     [account] = dump(engine)["accounts"]
     assert int(account[1]) == 30 * 999_999_999_999_999_999
 
 
-def test_a_charge_that_nobody_can_read_is_left_out_and_the_rest_is_applied(tmp_path: Path) -> None:
+def test_a_charge_that_nobody_can_read_is_left_out_and_the_rest_is_applied(empty: Database) -> None:
     log = FactLog()
     log.add("prices.charges", charge(JOB, "NaN"), charge("north/alpha/2"))
-    engine, writer = database(tmp_path / "history.db")
+    engine, writer = database(empty)
     apply_all(writer, log)
     assert [row[0] for row in dump(engine)["charges"]] == ["north/alpha/2"]
 
 
-def test_the_newest_standing_counts_whichever_comes_last(tmp_path: Path) -> None:
+def test_the_newest_standing_counts_whichever_comes_last(empty: Database) -> None:
     log = FactLog()
     newest = standing("physics", 2, allocated_su="7.000000")
     log.add("accounts.standings", newest, standing("physics", 1))
-    engine, writer = database(tmp_path / "history.db")
+    engine, writer = database(empty)
     apply_all(writer, log)
     assert dump(engine)["accounts"] == [("physics", "0", 2, 1, "7.000000", "10.000000", T0_US + 2)]
 
 
-def test_a_copy_of_a_record_of_the_audit_is_one_row(tmp_path: Path) -> None:
+def test_a_copy_of_a_record_of_the_audit_is_one_row(empty: Database) -> None:
     log = FactLog()
     log.add("audit", audited("ada"), event_id="placement/1")
     log.copy(TopicPartition("audit", 0), 0)
-    engine, writer = database(tmp_path / "history.db")
+    engine, writer = database(empty)
     apply_all(writer, log)
     assert [row[:3] for row in dump(engine)["audit"]] == [("placement/1", T0_US, "ada")]
 
 
-def test_a_database_that_is_behind_what_was_read_is_not_written(tmp_path: Path) -> None:
+def test_a_database_that_is_behind_what_was_read_is_not_written(empty: Database) -> None:
     log = FactLog()
     log.add("audit", audited("ada"), audited("bob"))
-    _, writer = database(tmp_path / "history.db")
+    _, writer = database(empty)
     [records] = log.records.values()
     with pytest.raises(LostRowsError):
         writer.apply([batch(records[1:], read_from=1)])
 
 
-def test_the_migrations_make_the_tables_that_the_code_has(tmp_path: Path) -> None:
+def test_the_migrations_make_the_tables_that_the_code_has(empty: Database) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
     from services.history.tables import METADATA
 
-    engine = open_database(tmp_path / "history.db", writes=True)
-    migrate(engine)
-    migrate(engine)
+    engine = open_database(empty, writes=True)
+    migrate(empty, engine)
+    migrate(empty, engine)
     with engine.begin() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, METADATA) == []
@@ -257,12 +257,11 @@ def logs(draw: st.DrawFn) -> FactLog:
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(log=logs(), data=st.data())
 def test_any_order_of_batches_with_repeats_and_kills_makes_the_same_rows(
-    log: FactLog, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    log: FactLog, data: st.DataObject, fresh_database: Callable[[], Database]
 ) -> None:
-    folder = tmp_path_factory.mktemp("history")
-    engine, writer = database(folder / "whole.db")
+    engine, writer = database(fresh_database())
     apply_all(writer, log)
-    other, piecewise = database(folder / "pieces.db")
+    other, piecewise = database(fresh_database())
     ends = {place: len(records) for place, records in log.records.items()}
     while open_ones := sorted(place for place, end in ends.items() if _at(piecewise, place) < end):
         place = data.draw(st.sampled_from(open_ones))
@@ -300,9 +299,9 @@ def _killed(writer: HistoryWriter, found: Batch) -> None:
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(log=logs())
 def test_balances_and_postings_are_those_that_billing_computes_from_the_topic(
-    log: FactLog, tmp_path_factory: pytest.TempPathFactory
+    log: FactLog, fresh_database: Callable[[], Database]
 ) -> None:
-    engine, writer = database(tmp_path_factory.mktemp("history") / "history.db")
+    engine, writer = database(fresh_database())
     apply_all(writer, log)
     rows = dump(engine)
     charges: dict[tuple[str, int, int], ChargeEntry] = {}

@@ -19,6 +19,7 @@ from opentelemetry.metrics import NoOpMeter
 from coplace_client.health import Readiness
 from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.service import EnergyService
+from services.history.database import Database
 from services.history.meter import HistoryMeter
 from services.history.reading import HistoryReader
 from services.history.service import HistoryService
@@ -124,7 +125,7 @@ class Region:
 
     def _history(self) -> HistoryService:
         """Without a row."""
-        engine, _ = database(Path(mkdtemp()) / "history.db")
+        engine, _ = database(Database(str(Path(mkdtemp()) / "history.db")))
         meter = HistoryMeter(NoOpMeter("test"))
         return HistoryService(HistoryReader(engine), meter, self.crashes.append)
 

@@ -1,0 +1,76 @@
+"""Applies batches so that no record stops what follows.
+
+A failure is counted in the database and ends the process; one that restarts did not cure is
+isolated: records are applied one at a time, and what fails alone is quarantined.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+from kafka.errors import KafkaError
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from services.history.writing import Batch, HistoryWriter, LostRowsError
+from shared.catalogue.record import Record, TopicPartition
+from shared.streams.stages.failures import Failures
+from shared.streams.stages.quarantine import Fault
+
+# What no record is to blame for.
+_NO_RECORDS_FAULT: Final = (LostRowsError, OperationalError, InterfaceError, KafkaError)
+
+log = structlog.get_logger(__name__)
+
+OnQuarantined = Callable[[Record, Fault], object]
+
+
+class BatchApplier:
+    """Applies batches by a writer. `on_quarantined` hears of a record before it is passed; `after`
+    so many failures at a place it is, 0: never."""
+
+    def __init__(self, writer: HistoryWriter, after: int, on_quarantined: OnQuarantined) -> None:
+        self.writer, self._after, self._on_quarantined = writer, after, on_quarantined
+
+    def apply(self, batches: Sequence[Batch]) -> int:
+        """Apply what was not applied yet, and return how many records these were. Raises what it
+        fails at unless that has failed too often."""
+        try:
+            return self.writer.apply(batches)
+        except _NO_RECORDS_FAULT:
+            raise
+        except Exception:  # noqa: BLE001 each Kafka partition is tried by itself
+            return sum(map(self._apply_alone, batches))
+
+    def _apply_alone(self, batch: Batch) -> int:
+        try:
+            return self.writer.apply([batch])
+        except _NO_RECORDS_FAULT:
+            raise
+        except Exception as error:
+            if not self._recurs(batch, error):
+                raise
+            self._isolate(batch)
+            return len(batch.records)
+
+    def _recurs(self, batch: Batch, error: Exception) -> bool:
+        place: TopicPartition = batch.partition
+        failures = Failures(self.writer.positions()[place].failures)
+        failures.count(error, *place, batch.next_position - 1)
+        self.writer.keep_failures(place, failures.kept or b"")
+        return failures.recur(self._after)
+
+    def _isolate(self, batch: Batch) -> None:
+        position = batch.read_from
+        for record in batch.records:
+            one = Batch(batch.partition, position, [record], record.offset + 1)
+            try:
+                self.writer.apply([one])
+            except _NO_RECORDS_FAULT:
+                raise
+            except Exception as error:  # noqa: BLE001 what is unexpected is what this is for
+                fault = Fault.from_error(error)
+                self._on_quarantined(record, fault)
+                self.writer.pass_over(one)
+                log.error("quarantined", at=(*batch.partition, record.offset), why=fault.what)
+            position = record.offset + 1
+        self.writer.apply([Batch(batch.partition, position, (), batch.next_position)])
