@@ -364,6 +364,7 @@ _QUESTIONS: Final[Mapping[str, AccessRule]] = {
     "ShowNodes": AccessRule((Role.VIEWER, *_RUNNING), _of_places),
     "ShowPower": AccessRule(_ASKING, _none),
     "ShowPolicy": AccessRule(_ASKING, _none),
+    "ListTariffs": AccessRule(_ASKING, _none),
     "Project": AccessRule(_ASKING, _none),
     "ListRuns": AccessRule(_ASKING, _of_list),
     "ShowStory": AccessRule(_ASKING, _of_job),

@@ -57,6 +57,7 @@ QUESTIONS: Final = (
     "policy show",
     "queue p1",
     "quote {folder}/job.yaml",
+    "tariff show",
     "why waits",
 )
 OUTCOME: Final = ("outcome",)

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -26,6 +27,7 @@ from coplace.v1.placement_service_pb2 import (
     ListClustersRequest,
     ListJobsRequest,
     ListLimitsRequest,
+    ListTariffsRequest,
     QuoteRequest,
     ShowNodesRequest,
     ShowPolicyRequest,
@@ -60,6 +62,7 @@ from shared.catalogue.event import Event
 from shared.catalogue.schemas import service_descriptors
 from shared.catalogue.topics import Topics
 from shared.domain.eamc_policy import Policy
+from shared.pricing.terms import PriceTerms
 from shared.process.clock import now_us
 from shared.process.grpc_server import grpc_server
 from shared.process.life import Process
@@ -206,7 +209,9 @@ def _services(found: Guarded, door: Door, watched: Watched) -> Mapping[str, grpc
     )
     watch = WatchService(watched.feed, cast(Any, watched.service)._meter, LIMITS, crash, door)
     return {
-        "coplace.v1.PlacementService": PlacementService(duty, 100, door).handlers(),
+        "coplace.v1.PlacementService": PlacementService(
+            duty, 100, PriceTerms(Decimal(1)), door
+        ).handlers(),
         "coplace.v1.IngestService": ingest.handlers(),
         "coplace.v1.EnergyService": EnergyService(
             appdb, EnergyApiMeter(meter), 1_000, crash, door
@@ -248,6 +253,7 @@ def asked(who: str) -> Mapping[str, Sequence[Message]]:
         ],
         "PlacementService.ListClusters": [ListClustersRequest()],
         "PlacementService.ListLimits": [ListLimitsRequest()],
+        "PlacementService.ListTariffs": [ListTariffsRequest()],
         "PlacementService.ShowNodes": [ShowNodesRequest(cluster="p1")],
         "PlacementService.ShowPolicy": [ShowPolicyRequest()],
         "PlacementService.ShowPower": [ShowPowerRequest()],
@@ -266,6 +272,7 @@ def asked(who: str) -> Mapping[str, Sequence[Message]]:
 _OF_NO_JOB: Final = {
     "EnergyService.Project",
     "PlacementService.ListClusters",
+    "PlacementService.ListTariffs",
     "PlacementService.ShowPolicy",
     "PlacementService.ShowPower",
 }

@@ -269,7 +269,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
             "region": _all_of("watch"),
         },
     ),
-    ("ListClusters ShowPower ShowPolicy Project", "anything", _BY_ALL_WHO_ASK),
+    ("ListClusters ListTariffs ShowPower ShowPolicy Project", "anything", _BY_ALL_WHO_ASK),
 ]
 STATEMENT: Final = {
     action: (kind, allowed) for actions, kind, allowed in _LINES for action in actions.split()
