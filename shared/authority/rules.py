@@ -373,6 +373,7 @@ _QUESTIONS: Final[Mapping[str, AccessRule]] = {
     "ShowAccount": AccessRule(_BILLED, _of_account),
     "ShowStatement": AccessRule(_BILLED, _of_statement),
     "ListAudit": AccessRule((Role.OPERATOR,), _of_region),
+    "ShowAuthority": AccessRule((Role.OPERATOR,), _of_region),
     "WatchDecisions": AccessRule((Role.VIEWER, Role.USER, *_RUNNING), _of_watch),
 }
 # Payloads by their names in Envelope, then the RPCs.

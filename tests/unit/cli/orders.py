@@ -68,9 +68,11 @@ AT_THE_DOOR: Final[Mapping[str, str]] = {
     "tokens revoke": "tokens revoke olga --source olga",
 }
 # These run on, or try a whole installation; `slurm` reports what its nodes and jobs are.
+# `login` waits for a person: tests/unit/cli/login.
 # `history` is asked in tests/unit/services/history.
 NOT_ONE_ANSWER: Final = (
     "smoke-test",
+    "login",
     *(f"slurm {verb}" for verb in ("obey", "tell")),
     *(f"history {verb}" for verb in ("accounts", "audit", "charges", "jobs", "statement", "story")),
 )

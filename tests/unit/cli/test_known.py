@@ -77,6 +77,7 @@ _HELD: Final = {
         for name in ("user", "account", "cluster")
     },
     ("history jobs", "state"): _OWN,
+    **{("login", name): _ASKED for name in ("client_id", "scope")},
     **{("history audit", name): _FILTER for name in ("who", "action")},
 }
 # Times, figures, addresses, reasons: of any command.

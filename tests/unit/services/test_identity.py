@@ -18,6 +18,8 @@ from coplace.v1.ingest_service_pb2 import (
     PublishRequest,
     PublishStreamRequest,
     PublishStreamResponse,
+    ShowAuthorityRequest,
+    ShowIssuerRequest,
     ShowOutcomeRequest,
     ShowOutcomeResponse,
 )
@@ -241,6 +243,8 @@ def asked(who: str) -> Mapping[str, Sequence[Message]]:
         "IngestService.Publish": [PublishRequest(event=cancelled)],
         "IngestService.PublishStream": [PublishStreamRequest(event=cancelled)],
         "IngestService.ShowOutcome": [ShowOutcomeRequest(event_id="bob/x/1")],
+        "IngestService.ShowAuthority": [ShowAuthorityRequest()],
+        "IngestService.ShowIssuer": [ShowIssuerRequest()],
         "PlacementService.Explain": [
             ExplainRequest(job_id=_BOBS),
             ExplainRequest(job_id="site/bob/nobody"),
@@ -271,6 +275,7 @@ def asked(who: str) -> Mapping[str, Sequence[Message]]:
 # What is of no job: whoever has a role is answered, and no answer says anything of bob's.
 _OF_NO_JOB: Final = {
     "EnergyService.Project",
+    "IngestService.ShowIssuer",
     "PlacementService.ListClusters",
     "PlacementService.ListTariffs",
     "PlacementService.ShowPolicy",

@@ -218,7 +218,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
     (
         "policy_declared coefficients_declared plan_proposed model_pinned model_rolled_back"
         " pairs_allowed tariff_declared period_closed reprice_asked authority_declared ListLimits"
-        " ListAccounts ListAudit",
+        " ListAccounts ListAudit ShowAuthority",
         "region",
         _OF_REGION,
     ),
@@ -276,7 +276,7 @@ STATEMENT: Final = {
 }
 # Nobody reaches these by the table: their doors are how payloads come in, and callers learn what
 # came of their own.
-_WAYS_IN: Final = ("Publish", "PublishStream", "ShowOutcome")
+_WAYS_IN: Final = ("Publish", "PublishStream", "ShowOutcome", "ShowIssuer")
 
 CELLS: Final = [
     (action, who, situation)
