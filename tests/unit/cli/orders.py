@@ -1,6 +1,7 @@
 """Every command that declares, orders or asks, by the tree of commands, and words for it."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,9 +101,13 @@ def addresses_of(command: Any) -> set[str]:
 
 def path_of(words: str) -> str:
     """The command in a line of words."""
-    known = {" ".join(path) for path, _ in commands()}
     parts = words.split()
-    return next(p for n in (2, 1) if (p := " ".join(parts[:n])) in known)
+    return next(p for n in (2, 1) if (p := " ".join(parts[:n])) in _known())
+
+
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(" ".join(path) for path, _ in commands())
 
 
 def page() -> str:
