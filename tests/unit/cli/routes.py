@@ -116,7 +116,7 @@ WITHOUT: Final[Mapping[str, WithoutRoute]] = {
 
 def published() -> Mapping[str, tuple[str, ...]]:
     """Return the types of messages that each command publishes which declares or orders."""
-    return {path_of(words): (kind,) for words, kind in ORDERS.items()} | PUBLISHED
+    return {**{path_of(words): (kind,) for words, kind in ORDERS.items()}, **PUBLISHED}
 
 
 def routes_of(command: str) -> Iterator[Route]:
