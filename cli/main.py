@@ -30,6 +30,7 @@ _OF_JOBS = (
     *("jobs", "queue", "cancel", "hold", "release", "prioritize", "requeue", "suspend"),
     "unsuspend",
 )
+_OF_LOGINS = ("login", "logout")
 # These start, show or stop servers of their own, or need none; the others need a system that is up.
 _WITH_THEIR_OWN = (*_INSTALLED, "certificates", "conformance", "local", "demo", "demo-parity")
 
@@ -65,6 +66,7 @@ app = typer.Typer(
             "energy": "cli.energy.cli:app",
             "evaluate": "lab.evaluate.cli:app",
             "limits": "cli.limits:app",
+            **{verb: f"cli.login.cli:{verb}" for verb in _OF_LOGINS},
             "mcp": "cli.mcp.cli:mcp",
             "openapi": "cli.openapi:openapi",
             "models": "cli.models:app",
@@ -108,6 +110,11 @@ def main(
         from cli.installation.installation import reachable
 
         ctx.with_resource(reachable())
+        if ctx.invoked_subcommand not in _OF_LOGINS:
+            from cli.login.session import signed_in
+
+            if problem := ctx.with_resource(signed_in()):
+                typer.echo(f"note: {problem}", err=True)
 
 
 @app.command()

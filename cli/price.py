@@ -25,18 +25,19 @@ from cli.notes import utc
 from cli.outcomes import order_all, tell
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
-from cli.tariff import BILLING, newest, taken, tariffs
+from cli.tariff import BILLING, taken, tariffs
 from cli.times import clock_us, time_us
 from cli.waiting import WAIT_S, Wait
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
 from services.pricing.attribution import attribute, discount_su
-from services.pricing.charge import surcharges_of
 from services.pricing.explanation import Explanation, explain_charge, shutters_of
 from services.pricing.runs import runs_known
 from shared.catalogue.event import Event
 from shared.domain.tariff import ENERGY
 from shared.models.shutters import interference, slowdown_interval
+from shared.pricing.charge import surcharges_of
+from shared.pricing.terms import newest
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
 

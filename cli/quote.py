@@ -9,6 +9,7 @@ import typer
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import (
     QuotedPlacement,
+    QuotedPrice,
     QuotedRange,
     QuoteRequest,
     QuoteResponse,
@@ -16,22 +17,14 @@ from coplace.v1.placement_service_pb2 import (
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 from google.protobuf.json_format import ParseDict, ParseError
 
+from cli.answers import write_answer
 from cli.asking import Placement, asking
 from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
-from cli.tariff import newest, tariffs
 from cli.times import clock_us
 from coplace_client.errors import UnusableError
-from services.pricing.quotation import PriceRange, Quotation
-from services.pricing.settings import PricingSettings
-from services.pricing.tariff_book import TariffBook
 from shared.catalogue.contents.check import check_contents
-from shared.catalogue.payloads.tariffs import tariff_of
-from shared.domain.tariff import PriceTariff, RateScope
-from shared.process.settings import settings
 from shared.process.user_files import read_yaml
-from shared.streams.on_kafka.deployment import Deployment
-from shared.streams.state.state import State
 
 _WITHIN_S: Final = 60.0
 _JOULES_A_KWH: Final = 3.6e6
@@ -57,16 +50,14 @@ def quote(
     """Print what a job would cost, wait and draw if it were submitted now, with its nodes for
     itself and beside others. Nothing is submitted."""
     job = read_job(file, clock_us())
-    price_terms = PriceTerms(Deployment.from_settings(settings()), tariff)
-    answer = ask(placement, job)
+    answer = ask(placement, QuoteRequest(job=job, tariff=tariff, partition=partition, qos=qos))
     require_accepted(answer)
-    scope = RateScope(partition=partition, qos=qos)
-    rows = [row(each, job, answer.as_of_us, scope, price_terms) for each in answer.placements]
+    rows = [row(each) for each in answer.placements]
     if output is Output.TABLE:
         write([describe_row(each) for each in rows], _COLUMNS, output)
     else:
-        write(rows, tuple(rows[0]), output)
-    note(remarks(answer, price_terms))
+        write_answer(answer, rows, tuple(rows[0]), output)
+    note(remarks(answer))
 
 
 def read_job(file: Path, now_us: int) -> JobSubmitted:
@@ -87,36 +78,10 @@ def read_job(file: Path, now_us: int) -> JobSubmitted:
     return job
 
 
-class PriceTerms:
-    """By what jobs are charged: a tariff that is asked for, else those that are declared, else the
-    rate. Raises UnusableError for a tariff that is not declared."""
-
-    def __init__(self, deployment: Deployment, tariff: str) -> None:
-        declared = tariffs(deployment)
-        self._asked = tariff_of(newest(declared, tariff)) if tariff else None
-        self._book, self.edges_us = TariffBook(State({})), set[int]()
-        for each in declared:
-            self._book.declare(each)
-            if not tariff:
-                self.edges_us |= {each.from_us, each.until_us} - {0}
-        self._rate = PricingSettings().rate_su_per_core_s
-
-    def at(self, time_us: int) -> Decimal | PriceTariff:
-        """Return the rate or tariff for a job that starts then."""
-        return self._asked or self._book.at(time_us) or self._rate
-
-    def describe(self, time_us: int) -> str:
-        """Return those terms in words."""
-        terms = self.at(time_us)
-        if isinstance(terms, PriceTariff):
-            return f"tariff {terms.name}, version {terms.version}"
-        return f"{terms:.9f} SU a core and second: no tariff is in force"
-
-
-def ask(address: str, job: JobSubmitted) -> QuoteResponse:
+def ask(address: str, request: QuoteRequest) -> QuoteResponse:
     """Ask placement at `address` for a quote. Raises UnansweredError."""
     with asking(address) as channel:
-        return PlacementServiceStub(channel).Quote(QuoteRequest(job=job), timeout=_WITHIN_S)
+        return PlacementServiceStub(channel).Quote(request, timeout=_WITHIN_S)
 
 
 def require_accepted(answer: QuoteResponse) -> None:
@@ -125,39 +90,28 @@ def require_accepted(answer: QuoteResponse) -> None:
         raise UnusableError(answer.placements[0].reason)
 
 
-def row(
-    found: QuotedPlacement, job: JobSubmitted, now_us: int, scope: RateScope, terms: PriceTerms
-) -> Row:
+def row(found: QuotedPlacement) -> Row:
     """Return all figures of one way; None where there are none."""
-    price: PriceRange | None = None
-    if found.cluster:
-        price = Quotation(job, found, now_us, scope, terms.at, terms.edges_us).price()
-    wait = found.wait_s if found.HasField("wait_s") else None
-    run = found.run_s if found.cluster else None
-    energy = found.energy_j if found.cluster else None
+    is_placed = bool(found.cluster)
     return {
         "nodes are": "shared" if found.shareable else "exclusive",
         "cluster": found.cluster or None,
         "units": found.nodes or None,
         "GHz": found.freq_ghz or None,
-        **_figures("wait_s", wait),
-        **_figures("run_s", run),
-        **_figures("energy_j", energy),
-        **_figures("price_su", price),
+        **_figures("wait_s", found.wait_s if found.HasField("wait_s") else None),
+        **_figures("run_s", found.run_s if is_placed else None),
+        **_figures("energy_j", found.energy_j if is_placed else None),
+        **_figures("price_su", found.price_su if is_placed else None),
         "limit_s": found.walltime_s or None,
         "most_slowdown_ratio": found.slowdown_ratio,
         "why": found.reason or None,
     }
 
 
-def _figures(name: str, found: QuotedRange | PriceRange | None) -> Row:
+def _figures(name: str, found: QuotedRange | QuotedPrice | None) -> Row:
     """Low, expected and high; service units as texts, which keep their digits."""
     levels = ("low", "expected", "high")
-    if found is None:
-        return {f"{level}_{name}": None for level in levels}
-    values = [getattr(found, level) for level in levels]
-    told = [f"{each:f}" if isinstance(each, Decimal) else each for each in values]
-    return {f"{level}_{name}": value for level, value in zip(levels, told, strict=True)}
+    return {f"{level}_{name}": None if found is None else getattr(found, level) for level in levels}
 
 
 def describe_row(found: Row) -> Row:
@@ -181,9 +135,9 @@ def _range(found: Row, name: str, per: float, digits: str, unit: str) -> str | N
     return f"{expected} {unit} ({low} to {high})"
 
 
-def remarks(answer: QuoteResponse, terms: PriceTerms) -> Iterator[str]:
+def remarks(answer: QuoteResponse) -> Iterator[str]:
     """Yield what the figures mean, and by what they were made."""
-    yield f"as known at {utc(answer.as_of_us)} UTC; price by {terms.describe(answer.as_of_us)}"
+    yield f"as known at {utc(answer.as_of_us)} UTC; price by {_terms(answer)}"
     yield "wait: if nothing else arrives; all jobs as short as 5 % of past ones, to their limits"
     if answer.past_jobs:
         common = f"of the same {answer.alike}" if answer.alike != "region" else "of the region"
@@ -195,3 +149,12 @@ def remarks(answer: QuoteResponse, terms: PriceTerms) -> Iterator[str]:
     else:
         yield "energy: 90 % of the power, over the interval of the run"
     yield "price: the shortest run, slowed down as much as neighbours may, to the longest alone"
+
+
+def _terms(answer: QuoteResponse) -> str:
+    """By what is charged, in words."""
+    name, _, version = answer.tariff.rpartition("/")
+    if name:
+        return f"tariff {name}, version {version}"
+    rate = Decimal(answer.rate_su_per_core_s)
+    return f"{rate:.9f} SU a core and second: no tariff is in force"

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_service_pb2 import ListTariffsRequest
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 from coplace.v1.tariffs_pb2 import (
     Payer,
     PriceModel,
@@ -16,25 +18,26 @@ from coplace.v1.tariffs_pb2 import (
     TariffRate,
 )
 
-from cli.asking import Ingest
+from cli.answers import write_answer
+from cli.asking import Ingest, Placement, asking
 from cli.kafka_topics import KafkaTopics
 from cli.outcomes import order, tell
-from cli.output import Output, OutputName, Row, write
+from cli.output import Output, OutputName, Row
 from cli.speaking import Source
 from cli.times import clock_us, format_utc, time_us
 from cli.waiting import WAIT_S, Wait
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from coplace_client.numbers import whole_number
-from services.pricing.tariff_book import TariffBook
 from shared.catalogue.contents.check import check_contents
-from shared.process.settings import settings
+from shared.pricing.tariff_book import TariffBook
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.stages.stage import AlreadyAppliedError
 from shared.streams.state.state import State
 
 app = typer.Typer(no_args_is_help=True, help="What jobs are charged by.")
 BILLING: Final = "billing"
+_WITHIN_S: Final = 10.0
 _COLUMNS: Final = ("tariff", "version", "from", "until", "model", "rates", "declared")
 _DECIMALS: Final = ("idle_w_per_core", "surcharge_share", "surcharge_most_su", "su_cost")
 _PLAIN: Final = ("name", "version", *_DECIMALS, "currency")
@@ -82,9 +85,11 @@ def check(file: File) -> None:
 
 
 @app.command()
-def show(output: OutputName = Output.TABLE) -> None:
+def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50053") -> None:
     """List the tariffs by which is charged, the one declared last in the end."""
-    write([row(each) for each in tariffs(Deployment.from_settings(settings()))], _COLUMNS, output)
+    with asking(placement) as channel:
+        answer = PlacementServiceStub(channel).ListTariffs(ListTariffsRequest(), timeout=_WITHIN_S)
+    write_answer(answer, [row(each) for each in answer.tariffs], _COLUMNS, output)
 
 
 def tariffs(deployment: Deployment) -> list[TariffDeclared]:
@@ -172,17 +177,6 @@ def row(declared: TariffDeclared) -> Row:
         "rates": ", ".join(f"{rate.resource} {rate.su}" for rate in declared.rates),
         "declared": format_utc(declared.declared_at_us),
     }
-
-
-def newest(declared: Iterable[TariffDeclared], name: str) -> TariffDeclared:
-    """Return the last version of a name, or the one that `NAME/VERSION` names. Raises
-    UnusableError."""
-    found = list(declared)
-    named = [each for each in found if name in (each.name, f"{each.name}/{each.version}")]
-    if not named:
-        known = ", ".join(f"{each.name}/{each.version}" for each in found) or "none is"
-        raise UnusableError(f"tariff {name[:80]!r} is not declared: {known}")
-    return max(named, key=lambda each: each.version)
 
 
 def _model(declared: TariffDeclared) -> str:

@@ -36,6 +36,8 @@ class _IssuerEntry(BaseModel):
     audience: str
     name_claim: str = SUBJECT
     ca: str = ""
+    client_id: str = ""
+    scope: str = ""
 
 
 class _TableFile(BaseModel):

@@ -14,11 +14,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.cache import cache_dir
+from deploy.compose.asking import Asking, require_answers, require_names
 from deploy.compose.images import provide_images
 from deploy.compose.podman import Podman, PodmanError
 from deploy.compose.project import Project
@@ -42,8 +43,10 @@ SERVICES = (
 TOPICS = "topics"
 CREDENTIALS = "credentials"
 EMULATOR = "simulation"
+# Started once the run is over, and asked over HTTP.
+ASKED = ("archive", "history", "rest")
 # Without one an emulated run is that of placement alone, which the check compares with.
-NOT_PLAYED = ("planner", "rest", "archive", "history", "webhooks")
+NOT_PLAYED = ("planner", "webhooks", *ASKED)
 
 _NAME = "coplace-check"
 _DEMO = Path(__file__).with_name("demo.env")
@@ -93,12 +96,30 @@ def _play_in_containers(podman: Podman, tell: Callable[[str], None], *, secure: 
             _start(project, tell, secure=secure)
             _coplace("wait", f"--jobs={_JOBS}", as_operator=secure, **variables)
             _coplace(*("report", "--redis", "--out=containers"), as_operator=secure, **variables)
+            _ask(project, variables, credentials, tell)
             if credentials:
                 _require_secrecy(project, credentials)
                 tell("no secret is disclosed")
         except BaseException:
-            print(project.logs((*SERVERS, TOPICS, *SERVICES, EMULATOR)), file=sys.stderr)
+            print(project.logs((*SERVERS, TOPICS, *SERVICES, EMULATOR, *ASKED)), file=sys.stderr)
             raise
+
+
+def _ask(
+    project: Project,
+    variables: Mapping[str, str],
+    credentials: Path | None,
+    tell: Callable[[str], None],
+) -> None:
+    """Ask over HTTP what came of the run; with credentials, as somebody who has none."""
+    project.up(ASKED)
+    project.wait_until_healthy(ASKED, _HEALTHY_WITHIN_S)
+    port = variables["COPLACE_PUBLISH_REST"]
+    if credentials:
+        require_names(Asking(f"https://localhost:{port}", _OUT / "operator/ca.pem"))
+    else:
+        require_answers(Asking(f"http://127.0.0.1:{port}"), _JOBS)
+    tell(f"answered over HTTP: {', '.join(ASKED)}")
 
 
 def _make_credentials(project: Project, tell: Callable[[str], None]) -> Path:
@@ -138,8 +159,9 @@ def _start(project: Project, tell: Callable[[str], None], *, secure: bool) -> No
 def _variables() -> dict[str, str]:
     """Settings of the containers, and of the command line on this machine."""
     kafka_port, redis_port, ingest_port, energy_port, placement_port, watch_port, *others = (
-        free_ports(10)
+        free_ports(12)
     )
+    rest_port, history_port, *others = others
     tokens = dict(zip(("INGEST", "ENERGY", "PLACEMENT", "WATCH"), others, strict=True))
     lines = _DEMO.read_text().splitlines()
     return {
@@ -156,6 +178,8 @@ def _variables() -> dict[str, str]:
         "COPLACE_PUBLISH_ENERGY": str(energy_port),
         "COPLACE_PUBLISH_PLACEMENT": str(placement_port),
         "COPLACE_PUBLISH_WATCH": str(watch_port),
+        "COPLACE_PUBLISH_REST": str(rest_port),
+        "COPLACE_PUBLISH_HISTORY": str(history_port),
         **{f"COPLACE_PUBLISH_{name}_TOKENS": str(port) for name, port in tokens.items()},
     }
 

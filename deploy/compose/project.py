@@ -19,7 +19,8 @@ _DOWN = ("down", "--volumes")
 
 
 class Project:
-    """One project, with its demo profile; `variables` are what the files leave open."""
+    """One project, with the profiles of the demo and of what is asked after it; `variables` are
+    what the files leave open."""
 
     def __init__(
         self, podman: Podman, name: str, variables: Mapping[str, str], *, secure: bool
@@ -106,5 +107,6 @@ class Project:
 
     def _command(self, *arguments: str) -> list[str]:
         files = [f"--file={file}" for file in self._files]
-        options = (*files, f"--project-name={self._name}", "--profile=demo")
+        profiles = (f"--profile={name}" for name in ("demo", "rest", "archive", "history"))
+        options = (*files, f"--project-name={self._name}", *profiles)
         return [sys.executable, "-m", "podman_compose", *options, *arguments]

@@ -63,6 +63,8 @@ from shared.placement.processor.placement import Placement
 from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.region_order import RegionOrder, Scheduling
 from shared.planning.searches import Searches
+from shared.pricing.settings import RateSettings
+from shared.pricing.terms import PriceTerms
 from shared.process.life import GC_THRESHOLDS
 from shared.scheduling.list_scheduling import PriorityRule
 from shared.scheduling.lookahead import LookAhead, Objective
@@ -282,7 +284,9 @@ async def play(rounds: Rounds, count: int, *, asking: bool) -> list[float]:
     duty, answered = Duty(), list[float]()
     duty.begin(rounds.placement.queries)
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((PlacementService(duty, 20_000).handlers(),))
+    server.add_generic_rpc_handlers(
+        (PlacementService(duty, 20_000, PriceTerms(RateSettings().rate_su_per_core_s)).handlers(),)
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

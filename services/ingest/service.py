@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import grpc
+from coplace.v1.authority_pb2 import AuthorityDeclared
 from coplace.v1.control_pb2 import CommandOutcome
 from coplace.v1.ingest_service_pb2 import (
     Envelope,
@@ -14,6 +15,8 @@ from coplace.v1.ingest_service_pb2 import (
     PublishStreamRequest,
     PublishStreamResponse,
     Rejection,
+    ShowAuthorityResponse,
+    ShowIssuerResponse,
     ShowOutcomeRequest,
     ShowOutcomeResponse,
 )
@@ -26,6 +29,7 @@ from services.ingest.judge import DECLARE
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake, check_source, parse_envelope, speaks_for
 from shared.authority.callers import caller, callers
+from shared.authority.rules import About
 from shared.catalogue.event import Publish
 from shared.process.clock import now_us
 from shared.process.grpc_calls import ends_process, receive
@@ -119,6 +123,14 @@ class IngestService:
             NAME,
             {
                 **(told if self._outcomes is not None else {}),
+                "ShowIssuer": grpc.unary_unary_rpc_method_handler(
+                    ends_process(self.show_issuer, self._crash),
+                    response_serializer=ShowIssuerResponse.SerializeToString,
+                ),
+                "ShowAuthority": grpc.unary_unary_rpc_method_handler(
+                    ends_process(self.show_authority, self._crash),
+                    response_serializer=ShowAuthorityResponse.SerializeToString,
+                ),
                 "Publish": grpc.unary_unary_rpc_method_handler(
                     ends_process(self.publish, self._crash),
                     response_serializer=PublishResponse.SerializeToString,
@@ -167,6 +179,29 @@ class IngestService:
         ):
             return ShowOutcomeResponse()
         return ShowOutcomeResponse(outcome=found)
+
+    async def show_issuer(
+        self, _data: bytes, _context: ServicerContext[Any, Any]
+    ) -> ShowIssuerResponse:
+        """Say at whom callers sign in, to whoever asks."""
+        issuer = self._gate.door.table.issuer if self._gate else None
+        return ShowIssuerResponse(issuer=issuer.message if issuer else None)
+
+    async def show_authority(
+        self, _data: bytes, context: ServicerContext[Any, Any]
+    ) -> ShowAuthorityResponse:
+        """Say who may do what, to who may change it."""
+        if self._gate is None:
+            return ShowAuthorityResponse()
+        door = self._gate.door
+        verdict = await door.answer(context, "ShowAuthority", About(is_region=True))
+        if not verdict.is_allowed:
+            code = grpc.StatusCode.PERMISSION_DENIED
+            raise RefusedCallError(code, verdict.reason, RefusalReason.NOT_ALLOWED)
+        declared = door.table.declared
+        if declared is None or not isinstance(declared.payload, AuthorityDeclared):
+            return ShowAuthorityResponse()
+        return ShowAuthorityResponse(table=declared.payload, declared_by=declared.source)
 
     async def _confirm(self, publish: Publish) -> None:
         if self._gate is not None:

@@ -11,15 +11,20 @@ from services.placement.sequencer import Sequencer
 from services.placement.service import MOST_QUESTIONS, Duty, PlacementService
 from services.placement.settings import PlacementSettings
 from shared.authority.bearing import TokenGate
+from shared.authority.following import Followed, following
 from shared.authority.questions import question_door
 from shared.placement.decide import published_decisions
 from shared.placement.processor.placement import Placement, repaired
 from shared.placement.state.announcements import OUTPUT
+from shared.pricing.settings import RateSettings
+from shared.pricing.terms import KIND, TOPIC, PriceTerms
 from shared.process.crash import end_process
 from shared.process.grpc_server import grpc_server
 from shared.process.life import Process
 from shared.process.settings import Settings, settings
+from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.service import run_service
+from shared.streams.on_kafka.waiting import wait_for_topics
 from shared.streams.stages.stage import Stage
 
 NAME: Final = "placement"
@@ -94,9 +99,13 @@ def main() -> None:
 
     @asynccontextmanager
     async def answering(process: Process) -> AsyncIterator[None]:
-        async with question_door(process, DOOR) as door:
-            handlers = PlacementService(duty, own.most_foreseen, door).handlers()
-            gate = TokenGate(door, partial(end_process, DOOR))
+        crash, terms = partial(end_process, DOOR), PriceTerms(RateSettings().rate_su_per_core_s)
+        await wait_for_topics(process.settings, (TOPIC,), process.readiness, process.stop)
+        deployment = Deployment.from_settings(process.settings)
+        tariffs = Followed(deployment, [TOPIC], {KIND}, terms.fold, {})
+        async with question_door(process, DOOR) as door, following(tariffs, crash):
+            handlers = PlacementService(duty, own.most_foreseen, terms, door).handlers()
+            gate = TokenGate(door, crash)
             async with grpc_server(
                 *(process, own.host, own.port, handlers, MOST_QUESTIONS),
                 gate=gate,

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Final
 
 import grpc
-from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_pb2 import CONSTRAINT_KIND_BEGIN, CONSTRAINT_KIND_DEPENDENCY
 from coplace.v1.placement_service_pb2 import (
     ExplainRequest,
@@ -22,6 +21,7 @@ from coplace.v1.placement_service_pb2 import (
     ListJobsRequest,
     ListJobsResponse,
     ListLimitsResponse,
+    ListTariffsResponse,
     QuotedPlacement,
     QuoteRequest,
     QuoteResponse,
@@ -38,9 +38,12 @@ from shared.authority.door import Door
 from shared.authority.rules import About
 from shared.catalogue.contents.check import check_all_contents
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
+from shared.domain.tariff import PriceTariff, RateScope
 from shared.placement.explain.queries import Queries
 from shared.placement.explain.quoting import QuotedJob, quoted_placement
 from shared.placement.explain.start_estimates import StartEstimate, StartEstimates
+from shared.pricing.quotation import Quotation
+from shared.pricing.terms import PriceTerms, QuoteTerms
 from shared.process.grpc_calls import refuses
 from shared.process.grpc_errors import RefusalReason, RefusedCallError
 
@@ -72,11 +75,14 @@ class Duty:
 
 
 class PlacementService:
-    """The RPC. Answers are made between rounds, on the loop; forecasts in a thread of their own.
-    Without a `door` everybody is answered."""
+    """The RPC. Answers are made between rounds, on the loop; forecasts and prices in a thread of
+    their own. Without a `door` everybody is answered."""
 
-    def __init__(self, duty: Duty, most_foreseen: int, door: Door | None = None) -> None:
+    def __init__(
+        self, duty: Duty, most_foreseen: int, terms: PriceTerms, door: Door | None = None
+    ) -> None:
         self._duty = duty
+        self._terms = terms
         self._door = door
         self._most_foreseen = most_foreseen
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forecast")
@@ -117,6 +123,10 @@ class PlacementService:
                     refuses(self.list_clusters),
                     response_serializer=ListClustersResponse.SerializeToString,
                 ),
+                "ListTariffs": grpc.unary_unary_rpc_method_handler(
+                    refuses(self.list_tariffs),
+                    response_serializer=ListTariffsResponse.SerializeToString,
+                ),
             },
         )
 
@@ -145,8 +155,8 @@ class PlacementService:
 
     async def quote(self, data: bytes, context: ServicerContext[Any, Any]) -> QuoteResponse:
         """Answer with what a job that is not submitted would have to expect."""
-        job = _job_of_quote(data)
-        queries = self._on_duty()
+        request = _read_quote(data)
+        job, queries = request.job, self._on_duty()
         clusters = (queries.sited(job.reference_cluster),)
         owned = queries.owned(job.job_id)
         about = About(clusters=clusters, user=job.user, account=job.account, job=owned)
@@ -154,13 +164,35 @@ class PlacementService:
         if not queries.as_of_us:
             problem = "no round has ended since placement started: ask again when one has"
             raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, problem, RefusalReason.NO_ROUND_YET)
-        answer = QuoteResponse(as_of_us=queries.as_of_us)
+        try:
+            terms = self._terms.of_quote(request.tariff)
+        except RejectedError as error:
+            raise RefusedCallError.invalid(error) from None
+        answer = _quote_by(terms, queries.as_of_us)
         for shareable in (False, True):
             job.shareable = shareable
             quoted = queries.quoted(job_of(job), dependencies_of(job))
-            answer.placements.append(await self._played(queries, quoted))
+            placed = await self._played(queries, quoted)
+            await self._put_price(placed, request, answer.as_of_us, terms)
+            answer.placements.append(placed)
         answer.past_jobs, answer.alike = quoted.own.jobs, quoted.own.alike
         return answer
+
+    async def _put_price(
+        self, placed: QuotedPlacement, request: QuoteRequest, now_us: int, terms: QuoteTerms
+    ) -> None:
+        """Put in what it would be charged there. Raises RefusedCallError where no run of it can be
+        charged."""
+        if not placed.cluster:
+            return
+        scope = RateScope(partition=request.partition, qos=request.qos)
+        quotation = Quotation(request.job, placed, now_us, scope, terms)
+        loop = asyncio.get_running_loop()
+        try:
+            price = await loop.run_in_executor(self._thread, quotation.price)
+        except RejectedError as error:
+            raise RefusedCallError.invalid(error.inside("job")) from None
+        placed.price_su.CopyFrom(price.message)
 
     async def _played(self, queries: Queries, quoted: QuotedJob) -> QuotedPlacement:
         """Where it would start, as early, as expected and as late, as far as there is time."""
@@ -214,6 +246,14 @@ class PlacementService:
         queries = self._on_duty()
         await self._require(context, "ListClusters", About())
         return queries.clusters()
+
+    async def list_tariffs(
+        self, _data: bytes, context: ServicerContext[Any, Any]
+    ) -> ListTariffsResponse:
+        """Answer with what jobs are charged by."""
+        await self._require(context, "ListTariffs", About())
+        rate = f"{self._terms.rate_su_per_core_s:f}"
+        return ListTariffsResponse(tariffs=self._terms.declared, rate_su_per_core_s=rate)
 
     async def list_limits(
         self, _data: bytes, context: ServicerContext[Any, Any]
@@ -282,18 +322,31 @@ class PlacementService:
         return await loop.run_in_executor(self._thread, start_estimates.of, arrival)
 
 
-def _job_of_quote(data: bytes) -> JobSubmitted:
-    """The job that is asked about, validated as ingest validates one that is submitted."""
+def _read_quote(data: bytes) -> QuoteRequest:
+    """The question, whose job is validated as ingest validates one that is submitted."""
     try:
-        job = QuoteRequest.FromString(data).job
-        check_all_contents(job)
-        job_of(job), dependencies_of(job)
+        request = QuoteRequest.FromString(data)
     except DecodeError:
         raise _not_parsed("QuoteRequest") from None
+    try:
+        check_all_contents(request.job)
+        job_of(request.job), dependencies_of(request.job)
     except RejectedError as error:
         # The words name the field as ingest does, by its path in the job.
         raise RefusedCallError.invalid(error.inside("job"), str(error)) from None
-    return job
+    try:
+        check_all_contents(request)
+    except RejectedError as error:
+        raise RefusedCallError.invalid(error) from None
+    return request
+
+
+def _quote_by(terms: QuoteTerms, now_us: int) -> QuoteResponse:
+    """An answer that says by what it is quoted, and nothing more yet."""
+    by = terms.at(now_us)
+    if isinstance(by, PriceTariff):
+        return QuoteResponse(as_of_us=now_us, tariff=f"{by.name}/{by.version}")
+    return QuoteResponse(as_of_us=now_us, rate_su_per_core_s=f"{by:f}")
 
 
 def _begin_us(answer: ExplainResponse) -> int:

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from coplace.v1.pricing_pb2 import ENERGY_REASON_IMPLAUSIBLE, ChargeMade
 
-from services.pricing.charge import evidence_of, is_borne
 from shared.domain.money import QUANTUM, apportion, micro_units
+from shared.pricing.charge import evidence_of, is_borne
 
 _MILLIJOULES: Final = 1_000
 

@@ -11,12 +11,12 @@ from coplace.v1.tariffs_pb2 import TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from coplace_client.errors import UnusableError
-from services.pricing.charge import ChargeRevision, charge_message, end_of, usage_of
-from services.pricing.model import CoRun, evidence
 from services.pricing.runs import CoRunTime, KeptRun, run_of_finish, time_together
 from shared.catalogue.payloads.tariffs import tariff_of
 from shared.domain.tariff import PriceTariff
 from shared.models.shutters import Shutter, interference
+from shared.pricing.charge import ChargeRevision, charge_message, end_of, usage_of
+from shared.pricing.model import CoRun, evidence
 
 
 def shutters_of(measured: ShuttersMeasured) -> list[Shutter]:

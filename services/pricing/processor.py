@@ -25,17 +25,7 @@ from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from coplace_client.checks import require_count, require_text
 from coplace_client.errors import RejectedError
 from services.pricing.account_book import AccountBook
-from services.pricing.charge import (
-    AttemptEnd,
-    ChargeRevision,
-    audit,
-    charge_message,
-    end_of,
-    evidence_of,
-    usage_of,
-)
 from services.pricing.explanation import co_run_of
-from services.pricing.model import Evidence, evidence
 from services.pricing.reservation import NodeCores, reserved_micro_su
 from services.pricing.runs import (
     KeptRequeue,
@@ -47,11 +37,21 @@ from services.pricing.runs import (
     run_of_start,
 )
 from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts, CoRunInterval
-from services.pricing.tariff_book import TariffBook
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.schemas import names_of
 from shared.domain.job import JobFact, JobState, next_state
 from shared.domain.tariff import PriceTariff
+from shared.pricing.charge import (
+    AttemptEnd,
+    ChargeRevision,
+    audit,
+    charge_message,
+    end_of,
+    evidence_of,
+    usage_of,
+)
+from shared.pricing.model import Evidence, evidence
+from shared.pricing.tariff_book import TariffBook
 from shared.streams.stages.quarantine import Fault
 from shared.streams.stages.stage import (
     AlreadyAppliedError,

@@ -8,10 +8,10 @@ from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
 
 from coplace_client.bounds import NODE_POWER_W
 from coplace_client.errors import RejectedError
-from services.pricing.rating import full_su
 from shared.catalogue.payloads.domain_types import cluster_of
 from shared.domain.money import micro_units, service_units
 from shared.domain.tariff import CORE, GIB, PriceTariff, RateScope
+from shared.pricing.rating import full_su
 from shared.streams.stages.stage import AlreadyAppliedError
 from shared.streams.state.rows import RowCodec
 from shared.streams.state.state import State

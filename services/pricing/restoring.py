@@ -8,10 +8,10 @@ from coplace.v1.accounts_pb2 import AccountStanding
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.account_book import AccountBook
-from services.pricing.charge import charged_micro_su
 from services.pricing.processor import SOURCE, PriceRule
 from services.pricing.state import Attempt, AttemptKey, Attempts
 from shared.catalogue.event import Event
+from shared.pricing.charge import charged_micro_su
 from shared.streams.state.state import State
 
 

@@ -1,27 +1,13 @@
 """Settings of pricing, read from COPLACE_PRICING_* environment variables."""
 
-from decimal import Decimal
-from typing import Final
-
 from pydantic import Field
-from pydantic_settings import SettingsConfigDict
 
-from shared.process.environment import EnvironmentSettings
-
-_ONE_SU_PER_CORE_HOUR: Final = Decimal(1) / Decimal(3600)
+from shared.pricing.settings import RateSettings
 
 
-class PricingSettings(EnvironmentSettings):
-    """Settings that only pricing has."""
+class PricingSettings(RateSettings):
+    """Settings that only pricing has, beside the rate."""
 
-    model_config = SettingsConfigDict(env_prefix="COPLACE_PRICING_", frozen=True)
-
-    rate_su_per_core_s: Decimal = Field(
-        _ONE_SU_PER_CORE_HOUR,
-        ge=0,
-        le=1000,
-        description="L of equation 1: what a core second costs",
-    )
     grace_s: float = Field(
         60.0,
         ge=0,

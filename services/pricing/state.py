@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from services.pricing.charge import AttemptEnd, charged_micro_su
-from services.pricing.model import CoRun
 from services.pricing.runs import CoRunTime, KeptRequeue, KeptRun, run_of_finish, time_together
 from shared.domain.job import JobState
 from shared.domain.plausible_power import most_energy_j
 from shared.models.shutters import Interference
+from shared.pricing.charge import AttemptEnd, charged_micro_su
+from shared.pricing.model import CoRun
 from shared.streams.state.rows import RowCodec
 from shared.streams.state.state import State
 

@@ -5,7 +5,7 @@ import hashlib
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -17,11 +17,14 @@ from fastapi import FastAPI
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from h11 import LocalProtocolError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 from starlette.routing import Route as HttpRoute
+from starlette.types import Message as ASGIMessage
+from starlette.types import Receive, Scope, Send
 
 from coplace_client.health import Readiness
 from services.rest import problems
@@ -74,6 +77,16 @@ class _App(FastAPI):
             redoc_url=None,
             redirect_slashes=False,
         )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. A client that broke HTTP in its body has the server's own answer: ours
+        goes nowhere, and is no bug."""
+
+        async def send_on(message: ASGIMessage) -> None:
+            with suppress(LocalProtocolError):
+                await send(message)
+
+        await super().__call__(scope, receive, send_on)
 
     def openapi(self) -> dict[str, Any]:
         """Return the description of the routes."""

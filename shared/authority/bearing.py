@@ -18,6 +18,8 @@ from shared.process.grpc_errors import RefusalReason, RefusedCallError
 from shared.process.grpc_health import is_of_health
 
 _SCHEME: Final = "bearer "
+# A caller without a token has to learn where to get one.
+_OPEN: Final = "/coplace.v1.IngestService/ShowIssuer"
 
 
 class TokenGate(ServerInterceptor):
@@ -35,9 +37,10 @@ class TokenGate(ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Return the handler of a call behind the gate. Health is answered to whoever asks."""
+        """Return the handler of a call behind the gate. Health, and at whom callers sign in, is
+        answered to whoever asks."""
         handler = await continuation(details)
-        if handler is None or is_of_health(details):
+        if handler is None or is_of_health(details) or details.method == _OPEN:
             return handler
         return behind(handler, partial(self._passed, _token_of(details.invocation_metadata)))
 

@@ -14,6 +14,7 @@ from shared.authority.callers import caller
 from shared.authority.rules import About, AccessVerdict
 from shared.authority.signed import SignedTokens, is_signed
 from shared.authority.table import TableInForce
+from shared.authority.tokens import RefusedTokenError
 from shared.catalogue.event import Event, Publish
 from shared.process.clock import now_us
 
@@ -26,6 +27,8 @@ _NO_TABLE: Final = (
     "NO TABLE OF AUTHORITY IS DECLARED: every client of this port may publish and ask everything "
     "(`coplace authority set`, docs/how-to/authority.md)"
 )
+
+_SIGN_IN: Final = "run `coplace login`, or have an operator issue a token: `coplace tokens issue`"
 
 log = structlog.get_logger(__name__)
 
@@ -90,6 +93,8 @@ class Door:
     def holder(self, token: str, at_us: int) -> str:
         """Return the identity of a token, by the table or by its issuer's signature. Raises
         RefusedTokenError where it is not valid."""
+        if not token and self.table.issuer:
+            raise RefusedTokenError("", "a caller without a token has no name here", _SIGN_IN)
         if is_signed(token):
             return self.signed.holder(token, at_us)
         return self.table.tokens.holder(token, at_us)

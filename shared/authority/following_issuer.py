@@ -1,20 +1,23 @@
 """The keys of the declared issuer, fetched beside the calls and never by one."""
 
 import asyncio
-import socket
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from http.client import HTTPException, HTTPSConnection
-from typing import Any, Final
-from urllib.parse import urlsplit
+from contextlib import asynccontextmanager
+from typing import Final
 
 import structlog
 
-from coplace_client.errors import RejectedError
-from shared.authority.issuer import Issuer, require_url
-from shared.authority.signed import Keys, SignedTokens, parse_object
+from shared.authority.issuer import Issuer
+from shared.authority.issuer_calls import (
+    CALL_ERRORS,
+    OK,
+    IssuerFailedError,
+    ask_issuer,
+    discovered,
+    endpoint,
+)
+from shared.authority.signed import Keys, SignedTokens
 
 _LOOK_S: Final = 0.5
 # Keys that the issuer withdrew count until then at most.
@@ -23,16 +26,8 @@ _EVERY_S: Final = 300.0
 _AGAIN_S: Final = 30.0
 _FIRST_AGAIN_S: Final = 5.0
 _WITHIN_S: Final = 10.0
-_SILENT_S: Final = 5.0
-_MOST_BYTES: Final = 524_288
-_CHUNK_BYTES: Final = 65_536
-_OK: Final = 200
 
 log = structlog.get_logger(__name__)
-
-
-class IssuerFailedError(Exception):
-    """The issuer did not say what it has to."""
 
 
 class KeysSchedule:
@@ -100,46 +95,12 @@ async def fetch_keys(issuer: Issuer) -> Keys:
     """Return the keys that an issuer publishes. Raises IssuerFailedError."""
     try:
         async with asyncio.timeout(_WITHIN_S):
-            found = await _fetch(issuer, issuer.discovery_url)
-            if found.get("issuer") != issuer.url:
-                raise ValueError(f"it says to be {str(found.get('issuer'))[:80]!r}")
-            address = found.get("jwks_uri")
-            if not isinstance(address, str):
-                raise ValueError("it does not say where its keys are")
-            require_url("jwks_uri", address)
-            return Keys(await _fetch(issuer, address))
+            address = endpoint(await discovered(issuer), "jwks_uri", "its keys are")
+            found = await ask_issuer(issuer, address)
+            if found.status != OK:
+                raise ValueError(f"status {found.status} of {address[:80]}")
+            return Keys(found.document)
     except TimeoutError:
         raise IssuerFailedError(f"no answer within {_WITHIN_S:g} s") from None
-    except (OSError, HTTPException, ValueError, RejectedError) as error:
+    except CALL_ERRORS as error:
         raise IssuerFailedError(str(error)[:200] or type(error).__name__) from error
-
-
-async def _fetch(issuer: Issuer, url: str) -> dict[str, Any]:
-    """Return a JSON object at a URL, with no redirection followed and no proxy asked."""
-    parts, trusted = urlsplit(url), ssl.create_default_context(cadata=issuer.ca or None)
-    connection = HTTPSConnection(
-        parts.hostname or "", parts.port, timeout=_SILENT_S, context=trusted
-    )
-    opened: list[socket.socket] = []
-    try:
-        return parse_object(await asyncio.to_thread(_read, connection, parts.path or "/", opened))
-    finally:
-        for each in opened:  # whoever still reads from it is woken
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        connection.close()
-
-
-def _read(connection: HTTPSConnection, path: str, opened: list[socket.socket]) -> bytes:
-    connection.connect()
-    opened.append(connection.sock)
-    connection.request("GET", path, headers={"Accept": "application/json", "Connection": "close"})
-    answer = connection.getresponse()
-    if answer.status != _OK:
-        raise ValueError(f"status {answer.status} of {path[:80]}")
-    body = b""
-    while chunk := answer.read1(_CHUNK_BYTES):
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            raise ValueError(f"more than {_MOST_BYTES} bytes at {path[:80]}")
-    return body

@@ -19,18 +19,23 @@ _MOST_AUTHORITY: Final = 65_536
 @dataclass(frozen=True, slots=True)
 class Issuer:
     """Its URL, for whom its tokens must be, the claim that names the caller, and the certificates
-    of who signs its own, in PEM; those that the machine trusts if empty. Raises RejectedError,
-    naming the field."""
+    of who signs its own, in PEM; those that the machine trusts if empty. As which client people
+    sign in, and what they ask for there. Raises RejectedError, naming the field."""
 
     url: str
     audience: str
     name_claim: str = SUBJECT
     ca: str = ""
+    client_id: str = ""
+    scope: str = ""
 
     def __post_init__(self) -> None:
         require_url("url", self.url)
         require_text("audience", self.audience)
         require_text("name_claim", self.name_claim)
+        for field in ("client_id", "scope"):
+            if text := getattr(self, field):
+                require_text(field, text)
         if len(self.ca) > _MOST_AUTHORITY:
             problem = f"must be at most {_MOST_AUTHORITY} characters, got {len(self.ca)}"
             raise RejectedError("ca", problem)
@@ -43,7 +48,10 @@ class Issuer:
     def from_message(cls, message: TokenIssuer) -> "Issuer":
         """Read the issuer that was declared."""
         try:
-            return cls(message.url, message.audience, message.name_claim or SUBJECT, message.ca)
+            return cls(
+                *(message.url, message.audience, message.name_claim or SUBJECT, message.ca),
+                *(message.client_id, message.scope),
+            )
         except RejectedError as error:
             raise error.inside("issuer") from None
 
@@ -51,7 +59,12 @@ class Issuer:
     def message(self) -> TokenIssuer:
         """Return the message that declares it."""
         return TokenIssuer(
-            url=self.url, audience=self.audience, name_claim=self.name_claim, ca=self.ca
+            url=self.url,
+            audience=self.audience,
+            name_claim=self.name_claim,
+            ca=self.ca,
+            client_id=self.client_id,
+            scope=self.scope,
         )
 
     @property

@@ -375,6 +375,7 @@ _QUESTIONS: Final[Mapping[str, AccessRule]] = {
     "ShowNodes": AccessRule((Role.VIEWER, *_RUNNING), _of_places),
     "ShowPower": AccessRule(_ASKING, _none),
     "ShowPolicy": AccessRule(_ASKING, _none),
+    "ListTariffs": AccessRule(_ASKING, _none),
     "Project": AccessRule(_ASKING, _none),
     "ListRuns": AccessRule(_ASKING, _of_list),
     "ShowStory": AccessRule(_ASKING, _of_job),
@@ -392,6 +393,7 @@ _QUESTIONS: Final[Mapping[str, AccessRule]] = {
             *("ListFailedDeliveries", "RetryDeliveries"),
         )
     },
+    "ShowAuthority": AccessRule((Role.OPERATOR,), _of_region),
     "WatchDecisions": AccessRule((Role.VIEWER, Role.USER, *_RUNNING), _of_watch),
 }
 # Payloads by their names in Envelope, then the RPCs.

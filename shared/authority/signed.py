@@ -29,7 +29,7 @@ _MOST_KEYS: Final = 64
 _MOST_KNOWN: Final = 10_000
 # How far ahead the issuer's clock may be.
 _AHEAD_S: Final = 10.0
-_RENEW: Final = "have the issuer give you another one"
+_RENEW: Final = "have the issuer give you another one (`coplace login`)"
 
 
 class UnverifiedTokenError(RefusedTokenError):

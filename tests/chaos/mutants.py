@@ -15,9 +15,7 @@ from coplace.v1.placement_pb2 import VERDICT_QUEUED, PlacementDecided
 from coplace_client.clock import GuardedClock
 from services.energy.processor.learner import Learner
 from services.placement.sequencer import Sequencer
-from services.pricing import charge, surcharging
 from services.pricing.accounts.adapters import RedisAccounts
-from services.pricing.model import Evidence as PricedEvidence
 from services.pricing.processor import PricingProcessor
 from services.pricing.state import Attempts
 from shared.domain.job import TRANSITIONS, JobFact, JobState
@@ -41,6 +39,8 @@ from shared.placement.state.job_table import JobTable
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.model_updates import ModelUpdates
 from shared.placement.state.occupancy import Occupancy
+from shared.pricing import charge, surcharging
+from shared.pricing.model import Evidence as PricedEvidence
 from shared.streams.in_memory import embedded
 from shared.streams.in_memory import log as memory
 from shared.streams.in_memory.log import InMemoryLog

@@ -13,9 +13,9 @@ from redis.exceptions import ResponseError
 
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
 from services.pricing.accounts.model import AccountEntry
-from services.pricing.charge import recompute
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import NewRecord, Record, TopicPartition
+from shared.pricing.charge import recompute
 from shared.process.settings import Settings
 from shared.streams.in_memory.log import InMemoryLog
 from shared.streams.on_kafka.clients import Reader

@@ -26,6 +26,7 @@ from coplace.v1.placement_service_pb2 import (
     ListClustersRequest,
     ListJobsRequest,
     ListLimitsRequest,
+    ListTariffsRequest,
     QuoteRequest,
     ShowNodesRequest,
     ShowPolicyRequest,
@@ -592,6 +593,7 @@ def questions(is_own: bool) -> dict[str, object]:
         "ListLimits": ListLimitsRequest(),
         "ShowNodes": ShowNodesRequest(cluster=name),
         "ShowPower": ShowPowerRequest(),
+        "ListTariffs": ListTariffsRequest(),
         "ShowPolicy": ShowPolicyRequest(),
         "Project": ProjectRequest(),
     }

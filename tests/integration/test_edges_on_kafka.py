@@ -30,9 +30,9 @@ from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from services.pricing.app import stages
-from services.pricing.charge import audit
 from shared.catalogue.record import NewRecord, TopicPartition
 from shared.domain.money import micro_units
+from shared.pricing.charge import audit
 from shared.process.settings import Settings
 from shared.streams.on_kafka.admin import admin_client, ensure_topics
 from shared.streams.on_kafka.clients import Publisher, Reader

@@ -11,6 +11,10 @@ from coplace.v1.ingest_service_pb2 import (
     PublishRequest,
     PublishResponse,
     PublishStreamResponse,
+    ShowAuthorityRequest,
+    ShowAuthorityResponse,
+    ShowIssuerRequest,
+    ShowIssuerResponse,
     ShowOutcomeRequest,
     ShowOutcomeResponse,
 )
@@ -38,6 +42,16 @@ class Ingest(IngestServiceServicer):
     def ShowOutcome(self, request: ShowOutcomeRequest, context: Any) -> ShowOutcomeResponse:  # noqa: N802
         """No owner answers here."""
         return ShowOutcomeResponse()
+
+    def ShowIssuer(self, request: ShowIssuerRequest, context: Any) -> ShowIssuerResponse:  # noqa: N802
+        """No issuer is declared."""
+        return ShowIssuerResponse()
+
+    def ShowAuthority(  # noqa: N802
+        self, request: ShowAuthorityRequest, context: Any
+    ) -> ShowAuthorityResponse:
+        """No table is declared."""
+        return ShowAuthorityResponse()
 
     def PublishStream(self, request_iterator: Any, context: Any) -> PublishStreamResponse:  # noqa: N802
         """Agents do not use it."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -43,6 +44,9 @@ class LocalIssuer:
         self.headers: dict[str, str] = {}
         self.pause_s = 0.0
         self.asked: list[str] = []
+        # What was posted, and what is answered to it, one after another; the last one again.
+        self.posted: list[tuple[str, dict[str, str]]] = []
+        self.replies: dict[str, list[Any]] = {}
 
     @property
     def declared(self) -> Issuer:
@@ -75,12 +79,29 @@ class LocalIssuer:
     def answer(self, path: str) -> tuple[int, bytes]:
         """Return status and body."""
         self.asked.append(path)
+        described = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+        for name, place in (("device_authorization", "device"), ("token", "token")):
+            described[f"{name}_endpoint"] = f"{self.url}/{place}"
         documents = {
-            DISCOVERY: {"issuer": self.url, "jwks_uri": f"{self.url}/keys"},
+            DISCOVERY: described | {"revocation_endpoint": f"{self.url}/revoke"},
             "/keys": self.jwks,
         } | self.said
-        found = documents.get(path, (404, b""))
-        return found if isinstance(found, tuple) else (200, json.dumps(found).encode())
+        return _written(documents.get(path, (404, b"")))
+
+    def reply(self, path: str, form: dict[str, str]) -> tuple[int, bytes]:
+        """Return status and body of what answers a form."""
+        self.posted.append((path, form))
+        replies = self.replies.get(path, [(404, b"")])
+        return _written(replies.pop(0) if len(replies) > 1 else replies[0])
+
+
+def _written(found: Any) -> tuple[int, bytes]:
+    return found if isinstance(found, tuple) else (200, json.dumps(found).encode())
+
+
+def refused(error: str, **more: str) -> tuple[int, bytes]:
+    """How an issuer refuses a form."""
+    return 400, json.dumps({"error": error, **more}).encode()
 
 
 def public(name: str, key: Any) -> dict[str, Any]:
@@ -96,7 +117,13 @@ def running(issuer: LocalIssuer, port: int = 0) -> Iterator[LocalIssuer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = issuer.answer(self.path)
+            self._say(*issuer.answer(self.path))
+
+        def do_POST(self) -> None:
+            text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            self._say(*issuer.reply(self.path, dict(parse_qsl(text))))
+
+        def _say(self, status: int, body: bytes) -> None:
             time.sleep(issuer.pause_s)
             self.send_response(status)
             for name, value in {**issuer.headers, "Content-Length": str(len(body))}.items():

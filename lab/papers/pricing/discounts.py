@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from services.pricing.model import Evidence, price
+from shared.pricing.model import Evidence, price
 
 # Of the run alone: a price of 1,000 SU, so that what is quantised to 0.000001 does not matter.
 _ALONE_US: Final = 1_000_000_000

@@ -20,13 +20,14 @@ from rich.console import Console
 from lab.demo.options import DemoOptions
 from lab.demo.run import run_embedded
 from services.placement.settings import PlacementSettings
-from services.pricing.quotation import Quotation
 from services.pricing.settings import PricingSettings
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.domain.tariff import ANY_JOB
 from shared.placement.explain.queries import Queries
 from shared.placement.explain.quoting import quoted_placement
 from shared.placement.explain.start_estimates import StartEstimates
+from shared.pricing.quotation import Quotation
+from shared.pricing.terms import PriceTerms
 from shared.replay.inputs import RecordedInputs, read_inputs
 from shared.replay.region import ReplayedRegion, Setting
 
@@ -141,7 +142,7 @@ def _of(
     yield Outcome("run", run.low, run.expected, run.high, run_s)
     yield Outcome("energy", energy.low, energy.expected, energy.high, end.energy_j)
     rate = PricingSettings().rate_su_per_core_s
-    price = Quotation(job, quoted, now_us, ANY_JOB, lambda _at_us: rate).price()
+    price = Quotation(job, quoted, now_us, ANY_JOB, PriceTerms(rate).of_quote("")).price()
     yield Outcome("price", float(price.low), float(price.expected), float(price.high), price_su)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from coplace_client.checks import require_count, require_text
-from services.pricing.charge import audit, charged_micro_su
+from shared.pricing.charge import audit, charged_micro_su
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason
 
 from services.pricing.attribution import attribute
-from services.pricing.charge import ChargedSurcharge, surcharges_of
 from shared.domain.money import QUANTUM, apportion
 from shared.domain.natural_order import natural
+from shared.pricing.charge import ChargedSurcharge, surcharges_of
 
 OPERATOR: Final = "operator"
 # Shares are published in millionths.

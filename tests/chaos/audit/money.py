@@ -10,10 +10,10 @@ from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from coplace_client.errors import RejectedError
 from services.pricing.accounts.model import entry_of, spent_micro_su
-from services.pricing.charge import AttemptEnd, ChargeRevision, audit, charge_message, usage_of
-from services.pricing.model import CoRun, evidence
 from services.pricing.settings import PricingSettings
 from shared.models.shutters import Shutter, interference
+from shared.pricing.charge import AttemptEnd, ChargeRevision, audit, charge_message, usage_of
+from shared.pricing.model import CoRun, evidence
 from tests.chaos.audit.evidence import Evidence, is_hostile
 from tests.chaos.journal import End, Run
 

@@ -28,9 +28,9 @@ from lab.emulator.adapters import EmulatorIngest
 from lab.emulator.answers import DECISIONS
 from lab.emulator.emulator import Emulator
 from lab.workloads.clusters import clusters
-from services.pricing.charge import audit
 from shared.catalogue.event import Publish
 from shared.domain.rounds import RoundSource
+from shared.pricing.charge import audit
 from shared.process.clock import now_us
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment

@@ -1,6 +1,7 @@
 """Every command that declares, orders or asks, by the tree of commands, and words for it."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,6 +58,7 @@ QUESTIONS: Final = (
     "policy show",
     "queue p1",
     "quote {folder}/job.yaml",
+    "tariff show",
     "why waits",
 )
 OUTCOME: Final = ("outcome",)
@@ -68,8 +70,10 @@ AT_THE_DOOR: Final[Mapping[str, str]] = {
 }
 # These run on, or try a whole installation; `slurm` reports what its nodes and jobs are.
 # `history` is asked in tests/unit/services/history, `webhook` in tests/unit/services/webhooks.
+# `login` waits for a person: tests/unit/cli/login.
 NOT_ONE_ANSWER: Final = (
     "smoke-test",
+    "login",
     *(f"slurm {verb}" for verb in ("obey", "tell")),
     *(f"history {verb}" for verb in ("accounts", "audit", "charges", "jobs", "statement", "story")),
     *(f"webhook {verb}" for verb in ("add", "failed", "list", "remove", "retry")),
@@ -99,9 +103,13 @@ def addresses_of(command: Any) -> set[str]:
 
 def path_of(words: str) -> str:
     """The command in a line of words."""
-    known = {" ".join(path) for path, _ in commands()}
     parts = words.split()
-    return next(p for n in (2, 1) if (p := " ".join(parts[:n])) in known)
+    return next(p for n in (2, 1) if (p := " ".join(parts[:n])) in _known())
+
+
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(" ".join(path) for path, _ in commands())
 
 
 def page() -> str:

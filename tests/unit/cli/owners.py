@@ -5,6 +5,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import grpc
@@ -19,6 +20,7 @@ from shared.catalogue.event import Event, Publish
 from shared.catalogue.options import owners
 from shared.catalogue.topics import Topics
 from shared.placement.processor.placement import Placement
+from shared.pricing.terms import PriceTerms
 
 
 @dataclass
@@ -59,7 +61,10 @@ class Region:
         duty.begin(processor.queries)
         intake, meter = Intake(Topics()), IngestMeter(NoOpMeter("test"))
         ingest = IngestService(intake, self.owners, meter, print, outcomes=self.owners)
-        self._handlers = [PlacementService(duty, 100).handlers(), ingest.handlers()]
+        self._handlers = [
+            PlacementService(duty, 100, PriceTerms(Decimal(1))).handlers(),
+            ingest.handlers(),
+        ]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._servers: list[grpc.aio.Server] = []

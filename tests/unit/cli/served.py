@@ -7,16 +7,20 @@ import grpc
 
 from services.placement.service import Duty, PlacementService
 from shared.placement.processor.placement import Placement
+from shared.pricing.settings import RateSettings
+from shared.pricing.terms import PriceTerms
 
 
 class Served:
     """The service of a processor, or of the one on duty, on a loop of its own thread."""
 
-    def __init__(self, processor: Placement | Duty) -> None:
+    def __init__(self, processor: Placement | Duty, terms: PriceTerms | None = None) -> None:
         duty = processor if isinstance(processor, Duty) else Duty()
         if isinstance(processor, Placement):
             duty.begin(processor.queries)
-        self._service = PlacementService(duty, 100)
+        self._service = PlacementService(
+            duty, 100, terms or PriceTerms(RateSettings().rate_su_per_core_s)
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 

@@ -84,6 +84,7 @@ _HELD: Final = {
     ("webhook add", "types"): _OWN,
     **{(f"webhook {verb}", "webhook"): _ASKED for verb in _OF_A_WEBHOOK},
     ("webhook retry", "deliveries"): _ASKED,
+    **{("login", name): _ASKED for name in ("client_id", "scope")},
 }
 # Times, figures, addresses, reasons: of any command.
 _NO_NAMES: Final = {

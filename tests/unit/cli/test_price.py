@@ -11,10 +11,10 @@ from google.protobuf.message import Message
 
 from cli.price import explanation, interval_rows, lines, part_rows, shutter_rows
 from coplace_client.errors import UnusableError
-from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
 from services.pricing.explanation import co_run_of
-from services.pricing.model import evidence
 from shared.catalogue.event import Event
+from shared.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
+from shared.pricing.model import evidence
 
 JOB = "north/alpha/4711/1767225600"
 T0_US = 1_767_225_600_000_000

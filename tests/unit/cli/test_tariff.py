@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.tariff import declaration, newest, read_tariff, row, taken
+from cli.tariff import declaration, read_tariff, row, taken
 from coplace_client.errors import RejectedError, UnusableError
 from shared.catalogue.payloads.tariffs import tariff_of
+from shared.pricing.terms import newest
 from tests.support.snippets import HOW_TO, write_programs
 from tests.unit.cli.command_line import said
 

@@ -16,6 +16,10 @@ from coplace.v1.ingest_service_pb2 import (
     PublishStreamRequest,
     PublishStreamResponse,
     Rejection,
+    ShowAuthorityRequest,
+    ShowAuthorityResponse,
+    ShowIssuerRequest,
+    ShowIssuerResponse,
     ShowOutcomeRequest,
     ShowOutcomeResponse,
 )
@@ -77,6 +81,20 @@ class PlayedIngest(IngestServiceServicer):
         bad = [index for index, name in enumerate(names) if name == "bad"]
         listed = [Rejection(index=i, id="bad", reason="it is bad") for i in bad[: self.most_listed]]
         return PublishStreamResponse(rejected=len(bad), rejections=listed)
+
+    async def ShowIssuer(  # noqa: N802
+        self,
+        request: ShowIssuerRequest,
+        context: grpc.aio.ServicerContext[ShowIssuerRequest, ShowIssuerResponse],
+    ) -> ShowIssuerResponse:
+        return ShowIssuerResponse()
+
+    async def ShowAuthority(  # noqa: N802
+        self,
+        request: ShowAuthorityRequest,
+        context: grpc.aio.ServicerContext[ShowAuthorityRequest, ShowAuthorityResponse],
+    ) -> ShowAuthorityResponse:
+        return ShowAuthorityResponse()
 
     async def ShowOutcome(  # noqa: N802
         self,

@@ -10,8 +10,8 @@ from pathlib import Path
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message
-from services.pricing.model import Evidence
+from shared.pricing.charge import AttemptEnd, ChargeRevision, charge_message
+from shared.pricing.model import Evidence
 from tests.support.snippets import HOW_TO, write_programs
 
 _STARTED_US = 1_767_225_600_000_000

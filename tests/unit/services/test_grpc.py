@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final
@@ -37,6 +38,7 @@ from services.ingest.model import Intake
 from services.ingest.service import IngestService
 from services.placement.service import Duty, PlacementService
 from shared.catalogue.topics import Topics
+from shared.pricing.terms import PriceTerms
 from shared.process import grpc_health, grpc_limits
 from shared.process.grpc_errors import DOMAIN, RefusalReason
 from shared.process.grpc_health import NAME as HEALTH
@@ -80,7 +82,7 @@ def deciding(duty: Duty | None = None) -> Service:
         duty, processor = Duty(), placement()
         round_of(processor, 0, submitted("a", T0_US))
         duty.begin(processor.queries)
-    service = PlacementService(duty, 100)
+    service = PlacementService(duty, 100, PriceTerms(Decimal(1)))
     return Service("PlacementService", service.handlers, "Explain", {"job_id": "a"})
 
 

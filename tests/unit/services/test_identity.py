@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -17,6 +18,8 @@ from coplace.v1.ingest_service_pb2 import (
     PublishRequest,
     PublishStreamRequest,
     PublishStreamResponse,
+    ShowAuthorityRequest,
+    ShowIssuerRequest,
     ShowOutcomeRequest,
     ShowOutcomeResponse,
 )
@@ -26,6 +29,7 @@ from coplace.v1.placement_service_pb2 import (
     ListClustersRequest,
     ListJobsRequest,
     ListLimitsRequest,
+    ListTariffsRequest,
     QuoteRequest,
     ShowNodesRequest,
     ShowPolicyRequest,
@@ -60,6 +64,7 @@ from shared.catalogue.event import Event
 from shared.catalogue.schemas import service_descriptors
 from shared.catalogue.topics import Topics
 from shared.domain.eamc_policy import Policy
+from shared.pricing.terms import PriceTerms
 from shared.process.clock import now_us
 from shared.process.grpc_server import grpc_server
 from shared.process.life import Process
@@ -206,7 +211,9 @@ def _services(found: Guarded, door: Door, watched: Watched) -> Mapping[str, grpc
     )
     watch = WatchService(watched.feed, cast(Any, watched.service)._meter, LIMITS, crash, door)
     return {
-        "coplace.v1.PlacementService": PlacementService(duty, 100, door).handlers(),
+        "coplace.v1.PlacementService": PlacementService(
+            duty, 100, PriceTerms(Decimal(1)), door
+        ).handlers(),
         "coplace.v1.IngestService": ingest.handlers(),
         "coplace.v1.EnergyService": EnergyService(
             appdb, EnergyApiMeter(meter), 1_000, crash, door
@@ -236,6 +243,8 @@ def asked(who: str) -> Mapping[str, Sequence[Message]]:
         "IngestService.Publish": [PublishRequest(event=cancelled)],
         "IngestService.PublishStream": [PublishStreamRequest(event=cancelled)],
         "IngestService.ShowOutcome": [ShowOutcomeRequest(event_id="bob/x/1")],
+        "IngestService.ShowAuthority": [ShowAuthorityRequest()],
+        "IngestService.ShowIssuer": [ShowIssuerRequest()],
         "PlacementService.Explain": [
             ExplainRequest(job_id=_BOBS),
             ExplainRequest(job_id="site/bob/nobody"),
@@ -248,6 +257,7 @@ def asked(who: str) -> Mapping[str, Sequence[Message]]:
         ],
         "PlacementService.ListClusters": [ListClustersRequest()],
         "PlacementService.ListLimits": [ListLimitsRequest()],
+        "PlacementService.ListTariffs": [ListTariffsRequest()],
         "PlacementService.ShowNodes": [ShowNodesRequest(cluster="p1")],
         "PlacementService.ShowPolicy": [ShowPolicyRequest()],
         "PlacementService.ShowPower": [ShowPowerRequest()],
@@ -265,7 +275,9 @@ def asked(who: str) -> Mapping[str, Sequence[Message]]:
 # What is of no job: whoever has a role is answered, and no answer says anything of bob's.
 _OF_NO_JOB: Final = {
     "EnergyService.Project",
+    "IngestService.ShowIssuer",
     "PlacementService.ListClusters",
+    "PlacementService.ListTariffs",
     "PlacementService.ShowPolicy",
     "PlacementService.ShowPower",
 }

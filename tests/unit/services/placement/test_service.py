@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -21,6 +22,7 @@ from services.placement.app import stages
 from services.placement.service import Duty, PlacementService
 from shared.domain.eamc_policy import Policy
 from shared.placement.processor.placement import Placement
+from shared.pricing.terms import PriceTerms
 from shared.process.settings import Settings
 from tests.unit.services.calls import refusal, served
 from tests.unit.shared.placement.region import (
@@ -40,7 +42,7 @@ _HOUR_US = 3_600_000_000
 
 
 def serving(duty: Duty, most_foreseen: int = 100) -> AbstractAsyncContextManager[grpc.aio.Channel]:
-    return served(PlacementService(duty, most_foreseen).handlers())
+    return served(PlacementService(duty, most_foreseen, PriceTerms(Decimal(1))).handlers())
 
 
 async def ask(channel: grpc.aio.Channel, job_id: str) -> ExplainResponse:

@@ -12,10 +12,10 @@ from coplace.v1.tariffs_pb2 import PRICE_MODEL_FAIR, TariffDeclared, TariffRate
 from coplace.v1.telemetry_pb2 import Shutter, ShuttersMeasured
 from google.protobuf.message import Message
 
-from services.pricing.charge import audit
 from services.pricing.processor import PriceRule, PricingProcessor
 from shared.catalogue.event import Event, Publish
 from shared.domain.rounds import RoundSource
+from shared.pricing.charge import audit
 from shared.streams.stages.stage import AlreadyAppliedError, Round, Stage
 from tests.support.messaging import START_US
 from tests.unit.services.changelog import fold

@@ -5,14 +5,14 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade
 from structlog.testing import capture_logs
 
-from services.pricing import charge
 from services.pricing.app import stages
-from services.pricing.model import Occupied
 from services.pricing.processor import PUT_OFF_US
 from shared.catalogue.codec import Codec
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.topics import Topics
 from shared.domain.rounds import RoundSource
+from shared.pricing import charge
+from shared.pricing.model import Occupied
 from shared.process.settings import Settings
 from shared.streams.in_memory.embedded import EmbeddedRuntime
 from shared.streams.stages.consistency import InconsistentError

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.pricing.attribution import attribute, discount_su, lost_energy_mj
-from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, recompute
-from services.pricing.model import Evidence
 from shared.domain.money import apportion
 from shared.domain.tariff import FAIR, PriceTariff, Rate
+from shared.pricing.charge import AttemptEnd, ChargeRevision, charge_message, recompute
+from shared.pricing.model import Evidence
 from tests.support.messaging import START_US
 from tests.unit.services.pricing.support import finished
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
-from services.pricing.charge import (
+from shared.models.shutters import Interference
+from shared.pricing.charge import (
     AttemptEnd,
     ChargeRevision,
     audit,
@@ -16,8 +17,7 @@ from services.pricing.charge import (
     recompute,
     usage_of,
 )
-from services.pricing.model import CoRun, evidence
-from shared.models.shutters import Interference
+from shared.pricing.model import CoRun, evidence
 from tests.support.messaging import START_US
 from tests.unit.services.pricing.support import finished
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
-from services.pricing.model import (
+from shared.models.shutters import Interference
+from shared.pricing.model import (
     MOST_ROWS,
     CoRun,
     Evidence,
@@ -16,7 +17,6 @@ from services.pricing.model import (
     evidence,
     price,
 )
-from shared.models.shutters import Interference
 
 RATE = Decimal("0.001")
 RUN = Occupied(cores=96, started_at_us=1_000_000, ended_at_us=101_000_000)

@@ -4,11 +4,13 @@ from decimal import Decimal
 
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import QuotedPlacement, QuotedRange
+from coplace.v1.tariffs_pb2 import PRICE_MODEL_FAIR, TariffDeclared, TariffRate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.pricing.quotation import Quotation
 from shared.domain.tariff import ANY_JOB, FAIR, PriceTariff, Rate
+from shared.pricing.quotation import Quotation
+from shared.pricing.terms import PriceTerms, QuoteTerms
 
 _T0_US = 1_767_225_600_000_000
 _HOUR_S = 3_600.0
@@ -38,7 +40,7 @@ def exactly(seconds: float) -> QuotedRange:
 
 def quotation(found: QuotedPlacement, terms: PriceTariff) -> Quotation:
     job = JobSubmitted(job_id="quote", user="ada", account="physics", nodes=2)
-    return Quotation(job, found, _T0_US, ANY_JOB, lambda _at_us: terms)
+    return Quotation(job, found, _T0_US, ANY_JOB, QuoteTerms(PriceTerms(Decimal(1)), terms))
 
 
 def test_what_is_certain_has_one_price() -> None:
@@ -56,11 +58,16 @@ def test_a_tariff_that_begins_while_the_job_waits_counts_for_the_starts_behind_i
     job = JobSubmitted(job_id="quote", user="ada", account="physics", nodes=2)
     found = way(QuotedRange(low=0, expected=0, high=7_200), exactly(_HOUR_S))
     begins_us = _T0_US + 3_600_000_000
-    cheap, dear = tariff(), tariff(su="2")
-    terms = Quotation(
-        job, found, _T0_US, ANY_JOB, lambda at: dear if at >= begins_us else cheap, {begins_us}
-    )
-    assert terms.price().high - terms.price().low == 16
+    terms = PriceTerms(Decimal(1))
+    for name, su, from_us in (("cheap", "1", 1), ("dear", "2", begins_us)):
+        rates = [TariffRate(resource="core", su=su), TariffRate(resource="energy", su="0.25")]
+        declared = TariffDeclared(
+            name=name, version=1, from_us=from_us, model=PRICE_MODEL_FAIR, rates=rates
+        )
+        declared.declared_at_us = from_us
+        terms.declare(declared)
+    price = Quotation(job, found, _T0_US, ANY_JOB, terms.of_quote("")).price()
+    assert price.high - price.low == 16
 
 
 @settings(max_examples=60)

@@ -22,12 +22,12 @@ from coplace_client.errors import RejectedError
 from services.pricing.account_book import ROWS
 from services.pricing.accounts.model import entry_of, spent_micro_su
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
-from services.pricing.charge import audit
 from services.pricing.explanation import explain_charge
 from services.pricing.processor import PriceRule
 from services.pricing.restoring import recall_outputs
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Event, Publish
+from shared.pricing.charge import audit
 from shared.streams.state.state import State
 from tests.support.lives import Life
 from tests.support.messaging import START_US

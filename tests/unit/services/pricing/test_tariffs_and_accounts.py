@@ -43,11 +43,11 @@ from google.protobuf.message import Message
 
 from coplace_client.errors import RejectedError
 from services.pricing.attribution import lost_energy_mj
-from services.pricing.charge import audit
 from services.pricing.explanation import explain_charge
 from services.pricing.processor import SOURCE, PriceRule
 from services.pricing.restoring import recall_outputs
 from shared.catalogue.event import Event
+from shared.pricing.charge import audit
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, OvertakenError
 from tests.support.messaging import START_US as T0_US
 from tests.unit.services.changelog import fold

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ from shared.authority.table import TableInForce
 from shared.catalogue.event import Publish
 from shared.catalogue.topics import Topics
 from shared.placement.processor.placement import Placement
+from shared.pricing.terms import PriceTerms
 from tests.unit.services.calls import served
 from tests.unit.services.energy.api.appdb import AppDB, coefficients
 from tests.unit.services.history.made import database
@@ -115,7 +117,9 @@ class Region:
         )
         energy = EnergyService(self.appdb, EnergyApiMeter(meter), 1_000, self.crashes.append)
         return {
-            "coplace.v1.PlacementService": PlacementService(duty, 100).handlers(),
+            "coplace.v1.PlacementService": PlacementService(
+                duty, 100, PriceTerms(Decimal(1))
+            ).handlers(),
             "coplace.v1.IngestService": ingest.handlers(),
             "coplace.v1.EnergyService": energy.handlers(),
             "coplace.v1.WatchService": _one_heartbeat(),

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from shared.authority.door import Door
 from shared.authority.table import AuthorityTable, TableInForce, message_of
 from shared.authority.tokens import BearerToken, digest_of, fresh_token
 from shared.domain.eamc_policy import Policy
+from shared.pricing.terms import PriceTerms
 from shared.process.clock import now_us
 from shared.process.grpc_server import grpc_server
 from shared.process.life import Process
@@ -82,7 +84,7 @@ async def guarded(folder: Path) -> AsyncIterator[Guarded]:
     duty = Duty()
     duty.begin(processor.queries)
     door = Door("test", table, audit, NoOpMeter("test"))
-    handlers = PlacementService(duty, 100, door).handlers()
+    handlers = PlacementService(duty, 100, PriceTerms(Decimal(1)), door).handlers()
     process = Process(settings, Telemetry("test", settings))
     gate = TokenGate(door, crashes.append)
     addresses = {"coplace.v1.PlacementService": f"localhost:{token_port}"}

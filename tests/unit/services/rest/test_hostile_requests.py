@@ -1,10 +1,12 @@
 """A small form of the attack that `make fuzz-rest` plays at length."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from services.rest.openapi import document
 from services.rest.routes import routes
 from tests.attacks.rest import Attacker, play
+from tests.unit.services.rest.served import Region, rest_over
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -13,6 +15,16 @@ async def test_no_request_ends_a_process_or_is_answered_without_words(seed: int)
     assert wrong == []
     assert sum(answers.values()) == 300
     assert {200, 202, 400, 404, 405} <= answers.keys()
+
+
+async def test_a_body_that_breaks_http_is_no_bug_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    torn = b"POST /v1/jobs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    async with rest_over(Region()) as client:
+        with capture_logs() as logs:
+            assert (await client.raw(torn, closes=True)).status == 400
+            assert (await client.get("/v1/clusters")).status in (200, 503)
+    assert [each for each in logs if each["log_level"] == "error"] == []
+    assert "Exception in ASGI application" not in caplog.text
 
 
 def test_equal_seeds_draw_equal_requests() -> None:

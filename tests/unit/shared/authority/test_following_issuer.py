@@ -10,12 +10,12 @@ import pytest
 
 from shared.authority import following_issuer as module
 from shared.authority.following_issuer import (
-    IssuerFailedError,
     KeysSchedule,
     fetch_keys,
     issuer_followed,
 )
 from shared.authority.issuer import Issuer
+from shared.authority.issuer_calls import IssuerFailedError
 from shared.authority.signed import SignedTokens, UnverifiedTokenError
 from shared.authority.tokens import RefusedTokenError
 from shared.process.clock import now_us

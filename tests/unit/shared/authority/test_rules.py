@@ -227,7 +227,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
     (
         "policy_declared coefficients_declared plan_proposed model_pinned model_rolled_back"
         " pairs_allowed tariff_declared period_closed reprice_asked authority_declared ListLimits"
-        " ListAccounts ListAudit",
+        " ListAccounts ListAudit ShowAuthority",
         "region",
         _OF_REGION,
     ),
@@ -289,14 +289,14 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
         },
     ),
     ("ListWebhooks", "anything", dict.fromkeys(("user", "operator", "region"), ("all",))),
-    ("ListClusters ShowPower ShowPolicy Project", "anything", _BY_ALL_WHO_ASK),
+    ("ListClusters ListTariffs ShowPower ShowPolicy Project", "anything", _BY_ALL_WHO_ASK),
 ]
 STATEMENT: Final = {
     action: (kind, allowed) for actions, kind, allowed in _LINES for action in actions.split()
 }
 # Nobody reaches these by the table: their doors are how payloads come in, and callers learn what
 # came of their own.
-_WAYS_IN: Final = ("Publish", "PublishStream", "ShowOutcome")
+_WAYS_IN: Final = ("Publish", "PublishStream", "ShowOutcome", "ShowIssuer")
 
 CELLS: Final = [
     (action, who, situation)

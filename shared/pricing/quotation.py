@@ -1,17 +1,16 @@
 """What a job that is not submitted would be charged: the charge for a finish that it could have."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import NamedTuple
 
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
-from coplace.v1.placement_service_pb2 import QuotedPlacement
+from coplace.v1.placement_service_pb2 import QuotedPlacement, QuotedPrice
 
-from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
-from services.pricing.model import Evidence
-from shared.domain.tariff import HOUR_US, HOURS_A_DAY, PriceTariff, RateScope
-
-Terms = Decimal | PriceTariff
+from shared.domain.tariff import HOUR_US, HOURS_A_DAY, RateScope
+from shared.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
+from shared.pricing.model import Evidence
+from shared.pricing.terms import QuoteTerms
 
 
 class PriceRange(NamedTuple):
@@ -21,17 +20,22 @@ class PriceRange(NamedTuple):
     expected: Decimal
     high: Decimal
 
+    @property
+    def message(self) -> QuotedPrice:
+        """Return the message that carries it, to the last digit."""
+        low, expected, high = (f"{each:f}" for each in self)
+        return QuotedPrice(low=low, expected=expected, high=high)
+
 
 class Quotation(NamedTuple):
     """One way to run a job, as placement quotes it `now_us`; what rates distinguish it by; and by
-    what is charged that starts at a time, which changes at the `edges_us`."""
+    what it is charged."""
 
     job: JobSubmitted
     quoted: QuotedPlacement
     now_us: int
     scope: RateScope
-    terms_at: Callable[[int], Terms]
-    edges_us: Collection[int] = ()
+    terms: QuoteTerms
 
     def price(self) -> PriceRange:
         """Return the price's bounds. Low: the shortest run of the interval with the least energy,
@@ -53,7 +57,7 @@ class Quotation(NamedTuple):
         a straight line, and after a day it is the same."""
         wait = self.quoted.wait_s
         begin_us, end_us = self._at_us(wait.low), self._at_us(wait.high)
-        edges_us = [edge for edge in self.edges_us if begin_us < edge <= end_us]
+        edges_us = [edge for edge in self.terms.edges_us() if begin_us < edge <= end_us]
         found = {*edges_us, *(edge - 1 for edge in edges_us)}
         for edge_us in (begin_us, *edges_us):
             found |= set(_by_the_hour(edge_us, round(run_s * 1e6)))
@@ -66,7 +70,7 @@ class Quotation(NamedTuple):
         charge = charge_message(
             AttemptEnd(finished),
             ChargeRevision(1, finished.ended_at_us),
-            self.terms_at(start_us),
+            self.terms.at(start_us),
             rows,
         )
         return Decimal(charge.price_su)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
-from services.pricing.model import Evidence
 from shared.domain.money import apportion
 from shared.domain.tariff import HOUR_US, Surcharge
+from shared.pricing.model import Evidence
 
 _MICRO_SU: Final = 1_000_000
 

@@ -33,14 +33,14 @@ from coplace.v1.tariffs_pb2 import (
 from coplace_client.bounds import WALLTIME_S
 from coplace_client.errors import RejectedError
 from coplace_client.numbers import amount
-from services.pricing.model import Evidence, Occupied, Price, price
-from services.pricing.rating import RatedAmount, amounts, rated_price
-from services.pricing.surcharging import surcharges_micro_su
 from shared.catalogue.payloads.domain_types import cores_of, suspensions
 from shared.catalogue.payloads.tariffs import NAMED_FUNCTIONS, function_of, surcharge_of
 from shared.domain.money import micro_units, service_units, su_text
 from shared.domain.plausible_power import most_energy_j
 from shared.domain.tariff import ENERGY, PriceTariff
+from shared.pricing.model import Evidence, Occupied, Price, price
+from shared.pricing.rating import RatedAmount, amounts, rated_price
+from shared.pricing.surcharging import surcharges_micro_su
 
 # More than any job costs, and few enough that integer accounts of 0.000001 SU cannot overflow.
 _MOST_SU: Final = Decimal(10**12)

@@ -13,9 +13,9 @@ from typing import Final
 
 from coplace.v1.jobs_pb2 import JobFinished
 
-from services.pricing.model import EXACT, Evidence, Occupied, Price
 from shared.domain.money import service_units
 from shared.domain.tariff import CORE, ENERGY, GIB, PriceTariff, RateFunction, RateScope
+from shared.pricing.model import EXACT, Evidence, Occupied, Price
 
 _JOULE: Final = Decimal("0.000001")
 _SECONDS_AN_HOUR: Final = 3_600

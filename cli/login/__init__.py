@@ -1,0 +1,1 @@
+"""Signing in at the identity provider of a region."""

@@ -1,0 +1,1 @@
+"""Price models, tariffs and charges as anybody computes them."""
