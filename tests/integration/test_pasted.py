@@ -1,4 +1,4 @@
-"""README and the how-tos as their readers paste them, on the installation that README starts."""
+"""README, the first job and the how-tos as their readers paste them, on one installation."""
 
 import re
 import shlex
@@ -24,6 +24,12 @@ from tests.support.reader import Reader
 from tests.support.snippets import HOW_TO, REPOSITORY, blocks, programs, write_programs
 
 README = REPOSITORY / "README.md"
+FIRST_JOB = REPOSITORY / "docs" / "first-job.md"
+# Their lines are those of the first job, targets, and commands that a test of its own plays.
+PAGES = (
+    *(README, REPOSITORY / "docs" / "demo.md", REPOSITORY / "CONTRIBUTING.md"),
+    *sorted((REPOSITORY / "docs" / "first-day").glob("*.md")),
+)
 # Makes the environment, which the tests have.
 _SET_UP = "make setup\n"
 _LAST = "coplace down"
@@ -34,7 +40,7 @@ PROGRAM = re.compile(
 # How-tos' lines that need another system than this one, by their beginnings, with what plays them.
 ELSEWHERE = {
     "python -m pytest test_adapter.py": "tests/unit/coplace_testing/test_examples.py",
-    "python docs/examples/resource_manager.py": "tests/integration/test_watch.py",
+    "python examples/resource_manager.py": "tests/integration/test_watch.py",
     "python -m pytest -q": "tests/unit/docs/test_worked_examples.py",
     "python -m tests.unit.services.test_row_versions": "tests/unit/docs/test_worked_examples.py",
     "python spending.py": "tests/unit/docs/test_archive_example.py",
@@ -91,24 +97,16 @@ ELSEWHERE = {
 }
 
 
-def shell_blocks() -> list[str]:
-    """All that README has its readers type, block by block."""
-    return [block.text for block in blocks(README) if block.is_shell]
-
-
 def story() -> list[str]:
-    """The blocks from the set-up to the last word of `Run it`, without these two."""
-    found = shell_blocks()
-    [begin] = [number for number, text in enumerate(found) if text.startswith(_SET_UP)]
-    [end] = [number for number, text in enumerate(found) if _LAST in text]
-    return found[begin : end + 1]
+    """All that the page of the first job has its readers type, block by block."""
+    return [block.text for block in blocks(FIRST_JOB) if block.is_shell]
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """Has pasted README up to what stops the installation."""
+    """Has pasted the first job up to what stops the installation."""
     found = Reader(tmp_path_factory.mktemp("reader"))
-    write_programs(README, found.folder)
+    (found.folder / "examples").symlink_to(REPOSITORY / "examples")
     yield found
     found.paste("coplace down --delete")
 
@@ -370,15 +368,19 @@ def test_a_client_needs_what_its_how_to_installs_and_generates(
     assert f"{tmp_path}/coplace/v1/placement_pb2.py" in result.stdout, result.stderr
 
 
-def test_every_other_line_of_the_readme_is_a_target_or_a_command_with_known_options() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_line_of_a_page_is_of_the_first_job_or_a_target_or_a_command_with_known_options(
+    page: Path,
+) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
-    rest = [line for text in shell_blocks() if text not in story() for line in text.splitlines()]
-    assert rest
-    for line in rest:
+    first_job = {bare(line) for text in story() for line in text.splitlines()}
+    every = [line for block in blocks(page) if block.is_shell for line in block.text.splitlines()]
+    assert every
+    for line in every:
         name, *arguments = shlex.split(line, comments=True)
         if name == "make":
             assert arguments[0] in targets, line
-        else:
+        elif bare(line) not in first_job:
             assert name == "coplace", line
             assert_known(line)
 

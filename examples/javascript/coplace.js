@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { credentials, loadPackageDefinition } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 
-const SCHEMAS = new URL("../../../proto", import.meta.url).pathname;
+const SCHEMAS = new URL("../../proto", import.meta.url).pathname;
 const SERVICES = ["coplace/v1/ingest_service.proto", "coplace/v1/watch_service.proto"];
 const AS = { includeDirs: [SCHEMAS], keepCase: true, longs: String, enums: String, defaults: true };
 const ALIVE = { "grpc.keepalive_time_ms": 30_000, "grpc.keepalive_timeout_ms": 10_000 };
