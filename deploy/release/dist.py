@@ -1,6 +1,7 @@
 """The distributions as wheels, each with a bill of materials, and the schemas as a buf module."""
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,10 +41,16 @@ def build_wheel(source: Path, out: Path) -> None:
         "--quiet",
         "--wheel",
         "--no-build-isolation",
+        "--python",
+        sys.executable,
         "--out-dir",
         out.absolute(),
         source,
     )
+    # Copies of modules, which whoever looks for names would find twice. That of the services has
+    # what was compiled, for the next time.
+    if source != ROOT:
+        shutil.rmtree(source / "build", ignore_errors=True)
 
 
 def describe(out: Path) -> None:
@@ -54,6 +61,8 @@ def describe(out: Path) -> None:
     pack(out / "coplace-protos.tar.gz", ROOT, ("LICENSE", "buf.yaml", "proto"))
     shutil.copy(ROOT / _LOCK, out)
     (out / CONSTRAINTS).write_text(_constraints(), encoding="utf-8")
+    # As uv leaves it.
+    (out / ".gitignore").unlink(missing_ok=True)
     write_checksums(out)
 
 
@@ -73,7 +82,7 @@ def _constraints() -> str:
 def _write_bill(name: str, out: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         environment = Path(scratch) / "environment"
-        run("uv", "venv", "--quiet", environment)
+        run("uv", "venv", "--quiet", "--python", sys.executable, environment)
         python = environment / "bin" / "python"
         locked = ("--find-links", out, "--constraints", ROOT / _LOCK)
         run("uv", "pip", "install", "--quiet", "--python", python, *locked, wanted(name, out))

@@ -15,10 +15,11 @@ ROOT: Final = Path(__file__).parents[2]
 _EPOCH_S: Final = 315_532_800
 
 
-def run(program: str, *words: str | Path, **variables: str) -> None:
-    """Run a program of this environment. Raises CalledProcessError."""
+def run(program: str, *words: str | Path) -> None:
+    """Run a program of this environment, which sees no checkout. Raises CalledProcessError."""
     path = Path(sys.executable).with_name(program)
-    subprocess.run([path, *words], check=True, cwd=ROOT, env={**os.environ, **variables})
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([path, *words], check=True, cwd=ROOT, env=kept)
 
 
 def pack(archive: Path, folder: Path, names: Iterable[str]) -> None:

@@ -38,7 +38,7 @@ _PROMETHEUS: Final = {
 }
 
 
-class Metric(NamedTuple):
+class DocumentedMetric(NamedTuple):
     """As Prometheus has it."""
 
     name: str
@@ -55,9 +55,9 @@ def page() -> str:
     return "\n".join(sections)
 
 
-def by_process() -> dict[str, list[Metric]]:
+def by_process() -> dict[str, list[DocumentedMetric]]:
     """Return the metrics of each process; those of several under "every process"."""
-    found: dict[str, list[Metric]] = {}
+    found: dict[str, list[DocumentedMetric]] = {}
     for folder in _FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if metrics := sorted({*_created(path)}):
@@ -83,7 +83,7 @@ def _calls(path: Path, names: dict[str, str]) -> Iterator[tuple[str, ast.Call]]:
                 yield names[called], node
 
 
-def _created(path: Path) -> Iterator[Metric]:
+def _created(path: Path) -> Iterator[DocumentedMetric]:
     calls = [*_calls(path, _TYPES)]
     for kind, call in calls:
         given = {word.arg: _text(word.value) for word in call.keywords}
@@ -113,15 +113,15 @@ def _text(node: ast.AST) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _metric(kind: str, name: str, unit: str, about: str) -> Metric:
+def _metric(kind: str, name: str, unit: str, about: str) -> DocumentedMetric:
     suffix = _UNITS.get(unit, "")
     whole = f"coplace_{name}" if name.endswith(suffix) and suffix else f"coplace_{name}{suffix}"
-    return Metric(f"{whole}_total" if kind == "counter" else whole, kind, about)
+    return DocumentedMetric(f"{whole}_total" if kind == "counter" else whole, kind, about)
 
 
-def _of_agent() -> Iterator[Metric]:
+def _of_agent() -> Iterator[DocumentedMetric]:
     for kind, call in _calls(ROOT / _AGENT, _PROMETHEUS):
         name, about = (_text(each) for each in call.args[:2])
         if name:
             whole = name if name.startswith("coplace_") else f"coplace_agent_{name}"
-            yield Metric(f"{whole}_total" if kind == "counter" else whole, kind, about)
+            yield DocumentedMetric(f"{whole}_total" if kind == "counter" else whole, kind, about)

@@ -18,6 +18,7 @@ from coplace.v1.placement_service_pb2 import JOB_STANDING_DECIDED, JOB_STANDING_
 
 from cli.main import app
 from deploy.local.supervision import Supervisor
+from documents.reference.metrics import by_process
 from tests.support.manager import ScriptedManager
 from tests.support.processes import gone
 from tests.support.reader import Reader
@@ -193,6 +194,8 @@ def test_each_service_measures_itself_and_at_rest_nothing_waits(reader: Reader) 
         assert lines["coplace_ready"] == 1, name
         assert lines["process_resident_memory_bytes"] > 0, name
         assert any(line.startswith("coplace_") and "_total" in line for line in lines), name
+    documented = {each.name for found in by_process().values() for each in found}
+    assert {base(name) for lines in shown.values() for name in lines} - documented == {""}
     assert until_at_rest(ports["placement"]) == 0
     assert shown["placement"]['coplace_nodes_free{cluster="alpha"}'] == 64
     assert shown["placement"]["coplace_jobs_waiting"] == 0
@@ -204,6 +207,12 @@ def metrics(port: int) -> dict[str, float]:
         lines = answer.read().decode().splitlines()
     pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
     return {name: float(value) for name, _, value in pairs}
+
+
+def base(series: str) -> str:
+    """The metric of ours that a series is of; nothing for those of the process itself."""
+    found = re.match(r"(coplace_\w+?)(?:_bucket|_sum|_count)?(?:\{|$)", series)
+    return found[1] if found else ""
 
 
 def until_at_rest(port: int) -> float:
