@@ -16,7 +16,7 @@ from documents.reference import commands, metrics, settings, topics
 # The page whose links are the contents of the site.
 _INDEX: Final = PurePosixPath("docs/index.md")
 # In the contents of every page the records would be more than all others: their list has them.
-_RECORDS: Final = "docs/adr/[0-9]*.md"
+_RECORDS: Final = "[0-9][0-9][0-9][0-9]-*.md"
 _NOT_IN_CONTENTS: Final = "---\norphan: true\n---\n\n"
 _OPTIONS: Final[Mapping[str, Any]] = {
     "project": "Coplace",

@@ -37,7 +37,7 @@ def test_the_index_names_each_page_once_and_leaves_none_out() -> None:
     linked = _LINK.findall(index.read_text())
     assert len(linked) == len(set(linked))
     pages = {(index.parent / target).resolve() for target in linked}
-    records = {*(REPOSITORY / "docs" / "adr").glob("[0-9]*.md")}
+    records = {*(REPOSITORY / "docs").rglob("[0-9][0-9][0-9][0-9]-*.md")}
     assert {*DOCUMENTS} - records - pages - {index} == set()
 
 
@@ -62,6 +62,16 @@ def test_a_decision_record_says_why_what_follows_and_what_was_rejected() -> None
     for record in sorted((REPOSITORY / "docs" / "adr").glob("[0-9]*.md")):
         sections = re.findall(r"^## (.+)$", record.read_text(), re.MULTILINE)
         assert sections == ["Context", "Decision", "Consequences", "Rejected"], record
+
+
+def test_a_decision_record_has_400_words_at_most_and_its_figures_are_results() -> None:
+    folder = REPOSITORY / "docs"
+    records = {path.name: path.read_text() for path in (folder / "adr").glob("[0-9]*.md")}
+    assert {
+        name: len(text.split()) for name, text in records.items() if len(text.split()) > 400
+    } == {}
+    for path in (folder / "results" / "records").glob("*.md"):
+        assert f"](../results/records/{path.name})" in records[path.name]
 
 
 def test_the_terms_of_a_glossary_table_are_in_order_and_defined_once() -> None:
