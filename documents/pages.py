@@ -11,14 +11,6 @@ ROOT: Final = Path(__file__).parents[1]
 # Others' packages below an example, and what the tests say of themselves.
 _LEFT_OUT: Final = ("node_modules",)
 _FOLDERS: Final = ("agent", "coplace_testing", "docs", "examples", "lab", "services", "tests")
-_RESULTS: Final = PurePosixPath("results")
-# Pages about what was measured.
-_OF_RESULTS: Final = frozenset(
-    (
-        *("benchmarks", "colocation", "hostile-loads", "lookahead", "placement-results"),
-        *("power-capping", "power-prediction", "pricing"),
-    )
-)
 # A reader of the repository is led to a declaration, a reader of the site to its page.
 _DECLARATIONS: Final[Mapping[str, str]] = {
     "cli/main.py": "reference/commands.md",
@@ -47,8 +39,6 @@ def place(source: PurePosixPath) -> PurePosixPath:
     """Return where a page of the repository is in the site."""
     if source.parts[0] == "docs":
         within = PurePosixPath(*source.parts[1:])
-        named = len(within.parts) == 1 and within.stem in _OF_RESULTS
-        within = _RESULTS / within if named else within
         return within.with_name("index.md") if within.name == "README.md" else within
     if len(source.parts) == 1:
         return PurePosixPath("project", source.name.lower())
