@@ -11,7 +11,7 @@ from typing import Final
 import yaml
 
 from deploy.cache import cache_dir
-from deploy.compose.images import COPLACE, KAFKA, REDIS, provide_images
+from deploy.compose.images import KAFKA, OF_THE_CHART, REDIS, image_of, provide_images
 from deploy.compose.podman import Podman
 from deploy.release.dist import CONSTRAINTS, wanted
 from deploy.release.tools import ROOT, pack, run, write_checksums
@@ -86,8 +86,8 @@ def _pack_chart(folder: Path) -> None:
 def _save_images(folder: Path, run_dir: Path, tell: Callable[[str], None]) -> None:
     folder.mkdir()
     podman = Podman(cache_dir() / "containers", run_dir)
-    provide_images(podman, tell)
-    for image in COPLACE.values():
-        file = folder / f"{image.rpartition('/')[2].partition(':')[0]}.tar"
-        tell(f"saving {image}")
-        podman.call("save", "--format", "docker-archive", "--output", str(file), image)
+    provide_images(podman, tell, OF_THE_CHART)
+    for extra in OF_THE_CHART:
+        tell(f"saving {image_of(extra)}")
+        file = str(folder / f"coplace-{extra}.tar")
+        podman.call("save", "--format", "docker-archive", "--output", file, image_of(extra))
