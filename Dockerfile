@@ -7,7 +7,9 @@ RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends ca-certificates python3 python3-venv \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 10001 --home-dir /tmp coplace \
-    && install -d -o coplace /archive /history /webhooks
+    && install -d -o coplace /archive /history /webhooks \
+    && install -D -m 644 /usr/share/common-licenses/Apache-2.0 /opt/coplace/Apache-2.0.txt
+LABEL org.opencontainers.image.licenses=Apache-2.0
 WORKDIR /opt/coplace
 COPY requirements.lock pyproject.toml ./
 COPY client/pyproject.toml client/

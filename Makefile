@@ -72,11 +72,15 @@ $(VENV)/.installed: $(VENV)/.generated pyproject.toml client/pyproject.toml agen
 .PHONY: proto
 proto: $(VENV)/.generated ## build the protobuf code, client/coplace
 
-.PHONY: wheels
-wheels: setup ## build the three distributions into dist/
-	for folder in client agent .; do \
-	    $(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist $$folder; \
-	done
+.PHONY: dist
+dist: setup ## build the distributions into dist/, with bills of materials, schemas, checksums
+	$(BIN)/python -m deploy.release --out dist
+
+IMAGES ?= 1
+
+.PHONY: bundle
+bundle: dist $(if $(filter 1,$(IMAGES)),system-containers) ## one archive for a site without internet: OUT= IMAGES=0
+	$(BIN)/python -m deploy.release --out dist --bundle '$(OUT)' $(if $(filter 0,$(IMAGES)),--no-images)
 
 .PHONY: lock
 lock: $(VENV)/.locked ## pin anew what the distributions ask for, with hashes and no package host
@@ -194,7 +198,7 @@ by-turns: setup ## CPU time of schedulers and rounds next to another commit, by 
 	$(BIN)/python -m lab.benchmarks.by_turns '$(BASE)' --pairs $(PAIRS)
 
 .PHONY: paste-readme
-paste-readme: setup system-servers ## what README says in a fresh clone, with the time of each step
+paste-readme: setup system-servers ## README and the first job in a fresh clone, with the time of each step
 	$(BIN)/python -m tests.support.paste
 
 .PHONY: chart-files
@@ -381,6 +385,10 @@ upgrade: setup system-servers ## from another commit to this one with jobs in fl
 e2e-k8s: JOBS = 500
 e2e-k8s: setup system-servers system-containers system-kubernetes ## the chart on a real Kubernetes with real pods: SEED= JOBS=
 	$(BIN)/python -m tests.cluster --seed $(SEED) --jobs $(JOBS)
+
+.PHONY: docs
+docs: setup ## build the documents as a site, all links checked: OUT=
+	PYTHONPATH=.:client:agent $(BIN)/python -m documents --out '$(OUT)/site'
 
 .PHONY: asyncapi
 asyncapi: setup ## write the AsyncAPI document of the topics

@@ -20,7 +20,7 @@ _COLUMNS: Final = ("job", "attempt", "application", "processes", "progress", "co
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run the command. An error that a user can repair is one line, with exit status 1."""
-    asked = _parser().parse_args(words)
+    asked = parser().parse_args(words)
     try:
         asked.do(asked)
     except (UnusableError, OSError) as error:
@@ -33,9 +33,10 @@ def _said(error: Exception) -> str:
     return str(error)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="coplace-agent", description="The agent of this node.")
-    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command's words."""
+    made = argparse.ArgumentParser(prog="coplace-agent", description="The agent of this node.")
+    verbs = made.add_subparsers(required=True, metavar="COMMAND")
     verb = verbs.add_parser("run", help="run the agent, until a signal ends it")
     verb.set_defaults(do=lambda _asked: run())
     verb = verbs.add_parser("attach", help="a job runs here from now on")
@@ -56,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--output", choices=("table", "json"), default="table")
     verb = verbs.add_parser("release", help="continue what an agent that was killed left paused")
     verb.set_defaults(do=release)
-    return parser
+    return made
 
 
 def _name_a_job(verb: argparse.ArgumentParser) -> None:

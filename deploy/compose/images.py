@@ -5,12 +5,18 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from deploy.compose.package_access import build_secrets
 from deploy.compose.podman import Podman, require_success
 from deploy.local.kafka.artifacts import kafka_jars, kafka_version
+
+
+def image_of(extra: str) -> str:
+    """Return the name of our image with an extra."""
+    return f"localhost/coplace-{extra}:latest"
+
 
 DEBIAN = "docker.io/library/debian:bookworm-slim"
 KAFKA = f"docker.io/apache/kafka:{kafka_version()}"
@@ -20,7 +26,9 @@ EXTRAS = (
     *("server", "placement", "planner", "prediction", "rest", "archive", "history"),
     *("webhooks", "lab"),
 )
-COPLACE = {extra: f"localhost/coplace-{extra}:latest" for extra in EXTRAS}
+# Beside them where the chart runs a resource manager.
+OF_THE_CHART = (*EXTRAS, "kubernetes")
+COPLACE = {extra: image_of(extra) for extra in EXTRAS}
 STAND_IN_LABEL = "coplace.stand-in"
 
 _ROOT = Path(__file__).parents[2]
@@ -35,8 +43,11 @@ _NOT_SLIM = (
 )
 
 
-def provide_images(podman: Podman, tell: Callable[[str], None]) -> None:
-    """Provide every image that the demo needs, built anew where its source changed.
+def provide_images(
+    podman: Podman, tell: Callable[[str], None], extras: Sequence[str] = EXTRAS
+) -> None:
+    """Provide every image that the demo needs, built anew where its source changed; ours are those
+    of these extras.
 
     Raises PodmanError if one can neither be pulled nor built.
     """
@@ -45,7 +56,7 @@ def provide_images(podman: Podman, tell: Callable[[str], None]) -> None:
     podman.make_usable(DEBIAN)
     provide(podman, tell, KAFKA, lambda: _build_stand_in(podman, KAFKA, "kafka", kafka_jars()))
     provide(podman, tell, REDIS, lambda: _build_stand_in(podman, REDIS, "redis"))
-    _build_coplace(podman, tell)
+    _build_coplace(podman, tell, extras)
     podman.call("image", "prune", "--force")
 
 
@@ -74,16 +85,16 @@ def _build(podman: Podman, image: str, *arguments: str) -> None:
     podman.call("build", "--format=docker", "--network=host", f"--tag={image}", *arguments)
 
 
-def _build_coplace(podman: Podman, tell: Callable[[str], None]) -> None:
+def _build_coplace(podman: Podman, tell: Callable[[str], None], extras: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         context = Path(scratch) / "context"
         _copy_source(context)
         source = (*build_secrets(Path(scratch)), str(context))
         # The stage has a name so that it stays, as the cache of later builds, when the rest goes.
         _build(podman, "localhost/coplace-code:latest", "--target=code", *source)
-        for extra, image in COPLACE.items():
-            tell(f"building {image}")
-            _build(podman, image, f"--build-arg=EXTRA={extra}", *source)
+        for extra in extras:
+            tell(f"building {image_of(extra)}")
+            _build(podman, image_of(extra), f"--build-arg=EXTRA={extra}", *source)
 
 
 def _copy_source(context: Path) -> None:

@@ -3,7 +3,7 @@
 Tsafrir, Etsion and Feitelson (2007) take the shortest job first, and trust predictions for
 reservations too. Here whatever starts keeps, by requests, what was promised to the first job that
 waits, and predictions may let others pass only for a declared share of the machine
-(docs/lookahead.md).
+(docs/results/lookahead.md).
 """
 
 from bisect import bisect_left

@@ -13,12 +13,12 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 # What the wheel of each is built of: a folder of a checkout, and what in it.
 _SOURCES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "coplace-client": ("client", ("pyproject.toml", "coplace", "coplace_client")),
-    "coplace-agent": ("agent", ("pyproject.toml", "coplace_agent")),
+    "coplace-client": ("client", ("pyproject.toml", "LICENSE", "coplace", "coplace_client")),
+    "coplace-agent": ("agent", ("pyproject.toml", "LICENSE", "coplace_agent")),
     "coplace": (
         ".",
         (
-            *("pyproject.toml", "setup.py", "proto"),
+            *("pyproject.toml", "LICENSE", "setup.py", "proto"),
             *("shared", "services", "cli", "deploy", "coplace_testing", "lab"),
         ),
     ),

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,6 +65,17 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def agent(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment.of(tmp_path_factory.mktemp("agent"), wheels, "coplace-agent")
+
+
+def test_each_wheel_names_the_licence_and_carries_it(wheels: Path) -> None:
+    built = [*wheels.glob("*.whl")]
+    assert len(built) == 3
+    for wheel in built:
+        with zipfile.ZipFile(wheel) as files:
+            [metadata] = [name for name in files.namelist() if name.endswith("/METADATA")]
+            assert b"License-Expression: Apache-2.0\n" in files.read(metadata)
+            [licence] = [name for name in files.namelist() if name.endswith("/LICENSE")]
+            assert b"SPDX-License-Identifier: Apache-2.0" in files.read(licence)
 
 
 def test_the_core_compiles_with_what_its_build_requires_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""README and the how-tos as their readers paste them, on the installation that README starts."""
+"""README, the first job and the how-tos as their readers paste them, on one installation."""
 
 import re
 import shlex
@@ -18,12 +18,19 @@ from coplace.v1.placement_service_pb2 import JOB_STANDING_DECIDED, JOB_STANDING_
 
 from cli.main import app
 from deploy.local.supervision import Supervisor
+from documents.reference.metrics import by_process
 from tests.support.manager import ScriptedManager
 from tests.support.processes import gone
 from tests.support.reader import Reader
 from tests.support.snippets import HOW_TO, REPOSITORY, blocks, programs, write_programs
 
 README = REPOSITORY / "README.md"
+FIRST_JOB = REPOSITORY / "docs" / "first-job.md"
+# Their lines are those of the first job, targets, and commands that a test of its own plays.
+PAGES = (
+    *(README, REPOSITORY / "docs" / "demo.md", REPOSITORY / "CONTRIBUTING.md"),
+    *sorted((REPOSITORY / "docs" / "first-day").glob("*.md")),
+)
 # Makes the environment, which the tests have.
 _SET_UP = "make setup\n"
 _LAST = "coplace down"
@@ -34,7 +41,7 @@ PROGRAM = re.compile(
 # How-tos' lines that need another system than this one, by their beginnings, with what plays them.
 ELSEWHERE = {
     "python -m pytest test_adapter.py": "tests/unit/coplace_testing/test_examples.py",
-    "python docs/examples/resource_manager.py": "tests/integration/test_watch.py",
+    "python examples/resource_manager.py": "tests/integration/test_watch.py",
     "python -m pytest -q": "tests/unit/docs/test_worked_examples.py",
     "python -m tests.unit.services.test_row_versions": "tests/unit/docs/test_worked_examples.py",
     "python spending.py": "tests/unit/docs/test_archive_example.py",
@@ -92,24 +99,16 @@ ELSEWHERE = {
 }
 
 
-def shell_blocks() -> list[str]:
-    """All that README has its readers type, block by block."""
-    return [block.text for block in blocks(README) if block.is_shell]
-
-
 def story() -> list[str]:
-    """The blocks from the set-up to the last word of `Run it`, without these two."""
-    found = shell_blocks()
-    [begin] = [number for number, text in enumerate(found) if text.startswith(_SET_UP)]
-    [end] = [number for number, text in enumerate(found) if _LAST in text]
-    return found[begin : end + 1]
+    """All that the page of the first job has its readers type, block by block."""
+    return [block.text for block in blocks(FIRST_JOB) if block.is_shell]
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """Has pasted README up to what stops the installation."""
+    """Has pasted the first job up to what stops the installation."""
     found = Reader(tmp_path_factory.mktemp("reader"))
-    write_programs(README, found.folder)
+    (found.folder / "examples").symlink_to(REPOSITORY / "examples")
     yield found
     found.paste("coplace down --delete")
 
@@ -196,6 +195,8 @@ def test_each_service_measures_itself_and_at_rest_nothing_waits(reader: Reader) 
         assert lines["coplace_ready"] == 1, name
         assert lines["process_resident_memory_bytes"] > 0, name
         assert any(line.startswith("coplace_") and "_total" in line for line in lines), name
+    documented = {each.name for found in by_process().values() for each in found}
+    assert {base(name) for lines in shown.values() for name in lines} - documented == {""}
     assert until_at_rest(ports["placement"]) == 0
     assert shown["placement"]['coplace_nodes_free{cluster="alpha"}'] == 64
     assert shown["placement"]["coplace_jobs_waiting"] == 0
@@ -207,6 +208,12 @@ def metrics(port: int) -> dict[str, float]:
         lines = answer.read().decode().splitlines()
     pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
     return {name: float(value) for name, _, value in pairs}
+
+
+def base(series: str) -> str:
+    """The metric of ours that a series is of; nothing for those of the process itself."""
+    found = re.match(r"(coplace_\w+?)(?:_bucket|_sum|_count)?(?:\{|$)", series)
+    return found[1] if found else ""
 
 
 def until_at_rest(port: int) -> float:
@@ -371,15 +378,19 @@ def test_a_client_needs_what_its_how_to_installs_and_generates(
     assert f"{tmp_path}/coplace/v1/placement_pb2.py" in result.stdout, result.stderr
 
 
-def test_every_other_line_of_the_readme_is_a_target_or_a_command_with_known_options() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_line_of_a_page_is_of_the_first_job_or_a_target_or_a_command_with_known_options(
+    page: Path,
+) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
-    rest = [line for text in shell_blocks() if text not in story() for line in text.splitlines()]
-    assert rest
-    for line in rest:
+    first_job = {bare(line) for text in story() for line in text.splitlines()}
+    every = [line for block in blocks(page) if block.is_shell for line in block.text.splitlines()]
+    assert every
+    for line in every:
         name, *arguments = shlex.split(line, comments=True)
         if name == "make":
             assert arguments[0] in targets, line
-        else:
+        elif bare(line) not in first_job:
             assert name == "coplace", line
             assert_known(line)
 

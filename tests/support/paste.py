@@ -1,4 +1,4 @@
-"""`python -m tests.support.paste`: does what README says, top to bottom, in a fresh clone.
+"""`python -m tests.support.paste`: does what a newcomer reads, top to bottom, in a fresh clone.
 
 It prints how long each step took, and ends at the first one that fails.
 """
@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.support.snippets import REPOSITORY, blocks, write_programs
+from tests.support.snippets import REPOSITORY, blocks
 
-# Where the reader has installed, tried and stopped it; what follows is for who works on it.
-_LAST: Final = "coplace down"
-# Steps with files that only the reader has.
-_OF_ONES_OWN: Final = ("log.swf.gz", "log.csv", "pairs.csv")
+# What it is, and one job through it.
+_PAGES: Final = (REPOSITORY / "README.md", REPOSITORY / "docs" / "first-job.md")
 _CLOCK: Final = """\
 times=
 step() { printf '\\n== %s\\n' "$1"; title=$1; SECONDS=0; }
@@ -27,12 +25,9 @@ trap 'printf "\\n%s" "$times"; coplace down --delete >/dev/null 2>&1 || true' EX
 
 
 def steps() -> Iterator[str]:
-    """What README has a newcomer type, block by block."""
-    for block in blocks(REPOSITORY / "README.md"):
-        if block.is_shell and not any(name in block.text for name in _OF_ONES_OWN):
-            yield block.text
-            if _LAST in block.text:
-                return
+    """What these pages have a newcomer type, block by block."""
+    for page in _PAGES:
+        yield from (block.text for block in blocks(page) if block.is_shell)
 
 
 def script() -> str:
@@ -46,7 +41,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         clone = Path(scratch) / "coplace"
         subprocess.run(["git", "clone", "--quiet", REPOSITORY, clone], check=True)
-        write_programs(clone / "README.md", clone)
         own = {name: value for name, value in os.environ.items() if "COPLACE" not in name}
         environment = {**own, "XDG_STATE_HOME": str(Path(scratch) / "state"), "COLUMNS": "80"}
         done = subprocess.run(

@@ -11,11 +11,11 @@ from typing import Final
 from deploy.local.prerequisites import require_command
 
 _REPOSITORY: Final = Path(__file__).parents[2]
-_FOLDER: Final = Path("docs/examples")
+_FOLDER: Final = Path("examples")
 EXAMPLES: Final = _REPOSITORY / _FOLDER
 BUILDS: Final[Mapping[str, Sequence[Sequence[str]]]] = {
     "python": [],
-    "go": [["buf", "generate", "../../.."], ["go", "build", "-o", "manager", "."]],
+    "go": [["buf", "generate", "../.."], ["go", "build", "-o", "manager", "."]],
     "javascript": [["npm", "ci", "--no-audit", "--no-fund"]],
 }
 _STARTS: Final[Mapping[str, Sequence[str]]] = {

@@ -17,6 +17,7 @@ DOCUMENTS = sorted(
         *(REPOSITORY / "lab").rglob("*.md"),
         *(REPOSITORY / "services").rglob("*.md"),
         *(REPOSITORY / "shared").rglob("*.md"),
+        *(REPOSITORY / "tests").rglob("*.md"),
     ]
 )
 _LINK = re.compile(r"\]\((?!https?:)(?P<target>[^)\s]+)\)")
@@ -31,13 +32,19 @@ def test_every_link_of_a_document_leads_somewhere() -> None:
             assert not anchor or anchor in _anchors(file), (document, link["target"])
 
 
-def test_a_list_of_pages_in_the_readme_names_each_once_and_no_how_to_is_left_out() -> None:
-    text = (REPOSITORY / "README.md").read_text()
-    pages = [_LINK.findall(paragraph) for paragraph in text.split("\n\n")]
-    for linked in pages:
-        assert len(linked) == len(set(linked)), linked
-    told = {page.partition("#")[0] for linked in pages for page in linked}
-    assert {f"docs/how-to/{path.name}" for path in HOW_TO.glob("*.md")} <= told
+def test_the_index_names_each_page_once_and_leaves_none_out() -> None:
+    index = REPOSITORY / "docs" / "index.md"
+    linked = _LINK.findall(index.read_text())
+    assert len(linked) == len(set(linked))
+    pages = {(index.parent / target).resolve() for target in linked}
+    records = {*(REPOSITORY / "docs").rglob("[0-9][0-9][0-9][0-9]-*.md")}
+    assert {*DOCUMENTS} - records - pages - {index} == set()
+
+
+def test_the_readme_leads_to_the_index_and_has_120_lines_at_most() -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    assert "](docs/index.md)" in readme
+    assert len(readme.splitlines()) <= 120
 
 
 def _anchors(document: Path) -> set[str]:
@@ -55,6 +62,16 @@ def test_a_decision_record_says_why_what_follows_and_what_was_rejected() -> None
     for record in sorted((REPOSITORY / "docs" / "adr").glob("[0-9]*.md")):
         sections = re.findall(r"^## (.+)$", record.read_text(), re.MULTILINE)
         assert sections == ["Context", "Decision", "Consequences", "Rejected"], record
+
+
+def test_a_decision_record_has_400_words_at_most_and_its_figures_are_results() -> None:
+    folder = REPOSITORY / "docs"
+    records = {path.name: path.read_text() for path in (folder / "adr").glob("[0-9]*.md")}
+    assert {
+        name: len(text.split()) for name, text in records.items() if len(text.split()) > 400
+    } == {}
+    for path in (folder / "results" / "records").glob("*.md"):
+        assert f"](../results/records/{path.name})" in records[path.name]
 
 
 def test_the_terms_of_a_glossary_table_are_in_order_and_defined_once() -> None:

@@ -17,7 +17,7 @@ from lab.simulation.capping import CappingMethod
 from tests.support.snippets import REPOSITORY
 from tests.unit.lab.papers.capping.test_tables import ONE, OUTCOME
 
-DOCUMENT = REPOSITORY / "docs" / "power-capping.md"
+DOCUMENT = REPOSITORY / "docs" / "results" / "power-capping.md"
 PARTS = ("searched", "arrivals", "decisions", "margins", "backfill", "clocks", "uncertain")
 
 

@@ -1,0 +1,33 @@
+"""`python -m deploy.release`: builds the distributions, or the archive for an isolated site."""
+
+import argparse
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from deploy.release.bundle import build_bundle
+from deploy.release.dist import build_dist
+
+
+def main() -> None:
+    """Build what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("dist"), help="folder of the wheels")
+    parser.add_argument(
+        "--bundle", type=Path, help="folder of the archive, which has wheels that are there"
+    )
+    parser.add_argument("--no-images", action="store_true", help="an archive without our images")
+    asked = parser.parse_args()
+    if asked.bundle is None:
+        build_dist(asked.out)
+    else:
+        archive = asked.bundle / f"coplace-{version('coplace')}-bundle.tar.gz"
+        build_bundle(asked.out, archive, _tell, with_images=not asked.no_images)
+
+
+def _tell(what: str) -> None:
+    sys.stdout.write(f"{what}\n")
+
+
+if __name__ == "__main__":
+    main()
