@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.installation.installation import (
     Installation,
@@ -18,6 +17,7 @@ from cli.installation.installation import (
     names_another,
 )
 from cli.installation.record import InstallationRecord, last_folder
+from cli.installation.start_lines import StartLines
 from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
 
@@ -68,20 +68,16 @@ def up(
     """Run Kafka, Redis and all services on this machine, in the background."""
     installation = Installation(folder or last_folder())
     begun = time.monotonic()
-    columns = (
-        *(TextColumn("{task.description}"), BarColumn(bar_width=20)),
-        *(MofNCompleteColumn(), TimeElapsedColumn()),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("processes ready", total=None)
+    lines = StartLines(Console(stderr=True))
+    with lines.shown():
         record = installation.up(
             planned=planner,
             with_rest=rest,
             archive=archive,
             with_history=history,
             secure=secure,
-            on_begin=lambda count: bar.update(task, total=count),
-            on_ready=lambda name: bar.update(task, advance=1, description=f"{name} is ready"),
+            on_begin=lines.begin,
+            on_state=lines.on_state,
         )
     typer.echo(
         f"{len(installation.processes())} processes ready in {time.monotonic() - begun:.0f} s"

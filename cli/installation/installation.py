@@ -4,7 +4,7 @@ it."""
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +26,7 @@ from deploy.local.ports import kept_ports, remembered_ports
 from deploy.local.readiness import is_ready, waits_for
 from deploy.local.run_state import RunState
 from deploy.local.servers import LocalServers
+from deploy.local.starting import OnState
 from deploy.local.supervision import ProcessState, Supervisor
 from shared.catalogue.access.rules import OPERATOR
 
@@ -109,8 +110,8 @@ class Installation:
         self,
         *,
         planned: bool,
-        on_begin: Callable[[int], object],
-        on_ready: _Told,
+        on_begin: Callable[[Sequence[str]], object],
+        on_state: OnState,
         secure: bool | None = None,
         with_rest: bool = False,
         archive: str = "",
@@ -118,11 +119,10 @@ class Installation:
     ) -> InstallationRecord:
         """Start everything and wait until it is ready; on failure nothing is left running.
 
-        What a killed start left behind is stopped first. `on_begin` gets the number of processes
-        there will be, `on_ready` the name of each that is ready; `secure` None is as the last time.
-        Raises InstallationError if this
-        or another installation is up already, or the folder holds something else; errors of the
-        local runner; and what Kafka says of the topics.
+        What a killed start left behind is stopped first. `on_begin` gets the names of the processes
+        that there will be, `on_state` how each is until it is ready; `secure` None is as the last
+        time. Raises InstallationError if this or another installation is up already, or the folder
+        holds something else; errors of the local runner; and what Kafka says of the topics.
         """
         with _alone():
             self._require_none_up()
@@ -135,7 +135,7 @@ class Installation:
             InstallationRecord(self.record.environment).save(self.folder)
             remember_folder(self.folder)
             where = _absolute(archive)
-            return self._start(planned, with_rest, where, with_history, secured, on_begin, on_ready)
+            return self._start(planned, with_rest, where, with_history, secured, on_begin, on_state)
 
     def down(self, *, delete: bool) -> bool:
         """Stop whatever runs of it, and delete its folder if asked to; whether anything ran."""
@@ -231,8 +231,8 @@ class Installation:
         archive: str,
         with_history: bool,
         secured: bool,
-        on_begin: Callable[[int], object],
-        on_ready: _Told,
+        on_begin: Callable[[Sequence[str]], object],
+        on_state: OnState,
     ) -> InstallationRecord:
         from cli.processes import MODULES, Processes
         from cli.security import Security
@@ -247,7 +247,7 @@ class Installation:
         if security:
             security.prepare()
         secure_redis = security.redis if security else None
-        servers = LocalServers(self.folder, on_ready=on_ready, secure=secure_redis)
+        servers = LocalServers(self.folder, on_state=on_state, secure=secure_redis)
         processes = Processes(
             self.folder,
             shared,
@@ -261,7 +261,7 @@ class Installation:
             credentials=security.environment if security else None,
         )
         services = processes.services()
-        on_begin(len(_SERVERS) + len(services))
+        on_begin([*_SERVERS, *(program.name for program in services)])
         servers.up()
         try:
             if security:
