@@ -228,6 +228,10 @@ demo: $(DEMO_READY) ## what a workload saves against plain EASY, no server: SEED
 	$(dir $(DEMO_READY))bin/coplace demo $(WORKLOAD) $(if $(REPORTS),--reports '$(REPORTS)') \
 	    $(if $(FULL),--full) $(if $(SHARING),--compare-sharing)
 
+.PHONY: first-answers
+first-answers: setup ## what make demo answers of seeds 1 to 5: OUT= INTO=document
+	$(BIN)/python -m lab.benchmarks.first_answers --out '$(OUT)/first-answers' $(if $(INTO),--into '$(INTO)')
+
 .PHONY: demo-kafka
 demo-kafka: setup system-servers ## the same on real Kafka and Redis
 	$(BIN)/coplace demo --kafka $(WORKLOAD) $(if $(REPORTS),--reports '$(REPORTS)')

@@ -33,6 +33,11 @@ Programs of your own find it after
 What it does:        coplace status, coplace logs [PROCESS] --follow
 How to stop it:      coplace down; with --delete its data go too"""
 
+_SAMPLE = """\
+Sample: jobs on the emulated clusters p1 and p2. Look at them with
+  coplace jobs, coplace queue, coplace clusters, coplace why JOB
+A minute after a job ended:  coplace statement physics"""
+
 _SECURE = """\
 All of it is encrypted, and asks who somebody is: commands are the operator's.
 Credentials are in {folder}/credentials; for others: coplace certificates issue"""
@@ -57,6 +62,12 @@ def up(
     history: Annotated[
         bool, typer.Option(help="With what was, in SQL: runs, charges, accounts and the audit.")
     ] = False,
+    sample: Annotated[
+        bool,
+        typer.Option(
+            "--sample", help="With a few jobs on two emulated clusters: running, waiting, ended."
+        ),
+    ] = False,
     secure: Annotated[
         bool | None,
         typer.Option(
@@ -76,6 +87,7 @@ def up(
             archive=archive,
             with_history=history,
             secure=secure,
+            sample=sample,
             on_begin=lines.begin,
             on_state=lines.on_state,
         )
@@ -83,6 +95,8 @@ def up(
         f"{len(installation.processes())} processes ready in {time.monotonic() - begun:.0f} s"
     )
     typer.echo(_UP.format(folder=installation.folder, **record.environment))
+    if sample:
+        typer.echo(_SAMPLE)
     if rest:
         typer.echo(f"REST: {record.environment['COPLACE_REST_URL']} (docs/how-to/rest.md)")
     if archive:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 _KAFKA_PARTITIONS: Final = "4"
 _KEPT: Final = ("COPLACE_NAMESPACE", "COPLACE_KAFKA_PARTITIONS")
 _SERVERS: Final = ("kafka", "redis")
+# When the jobs of the sample were submitted, and for how long they are some to look at.
+_SAMPLE: Final = "sample"
+_SAMPLE_LASTS_US: Final = 3 * 3_600_000_000
 # Says of the other variables that `coplace env` printed them.
 _FOLDER: Final = "COPLACE_FOLDER"
 # What begins the names of credentials' variables, and the one that no plain installation has.
@@ -116,6 +119,7 @@ class Installation:
         with_rest: bool = False,
         archive: str = "",
         with_history: bool = False,
+        sample: bool = False,
     ) -> InstallationRecord:
         """Start everything and wait until it is ready; on failure nothing is left running.
 
@@ -128,6 +132,11 @@ class Installation:
             self._require_none_up()
             self._require_own_folder()
             secured = self.is_secure if secure is None else secure
+            if secured and sample:
+                raise InstallationError(
+                    "--sample: its resource managers have no credentials: add --no-secure, or "
+                    "leave --sample out"
+                )
             if secured:
                 _require_no_other_servers()
             self._stop()
@@ -135,7 +144,10 @@ class Installation:
             InstallationRecord(self.record.environment).save(self.folder)
             remember_folder(self.folder)
             where = _absolute(archive)
-            return self._start(planned, with_rest, where, with_history, secured, on_begin, on_state)
+            begun_us = self._sample_begun_us() if sample else 0
+            return self._start(
+                planned, with_rest, where, with_history, secured, begun_us, on_begin, on_state
+            )
 
     def down(self, *, delete: bool) -> bool:
         """Stop whatever runs of it, and delete its folder if asked to; whether anything ran."""
@@ -231,6 +243,7 @@ class Installation:
         archive: str,
         with_history: bool,
         secured: bool,
+        sample_begun_us: int,
         on_begin: Callable[[Sequence[str]], object],
         on_state: OnState,
     ) -> InstallationRecord:
@@ -261,7 +274,8 @@ class Installation:
             credentials=security.environment if security else None,
         )
         services = processes.services()
-        on_begin([*_SERVERS, *(program.name for program in services)])
+        samples = [processes.sample(sample_begun_us)] if sample_begun_us else []
+        on_begin([*_SERVERS, *(program.name for program in [*services, *samples])])
         servers.up()
         try:
             if security:
@@ -285,6 +299,7 @@ class Installation:
             with _set(environment):
                 create_topics(Deployment.from_settings(Settings()))
             servers.start(services)
+            servers.start(samples)
         except BaseException:
             servers.down()
             raise
@@ -297,6 +312,15 @@ class Installation:
         given = {"COPLACE_KAFKA_PARTITIONS": _KAFKA_PARTITIONS, **self.record.environment}
         found = {**given, **os.environ}
         return {name: found[name] for name in _KEPT if name in found}
+
+    def _sample_begun_us(self) -> int:
+        """Return when the jobs of its sample were submitted: now, once all of them are over."""
+        file, now_us = self.folder / _SAMPLE, clock_us()
+        begun_us = int(file.read_text()) if file.exists() else 0
+        if now_us - begun_us > _SAMPLE_LASTS_US:
+            begun_us = now_us
+            file.write_text(f"{begun_us}\n")
+        return begun_us
 
     def _stop(self) -> None:
         LocalServers(self.folder).down()

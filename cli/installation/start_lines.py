@@ -34,11 +34,13 @@ class StartLines:
 
     def on_state(self, name: str, how: str) -> None:
         """Show how a process is now."""
-        self._how[name] = how
+        before, self._how[name] = self._how.get(name, ""), how
         if self._live is not None:
             self._draw()
-        elif how == READY or how.startswith("ended"):
-            self._console.print(f"{name}: {how}", highlight=False, soft_wrap=True)
+            return
+        event, _, _ = how.partition(", ")
+        if event == READY or (event.startswith("ended") and not before.startswith(event)):
+            self._console.print(f"{name}: {event}", highlight=False, soft_wrap=True)
 
     def _draw(self) -> None:
         if self._live is not None:

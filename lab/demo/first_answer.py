@@ -127,7 +127,7 @@ def show(answer: FirstAnswer, options: DemoOptions, console: Console) -> None:
     jobs = len(answer.capped.finished)
     console.print(table(answer, f"{jobs:,} jobs, seed {options.seed}, {options.policy}"))
     for line in lines(answer):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, markup=False)
     console.print(f"Picture: {options.out / PICTURE}", highlight=False, soft_wrap=True)
 
 

@@ -12,7 +12,6 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
 from lab.emulator import facts
 from lab.emulator.app import machines_and_runs, workload
 from lab.emulator.facts import EPOCH_US, id_of, submit_us
-from lab.emulator.machine import Machine
 from lab.emulator.running import EmulatedUnits, RunningJob
 from lab.emulator.settings import SimulationSettings
 from lab.emulator.shapes import cores_of_unit
@@ -26,7 +25,6 @@ from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Served
 from shared.scheduling.engine import Engine
 from shared.scheduling.problem import Kind, NodeTable, most_units, shape_on
-from shared.scheduling.progress import Progress
 from shared.scheduling.wait_queue import Entry, WaitQueue, order_of
 
 
@@ -119,29 +117,14 @@ class PlainEasy:
         request, machine = self._requests[entry.arrival], self._machines[number]
         if allocation is None:
             raise ValueError(f"no nodes were chosen for request {request.index}")
-        return self._run_on(request, machine, allocation.nodes, allocation.units, started_us)
-
-    def _run_on(
-        self,
-        request: JobRequest,
-        machine: Machine,
-        nodes: tuple[int, ...],
-        units: tuple[int, ...],
-        started_us: int,
-    ) -> RunningJob:
-        freq_ghz = max(machine.cluster.pstates_ghz)
-        job_id = id_of(request, machine.cluster.site)
-        solo, repetitions = self._runs.alone(request, machine, freq_ghz, job_id, len(nodes))
-        cores = cores_of_unit(request, machine.cluster)
-        return RunningJob(
-            job_id=job_id,
-            request=request,
-            machine=machine,
-            allocation=EmulatedUnits(nodes, units, cores, freq_ghz),
-            started_us=started_us,
-            solo=solo,
-            progress=Progress(solo.time_s * repetitions),
-            deadline_us=None,
+        cluster = machine.cluster
+        cores, freq_ghz = cores_of_unit(request, cluster), max(cluster.pstates_ghz)
+        return self._runs.run_alone(
+            request,
+            machine,
+            id_of(request, cluster.site),
+            EmulatedUnits(allocation.nodes, allocation.units, cores, freq_ghz),
+            started_us,
             walltime_s=request.walltime_s,
         )
 

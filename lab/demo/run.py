@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from cli.kafka_topics import CHARGES, KafkaTopics
 from lab.demo import accounts, embedded, first_answer, imported, report
+from lab.demo.first_answer import FirstAnswer
 from lab.demo.history import History
 from lab.demo.options import DemoOptions
 from lab.demo.parity import first_difference
@@ -27,6 +28,15 @@ PATIENCE_S: Final = 180.0
 def run_first_answer(options: DemoOptions, console: Console, *, in_full: bool) -> None:
     """Play the workload in this process, and beside it without caps and under plain EASY: report
     what they differ in, and all figures where they are asked for."""
+    answer, summary = play_first_answer(options, console)
+    if in_full:
+        _show(summary, options, console, "no server")
+    first_answer.show(answer, options, console)
+    _show_imported(answer.history, options, console)
+
+
+def play_first_answer(options: DemoOptions, console: Console) -> tuple[FirstAnswer, DemoSummary]:
+    """Play the workload in each way and write the files of all runs."""
     uncapped = first_answer.UncappedRun(options)
     try:
         history, summary = play_embedded(options, console)
@@ -34,10 +44,7 @@ def run_first_answer(options: DemoOptions, console: Console, *, in_full: bool) -
     finally:
         uncapped.stop()
     first_answer.write(answer, options.out)
-    if in_full:
-        _show(summary, options, console, "no server")
-    first_answer.show(answer, options, console)
-    _show_imported(history, options, console)
+    return answer, summary
 
 
 def run_embedded(options: DemoOptions, console: Console) -> DemoSummary:
