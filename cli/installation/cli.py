@@ -17,7 +17,7 @@ from cli.installation.installation import (
     names_another,
 )
 from cli.installation.record import InstallationRecord, last_folder
-from cli.installation.start_lines import StartLines
+from cli.installation.start_display import StartDisplay
 from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
 
@@ -79,7 +79,7 @@ def up(
     """Run Kafka, Redis and all services on this machine, in the background."""
     installation = Installation(folder or last_folder())
     begun = time.monotonic()
-    lines = StartLines(Console(stderr=True))
+    lines = StartDisplay(Console(stderr=True))
     with lines.shown():
         record = installation.up(
             planned=planner,

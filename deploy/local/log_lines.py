@@ -12,7 +12,7 @@ _BYTES: Final = 200_000
 _RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt): ")
 
 
-def telling_line(log: Path, from_byte: int = 0) -> str:
+def decisive_line(log: Path, from_byte: int = 0) -> str:
     """Return the line that matters of what a log holds from a byte on: the last that ends a process
     or reports an error, else the last at all; empty where there is none."""
     lines = _lines(log, from_byte)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local.errors import NotReadyError
-from deploy.local.log_lines import log_size, telling_line
+from deploy.local.log_lines import decisive_line, log_size
 from deploy.local.program import Program
 from deploy.local.readiness import is_ready, waits_for
 from deploy.local.supervision import ProcessState
@@ -22,7 +22,7 @@ _POLL_S: Final = 0.1
 # What a process waits for is asked this often: it has a start to make.
 _ASKED_EVERY_S: Final = 1.0
 
-# Is told the name of a program and how it is, whenever that changes; READY is the last.
+# Gets the name of a program and how it is, whenever that changes; READY is the last.
 OnState = Callable[[str, str], object]
 READY: Final = "ready"
 
@@ -42,12 +42,12 @@ class _Start:
     @property
     def line(self) -> str:
         """Return the line of its log that matters since its start."""
-        return telling_line(self.log, self.from_byte)
+        return decisive_line(self.log, self.from_byte)
 
 
 class Starts:
     """Waits for programs that were put under supervision. `log_of` is where each writes, `states`
-    how they are now, `on_state` is told of changes."""
+    how they are now, `on_state` is notified of changes."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Starts:
             last = start.ends[-_MOST_ENDS:]
             if len(last) == _MOST_ENDS and last[0] and len(set(last)) == 1:
                 problem = f"{start.program.name} ended {len(start.ends)} times before it was ready"
-                raise NotReadyError(_told(problem, start))
+                raise NotReadyError(_message(problem, start))
         start.pid = state.pid
 
     def _how(self, start: _Start, state: ProcessState) -> str:
@@ -114,7 +114,7 @@ class Starts:
         if time.monotonic() - self._last_ready_s > within_s:
             problem = f"{start.program.name} is not ready within {within_s:g} s"
             shown = start.shown if start.shown.startswith("waits") else ""
-            raise NotReadyError(_told(": it ".join(filter(None, (problem, shown))), start))
+            raise NotReadyError(_message(": it ".join(filter(None, (problem, shown))), start))
 
     def _show(self, start: _Start, how: str) -> None:
         if how != start.shown:
@@ -122,6 +122,6 @@ class Starts:
             self._on_state(start.program.name, how)
 
 
-def _told(problem: str, start: _Start) -> str:
+def _message(problem: str, start: _Start) -> str:
     line = start.line or "it wrote nothing"
     return f"{problem}: {line} (log: {start.log})"

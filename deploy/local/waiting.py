@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.local.errors import NotReadyError
-from deploy.local.log_lines import log_size, telling_line
+from deploy.local.log_lines import decisive_line, log_size
 
 _POLL_S = 0.05
 
@@ -23,7 +23,7 @@ def wait_until(happens: Callable[[], bool], timeout_s: float, what: str, log: Pa
 
 def not_ready(problem: str, log: Path, from_byte: int = 0) -> NotReadyError:
     """Return the error that names the problem, the line of the log that matters, and the log."""
-    line = telling_line(log, from_byte) or "nothing was written"
+    line = decisive_line(log, from_byte) or "nothing was written"
     return NotReadyError(f"{problem}: {line} (log: {log})")
 
 

@@ -36,8 +36,8 @@ class RunFigures:
     above_cap_s: float
 
 
-class Measured(NamedTuple):
-    """What a scheduler's run came to: its ended jobs, and what all of them cost."""
+class ComparedRun(NamedTuple):
+    """What a scheduler's run resulted in: its ended jobs, and what all of them cost."""
 
     name: str
     finished: Sequence[JobFinished]
@@ -79,7 +79,7 @@ FIGURES: Final = (
 
 
 def figures_of(
-    run: Measured, clusters: Sequence[ClusterDeclared], caps: Sequence[PowerCapDeclared]
+    run: ComparedRun, clusters: Sequence[ClusterDeclared], caps: Sequence[PowerCapDeclared]
 ) -> RunFigures:
     """Return the figures of a run on clusters. Raises UnusableError for one without an end."""
     jobs = [job for job in run.finished if job.started_at_us]

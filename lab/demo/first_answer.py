@@ -19,7 +19,7 @@ from rich.table import Table
 
 from coplace_client.files import write_whole
 from lab.demo import comparison, embedded
-from lab.demo.comparison import Measured, RunFigures
+from lab.demo.comparison import ComparedRun, RunFigures
 from lab.demo.history import History
 from lab.demo.options import DemoOptions
 from lab.demo.plain import Offer, PlainEasy
@@ -38,12 +38,12 @@ class FirstAnswer:
     """Coplace without caps and under them, and plain EASY where jobs are submitted and anywhere."""
 
     history: History
-    coplace: Measured
-    capped: Measured
-    plain: tuple[Measured, ...]
+    coplace: ComparedRun
+    capped: ComparedRun
+    plain: tuple[ComparedRun, ...]
 
     @property
-    def runs(self) -> tuple[Measured, ...]:
+    def runs(self) -> tuple[ComparedRun, ...]:
         """Return all runs, the one that is compared first."""
         return self.coplace, self.capped, *self.plain
 
@@ -60,11 +60,11 @@ class UncappedRun:
         self._pool = ProcessPoolExecutor(1, get_context("spawn"))
         self._played = self._pool.submit(play_uncapped, options)
 
-    def measured(self) -> Measured:
+    def measured(self) -> ComparedRun:
         """Wait for its end."""
         with self._pool:
             price_su, ends = self._played.result()
-        return Measured(COPLACE, [JobFinished.FromString(each) for each in ends], price_su)
+        return ComparedRun(COPLACE, [JobFinished.FromString(each) for each in ends], price_su)
 
     def stop(self) -> None:
         """End it, whatever it is at."""
@@ -78,9 +78,9 @@ def play_uncapped(options: DemoOptions) -> tuple[float, list[bytes]]:
     return _price_su(history), [job.SerializeToString() for job in history.finished]
 
 
-def compare(options: DemoOptions, history: History, coplace: Measured) -> FirstAnswer:
+def compare(options: DemoOptions, history: History, coplace: ComparedRun) -> FirstAnswer:
     """Return the answer of a run under caps, with plain EASY on the same jobs."""
-    capped = Measured(CAPPED, history.finished, _price_su(history))
+    capped = ComparedRun(CAPPED, history.finished, _price_su(history))
     plain = [_plain(options, offer) for offer in Offer]
     return FirstAnswer(history, coplace, capped, tuple(plain))
 
@@ -131,9 +131,9 @@ def show(answer: FirstAnswer, options: DemoOptions, console: Console) -> None:
     console.print(f"Picture: {options.out / PICTURE}", highlight=False, soft_wrap=True)
 
 
-def _plain(options: DemoOptions, offer: Offer) -> Measured:
+def _plain(options: DemoOptions, offer: Offer) -> ComparedRun:
     finished = PlainEasy(options.simulation, offer).play()
-    return Measured(f"EASY, {offer}", finished, float(sum(_full_prices(finished))))
+    return ComparedRun(f"EASY, {offer}", finished, float(sum(_full_prices(finished))))
 
 
 def _full_prices(finished: Iterable[JobFinished]) -> Iterator[Decimal]:

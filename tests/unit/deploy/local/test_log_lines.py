@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.log_lines import log_size, telling_line
+from deploy.local.log_lines import decisive_line, log_size
 
 ENDS = json.dumps({"event": "process ends", "level": "critical", "error": "KeyError('p9')"})
 RETRY = json.dumps({"event": "Unable connect", "level": "error", "logger": "aiokafka"})
@@ -30,21 +30,21 @@ def test_an_end_comes_before_an_error_before_the_last_line(
 ) -> None:
     log = tmp_path / "p.log"
     log.write_text("".join(f"{line}\n" for line in lines))
-    assert telling_line(log) == told
+    assert decisive_line(log) == told
 
 
 def test_lines_of_an_earlier_start_do_not_matter(tmp_path: Path) -> None:
     log = tmp_path / "p.log"
-    assert telling_line(log, log_size(log)) == ""
+    assert decisive_line(log, log_size(log)) == ""
     log.write_text("error: of yesterday\n")
     begun = log_size(log)
-    assert telling_line(log, begun) == ""
+    assert decisive_line(log, begun) == ""
     with log.open("a") as file:
         file.write("up\n")
-    assert telling_line(log, begun) == "up"
+    assert decisive_line(log, begun) == "up"
 
 
 def test_a_log_that_was_begun_anew_is_read_whole(tmp_path: Path) -> None:
     log = tmp_path / "p.log"
     log.write_text("error: new\n")
-    assert telling_line(log, 1_000_000) == "new"
+    assert decisive_line(log, 1_000_000) == "new"

@@ -13,7 +13,7 @@ from coplace.v1.jobs_pb2 import JobFinished
 
 from coplace_client.errors import UnusableError
 from lab.demo.comparison import (
-    Measured,
+    ComparedRun,
     RunFigures,
     advice,
     ended_later,
@@ -59,7 +59,7 @@ def job(number: int, submitted_h: float, started_h: float, ended_h: float) -> Jo
 
 def test_a_run_has_the_sums_and_means_of_its_jobs() -> None:
     jobs = [job(1, 1, 1, 2), job(2, 1, 2, 4)]
-    found = figures_of(Measured("run", jobs, 7.0), [CLUSTER], [])
+    found = figures_of(ComparedRun("run", jobs, 7.0), [CLUSTER], [])
     assert (found.jobs, found.energy_j, found.price_su) == (2, 2e6, 7.0)
     assert (found.mean_response_s, found.mean_wait_s) == (2 * 3600, 0.5 * 3600)
     assert found.p95_response_s == pytest.approx(2.95 * 3600 - 0.05 * 3600)
@@ -76,16 +76,16 @@ def test_a_run_that_exceeds_a_cap_says_for_how_long() -> None:
     )
     drawn_w = 1e6 / 3600
     assert 200 + drawn_w - 50 > 250
-    found = figures_of(Measured("run", [job(1, 1, 1, 2)], 0.0), [CLUSTER], [cap])
+    found = figures_of(ComparedRun("run", [job(1, 1, 1, 2)], 0.0), [CLUSTER], [cap])
     assert found.above_cap_s == 3600
 
 
 def test_a_run_without_an_end_is_named() -> None:
     with pytest.raises(UnusableError, match="run: no job ended"):
-        figures_of(Measured("run", [], 0.0), [CLUSTER], [])
+        figures_of(ComparedRun("run", [], 0.0), [CLUSTER], [])
 
 
-def test_each_figure_that_is_worse_is_told_and_no_other() -> None:
+def test_each_figure_that_is_worse_is_named_and_no_other() -> None:
     coplace = replace(EASY, name="Coplace", energy_j=3.0e9, makespan_s=39_600.0, price_su=1000.4)
     assert worse(coplace, EASY) == ["makespan 11.00 h, not 10.00 h (+10.0 %)"]
     assert worse(EASY, EASY) == []

@@ -10,7 +10,7 @@ from rich.table import Table
 from deploy.local.starting import READY
 
 
-class StartLines:
+class StartDisplay:
     """How each process is: in a terminal all of them, changed in place, elsewhere a line for each
     that is ready and for each end."""
 
