@@ -69,6 +69,19 @@ $(VENV)/.installed: $(VENV)/.generated pyproject.toml client/pyproject.toml agen
 	$(BIN)/python -m compileall -q --workers 0 agent cli client coplace_testing deploy lab services shared
 	touch $@
 
+# What the first answer needs, without compiler, servers and tests.
+DEMO := $(VENV)/demo
+$(DEMO)/.ready: requirements-demo.lock requirements.lock $(PROTOS)
+	@deploy/require-python.sh $(PYTHON)
+	test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
+	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock >$(DEMO)/uv.lock
+	$(DEMO)/bin/python -m pip install --quiet --require-hashes -r $(DEMO)/uv.lock
+	$(DEMO)/bin/uv pip install --quiet --require-hashes --python $(DEMO)/bin/python -r requirements-demo.lock
+	PATH="$(CURDIR)/$(DEMO)/bin:$$PATH" deploy/generate-proto.sh $(DEMO)/lib/python*/site-packages --without-stubs
+	COPLACE_PLAIN=1 $(DEMO)/bin/uv pip install --quiet --no-deps --no-build-isolation --python $(DEMO)/bin/python \
+	    --editable client --editable .
+	touch $@
+
 .PHONY: proto
 proto: $(VENV)/.generated ## build the protobuf code, client/coplace
 
@@ -82,12 +95,14 @@ IMAGES ?= 1
 bundle: dist $(if $(filter 1,$(IMAGES)),system-containers) ## one archive for a site without internet: OUT= IMAGES=0
 	$(BIN)/python -m deploy.release --out dist --bundle '$(OUT)' $(if $(filter 0,$(IMAGES)),--no-images)
 
+LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 \
+    $(foreach own,coplace coplace-agent coplace-client,--no-emit-package $(own)) \
+    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
+
 .PHONY: lock
 lock: $(VENV)/.locked ## pin anew what the distributions ask for, with hashes and no package host
-	$(BIN)/uv pip compile pyproject.toml agent/pyproject.toml --extra dev --universal --python-version 3.11 \
-	    $(foreach own,coplace coplace-agent coplace-client,--no-emit-package $(own)) \
-	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
-	    --quiet --output-file requirements.lock
+	$(LOCK) pyproject.toml agent/pyproject.toml --extra dev --output-file requirements.lock
+	$(LOCK) pyproject.toml --extra demo --constraint requirements.lock --output-file requirements-demo.lock
 
 KUBERNETES_PACKAGES := etcd:etcd-server containerd:containerd dnsmasq:dnsmasq-base \
     /usr/lib/cni/bridge:containernetworking-plugins setpriv:util-linux
@@ -211,9 +226,17 @@ test-helm: setup ## lint the chart, validate what it renders: HELM= tries anothe
 
 ## Runs --------------------------------------------------------------------------------------
 
+# In the whole environment where there is one, else in one that takes seconds; look-ahead has a solver.
+DEMO_READY := $(if $(wildcard $(VENV)/.installed)$(filter look-ahead,$(POLICY)),$(VENV)/.installed,$(DEMO)/.ready)
 .PHONY: demo
-demo: setup ## replay a workload with no server: SEED= JOBS= POLICY= OUT= SWF= COEFFICIENTS= REPORTS=, with and without neighbours: SHARING=1
-	$(BIN)/coplace demo $(WORKLOAD) $(if $(REPORTS),--reports '$(REPORTS)') $(if $(SHARING),--compare-sharing)
+demo: JOBS = 300
+demo: $(DEMO_READY) ## what a workload saves against plain EASY, no server: SEED= JOBS= POLICY= OUT= SWF= COEFFICIENTS= REPORTS=, all figures: FULL=1, with and without neighbours: SHARING=1
+	$(dir $(DEMO_READY))bin/coplace demo $(WORKLOAD) $(if $(REPORTS),--reports '$(REPORTS)') \
+	    $(if $(FULL),--full) $(if $(SHARING),--compare-sharing)
+
+.PHONY: first-answers
+first-answers: setup ## what make demo answers of seeds 1 to 5: OUT= INTO=document
+	$(BIN)/python -m lab.benchmarks.first_answers --out '$(OUT)/first-answers' $(if $(INTO),--into '$(INTO)')
 
 .PHONY: demo-kafka
 demo-kafka: setup system-servers ## the same on real Kafka and Redis

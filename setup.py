@@ -10,7 +10,6 @@ import shutil
 import tomllib
 from pathlib import Path
 
-from mypyc.build import mypycify
 from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
@@ -38,6 +37,9 @@ def compiled() -> list[Extension]:
     """The modules of pyproject.toml that are compiled; none where they are to stay plain."""
     if os.environ.get("COPLACE_PLAIN"):
         return []
+    # Where nothing is compiled, no compiler need be there.
+    from mypyc.build import mypycify
+
     # A cache of its own: the type checker may be at work beside it, and locks the other one.
     named = ["--cache-dir=.mypy_cache/compiled", *PROJECT["tool"]["coplace"]["compiled"]]
     modules = mypycify(named, group_name="shared.compiled")

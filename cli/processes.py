@@ -201,6 +201,15 @@ class Processes:
         address = {"COPLACE_SIMULATION_INGEST_ADDRESS": self.ingest_address}
         return replace(self._program(EMULATOR, "lab.emulator", address), one_shot=True)
 
+    def sample(self, begun_at_us: int) -> Program:
+        """Return the emulated resource managers of a few jobs, in real time."""
+        own = {
+            "COPLACE_SAMPLE_BEGUN_AT_US": str(begun_at_us),
+            "COPLACE_SAMPLE_INGEST_ADDRESS": self.ingest_address,
+            "COPLACE_SAMPLE_WATCH_ADDRESS": self.watch_address,
+        }
+        return self._program(EMULATOR, "lab.emulator.sample", own)
+
     def _addresses(self, wanted: str) -> tuple[str, ...]:
         return tuple(
             f"127.0.0.1:{self._ports[_grpc(name)]}"

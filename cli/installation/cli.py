@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.installation.installation import (
     Installation,
@@ -18,6 +17,7 @@ from cli.installation.installation import (
     names_another,
 )
 from cli.installation.record import InstallationRecord, last_folder
+from cli.installation.start_display import StartDisplay
 from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
 
@@ -32,6 +32,11 @@ Programs of your own find it after
   eval "$(coplace env)"
 What it does:        coplace status, coplace logs [PROCESS] --follow
 How to stop it:      coplace down; with --delete its data go too"""
+
+_SAMPLE = """\
+Sample: jobs on the emulated clusters p1 and p2. Look at them with
+  coplace jobs, coplace queue, coplace clusters, coplace why JOB
+A minute after a job ended:  coplace statement physics"""
 
 _SECURE = """\
 All of it is encrypted, and asks who somebody is: commands are the operator's.
@@ -60,6 +65,12 @@ def up(
     webhooks: Annotated[
         bool, typer.Option(help="With webhooks: what happens is posted to URLs.")
     ] = False,
+    sample: Annotated[
+        bool,
+        typer.Option(
+            "--sample", help="With a few jobs on two emulated clusters: running, waiting, ended."
+        ),
+    ] = False,
     secure: Annotated[
         bool | None,
         typer.Option(
@@ -71,12 +82,8 @@ def up(
     """Run Kafka, Redis and all services on this machine, in the background."""
     installation = Installation(folder or last_folder())
     begun = time.monotonic()
-    columns = (
-        *(TextColumn("{task.description}"), BarColumn(bar_width=20)),
-        *(MofNCompleteColumn(), TimeElapsedColumn()),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("processes ready", total=None)
+    lines = StartDisplay(Console(stderr=True))
+    with lines.shown():
         record = installation.up(
             planned=planner,
             with_rest=rest,
@@ -84,13 +91,16 @@ def up(
             with_history=history,
             with_webhooks=webhooks,
             secure=secure,
-            on_begin=lambda count: bar.update(task, total=count),
-            on_ready=lambda name: bar.update(task, advance=1, description=f"{name} is ready"),
+            sample=sample,
+            on_begin=lines.begin,
+            on_state=lines.on_state,
         )
     typer.echo(
         f"{len(installation.processes())} processes ready in {time.monotonic() - begun:.0f} s"
     )
     typer.echo(_UP.format(folder=installation.folder, **record.environment))
+    if sample:
+        typer.echo(_SAMPLE)
     if rest:
         typer.echo(f"REST: {record.environment['COPLACE_REST_URL']} (docs/how-to/rest.md)")
     if archive:

@@ -4,7 +4,7 @@ it."""
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +26,7 @@ from deploy.local.ports import kept_ports, remembered_ports
 from deploy.local.readiness import is_ready, waits_for
 from deploy.local.run_state import RunState
 from deploy.local.servers import LocalServers
+from deploy.local.starting import OnState
 from deploy.local.supervision import ProcessState, Supervisor
 from shared.catalogue.access.rules import OPERATOR
 
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 _KAFKA_PARTITIONS: Final = "4"
 _KEPT: Final = ("COPLACE_NAMESPACE", "COPLACE_KAFKA_PARTITIONS")
 _SERVERS: Final = ("kafka", "redis")
+# When the jobs of the sample were submitted, and for how long they are some to look at.
+_SAMPLE: Final = "sample"
+_SAMPLE_LASTS_US: Final = 3 * 3_600_000_000
 # Says of the other variables that `coplace env` printed them.
 _FOLDER: Final = "COPLACE_FOLDER"
 # What begins the names of credentials' variables, and the one that no plain installation has.
@@ -125,26 +129,31 @@ class Installation:
         self,
         *,
         planned: bool,
-        on_begin: Callable[[int], object],
-        on_ready: _Told,
+        on_begin: Callable[[Sequence[str]], object],
+        on_state: OnState,
         secure: bool | None = None,
         with_rest: bool = False,
         archive: str = "",
         with_history: bool = False,
         with_webhooks: bool = False,
+        sample: bool = False,
     ) -> InstallationRecord:
         """Start everything and wait until it is ready; on failure nothing is left running.
 
-        What a killed start left behind is stopped first. `on_begin` gets the number of processes
-        there will be, `on_ready` the name of each that is ready; `secure` None is as the last time.
-        Raises InstallationError if this
-        or another installation is up already, or the folder holds something else; errors of the
-        local runner; and what Kafka says of the topics.
+        What a killed start left behind is stopped first. `on_begin` gets the names of the processes
+        that there will be, `on_state` how each is until it is ready; `secure` None is as the last
+        time. Raises InstallationError if this or another installation is up already, or the folder
+        holds something else; errors of the local runner; and what Kafka says of the topics.
         """
         with _alone():
             self._require_none_up()
             self._require_own_folder()
             secured = self.is_secure if secure is None else secure
+            if secured and sample:
+                raise InstallationError(
+                    "--sample: its resource managers have no credentials: add --no-secure, or "
+                    "leave --sample out"
+                )
             if secured:
                 _require_no_other_servers()
             self._stop()
@@ -156,7 +165,10 @@ class Installation:
                 self.folder / "history.db" if with_history else None,
                 self.folder / "webhooks.db" if with_webhooks else None,
             )
-            return self._start(planned, with_rest, where, databases, secured, on_begin, on_ready)
+            begun_us = self._sample_begun_us() if sample else 0
+            return self._start(
+                planned, with_rest, where, databases, secured, begun_us, on_begin, on_state
+            )
 
     def down(self, *, delete: bool) -> bool:
         """Stop whatever runs of it, and delete its folder if asked to; whether anything ran."""
@@ -252,8 +264,9 @@ class Installation:
         archive: str,
         databases: "_Databases",
         secured: bool,
-        on_begin: Callable[[int], object],
-        on_ready: _Told,
+        sample_begun_us: int,
+        on_begin: Callable[[Sequence[str]], object],
+        on_state: OnState,
     ) -> InstallationRecord:
         from cli.processes import MODULES, Processes
         from cli.security import Security
@@ -268,7 +281,7 @@ class Installation:
         if security:
             security.prepare()
         secure_redis = security.redis if security else None
-        servers = LocalServers(self.folder, on_ready=on_ready, secure=secure_redis)
+        servers = LocalServers(self.folder, on_state=on_state, secure=secure_redis)
         processes = Processes(
             self.folder,
             shared,
@@ -283,7 +296,8 @@ class Installation:
             credentials=security.environment if security else None,
         )
         services = processes.services()
-        on_begin(len(_SERVERS) + len(services))
+        samples = [processes.sample(sample_begun_us)] if sample_begun_us else []
+        on_begin([*_SERVERS, *(program.name for program in [*services, *samples])])
         servers.up()
         try:
             if security:
@@ -303,6 +317,7 @@ class Installation:
             with _set(environment):
                 create_topics(Deployment.from_settings(Settings()))
             servers.start(services)
+            servers.start(samples)
         except BaseException:
             servers.down()
             raise
@@ -315,6 +330,15 @@ class Installation:
         given = {"COPLACE_KAFKA_PARTITIONS": _KAFKA_PARTITIONS, **self.record.environment}
         found = {**given, **os.environ}
         return {name: found[name] for name in _KEPT if name in found}
+
+    def _sample_begun_us(self) -> int:
+        """Return when the jobs of its sample were submitted: now, once all of them are over."""
+        file, now_us = self.folder / _SAMPLE, clock_us()
+        begun_us = int(file.read_text()) if file.exists() else 0
+        if now_us - begun_us > _SAMPLE_LASTS_US:
+            begun_us = now_us
+            file.write_text(f"{begun_us}\n")
+        return begun_us
 
     def _stop(self) -> None:
         LocalServers(self.folder).down()

@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from deploy.local.program import Program
 from deploy.local.readiness import is_ready
 from deploy.local.redis_server import SecureRedis, redis_program
 from deploy.local.run_state import RunState
+from deploy.local.starting import OnState, Starts
 from deploy.local.supervision import ProcessState, Supervisor
 from deploy.local.waiting import not_ready, wait_until
 from shared.process.settings import Settings
@@ -32,14 +33,18 @@ _PORTS = ("kafka", "kafka-internal", "kafka-controller", "redis")
 _PORTS_FILE = "ports.json"
 
 
+def _unseen(_name: str, _how: str) -> None:
+    """Show nothing."""
+
+
 class LocalServers:
     """Kafka and Redis, each its own or the one that COPLACE_KAFKA_BOOTSTRAP or COPLACE_REDIS_URL
     names, and further programs, which find both addresses in their environment.
 
     As a context manager it is tied to the calling process: nothing outlives it, however it ends.
-    Enter it from a thread that lives as long as the servers should. `on_ready` gets the name of
-    each program that became ready for the first time. With `secure` both servers of its own speak
-    TLS alone and ask who somebody is.
+    Enter it from a thread that lives as long as the servers should. `on_state` gets the name of
+    each program and how it is, until it is ready for the first time. With `secure` both servers of
+    its own speak TLS alone and ask who somebody is.
     """
 
     def __init__(
@@ -50,10 +55,10 @@ class LocalServers:
         kafka: bool = True,
         redis: bool = True,
         secure: SecureRedis | None = None,
-        on_ready: Callable[[str], object] = str,
+        on_state: OnState = _unseen,
     ) -> None:
         self.run_dir = run_dir.absolute()
-        self._on_ready = on_ready
+        self._on_state = on_state
         self._programs = programs
         self._supervisor = Supervisor(self.run_dir)
         self._supervisord: subprocess.Popen[bytes] | None = None
@@ -123,15 +128,15 @@ class LocalServers:
             raise
 
     def start(self, programs: Iterable[Program]) -> None:
-        """Start further programs and wait until all are ready. Raises NotReadyError."""
+        """Start further programs and wait until all are ready, over as many restarts as that takes.
+        Raises NotReadyError for one that takes too long or ends again and again."""
         started = [self._with_addresses(program) for program in programs]
+        starts = Starts(started, self.log, self.states, self._on_state)
         for program in started:
             self._supervisor.add(program)
             self._ready_urls[program.name] = program.ready_url
         self._save_state()
-        for program in started:
-            self._wait_first_ready(program)
-            self._on_ready(program.name)
+        starts.wait()
 
     def remove(self, programs: Iterable[Program]) -> None:
         """Stop programs, whatever state they are in, and forget them: their names are free."""
@@ -250,16 +255,6 @@ class LocalServers:
             "COPLACE_REDIS_URL": self.redis_url,
         }
         return replace(program, env={**addresses, **program.env})
-
-    def _wait_first_ready(self, program: Program) -> None:
-        def ready() -> bool:
-            state = self._supervisor.state(program.name)
-            if state.has_exited and not (program.one_shot and state.is_done):
-                raise not_ready(f"{program.name} ended before it was ready", log)
-            return self._is_ready(program.name) or state.is_done
-
-        log = self.log(program.name)
-        wait_until(ready, program.ready_within_s, f"{program.name} is ready", log)
 
     def _is_ready(self, name: str) -> bool:
         url = self._ready_urls.get(name)

@@ -35,7 +35,6 @@ class ProcessState:
     pid: int
     exit_status: int
     uptime_s: int
-    has_exited: bool
 
     @property
     def is_done(self) -> bool:
@@ -216,5 +215,4 @@ def _process_state(info: dict[str, Any]) -> ProcessState:
         pid=pid,
         exit_status=info["exitstatus"],
         uptime_s=info["now"] - info["start"] if pid else 0,
-        has_exited=info["stop"] > 0,
     )

@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with an error that shows the log when it does not."""
+"""Waiting for something to become true, with an error that names the log when it does not."""
 
 import time
 from collections import deque
@@ -6,23 +6,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.local.errors import NotReadyError
+from deploy.local.log_lines import decisive_line, log_size
 
 _POLL_S = 0.05
-_SHOWN_LINES = 30
 
 
 def wait_until(happens: Callable[[], bool], timeout_s: float, what: str, log: Path) -> None:
-    """Poll until `happens`. Raises NotReadyError with the end of `log` when the time is over."""
-    deadline_s = time.monotonic() + timeout_s
+    """Poll until `happens`. Raises NotReadyError when the time is over, with the line of `log`
+    that matters since then."""
+    deadline_s, from_byte = time.monotonic() + timeout_s, log_size(log)
     while not happens():
         if time.monotonic() > deadline_s:
-            raise not_ready(f"{what} within {timeout_s:g} s: did not happen", log)
+            raise not_ready(f"{what} not within {timeout_s:g} s", log, from_byte)
         time.sleep(_POLL_S)
 
 
-def not_ready(problem: str, log: Path) -> NotReadyError:
-    """Return the error that names the problem and shows the last lines of the log."""
-    return NotReadyError(f"{problem}. The end of {log}:\n{last_lines(log, _SHOWN_LINES)}")
+def not_ready(problem: str, log: Path, from_byte: int = 0) -> NotReadyError:
+    """Return the error that names the problem, the line of the log that matters, and the log."""
+    line = decisive_line(log, from_byte) or "nothing was written"
+    return NotReadyError(f"{problem}: {line} (log: {log})")
 
 
 def last_lines(log: Path, count: int) -> str:

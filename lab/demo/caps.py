@@ -89,13 +89,15 @@ def as_predicted(history: History) -> Callable[[JobFinished, ClusterDeclared], l
 
 
 def region_levels(
-    history: History, beyond_idle_w: Callable[[JobFinished, ClusterDeclared], Sequence[Change]]
+    clusters: Sequence[ClusterDeclared],
+    finished: Iterable[JobFinished],
+    beyond_idle_w: Callable[[JobFinished, ClusterDeclared], Sequence[Change]],
 ) -> list[Change]:
     """Return what the region draws from each time on, all nodes that idle included (W)."""
-    clusters = {each.cluster: each for each in history.clusters}
-    jobs = [job for job in history.finished if job.started_at_us]
-    changes = [c for job in jobs for c in beyond_idle_w(job, clusters[job.cluster])]
-    idle_w = sum(each.nodes * each.idle_power_w for each in history.clusters)
+    by_name = {each.cluster: each for each in clusters}
+    jobs = [job for job in finished if job.started_at_us]
+    changes = [c for job in jobs for c in beyond_idle_w(job, by_name[job.cluster])]
+    idle_w = sum(each.nodes * each.idle_power_w for each in clusters)
     return list(_levels(changes, idle_w))
 
 

@@ -38,7 +38,7 @@ RunDir = Annotated[Path, typer.Option(help="Folder of the servers' data and logs
 
 def demo(
     seed: Seed = 1,
-    jobs: Jobs = 1000,
+    jobs: Jobs = 300,
     policy: PolicyName = RegionPolicy.PRIORITY_INC_V,
     out: Out = Path("out"),
     swf: Swf = None,
@@ -50,11 +50,12 @@ def demo(
     compare_sharing: Annotated[
         bool, typer.Option(help="Play it again without neighbours; no server.")
     ] = False,
+    full: Annotated[bool, typer.Option(help="Show all figures; no server.")] = False,
     run_dir: RunDir = Path("run/demo"),
 ) -> None:
-    """Replay a workload through the whole system and report the results."""
+    """Replay a workload through the whole system, and show what it saves against plain EASY."""
     from lab.demo.options import DemoOptions
-    from lab.demo.run import run_embedded, run_on_servers, run_sharing
+    from lab.demo.run import run_first_answer, run_on_servers, run_sharing
 
     options = DemoOptions(
         seed, jobs, policy, out, swf, coefficients, workers, secure=secure, reports=reports
@@ -66,7 +67,7 @@ def demo(
     elif kafka:
         run_on_servers(options, Console(), run_dir)
     else:
-        run_embedded(options, Console())
+        run_first_answer(options, Console(), in_full=full)
 
 
 def demo_parity(

@@ -132,10 +132,11 @@ def _draw_levels(
     caps = [
         (step.from_us, step.watts if step.HasField("watts") else np.nan) for step in merged.steps
     ]
+    run = history.clusters, history.finished
     lines: tuple[tuple[str, list[Change], dict[str, Any]], ...] = (
         ("cap", caps, {"color": "black", "linestyle": "--"}),
-        ("predicted", region_levels(history, as_predicted(history)), {"color": "tab:blue"}),
-        ("metered", region_levels(history, metered), {"color": "tab:red"}),
+        ("predicted", region_levels(*run, as_predicted(history)), {"color": "tab:blue"}),
+        ("metered", region_levels(*run, metered), {"color": "tab:red"}),
     )
     for label, levels, style in lines:
         hours = [(time_us - begin_us) / HOUR_US for time_us, _ in levels]

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.kafka_topics import CHARGES, KafkaTopics
-from lab.demo import accounts, embedded, imported, report
+from lab.demo import accounts, embedded, first_answer, imported, report
+from lab.demo.first_answer import FirstAnswer
 from lab.demo.history import History
 from lab.demo.options import DemoOptions
 from lab.demo.parity import first_difference
@@ -24,17 +25,45 @@ from shared.replay.rules import write_rules
 PATIENCE_S: Final = 180.0
 
 
+def run_first_answer(options: DemoOptions, console: Console, *, in_full: bool) -> None:
+    """Play the workload in this process, and beside it without caps and under plain EASY: report
+    what they differ in, and all figures where they are asked for."""
+    answer, summary = play_first_answer(options, console)
+    if in_full:
+        _show(summary, options, console, "no server")
+    first_answer.show(answer, options, console)
+    _show_imported(answer.history, options, console)
+
+
+def play_first_answer(options: DemoOptions, console: Console) -> tuple[FirstAnswer, DemoSummary]:
+    """Play the workload in each way and write the files of all runs."""
+    uncapped = first_answer.UncappedRun(options)
+    try:
+        history, summary = play_embedded(options, console)
+        answer = first_answer.compare(options, history, uncapped.measured())
+    finally:
+        uncapped.stop()
+    first_answer.write(answer, options.out)
+    return answer, summary
+
+
 def run_embedded(options: DemoOptions, console: Console) -> DemoSummary:
-    """Play the workload in this process and report it."""
+    """Play the workload in this process and report all figures."""
+    history, summary = play_embedded(options, console)
+    _show(summary, options, console, "no server")
+    _show_imported(history, options, console)
+    return summary
+
+
+def play_embedded(options: DemoOptions, console: Console) -> tuple[History, DemoSummary]:
+    """Play the workload in this process and write the files of its run."""
     with _finished_jobs(options, console) as told:
         system = embedded.run(options, told)
     history = History.read(system.topic)
     summary = report.write(history, accounts.fold_charges(history.charges), options.out)
     report.write_inputs(system.topic, options.out)
     write_rules(options.out, options.placement.rules)
-    _show(summary, options, console, "no server")
-    _show_imported(history, options, console)
-    return summary
+    return history, summary
 
 
 def run_sharing(options: DemoOptions, console: Console) -> None:

@@ -10,8 +10,12 @@ from lab.emulator.caps import built_in_caps
 from lab.emulator.effects import effects_without
 from lab.emulator.emulator import Emulator
 from lab.emulator.imported import read_imported
+from lab.emulator.machine import Machine
+from lab.emulator.observed import ObservedRuns
 from lab.emulator.scales import PER_INSTRUCTION, read_eamc_scale
 from lab.emulator.settings import SimulationSettings
+from lab.emulator.truth.noise import Noise
+from lab.emulator.truth.runs import EmulatedTruth
 from lab.workloads.clusters import GPU_NODES, clusters, rated
 from lab.workloads.generate import built_in
 from lab.workloads.mislabel import mislabel
@@ -81,6 +85,15 @@ def emulator(settings: SimulationSettings) -> Emulator:
         effects=effects_without(settings.without),
         imported=read_imported(settings.reports, emulated) if settings.reports else {},
     )
+
+
+def machines_and_runs(
+    settings: SimulationSettings, emulated: Sequence[Cluster]
+) -> tuple[list[Machine], ObservedRuns]:
+    """Return the nodes of the clusters, and how jobs run on them, as the emulator has both."""
+    noise, effects = Noise(settings.seed), effects_without(settings.without)
+    runs = ObservedRuns(EmulatedTruth(noise, effects), noise, settings.under_predicted_share)
+    return [Machine(cluster, noise) for cluster in emulated], runs
 
 
 async def serve(process: Process) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from types import MappingProxyType
-from typing import Final
 
 from coplace.v1 import placement_pb2
 from coplace.v1.control_pb2 import PowerCapDeclared
@@ -43,12 +42,12 @@ from lab.emulator.feasibility import (
 )
 from lab.emulator.imported import ImportedSignatures
 from lab.emulator.machine import Machine
-from lab.emulator.profiling import observe, profiling_events
+from lab.emulator.observed import ObservedRuns
+from lab.emulator.profiling import profiling_events
 from lab.emulator.running import ATTEMPT, EmulatedUnits, RunningJob, TimeBeside, node_power_w
 from lab.emulator.scales import PER_INSTRUCTION, TpiScale
 from lab.emulator.shapes import units_that_fit
 from lab.emulator.start_terms import StartTerms
-from lab.emulator.truth.laws import Behaviour
 from lab.emulator.truth.noise import Noise
 from lab.emulator.truth.runs import EmulatedTruth
 from lab.workloads.request import JobRequest
@@ -58,8 +57,6 @@ from shared.scheduling.progress import Progress
 from shared.streams.stages.stage import Round
 
 ROUND_S = 30.0
-# How far below what is drawn a prediction of those jobs is, as a share.
-UNDER_PREDICTED: Final = 0.4
 
 
 class StalledError(RuntimeError):
@@ -120,7 +117,7 @@ class Emulator:
         self._kill_at_limit = kill_at_limit
         self._measured_after_us = round(measured_after_s * 1e6)
         self._metered_every_us, self._metered_next_us = round(metered_every_s * 1e6), 0
-        self._under_predicted_share = under_predicted_share
+        self._runs = ObservedRuns(self._truth, self._noise, under_predicted_share)
         later = sorted(caps, key=lambda cap: cap.declared_at_us, reverse=True)
         self._caps, self._steps_us = later, step_times_us(caps)
         self._start_terms = StartTerms(requests, self._machines)
@@ -334,7 +331,7 @@ class Emulator:
         freq_ghz = asked.freq_ghz or run.allocation.freq_ghz
         require_pstate(decision, freq_ghz, run.machine)
         nodes = len(run.allocation.nodes)
-        solo, _ = self._observed(run.request, run.machine, freq_ghz, run.job_id, nodes)
+        solo, _ = self._runs.alone(run.request, run.machine, freq_ghz, run.job_id, nodes)
         run.act(
             now_us,
             suspended=asked.kind == ACTION_KIND_SUSPEND,
@@ -370,20 +367,9 @@ class Emulator:
                     read = facts.node_read(machine, node, power_w, self._noise, now_us)
                     self._outbox.append(read)
 
-    def _observed(
-        self, request: JobRequest, machine: Machine, freq_ghz: float, job: str, nodes: int
-    ) -> tuple[Behaviour, float]:
-        """How a job really runs, and how often it repeats that."""
-        mean, repetitions = self._truth.job(request, job, machine.model, freq_ghz, nodes)
-        seen = observe(mean, self._noise, job)
-        is_under = self._noise.generator("under", job).random() < self._under_predicted_share
-        if is_under:
-            seen = seen._replace(power_w=seen.power_w / (1 - UNDER_PREDICTED))
-        return seen, repetitions
-
     def _run(self, decision: PlacementDecided, request: JobRequest, machine: Machine) -> RunningJob:
         nodes = tuple(decision.node_indices)
-        solo, repetitions = self._observed(
+        solo, repetitions = self._runs.alone(
             request, machine, decision.freq_ghz, decision.job_id, len(nodes)
         )
         started_us = self._current.ended_at_us

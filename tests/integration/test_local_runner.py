@@ -135,18 +135,49 @@ def test_nothing_is_left_after_kill_9_of_the_process_that_started_it(tmp_path: P
     assert gone(started, within_s=2.0)
 
 
-def test_a_program_that_ends_as_it_starts_is_named_with_its_last_words(bare: LocalServers) -> None:
-    with pytest.raises(
-        NotReadyError, match=r"broken ended before it was ready(.|\n)*no such topic"
-    ):
+def test_a_program_that_ends_again_and_again_is_named_with_its_line_and_log(
+    bare: LocalServers,
+) -> None:
+    with pytest.raises(NotReadyError) as caught:
         bare.start([_broken()])
+    told = f"broken ended 3 times before it was ready: no such topic (log: {bare.log('broken')})"
+    assert str(caught.value) == told
+
+
+def test_a_program_that_ended_once_is_waited_for(bare: LocalServers, tmp_path: Path) -> None:
+    seen = []
+    servers = LocalServers(
+        tmp_path / "again", kafka=False, redis=False, on_state=lambda *how: seen.append(how)
+    )
+    again = f"test -e {tmp_path}/once && exec sleep 600; touch {tmp_path}/once; exit 1"
+    with servers:
+        servers.start([Program("again", ["sh", "-c", again])])
+        assert servers.pid("again")
+    assert seen[-1] == ("again", "ready")
+
+
+def test_a_program_that_is_killed_as_it_starts_is_waited_for(tmp_path: Path) -> None:
+    port, seen = free_ports(1)[0], list[str]()
+
+    def kill_first(name: str, how: str) -> None:
+        if how == "waits for an answer" and not seen:
+            servers.kill(name)
+        seen.append(how)
+
+    slow = f"sleep 2; exec {sys.executable} -m http.server {port} --bind 127.0.0.1"
+    program = Program("slow", ["sh", "-c", slow], ready_url=f"http://127.0.0.1:{port}/")
+    servers = LocalServers(tmp_path / "run", kafka=False, redis=False, on_state=kill_first)
+    with servers:
+        servers.start([program])
+    assert seen[-1] == "ready"
+    assert any(how.startswith("ended once, ") for how in seen)
 
 
 def test_a_program_that_is_not_ready_in_time_is_named_with_its_last_words(
     bare: LocalServers,
 ) -> None:
     slow = Program("slow", _SLEEP, ready_url=_unused_url(), ready_within_s=1.0)
-    with pytest.raises(NotReadyError, match=r"slow is ready within 1 s(.|\n)*up"):
+    with pytest.raises(NotReadyError, match=r"slow is not ready within 1 s: .*up \(log: "):
         bare.start([slow])
 
 

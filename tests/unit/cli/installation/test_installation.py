@@ -87,13 +87,13 @@ def test_a_second_start_is_refused_in_any_folder(tmp_path: Path) -> None:
     with sleeping(tmp_path / "up") as installation:
         for folder in (installation.folder, tmp_path / "other"):
             with pytest.raises(InstallationError, match=f"already in {installation.folder}"):
-                Installation(folder).up(planned=False, on_begin=str, on_ready=str)
+                Installation(folder).up(planned=False, on_begin=str, on_state=lambda *_: None)
 
 
 def test_a_folder_of_other_files_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(InstallationError, match="holds files that are not of an installation"):
-        Installation(tmp_path).up(planned=False, on_begin=str, on_ready=str)
+        Installation(tmp_path).up(planned=False, on_begin=str, on_state=lambda *_: None)
     Installation(tmp_path).down(delete=True)
     assert (tmp_path / "thesis.tex").exists()
 

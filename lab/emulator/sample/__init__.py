@@ -1,0 +1,1 @@
+"""A sample of jobs for an installation to look at: emulated clusters in real time."""
