@@ -1,6 +1,6 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
 lab.benchmarks.placement_rounds [rounds] [clusters] [asking] [capped] [in_parts] [planned]
-[solving] [draining] [repeats]
+[solving] [draining] [repeats] [predicted]
 
 Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
 P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
@@ -28,6 +28,10 @@ With `planned` N, a plan of the queue as the planner's look-ahead makes it is in
 The planner is another process: what it takes to search is not counted, what placement does with
 its plan is. With `solving` 1 CP-SAT makes the plans, and another process solves all the time, for
 the same queue, as a planner does beside placement.
+
+With `predicted` 1, rounds by requests and rounds by predicted run times come by turns, of the same
+jobs: of 40 users, some of whose runs have ended. Nobody shares nodes: beside such jobs requests
+count.
 """
 
 import asyncio
@@ -35,7 +39,7 @@ import gc
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from multiprocessing import Pipe, get_context
@@ -49,7 +53,7 @@ from coplace.v1.control_pb2 import (
     POWER_SCOPE_SITE,
     Partition,
 )
-from coplace.v1.jobs_pb2 import JobFinished
+from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.placement_service_pb2 import ExplainRequest, ExplainResponse
 
@@ -59,6 +63,7 @@ from services.planner.settings import PlannerSettings
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.energy_tariff import Tariff
+from shared.domain.runtimes import Runtimes
 from shared.placement.processor.placement import Placement
 from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.region_order import RegionOrder, Scheduling
@@ -75,6 +80,7 @@ from tests.unit.shared.placement import region
 QUEUED, PER_ROUND, PERIOD_US = 10_000, 50, 30_000_000
 # Of each cluster, as `region` declares them.
 NODES = 512
+USERS, RUNS_OF_USER = 40, 3
 # The loop has time for its callers and for Kafka between two rounds.
 PAUSE_S = 0.1
 
@@ -129,6 +135,23 @@ def submissions(
             cores_per_unit=6 + 6 * (number % 4 // 2) if is_part else 0,
             partitions=[f"part-{number * 7 % partitions}"] if partitions else [],
         )
+
+
+def of_users(jobs: Iterable[Event]) -> Iterator[Event]:
+    """Yield submissions of users by turns, of jobs that share no nodes."""
+    for number, event in enumerate(jobs):
+        payload = event.payload
+        assert isinstance(payload, JobSubmitted)
+        payload.user, payload.shareable = f"user-{number % USERS}", False
+        yield event
+
+
+def ended_runs(started: Iterable[PlacementDecided], rng: np.random.Generator) -> Iterator[Event]:
+    """Yield the ends of jobs that ran for 2 s at least, as long as a round at most."""
+    for decided in started:
+        end_us = decided.decided_at_us + int(rng.integers(2_000_000, PERIOD_US))
+        began_us = decided.decided_at_us
+        yield region.finished(decided.job_id, end_us, grant=decided.grant, started_at_us=began_us)
 
 
 class Site:
@@ -197,20 +220,25 @@ class Rounds:
         solving: bool = False,
         draining: bool = False,
         partitions: int = 0,
+        runtimes: Runtimes | None = None,
     ) -> None:
         self._draining, self._partitions = draining, partitions
+        self._has_users = runtimes is not None
         self._rng, self._site = np.random.default_rng(1), Site()
         self._in_parts, self._planned = in_parts, planned
         self.planner = Planner(count, solving=solving)
-        self.placement = Placement({}, PolicySettings(), 7.0)
+        rules = PolicySettings(runtimes=runtimes or Runtimes.REQUESTED)
+        self.placement = Placement({}, rules, 7.0)
         region.feed(self.placement, clusters(count, partitions))
         if is_capped:
             region.feed(self.placement, caps(count))
-        self.queued = 0
+        self.queued, self._before = 0, 0
+        if self._has_users:
+            self._run_before()
         region.feed(self.placement, self._submissions(0, QUEUED + 100 * count))
         self.seconds: list[float] = []
         self.cpu_s: list[float] = []
-        self.starts = self.plans = 0
+        self.starts = self.plans = self.passed = 0
         self._start(self._decide(0), self._now_us(0))
 
     def play(self, number: int) -> None:
@@ -227,8 +255,22 @@ class Rounds:
         self.seconds.append(time.perf_counter() - began)
         self.cpu_s.append(time.thread_time() - began_cpu)
         self._start(decided, now_us)
+        self.passed += sum(each.predicted_runtime_s > 0 for each in decided)
         self.starts += self._started
         self.plans += len(plans)
+
+    def _run_before(self) -> None:
+        """Play a round before all others, in which jobs of every user run."""
+        runs = [
+            region.submitted(f"before-{number:03d}", user=f"user-{number % USERS}")
+            for number in range(USERS * RUNS_OF_USER)
+        ]
+        region.feed(self.placement, runs)
+        decided = self._decide(0)
+        self._before = 1
+        started = [each for each in decided if each.verdict == VERDICT_START]
+        region.feed(self.placement, map(region.started, started))
+        region.feed(self.placement, ended_runs(started, self._rng))
 
     def take_least(self, same: "Rounds") -> None:
         """Take of each round the time of that run of it which took less."""
@@ -242,9 +284,11 @@ class Rounds:
     def _submissions(self, first: int, count: int) -> Iterator[Event]:
         self.queued += count
         parts = self._partitions
-        return submissions(first, count, self._rng, in_parts=self._in_parts, partitions=parts)
+        found = submissions(first, count, self._rng, in_parts=self._in_parts, partitions=parts)
+        return of_users(found) if self._has_users else found
 
     def _decide(self, number: int) -> list[PlacementDecided]:
+        number += self._before
         decided = region.decisions(self.placement.end_round(Round(number, self._now_us(number))))
         self.placement.changes()
         return decided
@@ -252,6 +296,18 @@ class Rounds:
     @staticmethod
     def _now_us(number: int) -> int:
         return region.T0_US + (number + 1) * PERIOD_US
+
+
+def play_by_turns(clusters_: int, count: int) -> None:
+    """Play rounds by requests and by predicted run times by turns, and print the times of both."""
+    both = {each: Rounds(clusters_, is_capped=False, runtimes=each) for each in Runtimes}
+    queued = {each: rounds.queued for each, rounds in both.items()}
+    for number in range(1, count + 1):
+        for rounds in both.values():
+            rounds.play(number)
+    for each, rounds in both.items():
+        print(f"{each}, {rounds.passed} starts passed by their predictions")
+        tell(rounds, clusters_, queued[each], [])
 
 
 def solve_for_ever(count: int, is_capped: bool, told: Connection) -> None:
@@ -329,10 +385,14 @@ def main(
     draining: int = 0,
     repeats: int = 1,
     partitions: int = 0,
+    predicted: int = 0,
 ) -> None:
     """Print milliseconds a round and jobs decided a second, and what an answer takes."""
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(QUICK_SWITCH_S)
+    if predicted:
+        play_by_turns(clusters_, count)
+        return
     new_rounds = partial(
         Rounds,
         clusters_,

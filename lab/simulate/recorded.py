@@ -175,6 +175,8 @@ def _cases(
     given: dict[str, Any] = {
         "threshold": scenario.threshold,
         "discipline": scenario.discipline and QueueDiscipline(scenario.discipline),
+        "runtimes": scenario.runtimes,
+        "passing_share": scenario.passing_share,
     }
     as_given = replace(own, **{name: said for name, said in given.items() if said is not None})
     policies = scenario.policy or (RegionPolicy(own.policy),)
@@ -195,6 +197,9 @@ def _label(
     parts = [f"{policy} w={rules.t_weight:g}"]
     parts += [f"threshold={rules.threshold:g}"] if rules.threshold != own.threshold else []
     parts += [rules.discipline] if rules.discipline != own.discipline else []
+    parts += [rules.runtimes] if rules.runtimes != own.runtimes else []
+    is_share_changed = rules.passing_share != own.passing_share
+    parts += [f"passing_share={rules.passing_share:g}"] if is_share_changed else []
     parts += ["no caps"] if caps.dropped else []
     parts += [cap.text for cap in caps.instead]
     return ", ".join(parts)
@@ -262,6 +267,7 @@ def _line(
         "t_weight": case.rules.t_weight,
         "threshold": case.rules.threshold,
         "discipline": case.rules.discipline,
+        "runtimes": case.rules.runtimes,
         "unfinished": course.unfinished,
         "rejected": course.rejected,
     }

@@ -174,7 +174,7 @@ class PoolScenario(_Schedules):
     idle_w: Amount = _field(0.0, "Power of an idle processor, W.")
     runtimes: Runtimes = _field(Runtimes.REQUESTED, "What backfilling expects. Of easy alone.")
     passing_share: Share = _field(
-        PASSING_SHARE, "Of the pool, what jobs may take that pass others by predictions."
+        PASSING_SHARE, "Of what the first that waits leaves, what may pass it by predictions."
     )
 
     @model_validator(mode="after")
@@ -463,6 +463,10 @@ class RecordedScenario(Scenario):
     discipline: Discipline | None = _field(
         None, "What may pass what waits: easy or slurm, by the bf_* settings of placement."
     )
+    runtimes: Runtimes | None = _field(None, "What backfilling expects.")
+    passing_share: Share | None = _field(
+        None, "Of what the first that waits leaves, what may pass it by predictions."
+    )
     cap: Several[str] = _field(
         (),
         "CLUSTER=WATTS, SITE=WATTS or region=WATTS, or a schedule's file in place of watts, as "
@@ -480,6 +484,10 @@ class RecordedScenario(Scenario):
             _require_threshold(self.policy)
         if self.discipline is not None:
             _require_chosen(self.discipline)
+        if self.runtimes is Runtimes.PREDICTED and self.discipline is Discipline.SLURM:
+            raise ValueError("{runtimes} predicted is of no use under {discipline} slurm")
+        if self.runtimes is Runtimes.REQUESTED and self.passing_share is not None:
+            raise ValueError("{passing_share} is of no use without {runtimes} predicted")
         _ = self.caps
         return self
 
@@ -502,6 +510,8 @@ class RecordedScenario(Scenario):
             "t_weight": self.t_weight,
             "threshold": self.threshold is not None,
             "discipline": self.discipline is not None,
+            "runtimes": self.runtimes is not None,
+            "passing_share": self.passing_share is not None,
         }
         return frozenset(name for name, is_given in given.items() if is_given)
 

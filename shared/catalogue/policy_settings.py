@@ -63,9 +63,9 @@ class PolicySettings:
     )
     passing_share: float = setting(
         PASSING_SHARE,
-        "predicted: the share of a cluster that may pass by predictions, since the first that "
-        "waits was submitted",
-        Bound(0, 1, "", "of a cluster: nothing, as easy by requests, to all of it"),
+        "predicted: the share of what the first that waits leaves of a cluster that may pass by "
+        "predictions, since it was submitted (ADR 0129)",
+        Bound(0, 1, "", "of a cluster: nothing, as easy by requests, to all that is left"),
     )
     bf_depth: int = setting(
         500,

@@ -3,8 +3,8 @@
 from enum import StrEnum
 from typing import Final
 
-# How much longer jobs may wait, as a share, since predictions let others pass them.
-PASSING_SHARE: Final = 0.05
+# Of what the first that waits leaves of a cluster, what may pass it by predictions.
+PASSING_SHARE: Final = 0.15
 
 
 class Runtimes(StrEnum):

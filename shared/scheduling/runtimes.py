@@ -132,9 +132,9 @@ class PredictedScheduler(EasyScheduler):
     reservation still begins by the time at which it first was to begin. So a wrong prediction never
     breaks that promise.
 
-    What passes by its prediction may take `passing_share` of the cluster, since the first that
-    waits was submitted. The rest goes by EASY. So predictions make nobody wait much longer than
-    by that share.
+    What passes by its prediction may take `passing_share` of what the first that waits leaves of
+    the cluster, since that was submitted. The rest goes by EASY. A job on all nodes leaves nothing:
+    whatever passes holds it up, while a narrow one seldom needs the same nodes.
     """
 
     def __init__(
@@ -208,14 +208,15 @@ class PredictedScheduler(EasyScheduler):
         blocked = self._blocked
         assert blocked is not None
         since_s = self._history.submit_s(blocked.arrival)
-        may_take = self._passing_share * self.total * (self._now_s - since_s)
-        for _, _, entry in sorted(self._candidates(blocked)):
+        left_beside = self.total - blocked.nodes
+        may_take = self._passing_share * left_beside * (self._now_s - since_s)
+        left = may_take - self._passed.since(since_s)
+        for _, _, entry in sorted(self._candidates(blocked, left)):
             if entry.arrival not in self.queue:
                 continue  # it started elsewhere meanwhile
-            delays = not self._fits_beside(entry)
-            left = may_take - self._passed.since(since_s)
-            if entry.nodes * entry.limit_s > left:
+            if entry.nodes * entry.limit_s > may_take - self._passed.since(since_s):
                 continue
+            delays = not self._fits_beside(entry)
             if delays and not self._keeps_promise(blocked, entry):
                 continue
             self._passing_now = entry.arrival
@@ -234,15 +235,17 @@ class PredictedScheduler(EasyScheduler):
             self._expected[entry.arrival] = known
         return known
 
-    def _candidates(self, blocked: Entry) -> list[tuple[float, int, Entry]]:
-        """Return the entries behind the first that waits whose nodes are free, with what they are
-        sorted by."""
+    def _candidates(self, blocked: Entry, left: float) -> list[tuple[float, int, Entry]]:
+        """Return the entries behind the first that waits whose nodes are free and that take no more
+        unit-seconds than are left, with what they are sorted by."""
         return [
             (self._expect(entry)[0], entry.order, entry)
             for block in self.queue.blocks_from(blocked.order)
-            if block.least_nodes <= self.free
+            if block.least_nodes <= self.free and block.least_nodes * block.least_limit_s <= left
             for entry in block.entries
-            if entry.nodes <= self.free and entry.order > blocked.order
+            if entry.nodes <= self.free
+            and entry.nodes * entry.limit_s <= left
+            and entry.order > blocked.order
         ]
 
     def _fits_beside(self, entry: Entry) -> bool:

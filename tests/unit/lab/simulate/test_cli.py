@@ -240,6 +240,14 @@ def test_what_is_of_caps_is_taken_where_the_system_has_one(
         (f"{ON_CLUSTERS} --policy base --discipline fcfs", "--discipline is easy or slurm"),
         (f"{ON_CLUSTERS} --policy base --bf-records 9", "is of the policy slurm alone"),
         ("--swf LOG --passing-share 0.1", "--passing-share is of no use without --runtimes"),
+        (
+            "--from-kafka --runtimes predicted --discipline slurm",
+            "--runtimes predicted is of no use under --discipline slurm",
+        ),
+        (
+            "--from-kafka --runtimes requested --passing-share 0.1",
+            "--passing-share is of no use without --runtimes predicted",
+        ),
         (f"{ON_CLUSTERS} --seed 1 --seed 1", "--seed: '1' is given twice: leave one out"),
         (f"{ON_CLUSTERS} --response-price 2", "--response-price is of the policy look-ahead alone"),
         (f"{ON_CLUSTERS} --threshold 0.35", "--threshold is of priority-inc-v and look-ahead"),

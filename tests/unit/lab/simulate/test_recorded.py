@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from coplace.v1.placement_pb2 import PlacementDecided
@@ -11,8 +12,10 @@ from typer.testing import Result
 
 from cli.times import format_utc
 from lab.simulation import plots
+from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
+from shared.domain.runtimes import Runtimes
 from shared.replay.inputs import RecordedInputs
 from shared.replay.rules import RULES, write_rules
 from tests.unit.cli.command_line import coplace
@@ -107,6 +110,34 @@ def test_a_record_is_played_under_another_discipline(play: Play, tmp_path: Path)
     assert done.exit_code == 0, done.output
     row = read(tmp_path / "out" / "comparison.csv")[-1]
     assert (row["case"], row["discipline"]) == ("priority-inc-v w=1, slurm", "slurm")
+
+
+def test_a_record_of_predicted_run_times_is_replayed_and_played_by_requests(
+    play: Play, tmp_path: Path
+) -> None:
+    """User u0 asks for an hour and runs for 50 s, u1 for most of what it asks for."""
+    rules = PolicySettings(runtimes=Runtimes.PREDICTED, passing_share=1.0)
+    jobs, run_s = list[Event](), dict[str, float]()
+    for n in range(48):
+        user, walltime_s = f"u{n % 2}", 600.0 * (6 - n % 5 * (n % 2))
+        asked: dict[str, Any] = {"user": user, "walltime_s": walltime_s, "nodes": 1 + n % 3}
+        jobs.append(region.submitted(f"j{n}", T0_US + n * 60 * 10**6, **asked))
+        run_s[f"j{n}"] = 0.8 * walltime_s if n % 2 else 50.0
+    inputs, decided = recorded(jobs, run_s, rules, rounds=800)
+    assert any(each.predicted_runtime_s > 0 for each in decided)
+    write_record(tmp_path, inputs, decided)
+    write_rules(tmp_path, rules)
+    done = play("--runtimes requested --out out")
+    assert done.exit_code == 0, done.output
+    assert "replay: 48 of 48 starts equal" in done.stdout
+    assert "what-if under the same rules: 48 of 48 starts equal" in done.stdout
+    row = read(tmp_path / "out" / "comparison.csv")[-1]
+    assert (row["case"], row["runtimes"]) == ("priority-inc-v w=1, requested", "requested")
+    starts = [
+        [job["start_s"] for job in read(tmp_path / "out" / case / "jobs.csv")]
+        for case in ("record", "same_rules", "priority-inc-v_w=1__requested")
+    ]
+    assert starts[0] == starts[1] != starts[2]
 
 
 def test_a_cap_is_said_as_to_cap_set_and_may_follow_a_schedule(play: Play, tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def plain_easy_starts(units: int, jobs: list[PlainJob], *, backfills: bool = Tru
 @dataclass
 class PlainPrediction:
     """A pool under EASY where the shortest by its user's last two runs passes first, until what so
-    passed took a share of the pool since the first that waits was submitted."""
+    passed took a share of what the first that waits leaves of the pool, since that was
+    submitted."""
 
     pool: PlainPool
     users: list[int]
@@ -106,13 +107,15 @@ class PlainPrediction:
 
     def left(self, now_s: float) -> float:
         jobs, ended = self.pool.jobs, self.ended(now_s)
-        submit_s = jobs[self.pool.waiting[0]].submit_s
+        first = jobs[self.pool.waiting[0]]
+        submit_s = first.submit_s
         took = sum(
             jobs[j].units * (jobs[j].run_s if j in ended else jobs[j].limit_s)
             for j in self.passed
             if self.pool.starts[j] >= submit_s
         )
-        return self.passing_share * self.pool.units * (now_s - submit_s) - took
+        beside = self.pool.units - first.units
+        return self.passing_share * beside * (now_s - submit_s) - took
 
     def let_pass(self, job: int, now_s: float) -> bool:
         """Start it if it may pass by its prediction."""

@@ -89,17 +89,23 @@ def test_where_nothing_may_pass_by_predictions_it_is_easy(
     assert _predicted(plain, users, 0.0, UNITS).start_s.tolist() == easy.start_s.tolist()
 
 
+def _crowded(first: int) -> Schedule:
+    """Two runs of user 1 were short; a job has three units of four until 1,030 s, one that asks for
+    `first` waits."""
+    submit_s = [0.0, 0.0, 30.0, 30.0, 40.0, 50.0, 60.0]
+    units = [1, 1, 3, 1, first, 1, 1]  # until the fourth ends, at 100 s, nothing can pass
+    limit_s = [100.0, 100.0, 1000.0, 70.0, 100.0, 300.0, 100.0]
+    run_s = [20.0, 20.0, 1000.0, 70.0, 100.0, 300.0, 20.0]
+    jobs, users = [*map(PlainJob, submit_s, units, limit_s, run_s)], [1, 1, 2, 2, 2, 3, 1]
+    return _predicted(jobs, users, 1.0, 4)
+
+
 def test_the_shortest_by_prediction_passes_before_what_came_earlier() -> None:
-    """Two runs of user 1 were short; a job has one unit of two until 1,000 s, a wide one waits."""
-    submit_s = [0.0, 0.0, 30.0, 40.0, 50.0, 60.0]
-    units, limit_s = [1, 1, 1, 2, 1, 1], [100.0, 100.0, 1000.0, 100.0, 300.0, 100.0]
-    jobs = [*map(PlainJob, submit_s, units, limit_s, [20.0, 20.0, 1000.0, 100.0, 300.0, 20.0])]
-    blocker = PlainJob(30.0, 1, 70.0, 70.0)  # until 100 s nothing can pass
-    jobs, users = [*jobs[:3], blocker, *jobs[3:]], [1, 1, 2, 2, 2, 3, 1]
-    by_order, by_prediction = (_predicted(jobs, users, share, 2).start_s for share in (0.0, 1.0))
-    assert by_order[[5, 6]].tolist() == [100, 400]
-    assert by_prediction[[5, 6]].tolist() == [120, 100]
-    assert by_order[4] == by_prediction[4] == 1030
+    assert _crowded(first=2).start_s[[4, 5, 6]].tolist() == [1030, 120, 100]
+
+
+def test_a_job_that_needs_all_units_is_passed_as_under_easy() -> None:
+    assert _crowded(first=4).start_s[[4, 5, 6]].tolist() == [1030, 100, 400]
 
 
 def test_predictions_are_for_easy_alone() -> None:

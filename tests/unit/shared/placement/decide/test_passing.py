@@ -169,7 +169,7 @@ def test_placement_starts_what_the_simulator_starts_killed_or_not(
     assert (online, site.passed) == simulated(jobs, entries, share)
 
 
-# On p1 alone: user u0's two jobs were short. a has three nodes for two hours, b waits for all.
+# On p1 alone: user u0's two jobs were short. a has three nodes for two hours, b waits for two.
 def crowded(**rules: Any) -> Placement:
     """A region after three rounds, at 90 s: a node is free."""
     placement = region.placement(NODES, **rules)
@@ -184,18 +184,19 @@ def crowded(**rules: Any) -> Placement:
     ]
     wide = [
         region.submitted(name, T0_US + 40 * _SECOND_US, user="u1", nodes=nodes, walltime_s=7200.0)
-        for name, nodes in (("a", 3), ("b", 4))
+        for name, nodes in (("a", 3), ("b", 2))
     ]
     assert starts(round_of(placement, 1, *ended, *wide)) == ["a"]
     return placement
 
 
-def later(name: str, user: str, walltime_s: float = 4000.0) -> Event:
-    return region.submitted(name, T0_US + 2900 * _SECOND_US, user=user, walltime_s=walltime_s)
+def later(name: str, user: str, walltime_s: float = 4000.0, nodes: int = 1) -> Event:
+    asked: dict[str, Any] = {"user": user, "walltime_s": walltime_s, "nodes": nodes}
+    return region.submitted(name, T0_US + 2900 * _SECOND_US, **asked)
 
 
 def both() -> tuple[Event, Event]:
-    """One node is free, and b is promised four at 7,260 s: either ends before."""
+    """One node is free, and b is promised two at 7,260 s: either ends before."""
     return later("d", "u1", 3000.0), later("e", "u0")
 
 
@@ -220,7 +221,7 @@ def test_where_nothing_may_pass_by_predictions_the_order_of_the_queue_counts() -
 def test_a_job_that_waits_is_told_what_its_users_runs_predict() -> None:
     placement, by_requests = crowded(**predicted(passing_share=0.0)), crowded()
     for each in (placement, by_requests):
-        round_of(each, 99, later("c", "u0", 9000.0))
+        round_of(each, 99, later("c", "u0", 9000.0, nodes=2))
     assert answered(placement, "c").predicted_runtime_s == 29.5
     assert answered(placement, "b").predicted_runtime_s == 0.0
     assert answered(by_requests, "c").predicted_runtime_s == 0.0
