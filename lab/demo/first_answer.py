@@ -16,7 +16,7 @@ from typing import Final
 from coplace.v1.jobs_pb2 import JobFinished
 from rich.console import Console
 from rich.table import Table
-from services.pricing.model import price
+from shared.pricing.model import price
 
 from coplace_client.files import write_whole
 from lab.demo import comparison, embedded

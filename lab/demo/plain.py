@@ -1,10 +1,12 @@
 """The jobs of a demo as plain resource managers run them: EASY backfill at the nominal P-state.
 
 Each job has its nodes alone. The schedulers know the limits that users ask for, and nothing of
-energy, neighbours or caps of power. What jobs take and draw is the emulator's truth.
+energy, neighbours, caps of power, or of when a job may start. What jobs take and draw is the
+emulator's truth.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
@@ -101,9 +103,10 @@ class PlainEasy:
         return kinds.index(kind)
 
     def _job_of(self, request: JobRequest) -> Job:
-        """Return it as its resource manager submits it."""
+        """Return it as its resource manager submits it: ready to start at once."""
         own = self._by_name[request.reference_cluster]
-        payload = facts.submission(request, id_of(request, own.site), own).event.payload
+        ready = replace(request, begin_s=0.0, deadline_s=0.0, depends_on=())
+        payload = facts.submission(ready, id_of(request, own.site), own, {}).event.payload
         if not isinstance(payload, JobSubmitted):
             raise TypeError(f"a submission is a JobSubmitted, got {type(payload).__name__}")
         return job_of(payload)

@@ -68,7 +68,7 @@ class Sample:
             await self._publish([*profiling_events(machine, *known)])
         for job, request in self._requests.items():
             cluster = self._machines[request.reference_cluster].cluster
-            submitted = facts.submission(request, job, cluster)
+            submitted = facts.submission(request, job, cluster, {})
             await _until(submitted.event.time_us)
             await self._publish([submitted])
         self._readiness.wait_for("the first of its jobs to end")
