@@ -16,7 +16,6 @@ from typing import Final
 from coplace.v1.jobs_pb2 import JobFinished
 from rich.console import Console
 from rich.table import Table
-from shared.pricing.model import price
 
 from coplace_client.files import write_whole
 from lab.demo import comparison, embedded
@@ -26,6 +25,7 @@ from lab.demo.options import DemoOptions
 from lab.demo.plain import Offer, PlainEasy
 from services.pricing.settings import PricingSettings
 from shared.catalogue.payloads.domain_types import cores_of
+from shared.pricing.model import price
 
 PICTURE: Final = "first-answer.png"
 COMPARISON: Final = "comparison.json"
