@@ -1,7 +1,7 @@
 """Planted bugs: each replaces right code by a realistic mistake, which the oracle must find. To add
 one, write a context manager and list it in MUTANTS."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from math import inf
@@ -9,7 +9,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from shared.domain.job import Condition, Dependency, Job
-from shared.placement.decide.dependencies import Dependencies
+from shared.placement.decide.conditions import Conditions
+from shared.placement.decide.layer import DecideLayer
 from shared.placement.decide.pending_reason import PendingReason
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.decide.same_names import SameNames
@@ -68,12 +69,12 @@ def deadlines_are_of_starts() -> Iterator[None]:
 @contextmanager
 def delays_are_ignored() -> Iterator[None]:
     """What waits for another job starts when that has happened."""
-    right = Dependencies._unmet
+    right = Conditions.unmet
 
-    def unmet(kept: Dependencies, job: JobRecord, dependency: Dependency) -> Any:
+    def unmet(kept: Conditions, job: JobRecord, dependency: Dependency) -> Any:
         return right(kept, job, replace(dependency, delay_s=0.0))
 
-    with _patched(Dependencies, "_unmet", unmet):
+    with _patched(Conditions, "unmet", unmet):
         yield
 
 
@@ -81,54 +82,53 @@ def delays_are_ignored() -> Iterator[None]:
 def delays_count_from_the_round() -> Iterator[None]:
     """A delay begins when placement hears of what it is after."""
 
-    def due_s(kept: Dependencies, dependency: Dependency) -> float:
+    def due_s(kept: Conditions, dependency: Dependency) -> float:
         known = dependency.due_s
-        return kept._times.now_s + dependency.delay_s if known is None else known
+        return kept.times.now_s + dependency.delay_s if known is None else known
 
-    with _patched(Dependencies, "_due_s", due_s):
+    with _patched(Conditions, "_due_s", due_s):
         yield
 
 
 @contextmanager
 def a_grant_is_a_start() -> Iterator[None]:
     """What waits for a start does so until that is decided."""
-    right = Dependencies._lacks
+    right = Conditions._lacks
 
-    def lacks(kept: Dependencies, job: JobRecord, dependency: Dependency) -> Any:
-        other = kept._get(dependency.job_id)
+    def lacks(kept: Conditions, job: JobRecord, dependency: Dependency) -> Any:
+        other = kept.get(dependency.job_id)
         is_after = dependency.condition is Condition.AFTER
         if is_after and other is not None and job.may_see(other) and not other.waits:
             return None
         return right(kept, job, dependency)
 
-    with _patched(Dependencies, "_lacks", lacks):
+    with _patched(Conditions, "_lacks", lacks):
         yield
 
 
 @contextmanager
 def a_failure_is_as_good_as_a_completion() -> Iterator[None]:
     """Whatever ends meets a dependency on a completion."""
-    right = Dependencies._lacks
+    right = Conditions._lacks
 
-    def lacks(kept: Dependencies, job: JobRecord, dependency: Dependency) -> Any:
+    def lacks(kept: Conditions, job: JobRecord, dependency: Dependency) -> Any:
         if dependency.condition is Condition.AFTER_OK:
             dependency = replace(dependency, condition=Condition.AFTER_ANY)
         return right(kept, job, dependency)
 
-    with _patched(Dependencies, "_lacks", lacks):
+    with _patched(Conditions, "_lacks", lacks):
         yield
 
 
 @contextmanager
 def one_is_never_enough() -> Iterator[None]:
     """A job for which one dependency is enough waits for all."""
-    right = Dependencies.pending_reason
+    right = PendingReasons._waits
 
-    def pending_reason(kept: Dependencies, job: JobRecord) -> PendingReason | None:
-        all_of = replace(job, job=replace(job.job, depends_on_any=False))
-        return right(kept, all_of)
+    def waits(reasons: PendingReasons, job: JobRecord) -> PendingReason | None:
+        return right(reasons, replace(job, job=replace(job.job, depends_on_any=False)))
 
-    with _patched(Dependencies, "pending_reason", pending_reason):
+    with _patched(PendingReasons, "_waits", waits):
         yield
 
 
@@ -162,13 +162,14 @@ def singletons_see_only_what_waits() -> Iterator[None]:
 @contextmanager
 def a_start_frees_nobody_behind_it() -> Iterator[None]:
     """What a start changes for singletons is noticed when it is confirmed."""
-    right = Dependencies.note
+    right = DecideLayer.take
 
-    def note(kept: Dependencies, job_ids: Iterable[str]) -> set[str]:
-        found = right(kept, job_ids)  # type: ignore[arg-type]
-        return set() if isinstance(job_ids, list) else found
+    def take(layer: DecideLayer, starting: Any, now_s: float) -> Any:
+        started = right(layer, starting, now_s)
+        layer._behind.clear()
+        return started
 
-    with _patched(Dependencies, "note", note):
+    with _patched(DecideLayer, "take", take):
         yield
 
 

@@ -2,18 +2,12 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
 from math import inf
 from typing import Final
 
-from shared.domain.job import Condition, Dependency, JobState
-from shared.placement.decide.pending_reason import (
-    PendingReason,
-    Unmet,
-    WaitsForJob,
-    WaitsInCircle,
-    is_lasting,
-)
+from shared.domain.job import JobState
+from shared.placement.decide.conditions import Conditions
+from shared.placement.decide.pending_reason import PendingReason, WaitsInCircle, is_lasting
 from shared.placement.decide.same_names import SameNames
 from shared.placement.decide.start_times import StartTimes
 from shared.placement.state.job_record import JobRecord
@@ -29,6 +23,7 @@ class Dependencies:
     def __init__(self, get: Callable[[str], JobRecord | None], times: StartTimes) -> None:
         self._get, self._times = get, times
         self._same_names = SameNames(get)
+        self._conditions = Conditions(get, times, self._same_names)
         self._awaited: dict[str, frozenset[str]] = {}
         self._dependents: dict[str, set[str]] = defaultdict(set)
         self._stuck: frozenset[str] = frozenset()
@@ -47,10 +42,10 @@ class Dependencies:
 
     def settle(self, job: JobRecord) -> bool:
         """Drop what a job need not wait for any more, and note when delays end; True when that was
-        something. A singleton stays: whether it is met changes with each start."""
+        something."""
         before, may_wait = job.life.awaits, job.life.state in _MAY_WAIT
         after = before if may_wait else tuple(d for d in before if d.is_singleton)
-        after = tuple(each for d in after if (each := self._settled(job, d)) is not None)
+        after = tuple(each for d in after if (each := self._conditions.settled(job, d)) is not None)
         if job.job.depends_on_any and len(after) < len(before) and may_wait:
             after = ()
         job.life.awaits = after
@@ -72,7 +67,7 @@ class Dependencies:
         one where that is enough."""
         if not job.life.awaits:
             return None
-        unmet = (self._unmet(job, dependency) for dependency in job.life.awaits)
+        unmet = (self._conditions.unmet(job, dependency) for dependency in job.life.awaits)
         found: list[PendingReason] = [each for each in unmet if each is not None]
         is_any = job.job.depends_on_any
         if is_any and len(found) < len(job.life.awaits):
@@ -95,16 +90,6 @@ class Dependencies:
         job = self._get(job_id)
         return job is not None and any(each.is_singleton for each in job.life.awaits)
 
-    def _settled(self, job: JobRecord, dependency: Dependency) -> Dependency | None:
-        """Return a dependency with the end of its delay, once that is known; None where it is
-        met."""
-        if dependency.is_singleton:
-            return dependency
-        unmet = self._unmet(job, dependency)
-        if isinstance(unmet, WaitsForJob) and unmet.unmet is Unmet.DELAYED:
-            return replace(dependency, due_s=unmet.until_s)
-        return dependency if unmet else None
-
     def _watched(self, job: JobRecord) -> frozenset[str]:
         """Return the jobs that a waiting job waits for: not those that it outwaits a delay of."""
         named = {d.job_id for d in job.life.awaits if not d.is_singleton and d.due_s is None}
@@ -126,54 +111,6 @@ class Dependencies:
         # A circle closes only at a job that others wait for already, and grows behind itself.
         closes = bool(awaited) and job_id in self._dependents
         self._may_be_stuck |= closes or not self._stuck.isdisjoint({job_id, *awaited})
-
-    def _unmet(self, job: JobRecord, dependency: Dependency) -> PendingReason | None:
-        job_id, condition = dependency.job_id, dependency.condition
-        if dependency.is_singleton:
-            before = self._same_names.awaited(job)
-            return WaitsForJob(before, condition, Unmet.BEFORE) if before else None
-        lacks = self._lacks(job, dependency)
-        if lacks is not None:
-            return WaitsForJob(job_id, condition, lacks)
-        due_s = self._due_s(dependency)
-        is_over = due_s <= self._times.now_s or not dependency.delay_s
-        return None if is_over else WaitsForJob(job_id, condition, Unmet.DELAYED, due_s)
-
-    def _due_s(self, dependency: Dependency) -> float:
-        """Return when the delay of a dependency ends, after what it waits for has happened: counted
-        from when the resource manager says that was, to the microsecond."""
-        awaited = self._get(dependency.job_id)
-        if dependency.due_s is not None or awaited is None:
-            return dependency.due_s or 0.0
-        life, since_s = awaited.life, 0.0
-        if dependency.condition is Condition.AFTER:
-            since_s = life.started_s
-        now_s = self._times.now_s
-        # The clock of a resource manager may be ahead.
-        since_s = min(since_s or life.stopped_s or life.ended_s or now_s, now_s)
-        return (round(since_s * 1e6) + round(dependency.delay_s * 1e6)) / 1e6
-
-    def _lacks(self, job: JobRecord, dependency: Dependency) -> Unmet | None:
-        """Return why what a dependency waits for has not happened; None where it has."""
-        if dependency.due_s is not None:
-            return None
-        awaited, condition = self._get(dependency.job_id), dependency.condition
-        if awaited is None or not job.may_see(awaited):
-            return Unmet.NOT_ELIGIBLE
-        if condition is Condition.AFTER:
-            has_started = awaited.ended or awaited.life.state is JobState.RUNNING
-            return None if has_started else Unmet.NOT_STARTED
-        if not awaited.ended:
-            return Unmet.NOT_ENDED
-        is_met = condition is Condition.AFTER_ANY or (
-            awaited.life.completed is (condition is Condition.AFTER_OK)
-        )
-        if is_met:
-            return None
-        if awaited.life.completed:
-            return Unmet.COMPLETED
-        is_rejected = awaited.life.state is JobState.REJECTED
-        return Unmet.REJECTED if is_rejected else Unmet.FAILED
 
     def _in_circles(self) -> set[str]:
         """Return what is left when all that may still be met is taken away, again and again
