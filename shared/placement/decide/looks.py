@@ -12,7 +12,7 @@ from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
 from shared.streams.state.state import State
 
 _SHARED: Final = "a cap of power is over it and other clusters"
-_IN_PARTS: Final = "a job has or wants parts of its nodes"
+_IN_PARTS: Final = "a job has or wants parts of its nodes, or may run on some alone"
 
 
 class KeptLook(NamedTuple):

@@ -20,7 +20,6 @@ from shared.scheduling.problem import (
     Allocation,
     Kind,
     NodeTable,
-    counts_nodes,
     held_kind,
     kind_on,
     most_of,
@@ -132,7 +131,8 @@ class Occupancy:
         )
         self._stays[job.arrival], self._held[job.arrival] = job, held
         self.capacity.take(held.kind, held.allocation)
-        if not counts_nodes(job.job, self._cluster):
+        is_whole = held.kind == whole_node(self._cluster.cores_per_node, len(self.names))
+        if not (job.job.is_of_nodes and is_whole):
             self._in_parts.add(job.arrival)
 
     def prolong(self, job: JobRecord) -> None:

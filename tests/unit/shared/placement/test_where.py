@@ -18,6 +18,7 @@ from coplace.v1.placement_pb2 import (
 )
 
 from shared.catalogue.event import Event
+from shared.domain.queue_discipline import QueueDiscipline
 from shared.placement.processor.placement import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, end_us, round_of
@@ -235,3 +236,13 @@ def test_a_declaration_with_a_partition_of_unknown_nodes_is_refused() -> None:
     unknown = Partition(name="batch", nodes=["q[1-4]"])
     with pytest.raises(Exception, match="is not a node of p1"):
         region.feed(made, [declared(unknown, time_us=T0_US + 1)])
+
+
+def test_slurms_discipline_looks_again_once_no_job_waits_that_says_where_it_may_run() -> None:
+    made = region.placement(nodes=8, discipline=QueueDiscipline.SLURM)
+    region.feed(made, [declared(time_us=T0_US + 1)])
+    waiting = job("b", nodes=5, partitions=["batch"])
+    round_of(made, 1, job("a", nodes=5, partitions=["batch"]), waiting)
+    assert "may run on some alone" in made.queries.policy().under_easy["p1"]
+    round_of(made, 2, region.cancelled("b", end_us(1) + 1))
+    assert "p1" not in made.queries.policy().under_easy
