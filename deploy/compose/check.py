@@ -111,7 +111,7 @@ def _ask(
     credentials: Path | None,
     tell: Callable[[str], None],
 ) -> None:
-    """Ask over HTTP what came of the run; with credentials, as somebody who has none."""
+    """Ask over HTTP what came of the run; of a secure one, as a caller without a token."""
     project.up(ASKED)
     project.wait_until_healthy(ASKED, _HEALTHY_WITHIN_S)
     port = variables["COPLACE_PUBLISH_REST"]

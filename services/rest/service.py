@@ -42,6 +42,8 @@ _JSON: Final = "application/json"
 _TOKEN: Final = re.compile(r"(?i:bearer) +([A-Za-z0-9_.~+/=-]{1,4096})")
 # What is parsed beside the loop, so that other requests go on meanwhile.
 _LARGE_BYTES: Final = 65_536
+# How long is read what may have arrived already, s.
+_ARRIVED_S: Final = 1.0
 # An answer is for who asked alone, who may keep it as long as it is unchanged.
 _CACHED: Final = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
 
@@ -149,6 +151,7 @@ class RestService:
             try:
                 response = await self._limited(route, request)
             except ProblemError as error:
+                await self._read_rest(request)
                 response = _response_of(error)
             duration_s = time.monotonic() - began_s
             self._meter.answered(route.operation, response.status_code, duration_s)
@@ -242,28 +245,46 @@ class RestService:
 
     async def _body(self, request: Request) -> bytes:
         """Read what is not longer than it may be, and comes in time."""
-        most, parts, size = self._own.most_body_bytes, list[bytes](), 0
-        try:
-            async with asyncio.timeout(self._own.body_within_s):
+        parts = list[bytes]()
+        # What had arrived in time may not have been read then: there was other work.
+        for within_s in (self._own.body_within_s, _ARRIVED_S):
+            try:
+                async with asyncio.timeout(within_s):
+                    await self._read_parts(request, parts)
+            except TimeoutError:
+                continue
+            except ClientDisconnect:
+                raise ProblemError(499, "cancelled", "the caller ended the request") from None
+            return b"".join(parts)
+        words = f"the body was not there within {self._own.body_within_s:g} s"
+        headers = {"Connection": "close"}
+        raise ProblemError(HTTPStatus.REQUEST_TIMEOUT, "body-too-late", words, headers=headers)
+
+    async def _read_parts(self, request: Request, parts: list[bytes]) -> None:
+        most, size = self._own.most_body_bytes, sum(map(len, parts))
+        async for part in request.stream():
+            parts.append(part)
+            size += len(part)
+            if size > most:
+                raise ProblemError(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    "body-too-large",
+                    f"the body must have at most {most} bytes",
+                    headers={"Connection": "close"},
+                )
+
+    async def _read_rest(self, request: Request) -> None:
+        """Read what is left of a body that is refused, within bounds: who closes a connection on
+        what was sent takes the answer from its client, too."""
+        if "expect" in request.headers:
+            return
+        size = 0
+        with suppress(TimeoutError, ClientDisconnect, RuntimeError):
+            async with asyncio.timeout(_ARRIVED_S):
                 async for part in request.stream():
-                    parts.append(part)
                     size += len(part)
-                    if size > most:
-                        raise ProblemError(
-                            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                            "body-too-large",
-                            f"the body must have at most {most} bytes",
-                            headers={"Connection": "close"},
-                        )
-        except TimeoutError:
-            words = f"the body was not there within {self._own.body_within_s:g} s"
-            headers = {"Connection": "close"}
-            raise ProblemError(
-                HTTPStatus.REQUEST_TIMEOUT, "body-too-late", words, headers=headers
-            ) from None
-        except ClientDisconnect:
-            raise ProblemError(499, "cancelled", "the caller ended the request") from None
-        return b"".join(parts)
+                    if size > self._own.most_body_bytes:
+                        return
 
     def _accepted(self, route: Route, asked: Any) -> Response:
         location = location_of(asked.event, route.payload, self._locations)

@@ -1,5 +1,8 @@
 """A small form of the attack that `make fuzz-rest` plays at length."""
 
+import asyncio
+import time
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -25,6 +28,19 @@ async def test_a_body_that_breaks_http_is_no_bug_of_ours(caplog: pytest.LogCaptu
             assert (await client.get("/v1/clusters")).status in (200, 503)
     assert [each for each in logs if each["log_level"] == "error"] == []
     assert "Exception in ASGI application" not in caplog.text
+
+
+@pytest.mark.parametrize(("kind", "status"), [("text/plain", 415), ("application/json", 400)])
+async def test_a_body_that_was_sent_is_answered_however_it_is_refused(
+    kind: str, status: int
+) -> None:
+    body = b"[" + b" " * 3_000_000 + b"]"
+    async with rest_over(Region(), body_within_s=0.2) as client:
+        for _ in range(5):
+            # What has arrived while the process was busy has arrived in time.
+            asyncio.get_running_loop().call_later(0.002, time.sleep, 0.3)
+            answer = await client.send("POST", "/v1/jobs", body, Content_Type=kind)
+            assert answer.status == status
 
 
 def test_equal_seeds_draw_equal_requests() -> None:
