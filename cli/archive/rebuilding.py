@@ -120,7 +120,7 @@ class _Rebuilt:
             )
         begins = found.begins[self.place]
         starts = [each.from_offset for each in index.entries if each.from_offset >= begins]
-        start = min(starts, default=index.ends_at)
+        start = min(starts, default=index.complete_to)
         self._archive = PartitionArchive.resume(
             target, *self.place, index.topic_id, start, index.cut
         )
