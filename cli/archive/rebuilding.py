@@ -94,7 +94,7 @@ async def _next(kafka: KafkaLog, open_ones: "dict[TopicPartition, _Rebuilt]") ->
         done = [
             place
             for place, each in open_ones.items()
-            if await kafka.position(place) >= each.index.ends_at
+            if await kafka.position(place) >= each.index.complete_to
         ]
         for place in done:
             del open_ones[place]
@@ -113,14 +113,14 @@ class _Rebuilt:
                 f"the archive is of another topic {index.topic} than Kafka has: it was deleted and "
                 "created again, or it is another Kafka; the archive is what is left of it"
             )
-        if found.ends[self.place] < index.ends_at:
+        if found.ends[self.place] < index.complete_to:
             raise CannotRebuildError(
                 f"{index.topic}/{index.kafka_partition} ends at {found.ends[self.place]}, the "
-                f"archive at {index.ends_at}: Kafka is older than the archive"
+                f"archive at {index.complete_to}: Kafka is older than the archive"
             )
         begins = found.begins[self.place]
         starts = [each.from_offset for each in index.entries if each.from_offset >= begins]
-        start = min(starts, default=index.ends_at)
+        start = min(starts, default=index.complete_to)
         self._archive = PartitionArchive.resume(
             target, *self.place, index.topic_id, start, index.cut
         )
@@ -131,17 +131,17 @@ class _Rebuilt:
 
     @property
     def is_behind(self) -> bool:
-        return self.position < self.index.ends_at
+        return self.position < self.index.complete_to
 
     def take(self, records: Sequence[ArchivedRecord]) -> None:
-        self._archive.add(each for each in records if each.offset < self.index.ends_at)
+        self._archive.add(each for each in records if each.offset < self.index.complete_to)
         self._archive.write()
 
     def finish(self) -> None:
         """Write what is left as the archive has it: a tail, or a full file."""
         if self.index.tail is None:
             self._archive.end_at(self.index.ends_at)
-        self._archive.write(with_tail=True)
+        self._archive.write(with_tail=True, read_to=self.index.complete_to)
 
     def comparisons(self) -> Iterator[Comparison]:
         fresh = {entry.name: entry for entry in self._archive.index.entries}

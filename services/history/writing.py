@@ -135,7 +135,7 @@ class HistoryWriter:
             if record.value is None or type_of(record) not in KINDS:
                 continue
             try:
-                facts.add(self._codec.decode(record, of_any_count=True), record.offset)
+                facts.add(self._codec.decode(record, of_any_count=True), record)
             except RejectedError as error:
                 rejected.append(Rejected(record, str(error)))
                 log.warning("left out", at=(*record.partition, record.offset), problem=str(error))

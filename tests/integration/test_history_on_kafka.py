@@ -182,6 +182,7 @@ def history(
             if number == 1 and not database.is_file:
                 postgres.stop("immediate")
                 postgres.start()
+                wait_until(lambda job=jobs[-1]: found.knows(job))  # type: ignore[misc]
             servers.kill(name)
         wait_until(lambda: found.knows(f"north/alpha/{ROUNDS - 1}-{JOBS_A_ROUND - 1}"))
         yield found
