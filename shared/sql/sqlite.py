@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from alembic import command
 from alembic.config import Config
@@ -23,10 +23,12 @@ _BUSY_MS: Final = 10_000
 class SqliteDatabase:
     """A database that one process reads and writes, in any of its threads.
 
-    What was committed survives a kill of the process and a power failure.
+    What was committed survives a kill of the process and a power failure. Its owner alone can read
+    the file.
     """
 
     def __init__(self, file: Path) -> None:
+        file.touch(mode=0o600)
         self._engine = _open(file)
         self._lock = Lock()
 
@@ -83,10 +85,18 @@ def locked(file: Path, variable: str) -> Iterator[None]:
     """Be the only process that writes a database, which others choose by an environment variable.
     Raises CannotStartError where another process does, or where its folder cannot be written
     to."""
-    try:
-        with Path(f"{file}.lock").open("a") as lock:
+    with _opened(Path(f"{file}.lock"), variable) as lock:
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-    except BlockingIOError:
-        problem = f"another process writes {file}: stop it, or choose another {variable}"
-        raise CannotStartError(problem) from None
+        except BlockingIOError:
+            problem = f"another process writes {file}: stop it, or choose another {variable}"
+            raise CannotStartError(problem) from None
+        yield
+
+
+def _opened(file: Path, variable: str) -> IO[str]:
+    try:
+        return file.open("a")
+    except OSError as error:
+        problem = f"{file.parent} cannot be written to: {error.strerror}: make that folder"
+        raise CannotStartError(f"{problem}, or choose another {variable}") from None

@@ -1,5 +1,5 @@
-"""Webhooks as a process on real Kafka: killed again and again, beside receivers that mean harm,
-each own event is delivered with one id and a signature that verifies, and none of another's."""
+"""Webhooks as a process on real Kafka: killed again and again, beside receivers that mean harm, it
+delivers each own event with one id and a signature that verifies, and none of another's."""
 
 import asyncio
 import os

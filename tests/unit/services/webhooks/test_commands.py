@@ -16,6 +16,7 @@ from standardwebhooks import WebhookVerificationError
 from typer.testing import CliRunner
 
 from cli.main import app
+from cli.processes import Processes
 from services.rest.calls import Services
 from services.rest.openapi import document
 from services.rest.routes import routes
@@ -213,3 +214,20 @@ def test_what_is_posted_is_as_openapi_describes_it(tmp_path: Path) -> None:
         whole = {**schema, "components": described["components"]}
         Draft202012Validator(whole).validate(json.loads(row.body))
     assert world.types() == ["alert", "job.ended", "job.started"]
+
+
+def test_coplace_up_starts_it_where_it_is_asked_for(tmp_path: Path) -> None:
+    database = tmp_path / "webhooks.db"
+    secure = {"COPLACE_GRPC_CERT_FILE": "of webhooks"}
+    found = Processes(
+        *(tmp_path, {}), traced=False, webhooks=database, credentials=lambda _name: secure
+    )
+    [program] = [each for each in found.services() if each.name == "webhooks"]
+    assert program.env["COPLACE_WEBHOOKS_DATABASE"] == str(database)
+    address = found.addresses["COPLACE_WEBHOOKS_ADDRESS"]
+    assert address == f"127.0.0.1:{program.env['COPLACE_WEBHOOKS_PORT']}"
+    token = found.token_addresses["COPLACE_WEBHOOKS_TOKEN_ADDRESS"]
+    assert token == f"127.0.0.1:{program.env['COPLACE_GRPC_TOKEN_PORT']}"
+    without = Processes(tmp_path, {}, traced=False)
+    assert "webhooks" not in {each.name for each in without.services()}
+    assert "COPLACE_WEBHOOKS_ADDRESS" not in without.addresses
