@@ -23,7 +23,8 @@ class WithoutRoute(StrEnum):
     LOGIN = "keeps a token on this machine"
 
 
-# What each asks, as the method of a service. Of `QUESTIONS` a test asks them.
+# What each asks of a service, or has it change in its own database, as the method. Of `QUESTIONS` a
+# test asks them.
 ASKED: Final[Mapping[str, str]] = {
     "accounts balance": "ListAccounts",
     "accounts statement": "ShowStatement",
@@ -50,6 +51,13 @@ ASKED: Final[Mapping[str, str]] = {
     "statement": "ShowStatement",
     "tariff show": "ListTariffs",
     "tokens list": "ShowAuthority",
+    "webhook add": "AddWebhook",
+    "webhook failed": "ListFailedDeliveries",
+    "webhook list": "ListWebhooks",
+    "webhook remove": "RemoveWebhook",
+    "webhook retry": "RetryDeliveries",
+    "webhook rotate-secret": "RotateWebhookSecret",
+    "webhook test": "TestWebhook",
     "why": "Explain",
 }
 # Commands that publish several kinds of events, or other ones than an owner answers to.
@@ -103,7 +111,7 @@ WITHOUT: Final[Mapping[str, WithoutRoute]] = {
             *(f"clock {verb}" for verb in ("mend",)),
             *(f"dlq {verb}" for verb in ("list", "show", "replay")),
             *(f"restore {verb}" for verb in ("accept", "replay", "rebuild", "repartition")),
-            *("history rebuild", "archive rebuild"),
+            *("history rebuild", "archive rebuild", "webhook read-anew"),
         ),
         WithoutRoute.SERVERS,
     ),

@@ -77,7 +77,6 @@ _HELD: Final = {
         for verb in ("jobs", "charges")
         for name in ("user", "account", "cluster")
     },
-    ("history jobs", "state"): _OWN,
     **{("history audit", name): _FILTER for name in ("who", "action", "subject")},
     **{("webhook add", name): _TEXT for name in ("url", "description")},
     **{("webhook add", name): _FILTER for name in ("user", "account")},
