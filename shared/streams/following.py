@@ -165,8 +165,9 @@ class TopicFollower:
         if wrong := await self._differences(known):
             raise InconsistentError(self._name, wrong)
         found = await self._log.facts(self._topics, {}, ())
-        if set(self._partitions(found)) - set(self.positions):
-            await self.open()
+        is_larger = set(self._partitions(found)) - set(self.positions)
+        if is_larger and (wrong := await self.open()):
+            raise InconsistentError(self._name, wrong)
 
     async def _differences(
         self, known: Mapping[TopicPartition, PartitionPosition]
