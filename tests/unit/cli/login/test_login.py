@@ -13,11 +13,15 @@ from typing import Any, cast
 
 import grpc
 import pytest
+from coplace.v1.ingest_service_pb2 import ShowAuthorityRequest
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 from opentelemetry.metrics import NoOpMeter
 
+from cli.authority import declared
 from cli.login import cli as commands
 from cli.login.device_grant import PollClock
 from cli.login.session import Session, signed_in
+from coplace_client.calls import calling
 from deploy.local.ports import free_ports
 from services.ingest.gate import Gate
 from services.ingest.meter import IngestMeter
@@ -30,6 +34,8 @@ from shared.authority.door import Door
 from shared.authority.issuer import Issuer
 from shared.authority.signed import Keys
 from shared.authority.table import AuthorityTable, TableInForce, message_of
+from shared.catalogue.answer_json import answer_json
+from shared.catalogue.event import Event
 from shared.catalogue.topics import Topics
 from shared.pricing.terms import PriceTerms
 from shared.process.grpc_server import grpc_server
@@ -53,7 +59,7 @@ class Region:
         self._authority = authority
         bindings = [
             Binding("olga", Role.OPERATOR, sites=("*",)),
-            Binding("oidc:ada", Role.VIEWER, sites=("*",)),
+            Binding("oidc:ada", Role.OPERATOR, sites=("*",)),
         ]
         self.table = TableInForce()
         self._bindings, self._issuer = bindings, issuer
@@ -68,6 +74,7 @@ class Region:
         found = Issuer(issuer.url, AUDIENCE, ca=issuer.ca, client_id=client_id)
         message = message_of(1, self._bindings, "", 0, issuer=found if with_issuer else None)
         self.table.now = AuthorityTable.from_message(message)
+        self.table.declared = Event("olga/1", "olga", 1, "region", message)
 
     def __enter__(self) -> "Region":
         self._thread.start()
@@ -290,6 +297,21 @@ def test_a_region_without_an_issuer_or_a_client_says_what_to_do(
     monkeypatch.delenv("COPLACE_GRPC_CA_FILE")
     settings.cache_clear()
     assert "COPLACE_GRPC_CA_FILE is not set" in refusal("login")
+
+
+def test_an_operator_who_signed_in_is_shown_the_table_as_the_command_shows_it(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said("login")
+    with signed_in():
+        settings.cache_clear()
+        with calling(region.ingest, settings()) as channel:
+            answer = IngestServiceStub(channel).ShowAuthority(ShowAuthorityRequest(), timeout=10)
+    assert answer.declared_by == "olga"
+    assert [each.who for each in answer.table.bindings] == ["olga", "oidc:ada"]
+    monkeypatch.setattr(declared, "read_table_in_force", lambda _deployment: region.table)
+    shown = said("authority", "show", "--output", "json")
+    assert shown.encode().strip() == answer_json(answer)
 
 
 @pytest.mark.parametrize("damage", ["", "[]", '{"provider": 7}', "\0" * 100])
