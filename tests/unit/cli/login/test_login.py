@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -230,6 +231,30 @@ def test_a_token_that_expires_is_renewed_by_the_next_command(
     assert jobs().exit_code == 0
     assert len(issuer.posted) == asked, "a token that is valid is not renewed"
     assert said("login", "--token") == session(authority).token_file.read_text()
+
+
+def test_a_command_that_runs_on_renews_its_token(
+    region: Region, issuer: LocalIssuer, authority: Path
+) -> None:
+    issuer.replies["/token"] = [tokens(issuer, expires_in=31)]
+    said("login")
+    first = session(authority).token_file.read_text()
+    issuer.replies["/token"] = [tokens(issuer, access_token=issuer.token(jti="second"))]
+    with signed_in() as problem:
+        assert problem == ""
+        deadline_s = time.monotonic() + 30
+        while session(authority).token_file.read_text() == first:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+
+
+def test_a_file_of_the_authority_that_is_missing_stops_no_command_that_needs_none(
+    region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPLACE_GRPC_CA_FILE", str(tmp_path / "missing.pem"))
+    with signed_in() as problem:
+        assert problem == ""
+        assert "COPLACE_GRPC_TOKEN_FILE" not in os.environ
 
 
 def test_a_login_that_the_provider_ended_is_over(
