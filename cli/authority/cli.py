@@ -7,12 +7,13 @@ from typing import Annotated, Final
 
 import typer
 
+from cli.answers import write_answer
 from cli.asking import Ingest, publish
 from cli.authority import declared
 from cli.authority.file import actions, describe_binding, format_table, read_issuer, read_table, row
 from cli.known import require_known
 from cli.notes import note
-from cli.output import Output, OutputName, write
+from cli.output import Output, OutputName
 from cli.speaking import OPERATOR, Source, who_does_it
 from cli.times import clock_us, format_utc
 from coplace_client.errors import RejectedError, UnusableError
@@ -52,7 +53,8 @@ def show(
     if output is Output.TABLE:
         typer.echo(_headline(found))
     lists = [row(binding) for binding in bindings]
-    write([{name: _told(each.get(name)) for name in _COLUMNS} for each in lists], _COLUMNS, output)
+    rows = [{name: _told(each.get(name)) for name in _COLUMNS} for each in lists]
+    write_answer(found.answer(), rows, _COLUMNS, output)
     if output is Output.TABLE and found.issuer:
         typer.echo(_describe_issuer(found.issuer))
     if output is Output.TABLE and settings().grpc_cert_file:

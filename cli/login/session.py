@@ -36,6 +36,7 @@ _LOCK: Final = ".lock"
 # A token that expires within this is renewed.
 _AHEAD_S: Final = 30.0
 _TRY_AGAIN_S: Final = 30.0
+_MOST_AUTHORITY: Final = 1_048_576
 _TOKEN_FILE: Final = "COPLACE_GRPC_TOKEN_FILE"
 _SOURCE: Final = "COPLACE_SOURCE"
 # A caller who shows one of these is identified by it.
@@ -68,7 +69,8 @@ class Session:
 
     def __init__(self, authority: Path) -> None:
         try:
-            name = hashlib.sha256(authority.read_bytes()).hexdigest()[:32]
+            with authority.open("rb") as file:
+                name = hashlib.sha256(file.read(_MOST_AUTHORITY)).hexdigest()[:32]
         except OSError as error:
             raise UnusableError(f"COPLACE_GRPC_CA_FILE={authority}: {error.strerror}") from None
         self.folder = state_dir() / "logins" / name
@@ -172,8 +174,8 @@ def signed_in() -> Iterator[str]:
     if not authority or any(os.environ.get(name) for name in _IDENTIFIED):
         yield ""
         return
-    session = Session(Path(authority))
-    if not session.is_signed_in:
+    session = _session_of(Path(authority))
+    if session is None:
         yield ""
         return
     problem, who, ended = "", "", threading.Event()
@@ -197,6 +199,15 @@ def signed_in() -> Iterator[str]:
         ended.set()
         for name in shown:
             os.environ.pop(name, None)
+
+
+def _session_of(authority: Path) -> Session | None:
+    """The login with this authority, None where there is none. A file that cannot be read is said
+    by what connects."""
+    with suppress(UnusableError):
+        found = Session(authority)
+        return found if found.is_signed_in else None
+    return None
 
 
 def _keep_valid(session: Session, ended: threading.Event) -> None:

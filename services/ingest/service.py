@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import grpc
-from coplace.v1.authority_pb2 import AuthorityDeclared
 from coplace.v1.control_pb2 import CommandOutcome
 from coplace.v1.ingest_service_pb2 import (
     Envelope,
@@ -198,10 +197,7 @@ class IngestService:
         if not verdict.is_allowed:
             code = grpc.StatusCode.PERMISSION_DENIED
             raise RefusedCallError(code, verdict.reason, RefusalReason.NOT_ALLOWED)
-        declared = door.table.declared
-        if declared is None or not isinstance(declared.payload, AuthorityDeclared):
-            return ShowAuthorityResponse()
-        return ShowAuthorityResponse(table=declared.payload, declared_by=declared.source)
+        return door.table.answer()
 
     async def _confirm(self, publish: Publish) -> None:
         if self._gate is not None:

@@ -10,6 +10,7 @@ from coplace.v1.authority_pb2 import (
     AuthorityRole,
     RoleBinding,
 )
+from coplace.v1.ingest_service_pb2 import ShowAuthorityResponse
 
 from coplace_client.errors import RejectedError, Violations
 from shared.authority.binding import Binding, Role
@@ -144,6 +145,12 @@ class TableInForce:
     def issuer(self) -> Issuer | None:
         """Return the issuer of the table; None where it declares none, and while there is none."""
         return self.now.issuer if self.now else None
+
+    def answer(self) -> ShowAuthorityResponse:
+        """Return the table and who declared it, as it is shown; nothing while there is none."""
+        if self.declared is None or not isinstance(self.declared.payload, AuthorityDeclared):
+            return ShowAuthorityResponse()
+        return ShowAuthorityResponse(table=self.declared.payload, declared_by=self.declared.source)
 
     def successor(self, message: AuthorityDeclared, declarer: str) -> AuthorityTable:
         """Return the table that would be in force next. Raises RejectedError where the declaration

@@ -25,7 +25,7 @@ _KINDS: Final = ("deployments", "statefulsets")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    build = [ROOT / "deploy/build-kubernetes.sh", _VERSION]
+    build = [str(ROOT / "deploy/build-kubernetes.sh"), _VERSION]
     built = subprocess.run(build, stdout=subprocess.PIPE, text=True, check=True)
     folder = tmp_path_factory.mktemp("cluster") / "alpha"
     with RealCluster("alpha", folder, Path(built.stdout.strip())) as found:

@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -13,11 +14,15 @@ from typing import Any, cast
 
 import grpc
 import pytest
+from coplace.v1.ingest_service_pb2 import ShowAuthorityRequest
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 from opentelemetry.metrics import NoOpMeter
 
+from cli.authority import declared
 from cli.login import cli as commands
 from cli.login.device_grant import PollClock
 from cli.login.session import Session, signed_in
+from coplace_client.calls import calling
 from deploy.local.ports import free_ports
 from services.ingest.gate import Gate
 from services.ingest.meter import IngestMeter
@@ -30,6 +35,8 @@ from shared.authority.door import Door
 from shared.authority.issuer import Issuer
 from shared.authority.signed import Keys
 from shared.authority.table import AuthorityTable, TableInForce, message_of
+from shared.catalogue.answer_json import answer_json
+from shared.catalogue.event import Event
 from shared.catalogue.topics import Topics
 from shared.pricing.terms import PriceTerms
 from shared.process.grpc_server import grpc_server
@@ -53,7 +60,7 @@ class Region:
         self._authority = authority
         bindings = [
             Binding("olga", Role.OPERATOR, sites=("*",)),
-            Binding("oidc:ada", Role.VIEWER, sites=("*",)),
+            Binding("oidc:ada", Role.OPERATOR, sites=("*",)),
         ]
         self.table = TableInForce()
         self._bindings, self._issuer = bindings, issuer
@@ -68,6 +75,7 @@ class Region:
         found = Issuer(issuer.url, AUDIENCE, ca=issuer.ca, client_id=client_id)
         message = message_of(1, self._bindings, "", 0, issuer=found if with_issuer else None)
         self.table.now = AuthorityTable.from_message(message)
+        self.table.declared = Event("olga/1", "olga", 1, "region", message)
 
     def __enter__(self) -> "Region":
         self._thread.start()
@@ -225,6 +233,30 @@ def test_a_token_that_expires_is_renewed_by_the_next_command(
     assert said("login", "--token") == session(authority).token_file.read_text()
 
 
+def test_a_command_that_runs_on_renews_its_token(
+    region: Region, issuer: LocalIssuer, authority: Path
+) -> None:
+    issuer.replies["/token"] = [tokens(issuer, expires_in=31)]
+    said("login")
+    first = session(authority).token_file.read_text()
+    issuer.replies["/token"] = [tokens(issuer, access_token=issuer.token(jti="second"))]
+    with signed_in() as problem:
+        assert problem == ""
+        deadline_s = time.monotonic() + 30
+        while session(authority).token_file.read_text() == first:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+
+
+def test_a_file_of_the_authority_that_is_missing_stops_no_command_that_needs_none(
+    region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPLACE_GRPC_CA_FILE", str(tmp_path / "missing.pem"))
+    with signed_in() as problem:
+        assert problem == ""
+        assert "COPLACE_GRPC_TOKEN_FILE" not in os.environ
+
+
 def test_a_login_that_the_provider_ended_is_over(
     region: Region, issuer: LocalIssuer, authority: Path
 ) -> None:
@@ -290,6 +322,21 @@ def test_a_region_without_an_issuer_or_a_client_says_what_to_do(
     monkeypatch.delenv("COPLACE_GRPC_CA_FILE")
     settings.cache_clear()
     assert "COPLACE_GRPC_CA_FILE is not set" in refusal("login")
+
+
+def test_an_operator_who_signed_in_is_shown_the_table_as_the_command_shows_it(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said("login")
+    with signed_in():
+        settings.cache_clear()
+        with calling(region.ingest, settings()) as channel:
+            answer = IngestServiceStub(channel).ShowAuthority(ShowAuthorityRequest(), timeout=10)
+    assert answer.declared_by == "olga"
+    assert [each.who for each in answer.table.bindings] == ["olga", "oidc:ada"]
+    monkeypatch.setattr(declared, "read_table_in_force", lambda _deployment: region.table)
+    shown = said("authority", "show", "--output", "json")
+    assert shown.encode().strip() == answer_json(answer)
 
 
 @pytest.mark.parametrize("damage", ["", "[]", '{"provider": 7}', "\0" * 100])
