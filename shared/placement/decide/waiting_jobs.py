@@ -208,5 +208,5 @@ class WaitingJobs:
         if kind is None:
             return None
         number = kinds.number(cluster.name, kind)
-        in_parts = not counts_nodes(job.job, cluster, refused)
+        in_parts = not counts_nodes(job.job, kind, cluster)
         return choice.entry(job.job, job.arrival, number, in_parts=in_parts)
