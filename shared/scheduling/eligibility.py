@@ -49,6 +49,7 @@ class _Declared(NamedTuple):
 
     names: NodeNames
     everywhere: NodeBits
+    partitions: dict[str, Partition]
     by_partition: dict[str, NodeBits]
     by_features: tuple[tuple[frozenset[str], NodeBits], ...]
 
@@ -84,7 +85,8 @@ def _declared(cluster: Cluster) -> _Declared:
         features, nodes = frozenset(each.features), ((1 << each.nodes) - 1) << first
         by_features[features] = by_features.get(features, 0) | nodes
         first += each.nodes
-    return _Declared(names, everywhere, by_partition, tuple(by_features.items()))
+    partitions = {partition.name: partition for partition in cluster.partitions}
+    return _Declared(names, everywhere, partitions, by_partition, tuple(by_features.items()))
 
 
 @lru_cache(maxsize=4096)
@@ -127,7 +129,7 @@ def partitions_of(job: Job, cluster: Cluster) -> list[Partition]:
     ones."""
     if not job.partitions:
         return [partition for partition in cluster.partitions if partition.default]
-    known = {partition.name: partition for partition in cluster.partitions}
+    known = _declared(cluster).partitions
     return [known[name] for name in job.partitions if name in known]
 
 
@@ -166,15 +168,10 @@ def where_on(
     return tuple(found)
 
 
-def runs_anywhere(
-    job: Job, cluster: Cluster, nodes: int, refused: RefusedToJob = NOTHING_REFUSED
-) -> bool:
-    """Return whether all nodes of a cluster are the same to a job of whole nodes there."""
-    if not (is_restricted(job, cluster) or refused.nodes or refused.partitions):
-        return True
+def has_everywhere(places: Sequence[Where], cluster: Cluster) -> bool:
+    """Return whether one of these places is all nodes of a cluster, none of which is wanted."""
     everywhere = _declared(cluster).everywhere
-    found = where_on(job, cluster, nodes, refused)
-    return any(each.nodes == everywhere and not each.wanted for each in found)
+    return any(each.nodes == everywhere and not each.wanted for each in places)
 
 
 def _offered(

@@ -18,10 +18,10 @@ from shared.scheduling.eligibility import (
     NOTHING_REFUSED,
     RefusedToJob,
     Where,
+    has_everywhere,
     is_restricted,
     members,
     node_set,
-    runs_anywhere,
     where_on,
 )
 
@@ -174,18 +174,25 @@ def kind_on(
     """Return the kind of a job on this cluster; None where no node has a resource that it needs, or
     it may be on none. A job that is alone has no neighbours, so that its application makes no
     difference."""
-    if counts_nodes(job, cluster, refused):
+    where = _where(job, cluster, refused, with_down=with_down)
+    if where is None and job.is_of_nodes and not (job.memory_gib and cluster.declared_classes):
         return whole_node(cluster.cores_per_node, len(names))
     shape = shape_on(job, cluster, names)
-    if shape is None:
+    if shape is None or (where is not None and not where):
         return None
-    if is_restricted(job, cluster) or refused != NOTHING_REFUSED:
-        nodes = nodes_worth(job, cluster, job.nodes_on(cluster))
-        where = where_on(job, cluster, nodes, refused, with_down=with_down)
-        if not where:
-            return None
-        shape = shape._replace(where=where)
+    shape = shape if where is None else shape._replace(where=where)
     return Kind("" if shape.exclusive else job.app_id, shape)
+
+
+def _where(
+    job: Job, cluster: Cluster, refused: RefusedToJob, *, with_down: bool
+) -> tuple[Where, ...] | None:
+    """Return the places of a job on a cluster; None where all nodes are the same to it."""
+    if not is_restricted(job, cluster) and refused == NOTHING_REFUSED:
+        return None
+    nodes = nodes_worth(job, cluster, job.nodes_on(cluster))
+    places = where_on(job, cluster, nodes, refused, with_down=with_down)
+    return None if job.is_of_nodes and has_everywhere(places, cluster) else places
 
 
 def held_kind(job: Job, cluster: Cluster, names: Sequence[str], nodes: Iterable[int]) -> Kind:
@@ -252,12 +259,11 @@ def whole_node(cores: int, resources: int) -> Kind:
     return Kind("", Shape((cores, *(0,) * (resources - 1)), exclusive=True, most_per_node=1))
 
 
-def counts_nodes(job: Job, cluster: Cluster, refused: RefusedToJob = NOTHING_REFUSED) -> bool:
-    """Return True where the job takes whole nodes, any will do, and only how many are free
-    counts."""
-    if not job.is_of_nodes or (job.memory_gib and cluster.declared_classes):
-        return False
-    return runs_anywhere(job, cluster, job.nodes_on(cluster), refused)
+def counts_nodes(job: Job, kind: Kind, cluster: Cluster) -> bool:
+    """Return True where a job of this kind takes whole nodes, any will do, and only how many are
+    free counts."""
+    whole = whole_node(cluster.cores_per_node, len(kind.shape.needs))
+    return job.is_of_nodes and kind == whole
 
 
 def takes_nodes(table: NodeTable, shape: Shape) -> bool:

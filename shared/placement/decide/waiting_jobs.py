@@ -215,7 +215,7 @@ class WaitingJobs:
         if kind is None:
             return None
         number = kinds.number(cluster.name, kind)
-        in_parts = not counts_nodes(job.job, cluster, refused)
+        in_parts = not counts_nodes(job.job, kind, cluster)
         most_s = job.job.time_left_s(self._times.now_s)
         return choice.entry(job.job, job.arrival, number, in_parts=in_parts, most_s=most_s)
 

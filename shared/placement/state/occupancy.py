@@ -20,6 +20,7 @@ from shared.scheduling.problem import (
     Allocation,
     Kind,
     NodeTable,
+    counts_nodes,
     held_kind,
     kind_on,
     most_of,
@@ -131,8 +132,7 @@ class Occupancy:
         )
         self._stays[job.arrival], self._held[job.arrival] = job, held
         self.capacity.take(held.kind, held.allocation)
-        is_whole = held.kind == whole_node(self._cluster.cores_per_node, len(self.names))
-        if not (job.job.is_of_nodes and is_whole):
+        if not counts_nodes(job.job, held.kind, self._cluster):
             self._in_parts.add(job.arrival)
 
     def prolong(self, job: JobRecord) -> None:

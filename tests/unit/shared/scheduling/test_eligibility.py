@@ -128,9 +128,13 @@ def asking(**changes: Any) -> Job:
 def test_a_job_in_a_partition_of_all_nodes_is_counted_as_one_that_asks_for_nothing() -> None:
     cluster = declared(Partition("all"), Partition("few", ("c-0001",)))
     names = ("cores", "memory_mib")
-    assert counts_nodes(asking(partitions=("all",)), cluster)
-    assert not counts_nodes(asking(partitions=("few",)), cluster)
-    assert kind_on(asking(partitions=("all",)), cluster, names) == kind_on(asking(), cluster, names)
+    anywhere = kind_on(asking(), cluster, names)
+    assert anywhere is not None
+    assert counts_nodes(asking(), anywhere, cluster)
+    assert kind_on(asking(partitions=("all",)), cluster, names) == anywhere
+    few = kind_on(asking(partitions=("few",)), cluster, names)
+    assert few is not None
+    assert not counts_nodes(asking(partitions=("few",)), few, cluster)
 
 
 def test_a_job_of_more_nodes_than_its_partition_fits_in_none_of_two() -> None:
