@@ -199,9 +199,13 @@ class PredictedScheduler(EasyScheduler):
     def _backfilling(self, order: int) -> Iterator[Turn]:
         if self._pauses:
             yield order  # what is reserved for here may start on the next cluster of its rank
+        shadow_s, blocked = self.shadow_s, self._blocked
         yield from self._passing()
-        if self._may_any_start():
-            yield from EasyScheduler._backfilling(self, order)
+        if not self._may_any_start():
+            return
+        if blocked is not None and self.shadow_s > shadow_s:
+            order = blocked.order + 1  # what was refused before may end by the later shadow time
+        yield from EasyScheduler._backfilling(self, order)
 
     def _passing(self) -> Iterator[Entry]:
         """Yield the entries that pass by their predictions, the shortest first."""
