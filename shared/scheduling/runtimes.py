@@ -242,14 +242,15 @@ class PredictedScheduler(EasyScheduler):
     def _candidates(self, blocked: Entry, left: float) -> list[tuple[float, int, Entry]]:
         """Return the entries behind the first that waits whose nodes are free and that take no more
         unit-seconds than are left, with what they are sorted by."""
+        free, behind = self.free, blocked.order
         return [
             (self._expect(entry)[0], entry.order, entry)
-            for block in self.queue.blocks_from(blocked.order)
-            if block.least_nodes <= self.free and block.least_nodes * block.least_limit_s <= left
+            for block in self.queue.blocks_from(behind)
+            if block.least_nodes <= free and block.least_nodes * block.least_limit_s <= left
             for entry in block.entries
-            if entry.nodes <= self.free
+            if entry.nodes <= free
             and entry.nodes * entry.limit_s <= left
-            and entry.order > blocked.order
+            and entry.order > behind
         ]
 
     def _fits_beside(self, entry: Entry) -> bool:
