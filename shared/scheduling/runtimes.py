@@ -199,9 +199,13 @@ class PredictedScheduler(EasyScheduler):
     def _backfilling(self, order: int) -> Iterator[Turn]:
         if self._pauses:
             yield order  # what is reserved for here may start on the next cluster of its rank
+        shadow_s, blocked = self.shadow_s, self._blocked
         yield from self._passing()
-        if self._may_any_start():
-            yield from EasyScheduler._backfilling(self, order)
+        if not self._may_any_start():
+            return
+        if blocked is not None and self.shadow_s > shadow_s:
+            order = blocked.order + 1  # what was refused before may end by the later shadow time
+        yield from EasyScheduler._backfilling(self, order)
 
     def _passing(self) -> Iterator[Entry]:
         """Yield the entries that pass by their predictions, the shortest first."""
@@ -238,14 +242,15 @@ class PredictedScheduler(EasyScheduler):
     def _candidates(self, blocked: Entry, left: float) -> list[tuple[float, int, Entry]]:
         """Return the entries behind the first that waits whose nodes are free and that take no more
         unit-seconds than are left, with what they are sorted by."""
+        free, behind = self.free, blocked.order
         return [
             (self._expect(entry)[0], entry.order, entry)
-            for block in self.queue.blocks_from(blocked.order)
-            if block.least_nodes <= self.free and block.least_nodes * block.least_limit_s <= left
+            for block in self.queue.blocks_from(behind)
+            if block.least_nodes <= free and block.least_nodes * block.least_limit_s <= left
             for entry in block.entries
-            if entry.nodes <= self.free
+            if entry.nodes <= free
             and entry.nodes * entry.limit_s <= left
-            and entry.order > blocked.order
+            and entry.order > behind
         ]
 
     def _fits_beside(self, entry: Entry) -> bool:

@@ -108,6 +108,22 @@ def test_a_job_that_needs_all_units_is_passed_as_under_easy() -> None:
     assert _crowded(first=4).start_s[[4, 5, 6]].tolist() == [1030, 100, 400]
 
 
+def test_what_was_refused_is_looked_at_again_where_what_passes_moves_the_reservation() -> None:
+    """A job of one unit is refused at 148 s, since it would end behind the shadow time. At 158 s a
+    shorter one comes and passes, and the reservation is later, yet before the first promise."""
+    submit_s = [*(1, 41, 43, 48, 53, 53, 58, 60, 61, 63, 68), *(108, 128, 130, 132, 133, 143, 148)]
+    submit_s += [153, 153, 158, 178]
+    units = [5, 4, 5, 5, 5, 3, 3, 2, 4, 1, 2, 2, 2, 2, 2, 4, 2, 1, 3, 3, 1, 3]
+    limit_s = [*(20, 320, 10, 80, 5, 40, 160, 320, 320, 40, 40), *(160, 80, 40, 160, 5, 10, 160)]
+    limit_s += [320, 10, 80, 320]
+    run_s = [1, 5, 5, 40, 5, 1, 1, 320, 5, 2, 2, 5, 40, 40, 5, 2, 2, 5, 5, 2, 1, 1]
+    users = [1, 1, 2, 2, 1, 1, 1, 2, 1, 1, 1, 1, 2, 2, 1, 2, 2, 1, 1, 1, 1, 1]
+    jobs = [*map(PlainJob, submit_s, units, limit_s, run_s)]
+    expected_s = plain_predicted_starts(8, jobs, users, 1.0)
+    assert _predicted(jobs, users, 1.0, 8).start_s.tolist() == expected_s
+    assert expected_s[17] == 158
+
+
 def test_predictions_are_for_easy_alone() -> None:
     runtimes = UserRuntimes([1], [0.0], [10.0])
     with pytest.raises(ValueError, match="fcfs"):
