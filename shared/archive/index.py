@@ -111,7 +111,7 @@ class Index:
                 tail=None if found["tail"] is None else _entry(found["tail"]),
             )
         except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"is no index: {error}") from None
+            raise ValueError(f"is not an index: {error}") from None
         if problem := _gap(index):
             raise ValueError(problem)
         return index
