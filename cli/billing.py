@@ -128,7 +128,7 @@ def close(
     source: Source = "operator",
     wait: Wait = WAIT_S,
 ) -> None:
-    """Close periods: what is charged from now on for runs that ended before is booked then."""
+    """Close the books before a time: later corrections of older runs go into the next period."""
     now_us = clock_us()
     declared = PeriodClosed(until_us=until, reason=reason, closed_at_us=now_us)
     check_contents(declared)

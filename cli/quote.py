@@ -138,7 +138,7 @@ def _range(found: Row, name: str, per: float, digits: str, unit: str) -> str | N
 def remarks(answer: QuoteResponse) -> Iterator[str]:
     """Yield what the figures mean, and by what they were made."""
     yield f"as known at {utc(answer.as_of_us)} UTC; price by {_terms(answer)}"
-    yield "wait: if nothing else arrives; all jobs as short as 5 % of past ones, to their limits"
+    yield "wait: assumes no new jobs. Low: all jobs end very early. High: all run to their limits"
     if answer.past_jobs:
         common = f"of the same {answer.alike}" if answer.alike != "region" else "of the region"
         yield f"run: what 90 % of {answer.past_jobs} past jobs {common} ran for of their limits"

@@ -58,7 +58,7 @@ def stages_of(
         case "planner":
             return planner_stages(settings, own.planner, own.placement)
     known = ", ".join((*SERVICES, PLANNER))
-    raise ValueError(f"{service!r} is no service with stages: known are {known}")
+    raise ValueError(f"{service!r} is not a service with stages: known are {known}")
 
 
 def every_stage(settings: Settings) -> list[Stage]:

@@ -74,8 +74,8 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
     if unknown:
         do = "does" if len(unknown) == 1 else "do"
         yield (
-            f"memory: {', '.join(unknown)} {do} not declare what nodes have, so that what the job "
-            "needs was not looked at there"
+            f"memory: not checked on {', '.join(unknown)}, which {do} not declare the memory of a "
+            "node: declare memory_gib_per_node"
         )
     if answer.clusters:
         known = f"at {_at(answer.as_of_us)}" if answer.as_of_us else "before placement restarted"

@@ -48,7 +48,7 @@ def require_possible(
 def require_pstate(decision: PlacementDecided, freq_ghz: float, machine: Machine) -> None:
     """Raise ImpossibleDecisionError for what is no P-state of the cluster."""
     if freq_ghz not in machine.cluster.pstates_ghz:
-        problem = f"{freq_ghz} GHz is no P-state of {machine.cluster.name}"
+        problem = f"{freq_ghz} GHz is not a P-state of {machine.cluster.name}"
         raise ImpossibleDecisionError(decision, problem)
 
 

@@ -182,7 +182,7 @@ def rows_of(path: Path, *columns: str) -> list[dict[str, str]]:
                 raise UnusableError(f"{path} has no column {missing[0]}")
             rows = [{name: text for name, text in row.items() if name} for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UnusableError(f"{path} is no CSV: {error}") from error
+        raise UnusableError(f"{path} is not CSV: {error}") from error
     if not rows:
         raise UnusableError(f"{path} has no rows")
     return rows

@@ -52,7 +52,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
                 raise UnusableError(f"{path} has no column {POWER}: is it a log of powers?")
             rows = [{name: text for name, text in row.items() if name} for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UnusableError(f"{path} is no CSV: {error}") from error
+        raise UnusableError(f"{path} is not CSV: {error}") from error
     if not rows:
         raise UnusableError(f"{path} has no jobs")
     return rows

@@ -31,7 +31,7 @@ def scenario_of(file: Path | None, sets: Sequence[str], given: Mapping[str, Any]
     for name, value in given.items():
         _put(found, OPTIONS[name].place, value)
     names = _Names(typed=file is None and not sets)
-    told = f"{file} is no scenario: " if file is not None else ""
+    told = f"{file} is not a scenario: " if file is not None else ""
     try:
         return _validated(found, names)
     except UnusableError as error:
@@ -41,7 +41,9 @@ def scenario_of(file: Path | None, sets: Sequence[str], given: Mapping[str, Any]
 def _content(file: Path) -> dict[str, Any]:
     content = read_yaml(file)
     if not isinstance(content, dict):
-        raise UnusableError(f"{file} is no scenario: it must have names and values, such as kind:")
+        raise UnusableError(
+            f"{file} is not a scenario: it must have names and values, such as kind:"
+        )
     return content
 
 

@@ -118,7 +118,7 @@ class System:
         for name, cap_w in self.shared_cap_w.items():
             if name not in known:
                 raise UnusableError(
-                    f"caps: {name[:80]!r} is no site: known are {', '.join(known)}; "
+                    f"caps: {name[:80]!r} is not a site: known are {', '.join(known)}; "
                     "that of a cluster is its cap_w"
                 )
             base_mw = sum(pools[number].base_mw for number in self._under(name))
@@ -235,7 +235,7 @@ def read_system(path: Path, *, cap_counts_idle: bool = True) -> System:
         problems = "; ".join(
             f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
         )
-        raise UnusableError(f"{path} is no system: {problems}") from error
+        raise UnusableError(f"{path} is not a system: {problems}") from error
     clusters, caps = tuple(content.clusters), content.caps
     return System(clusters, cap_counts_idle=cap_counts_idle, shared_cap_w=caps)
 

@@ -225,7 +225,7 @@ def _rows(path: Path, column: str) -> Iterator[tuple[int, str, str]]:
             text = ",".join([row[column], *row.get("", ())])
             yield reader.line_num, row["job_id"], text
     except csv.Error as error:
-        where = f"{path} is no CSV of jobs behind line {reader.line_num}"
+        where = f"{path} is not a CSV of jobs behind line {reader.line_num}"
         raise UnusableError(f"{where}: {error}") from error
 
 
@@ -309,7 +309,7 @@ def _parsed(path: Path, number: int, text: str) -> _JobLine:
         found = _line(text.strip())
         _job(found, found.submit_s, {})
     except (ValueError, RejectedError) as error:
-        raise UnusableError(f"{path}:{number}: is no job of Eurora: {error}") from error
+        raise UnusableError(f"{path}:{number}: is not a job of Eurora: {error}") from error
     return found
 
 

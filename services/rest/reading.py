@@ -88,7 +88,7 @@ def _once_each(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 def _no_constant(text: str) -> object:
-    raise ValueError(f"{text} is no number: write it as a text")
+    raise ValueError(f"{text} is not a number: write it as a text")
 
 
 def read_body(data: object, message: Message, wrongs: Wrongs) -> None:

@@ -56,7 +56,9 @@ class Route:
         object.__setattr__(self, "path_fields", tuple(_NAMED.findall(self.path)))
         unknown = set(self.path_fields) - set(self.request.fields_by_name)
         if self.verb not in (GET, POST) or not self.path.startswith("/v1/") or unknown:
-            raise RouteError(f"{self.method.full_name}: {self.verb} {self.path} is no route of it")
+            raise RouteError(
+                f"{self.method.full_name}: {self.verb} {self.path} is not a route of it"
+            )
         both = self.request, self.method.output_type
         if self.streams and not all(CURSOR in each.fields_by_name for each in both):
             raise RouteError(f"{self.method.full_name}: what streams is resumed by a {CURSOR}")

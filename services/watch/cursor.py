@@ -34,12 +34,14 @@ class CursorCodec:
     def decode(self, text: str) -> Sequence[int]:
         """Return the offsets of a cursor. Raises RejectedError."""
         if len(text) > _MOST_CHARACTERS:
-            raise RejectedError("cursor", "is none: hand back one as an answer had it")
+            raise RejectedError("cursor", "is not a cursor: send one exactly as an answer had it")
         try:
             packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             begin, offsets = packed[: len(self._begin)], _numbers(packed[len(self._begin) :])
         except ValueError:
-            raise RejectedError("cursor", "is none: hand back one as an answer had it") from None
+            raise RejectedError(
+                "cursor", "is not a cursor: send one exactly as an answer had it"
+            ) from None
         if begin != self._begin or len(offsets) != self._kafka_partitions:
             raise RejectedError("cursor", _FOREIGN)
         return offsets

@@ -121,7 +121,7 @@ class Index:
                 read_to=found.get("read_to", 0),
             )
         except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"is no index: {error}") from None
+            raise ValueError(f"is not an index: {error}") from None
         if problem := _gap(index):
             raise ValueError(problem)
         return index

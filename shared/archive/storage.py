@@ -130,7 +130,7 @@ def open_storage(where: str) -> Storage:
     try:
         file_system, prefix = FileSystem.from_uri(where)
     except (pa.ArrowException, ValueError, OSError) as error:
-        raise ArchiveError(f"{where} is no place for an archive: {error}") from None
+        raise ArchiveError(f"{where} is not a place for an archive: {error}") from None
     return ObjectStore(where.partition("?")[0], file_system, prefix)
 
 

@@ -99,7 +99,7 @@ def from_parquet(data: bytes, topic: str) -> Iterator[ArchivedRecord]:
         for batch in table.select(SCHEMA.names).cast(SCHEMA).to_batches(max_chunksize=1_024):
             yield from _records(batch, topic)
     except (pa.ArrowException, KeyError) as error:
-        raise ValueError(f"is no Parquet file of an archive: {error}") from None
+        raise ValueError(f"is not a Parquet file of an archive: {error}") from None
 
 
 def _records(batch: Any, topic: str) -> Iterator[ArchivedRecord]:

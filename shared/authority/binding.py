@@ -82,7 +82,9 @@ class Binding:
     def _check(self, name: str, patterns: tuple[str, ...]) -> None:
         if patterns and name not in _LIMITED_BY[self.role]:
             lists = ", ".join(_LIMITED_BY[self.role])
-            raise RejectedError(name, f"mean nothing to the role {self.role}: it has {lists}")
+            raise RejectedError(
+                name, f"do not limit the role {self.role}: leave them out, or limit it by {lists}"
+            )
         if len(patterns) > _MOST_PATTERNS:
             raise RejectedError(name, f"must be at most {_MOST_PATTERNS}, got {len(patterns)}")
         for number, pattern in enumerate(patterns):

@@ -173,7 +173,9 @@ class PriceTariff:
         if self.from_us < 0 or (self.until_us and self.until_us <= self.from_us):
             raise RejectedError("until_us", "must be after from_us, or 0")
         if len(self.hour_factors) not in (0, HOURS_A_DAY):
-            problem = f"must be {HOURS_A_DAY} or none, got {len(self.hour_factors)}"
+            problem = (
+                f"must be {HOURS_A_DAY}, one an hour, or left out; got {len(self.hour_factors)}"
+            )
             raise RejectedError("hour_factors", problem)
         if not any(rate.resource == CORE for rate in self.rates):
             raise RejectedError("rates", f"must say what a {CORE!r} costs, be it 0")

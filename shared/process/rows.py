@@ -82,7 +82,7 @@ def read_rows(path: Path, required: Sequence[str], *, delimiter: str = ",") -> l
         raise RejectedError("file", f"{path} is not a table in UTF-8 text: {error}") from error
     rows = [FileRow(path, number, *each) for number, each in enumerate(found, start=1)]
     if not rows:
-        raise RejectedError("rows", f"{path} has none below its header")
+        raise RejectedError("rows", f"{path} has a header and no rows: add one row at least")
     for row in rows:
         _require_shape(row, header)
     return rows

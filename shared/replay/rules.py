@@ -26,7 +26,9 @@ def read_rules(path: Path) -> PolicySettings:
     for row in read_rows(path, _COLUMNS):
         name = row.text("setting")
         if name not in SETTINGS:
-            raise UnusableError(f"{name[:40]!r} in {row.where} is no setting: see `coplace policy`")
+            raise UnusableError(
+                f"{name[:40]!r} in {row.where} is not a setting: see `coplace policy`"
+            )
         with row.named():
             values[name] = SETTINGS[name].parse(row.text("value", ""))
     return PolicySettings(**values)

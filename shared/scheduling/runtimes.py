@@ -248,9 +248,7 @@ class PredictedScheduler(EasyScheduler):
             for block in self.queue.blocks_from(behind)
             if block.least_nodes <= free and block.least_nodes * block.least_limit_s <= left
             for entry in block.entries
-            if entry.nodes <= free
-            and entry.nodes * entry.limit_s <= left
-            and entry.order > behind
+            if entry.nodes <= free and entry.nodes * entry.limit_s <= left and entry.order > behind
         ]
 
     def _fits_beside(self, entry: Entry) -> bool:

@@ -100,7 +100,7 @@ class Message:
         """Return a time."""
         found = self._time_us(field)
         if not found:
-            raise RejectedError(field, "must be a time, there is none")
+            raise RejectedError(field, "is missing: it must be a time")
         return found
 
     def _time_us(self, field: str) -> int:

@@ -18,8 +18,8 @@ _ROOT: Final = Path(__file__).parents[2]
 _AGENT: Final = "coplace_agent"
 # Where the packages of a name lie, and those of them that hold programs to keep running.
 _PACKAGES: Final = {"services": _ROOT, _AGENT: _ROOT / "agent"}
-# It plays resource managers and nodes to the end of a workload: tests/e2e starts it.
-ONE_SHOT: Final = frozenset({"lab.emulator"})
+# They play resource managers and nodes: tests/e2e starts the one, tests/integration the other.
+ONE_SHOT: Final = frozenset({"lab.emulator", "lab.emulator.sample"})
 # What these wait for where nothing else runs: until then they have come as far as they can.
 WAITING: Final = {"services.kubernetes": "waiting for placement"}
 # The entry points that run stages, with the services that these are of.

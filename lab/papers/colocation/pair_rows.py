@@ -52,7 +52,7 @@ def counted(path: Path, profiles: Profiles, columns: Sequence[str]) -> Floats:
             value = math.nan
         if not 0 <= value < math.inf:
             about = f"{columns[column]} of {key[1]} in {key[0]}"
-            raise UnusableError(f"{path}: {about} is no number of 0 or more: {text[:40]!r}")
+            raise UnusableError(f"{path}: {about} is not a number of 0 or more: {text[:40]!r}")
         found[machine, app, column] = value
     return found
 

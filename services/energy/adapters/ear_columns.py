@@ -92,7 +92,7 @@ def read_table(path: Path) -> ReportTable:
     for what in _REQUIRED:
         if what not in column:
             names = " or ".join(_NAMES[what])
-            problem = f"{path} is no report of EAR: a column {names} is missing"
+            problem = f"{path} is not a report of EAR: a column {names} is missing"
             raise RejectedError(_NAMES[what][0], problem)
     rows = read_rows(path, tuple(column.values()), delimiter=separator)
     return ReportTable(rows, column, separator, not _OF_LOOPS.isdisjoint(there))

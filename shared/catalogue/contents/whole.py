@@ -111,7 +111,9 @@ def _cap(message: PowerCapDeclared) -> None:
     capped = [step.HasField("watts") for step in message.steps]
     is_over = not capped[-1] and message.steps[-1].from_us <= message.declared_at_us
     if is_over and any(capped):
-        raise RejectedError("steps", "lie in the past: none of these caps applies any more")
+        raise RejectedError(
+            "steps", "lie in the past, so no cap would apply: end with a step that is still to come"
+        )
 
 
 def _plan(message: PlanProposed) -> None:

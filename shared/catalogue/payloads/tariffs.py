@@ -101,7 +101,9 @@ def surcharge_of(share: str, most_su: str) -> Surcharge | None:
     RejectedError."""
     if not share:
         if most_su:
-            raise RejectedError("surcharge_most_su", "bounds nothing without surcharge_share")
+            raise RejectedError(
+                "surcharge_most_su", "needs surcharge_share: give both, or leave this out"
+            )
         return None
     most = decimal_of("surcharge_most_su", most_su, MOST_RATE_SU) if most_su else None
     return Surcharge(decimal_of("surcharge_share", share, _ONE), most)

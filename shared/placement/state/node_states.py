@@ -319,7 +319,7 @@ class NodeStates:
         found = names.indices(nodes)
         beyond = [index for index in found if index >= declared.nodes]
         if beyond:
-            problem = f"{names.name(beyond[0])[:80]!r} is no node of {cluster}"
+            problem = f"{names.name(beyond[0])[:80]!r} is not a node of {cluster}"
             raise RejectedError("nodes", f"{problem}, which has {declared.nodes}")
         return [names.name(index) for index in found]
 

@@ -102,7 +102,7 @@ def escape_headers(batch: bytes) -> bytes:
     try:
         records = [_encoded(_mended(found)) for found in _records(batch, header.record_count)]
     except (ValueError, IndexError) as error:
-        return _unreadable(batch, f"is no batch of records: {error}")
+        return _unreadable(batch, f"is not a batch of records: {error}")
     return header.with_records(b"".join(records), header.record_count)
 
 

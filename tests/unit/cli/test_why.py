@@ -90,8 +90,8 @@ def test_a_waiting_job_has_why_when_and_what_is_promised() -> None:
         "before it: 2 jobs are before it in the queue of a cluster that it waits for",
         "promised: 4 nodes of p1 at 2026-01-01 01:00:00 UTC at the latest, unless a job with a "
         "better place arrives",
-        "memory: p2 does not declare what nodes have, so that what the job needs was not looked at "
-        "there",
+        "memory: not checked on p2, which does not declare the memory of a node: declare "
+        "memory_gib_per_node",
         "as known at 2026-01-01 00:00:00 UTC",
     ]
 

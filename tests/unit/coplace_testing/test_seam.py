@@ -16,7 +16,9 @@ def test_the_emulator_ends_rounds_in_all_that_ingest_fills() -> None:
 
 
 def test_a_service_without_stages_is_told_with_those_that_have_some() -> None:
-    with pytest.raises(ValueError, match="'ingest' is no service with stages: known are energy, "):
+    with pytest.raises(
+        ValueError, match="'ingest' is not a service with stages: known are energy, "
+    ):
         stages_of("ingest", Settings())
     names = [stage.name for stage in every_stage(Settings())]
     of_each = [stages_of(service, Settings()) for service in (*SERVICES, PLANNER)]

@@ -181,7 +181,7 @@ def test_what_does_not_run_and_a_p_state_that_is_none_cannot_be_obeyed() -> None
         emulator.apply([asked(job.job_id, 1, ACTION_KIND_SUSPEND, 1)])
     emulator.apply([start(job)])
     emulator.next_round()
-    with pytest.raises(ImpossibleDecisionError, match=r"9.9 GHz is no P-state of p1"):
+    with pytest.raises(ImpossibleDecisionError, match=r"9.9 GHz is not a P-state of p1"):
         emulator.apply([asked(job.job_id, 1, ACTION_KIND_SET_PSTATE, 2, freq_ghz=9.9)])
 
 

@@ -101,8 +101,8 @@ def test_one_sample_is_enough(tmp_path: Path) -> None:
         (b"", "has no column avg_power_per_node_w"),
         (b"job_id,user\n1,ada\n", "has no column avg_power_per_node_w"),
         (HEADER.encode(), "has no jobs"),
-        (HEADER.encode() + b"\xff\xfe\n", "is no CSV"),
-        (HEADER.encode() + b'"' + b"x" * 200_000, "is no CSV"),
+        (HEADER.encode() + b"\xff\xfe\n", "is not CSV"),
+        (HEADER.encode() + b'"' + b"x" * 200_000, "is not CSV"),
         (HEADER.encode() + b"p1,1,100,1,1,20,60,60,ada\n", "no job of the log is called 'nobody'"),
     ],
 )

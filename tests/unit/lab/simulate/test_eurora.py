@@ -218,7 +218,7 @@ CPI = "--policy simple --slowdown cpi"
         ("queues", "longpar 9\n", "job 7 is of queue debug, known are ['longpar']", ""),
         ("nodes", "0 16 0 2 33554432\n", "must be id cores gpus mics memory reserved", ""),
         ("nodes", "0 4 0 2 33554432 0\n", "job 7 needs 1 units", ""),
-        ("eurora", LINE.replace(";debug", ""), "eurora:1: is no job of Eurora", ""),
+        ("eurora", LINE.replace(";debug", ""), "eurora:1: is not a job of Eurora", ""),
     ],
 )
 def test_a_file_that_does_not_say_it_is_refused(

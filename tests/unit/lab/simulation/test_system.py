@@ -100,9 +100,9 @@ def test_a_cap_of_a_cluster_or_over_several_is_one_and_one_without_end_is_none()
         ({"north": float("nan")}, "cap of site north, nan W"),
         ({"region": 0.0}, "cap of the region, 0 W"),
         ({"region": -1.0}, "cap of the region, -1 W"),
-        ({"south": 9e3}, "'south' is no site: known are north, region"),
-        ({"b": 9e3}, "'b' is no site: .* that of a cluster is its cap_w"),
-        ({"": 9e3}, "'' is no site"),
+        ({"south": 9e3}, "'south' is not a site: known are north, region"),
+        ({"b": 9e3}, "'b' is not a site: .* that of a cluster is its cap_w"),
+        ({"": 9e3}, "'' is not a site"),
     ],
 )
 def test_a_cap_that_cannot_be_over_several_clusters_is_refused_by_what_it_is_of(
@@ -134,7 +134,7 @@ def test_a_policy_that_keeps_no_caps_over_several_clusters_is_refused_under_one(
         (f"{SITES}caps: {{north: 0}}", "caps.north: Input should be greater than 0"),
         (f"{SITES}caps: {{north: -5}}", "caps.north: Input should be greater than 0"),
         (f"{SITES}caps: {{region: .nan}}", "caps.region: Input should be"),
-        (f"{SITES}caps: {{south: 900}}", "'south' is no site"),
+        (f"{SITES}caps: {{south: 900}}", "'south' is not a site"),
         (f"{SITES}caps: 900", "caps: Input should be"),
         ("- 3", "_SystemFile"),
         ("clusters: [{name: a, module: m, nodes: 4, site: region}]", "a site is called region"),

@@ -79,7 +79,7 @@ def test_jobs_replace_it_the_order_of_their_submission(tmp_path: Path) -> None:
     ],
 )
 def test_a_line_that_is_no_job_is_refused_by_its_number(tmp_path: Path, line: str) -> None:
-    with pytest.raises(UnusableError, match=r"jobs\.log:2: is no job"):
+    with pytest.raises(UnusableError, match=r"jobs\.log:2: is not a job"):
         read_jobs(written(tmp_path, JOB, line), {})
 
 
@@ -111,7 +111,7 @@ def of_unit(unit: str) -> str:
 def test_what_no_machine_has_is_refused_with_its_bound(
     tmp_path: Path, line: str, problem: str
 ) -> None:
-    with pytest.raises(UnusableError, match=f"jobs.log:1: is no job of Eurora: {problem}"):
+    with pytest.raises(UnusableError, match=f"jobs.log:1: is not a job of Eurora: {problem}"):
         one(tmp_path, line)
 
 
@@ -193,7 +193,7 @@ def test_a_row_that_says_no_power_is_wrong_of_its_job_alone(
     ],
 )
 def test_a_file_that_is_no_csv_of_powers_is_refused(tmp_path: Path, content: list[str]) -> None:
-    with pytest.raises(UnusableError, match=r"jobs\.log (must be a|is no) CSV of job"):
+    with pytest.raises(UnusableError, match=r"jobs\.log (must be a|is not a) CSV of job"):
         read_power_predictions(written(tmp_path, *content))
 
 

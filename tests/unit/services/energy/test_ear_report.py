@@ -124,7 +124,7 @@ def test_columns_are_recognised_by_names_of_every_version_in_any_order(
 
 
 def test_a_file_that_is_no_report_of_ear_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RejectedError, match="is no report of EAR: a column CPI is missing"):
+    with pytest.raises(RejectedError, match="is not a report of EAR: a column CPI is missing"):
         read_report(written(tmp_path, REPORT.replace("CPI", "IPC")))
 
 

@@ -70,5 +70,5 @@ def test_a_path_gives_back_what_was_put_into_it() -> None:
     ("verb", "path"), [("DELETE", "/v1/x"), ("GET", "/x"), ("GET", "/v1/{nobody}")]
 )
 def test_an_option_that_is_no_route_stops_the_process(verb: str, path: str) -> None:
-    with pytest.raises(Exception, match=r"Explain: .* is no route of it"):
+    with pytest.raises(Exception, match=r"Explain: .* is not a route of it"):
         Route(verb, path, next(one.method for one in routes() if one.operation == "Explain"))

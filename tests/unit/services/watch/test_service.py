@@ -170,7 +170,7 @@ async def test_cursors_that_cannot_be_gone_on_from_are_refused_with_what_to_do()
     async with Served(log).running() as watched, watching(watched) as watch:
         foreign = CursorCodec("placement.decisions", b"another", 3).encode([0, 0, 0])
         refused = [
-            ("A", grpc.StatusCode.INVALID_ARGUMENT, "cursor: is none"),
+            ("A", grpc.StatusCode.INVALID_ARGUMENT, "cursor: is not a cursor"),
             (foreign, grpc.StatusCode.INVALID_ARGUMENT, "cursor: is of another deployment"),
             (CODEC.encode([3, 9, 9]), grpc.StatusCode.OUT_OF_RANGE, "not kept any more"),
             (CODEC.encode([9, 9, 999]), grpc.StatusCode.OUT_OF_RANGE, "some were lost"),
@@ -179,7 +179,7 @@ async def test_cursors_that_cannot_be_gone_on_from_are_refused_with_what_to_do()
             found = await refusal_of(watch(of_alpha(cursor)))
             assert found[0] is code
             assert words in found[1]
-            assert "compare with" in found[1] or words == "cursor: is none"
+            assert "compare with" in found[1] or words == "cursor: is not a cursor"
 
 
 @pytest.mark.parametrize(

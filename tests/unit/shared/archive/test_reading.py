@@ -94,7 +94,7 @@ def _changed(folder: LocalFolder, **changes: Any) -> None:
         ({"from_offset": 1}, "has a gap"),
         ({"sha256": "00"}, "another SHA-256"),
         ({"records_sha256": "00"}, "by records_sha256"),
-        ({"sha": "00"}, "is no index"),
+        ({"sha": "00"}, "is not an index"),
     ],
 )
 def test_an_index_that_does_not_fit_its_files_is_found(
@@ -125,7 +125,7 @@ def test_a_tail_that_is_replaced_meanwhile_is_read_from_where_it_is_now(
 
 
 def test_a_place_that_cannot_be_is_an_error_that_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="is no place for an archive"):
+    with pytest.raises(ArchiveError, match="is not a place for an archive"):
         open_storage("nowhere://x")
     with pytest.raises(ArchiveError, match="holds no archive"):
         list(damages(LocalFolder(tmp_path)))

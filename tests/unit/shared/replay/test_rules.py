@@ -35,7 +35,7 @@ def test_a_setting_without_a_line_has_its_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "error", "words"),
     [
-        ("t_wait,2", UnusableError, "'t_wait' in row 1 .line 2. of .* is no setting"),
+        ("t_wait,2", UnusableError, "'t_wait' in row 1 .line 2. of .* is not a setting"),
         ("t_weight,many", RejectedError, "t_weight: must be a number, got 'many' in row 1"),
         ("policy,best", RejectedError, "policy: must be one of .* in row 1"),
     ],

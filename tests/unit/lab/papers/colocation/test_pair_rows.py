@@ -56,7 +56,7 @@ def test_no_direction_and_no_machine_of_a_pair_held_out_is_learned_from(
 def test_a_count_that_is_none_is_named(tmp_path: Path, count: str) -> None:
     profiles, _ = made(1, machines=1, apps=2)
     path = _alone(tmp_path, f"m0,a0,1.0,{count}", "m0,a1,1.0,0")
-    with pytest.raises(UnusableError, match="user_s_mean of a0 in m0 is no number of 0 or more"):
+    with pytest.raises(UnusableError, match="user_s_mean of a0 in m0 is not a number of 0 or more"):
         pair_rows.counted(path, profiles, ["run_s_mean", "user_s_mean"])
 
 

@@ -157,7 +157,7 @@ def test_a_key_that_is_said_to_end_far_outside_of_the_batch_is_not_followed() ->
     forged = Header.parse(batch(b"x")).with_records(bytes(record + fields), 1)
     [(name, reason)] = read(AioKafkaRecords, escape_headers(forged))[0].headers
     assert name == UNREADABLE
-    assert b"1 records: is no batch of records" in reason
+    assert b"1 records: is not a batch of records" in reason
 
 
 @given(st.binary(min_size=1, max_size=60), st.sampled_from(["gzip", "lz4", "snappy", "zstd"]))
