@@ -29,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-# Half a minute of CPU.
+# Three quarters of a minute of CPU, on two cores.
 @pytest.mark.rest
 def test_the_site_has_every_page_and_fetches_nothing_from_outside(site: Path) -> None:
     missing = [each for each in _PAGES if not (site / place(each)).with_suffix(".html").exists()]
