@@ -17,6 +17,9 @@ from deploy.local.ports import free_ports
 
 PASSWORD: Final = "a secret"
 _USER: Final = "coplace"
+# Of the package: as root PostgreSQL does not run.
+_SYSTEM_USER: Final = "postgres"
+_IS_ROOT: Final = os.geteuid() == 0
 _STARTS_WITHIN_S: Final = 60.0
 
 
@@ -34,8 +37,9 @@ class PostgreSql:
         if not data.exists():
             password = self.folder / "password"
             password.write_text(PASSWORD)
-            shutil.chown(self.folder, _system_user())
-            shutil.chown(password, _system_user())
+            if _IS_ROOT:
+                shutil.chown(self.folder, _SYSTEM_USER)
+                shutil.chown(password, _SYSTEM_USER)
             self._run("initdb", "--pgdata", data, "--username", _USER, "--encoding=UTF8",
                       "--locale=C.UTF-8", "--auth=scram-sha-256", "--pwfile", password,
                       "--no-sync")  # fmt: skip
@@ -65,21 +69,16 @@ class PostgreSql:
         return self.url(name, password)
 
     def _run(self, program: str, *arguments: object) -> None:
-        """As a user of its own: as root it does not run."""
         command = [str(self._programs / program), *map(str, arguments)]
-        if os.geteuid() == 0:
-            user = _system_user()
-            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", *command]
+        if _IS_ROOT:
+            user = f"--reuid={_SYSTEM_USER}", f"--regid={_SYSTEM_USER}"
+            command = ["setpriv", *user, "--init-groups", *command]
         with (self.folder / "programs.log").open("a") as log:
             done = subprocess.run(
                 command, cwd=self.folder, stdout=log, stderr=log, check=False, timeout=120
             )
         if done.returncode:
             raise RuntimeError((self.folder / "programs.log").read_text())
-
-
-def _system_user() -> str:
-    return "postgres" if os.geteuid() == 0 else str(os.geteuid())
 
 
 def _programs() -> Path:
