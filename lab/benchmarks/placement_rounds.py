@@ -1,6 +1,6 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
 lab.benchmarks.placement_rounds [rounds] [clusters] [asking] [capped] [in_parts] [planned]
-[solving] [draining] [repeats] [predicted]
+[solving] [draining] [repeats] [partitions] [predicted]
 
 Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
 P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
