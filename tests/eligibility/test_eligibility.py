@@ -6,7 +6,7 @@ import pytest
 from tests.eligibility.mutants import MUTANTS, Mutant
 from tests.eligibility.plays import Play
 
-# The last three found defects: circles of before a start, and a grant that was settled.
+# The last three showed defects: circles of before a start, and a grant that was settled.
 _SEEDS = [
     *range(1, 13),
     *(pytest.param(seed, marks=pytest.mark.rest) for seed in (*range(13, 61), 1008, 1010, 1014)),

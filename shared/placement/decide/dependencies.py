@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 from math import inf
 
 from shared.domain.job import JobState
-from shared.placement.decide.conditions import Conditions
+from shared.placement.decide.awaited_conditions import AwaitedConditions
 from shared.placement.decide.pending_reason import PendingReason, WaitsInCircle, is_lasting
 from shared.placement.decide.same_names import SameNames
 from shared.placement.decide.start_times import StartTimes
@@ -19,7 +19,7 @@ class Dependencies:
     def __init__(self, get: Callable[[str], JobRecord | None], times: StartTimes) -> None:
         self._get, self._times = get, times
         self._same_names = SameNames(get)
-        self._conditions = Conditions(get, times, self._same_names)
+        self._conditions = AwaitedConditions(get, times, self._same_names)
         self._awaited: dict[str, frozenset[str]] = {}
         self._dependents: dict[str, set[str]] = defaultdict(set)
         self._stuck: frozenset[str] = frozenset()
