@@ -135,8 +135,9 @@ class Dependencies:
         count = sum(other in self._awaited and self._sees(job_id, other) for other in awaited)
         if job is None or not job.job.depends_on_any:
             return count
-        is_bound = count == len(awaited) and all(d.due_s is None for d in job.life.awaits)
-        return int(is_bound)
+        is_open = any(self._conditions.unmet(job, each) is None for each in job.life.awaits)
+        has_time = any(each.due_s is not None for each in job.life.awaits)
+        return 0 if is_open or has_time else int(count == len(awaited))
 
     def _sees(self, job_id: str, other: str) -> bool:
         job, awaited = self._get(job_id), self._get(other)
