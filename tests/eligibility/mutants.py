@@ -9,7 +9,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from shared.domain.job import Condition, Dependency, Job
-from shared.placement.decide.conditions import Conditions
+from shared.placement.decide.awaited_conditions import AwaitedConditions
 from shared.placement.decide.layer import DecideLayer
 from shared.placement.decide.pending_reason import PendingReason
 from shared.placement.decide.pending_reasons import PendingReasons
@@ -69,12 +69,12 @@ def deadlines_are_of_starts() -> Iterator[None]:
 @contextmanager
 def delays_are_ignored() -> Iterator[None]:
     """What waits for another job starts when that has happened."""
-    right = Conditions.unmet
+    right = AwaitedConditions.unmet
 
-    def unmet(kept: Conditions, job: JobRecord, dependency: Dependency) -> Any:
+    def unmet(kept: AwaitedConditions, job: JobRecord, dependency: Dependency) -> Any:
         return right(kept, job, replace(dependency, delay_s=0.0))
 
-    with _patched(Conditions, "unmet", unmet):
+    with _patched(AwaitedConditions, "unmet", unmet):
         yield
 
 
@@ -82,41 +82,41 @@ def delays_are_ignored() -> Iterator[None]:
 def delays_count_from_the_round() -> Iterator[None]:
     """A delay begins when placement hears of what it is after."""
 
-    def due_s(kept: Conditions, dependency: Dependency) -> float:
+    def due_s(kept: AwaitedConditions, dependency: Dependency) -> float:
         known = dependency.due_s
         return kept.times.now_s + dependency.delay_s if known is None else known
 
-    with _patched(Conditions, "_due_s", due_s):
+    with _patched(AwaitedConditions, "_due_s", due_s):
         yield
 
 
 @contextmanager
 def a_grant_is_a_start() -> Iterator[None]:
     """What waits for a start does so until that is decided."""
-    right = Conditions._lacks
+    right = AwaitedConditions._lacks
 
-    def lacks(kept: Conditions, job: JobRecord, dependency: Dependency) -> Any:
+    def lacks(kept: AwaitedConditions, job: JobRecord, dependency: Dependency) -> Any:
         other = kept.get(dependency.job_id)
         is_after = dependency.condition is Condition.AFTER
         if is_after and other is not None and job.may_see(other) and not other.waits:
             return None
         return right(kept, job, dependency)
 
-    with _patched(Conditions, "_lacks", lacks):
+    with _patched(AwaitedConditions, "_lacks", lacks):
         yield
 
 
 @contextmanager
 def a_failure_is_as_good_as_a_completion() -> Iterator[None]:
     """Whatever ends meets a dependency on a completion."""
-    right = Conditions._lacks
+    right = AwaitedConditions._lacks
 
-    def lacks(kept: Conditions, job: JobRecord, dependency: Dependency) -> Any:
+    def lacks(kept: AwaitedConditions, job: JobRecord, dependency: Dependency) -> Any:
         if dependency.condition is Condition.AFTER_OK:
             dependency = replace(dependency, condition=Condition.AFTER_ANY)
         return right(kept, job, dependency)
 
-    with _patched(Conditions, "_lacks", lacks):
+    with _patched(AwaitedConditions, "_lacks", lacks):
         yield
 
 

@@ -135,13 +135,17 @@ class Oracle:
         for job in self.jobs.values():
             if job.state in ENDED and not job.ended_us:
                 job.ended_us = now_us  # nobody says when it was cancelled
-        for job in self.jobs.values():
+        for job in self.waiting():
             for awaited in job.awaits:
                 if awaited.due_us is None and not awaited.is_singleton:
                     happened_us = self._happened_us(job, awaited.asked)
                     if happened_us is not None:
                         delay_us = round(awaited.asked.delay_s * 1e6)
                         awaited.due_us = happened_us + delay_us if delay_us else 0
+            # What was enough stays so, but for a singleton.
+            is_over = [d.due_us is not None and d.due_us <= now_us for d in job.awaits]
+            if job.job.depends_on_any and any(is_over):
+                job.awaits = []
 
     def start(self, job_id: str, nodes: int) -> None:
         """Note that a start was decided."""

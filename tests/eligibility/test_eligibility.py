@@ -6,10 +6,16 @@ import pytest
 from tests.eligibility.mutants import MUTANTS, Mutant
 from tests.eligibility.plays import Play
 
+# The last four showed defects: circles of before a start, a grant that was settled, and a circle
+# that one free dependency leads out of.
 _SEEDS = [
-    pytest.param(seed, marks=pytest.mark.rest) if seed > 12 else seed for seed in range(1, 61)
+    *range(1, 13),
+    *(
+        pytest.param(seed, marks=pytest.mark.rest)
+        for seed in (*range(13, 61), 1008, 1010, 1014, 8006)
+    ),
 ]
-_ROUNDS = 60
+_ROUNDS = 80
 _MUTANT_SEEDS = range(1, 61)
 # Which seed finds a planted bug first, where that is not one of the first few.
 _SOONEST = {"a_start_frees_nobody_behind_it": 49, "singletons_see_only_what_waits": 8}

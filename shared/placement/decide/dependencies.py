@@ -3,17 +3,13 @@
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable
 from math import inf
-from typing import Final
 
 from shared.domain.job import JobState
-from shared.placement.decide.conditions import Conditions
+from shared.placement.decide.awaited_conditions import AwaitedConditions
 from shared.placement.decide.pending_reason import PendingReason, WaitsInCircle, is_lasting
 from shared.placement.decide.same_names import SameNames
 from shared.placement.decide.start_times import StartTimes
 from shared.placement.state.job_record import JobRecord
-
-# What is granted waits again where its start is declined.
-_MAY_WAIT: Final = (JobState.SUBMITTED, JobState.GRANTED)
 
 
 class Dependencies:
@@ -23,7 +19,7 @@ class Dependencies:
     def __init__(self, get: Callable[[str], JobRecord | None], times: StartTimes) -> None:
         self._get, self._times = get, times
         self._same_names = SameNames(get)
-        self._conditions = Conditions(get, times, self._same_names)
+        self._conditions = AwaitedConditions(get, times, self._same_names)
         self._awaited: dict[str, frozenset[str]] = {}
         self._dependents: dict[str, set[str]] = defaultdict(set)
         self._stuck: frozenset[str] = frozenset()
@@ -43,13 +39,17 @@ class Dependencies:
     def settle(self, job: JobRecord) -> bool:
         """Drop what a job need not wait for any more, and note when delays end; True when that was
         something."""
-        before, may_wait = job.life.awaits, job.life.state in _MAY_WAIT
-        after = before if may_wait else tuple(d for d in before if d.is_singleton)
-        after = tuple(each for d in after if (each := self._conditions.settled(job, d)) is not None)
-        if job.job.depends_on_any and len(after) < len(before) and may_wait:
-            after = ()
+        before = after = job.life.awaits
+        if job.waits:
+            after = tuple(
+                each for d in before if (each := self._conditions.settled(job, d)) is not None
+            )
+            is_enough = job.job.depends_on_any and len(after) < len(before)
+            after = () if is_enough else after
+        elif job.life.state is not JobState.GRANTED:  # else it may wait again
+            after = tuple(d for d in before if d.is_singleton)
         job.life.awaits = after
-        self._watch(job.job.job_id, self._watched(job) if may_wait else frozenset())
+        self._watch(job.job.job_id, self._watched(job) if job.waits else frozenset())
         return after != before
 
     def find_stuck(self) -> set[str]:
@@ -72,9 +72,10 @@ class Dependencies:
         is_any = job.job.depends_on_any
         if is_any and len(found) < len(job.life.awaits):
             return None
-        if job.job.job_id in self._stuck:
-            seen = (each for each in self._awaited[job.job.job_id] & self._stuck)
-            circle = min(each for each in seen if self._sees(job.job.job_id, each))
+        job_id = job.job.job_id
+        if job_id in self._stuck:
+            stuck = self._awaited[job_id] & self._stuck
+            circle = min(each for each in stuck if self._sees(job_id, each))
             found.append(WaitsInCircle(circle))
             return max(found, key=is_lasting)
         return (min if is_any else max)(found, key=is_lasting, default=None)
@@ -134,8 +135,9 @@ class Dependencies:
         count = sum(other in self._awaited and self._sees(job_id, other) for other in awaited)
         if job is None or not job.job.depends_on_any:
             return count
-        is_bound = count == len(awaited) and all(d.due_s is None for d in job.life.awaits)
-        return int(is_bound)
+        is_open = any(self._conditions.unmet(job, each) is None for each in job.life.awaits)
+        has_time = any(each.due_s is not None for each in job.life.awaits)
+        return 0 if is_open or has_time else int(count == len(awaited))
 
     def _sees(self, job_id: str, other: str) -> bool:
         job, awaited = self._get(job_id), self._get(other)

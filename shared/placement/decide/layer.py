@@ -111,10 +111,7 @@ class DecideLayer:
         ids = self._jobs.take_touched()
         ids |= self.dependencies.dependents(ids) | self.dependencies.note(ids) | self._due
         self._due.clear()
-        for job in self._jobs.found(ids):
-            if self.dependencies.settle(job):
-                self._jobs.save(job)
-        return self._jobs.found(ids | self.dependencies.find_stuck())
+        return self._settled(ids)
 
     def follow_plan(self, ended: Round) -> list[JobRecord]:
         """Put the plan in force that came in this round, and let time pass for it; returns the jobs
@@ -173,6 +170,7 @@ class DecideLayer:
         self._jobs.count_nameplate(job, *self._budgets.meters.counted(job, placed))
         self._state.guarantees.make(job, self._evaluation.neighbours()[placed.cluster])
         self.waiting_jobs.leave(job.job.job_id)
+        self.dependencies.settle(job)
         self._behind |= self.dependencies.note([job.job.job_id])
         if starting.predicted_s is not None:
             self.passing.take(placed, job.arrival, now_s, starting.predicted_s)
@@ -200,13 +198,19 @@ class DecideLayer:
         yield from self.looks.due_s()
         yield from self.times.due_s()
 
+    def _settled(self, job_ids: set[str]) -> list[JobRecord]:
+        """Settle what these jobs wait for; return them and those that are in a circle now, or in
+        none any more, by arrival."""
+        for job in self._jobs.found(job_ids):
+            if self.dependencies.settle(job):
+                self._jobs.save(job)
+        return self._jobs.found(job_ids | self.dependencies.find_stuck())
+
     def _refresh_stale(self) -> bool:
         """Bring entries up to date with limits, usage and clusters; True when some were lost."""
         changed = self._jobs.allocations.take_changed()
         limited = changed & self._state.models.limits.keys()
-        behind, self._behind = self._jobs.found(self._behind), set()
-        for job in behind:
-            self.dependencies.settle(job)
+        behind, self._behind = self._settled(self._behind), set()
         if self._all_stale:
             self._all_stale = False
             return self.waiting_jobs.refresh_all()

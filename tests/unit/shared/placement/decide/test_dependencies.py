@@ -315,6 +315,19 @@ def test_a_later_job_of_its_name_that_starts_first_makes_a_singleton_wait() -> N
     assert verdicts(done) == [("large", "start")]
 
 
+def test_a_singleton_that_may_start_leads_out_of_a_circle_where_one_is_enough() -> None:
+    processor = placement()
+    a = submitted("a", held_because="no", depends_on=after(AFTER_OK, "b"))
+    b = submitted("b", T0_US + 1, depends_on=after(AFTER_OK, "a"))
+    either = [Dependency(condition=SINGLETON), *after(AFTER_OK, "b")]
+    c = submitted("c", T0_US + 2, job_name="x", depends_on=either, depends_on_any=True)
+    assert sorted(verdicts(round_of(processor, 0, a, b, c))) == [
+        ("a", "held"),
+        ("b", "held"),
+        ("c", "start"),
+    ]
+
+
 def test_a_requeued_singleton_is_one_still() -> None:
     processor = placement()
     [run] = round_of(processor, 0, singleton("a"))

@@ -11,7 +11,7 @@ from shared.placement.state.job_record import JobRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class AwaitedConditions:
     """Compares dependencies with what is known of the jobs that they name."""
 
     get: Callable[[str], JobRecord | None]
