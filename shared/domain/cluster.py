@@ -112,7 +112,8 @@ class Cluster:
     def __hash__(self) -> int:
         """Return the same for equal clusters, without going through all that was declared: what
         follows from a cluster is kept by it."""
-        return hash((self.name, self.nodes, self.cores_per_node))
+        counts = len(self.declared_classes), len(self.partitions)
+        return hash((self.name, self.nodes, self.cores_per_node, *counts))
 
     def __post_init__(self) -> None:
         for field in ("name", "site", "node_model"):

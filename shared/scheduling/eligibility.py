@@ -7,7 +7,6 @@ of its jobs do.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from math import ceil
 from typing import Final, NamedTuple
 
@@ -45,13 +44,23 @@ NOTHING_REFUSED: Final = RefusedToJob()
 
 
 class _Declared(NamedTuple):
-    """A cluster's sets of nodes as declared."""
+    """A cluster's sets of nodes as declared; `with_features` and `named` are those that were asked
+    for."""
 
+    cluster: Cluster
     names: NodeNames
     everywhere: NodeBits
     partitions: dict[str, Partition]
     by_partition: dict[str, NodeBits]
     by_features: tuple[tuple[frozenset[str], NodeBits], ...]
+    with_features: dict[str, NodeBits]
+    named: dict[tuple[str, ...], tuple[NodeBits, str]]
+
+
+# By the identity of a cluster: each comparison would go through all that was declared.
+_KNOWN: Final[dict[int, _Declared]] = {}
+_MOST_KNOWN: Final = 256
+_MOST_ASKED: Final = 4096
 
 
 def node_set(indices: Iterable[int]) -> NodeBits:
@@ -72,8 +81,16 @@ def members(nodes: NodeBits, count: int) -> NDArray[np.bool_]:
     return np.unpackbits(raw, count=count, bitorder="little").astype(np.bool_)
 
 
-@lru_cache(maxsize=256)
 def _declared(cluster: Cluster) -> _Declared:
+    known = _KNOWN.get(id(cluster))
+    if known is None or known.cluster is not cluster:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        known = _KNOWN[id(cluster)] = _declare(cluster)
+    return known
+
+
+def _declare(cluster: Cluster) -> _Declared:
     names, everywhere = cluster.names(), (1 << cluster.nodes) - 1
     by_partition = {
         partition.name: node_set(names.indices(partition.nodes)) if partition.nodes else everywhere
@@ -86,24 +103,34 @@ def _declared(cluster: Cluster) -> _Declared:
         by_features[features] = by_features.get(features, 0) | nodes
         first += each.nodes
     partitions = {partition.name: partition for partition in cluster.partitions}
-    return _Declared(names, everywhere, partitions, by_partition, tuple(by_features.items()))
+    sets = everywhere, partitions, by_partition, tuple(by_features.items())
+    return _Declared(cluster, names, *sets, {}, {})
 
 
-@lru_cache(maxsize=4096)
 def nodes_with(cluster: Cluster, features: str) -> NodeBits:
     """Return the nodes of a cluster for which an expression holds."""
+    declared = _declared(cluster)
+    known = declared.with_features.get(features)
+    if known is not None:
+        return known
     expression, found = parse_features(features), 0
-    for there, nodes in _declared(cluster).by_features:
+    for there, nodes in declared.by_features:
         if expression.holds(there):
             found |= nodes
+    if len(declared.with_features) >= _MOST_ASKED:
+        declared.with_features.clear()
+    declared.with_features[features] = found
     return found
 
 
-@lru_cache(maxsize=4096)
 def nodes_named(cluster: Cluster, host_lists: tuple[str, ...]) -> tuple[NodeBits, str]:
     """Return those nodes of a cluster that host lists name, and the first name that it has not;
     empty where it has them all."""
-    names, unknown = _declared(cluster).names, ""
+    declared = _declared(cluster)
+    known = declared.named.get(host_lists)
+    if known is not None:
+        return known
+    names, unknown = declared.names, ""
     found: list[int] = []
     for name in named_nodes(host_lists):
         index = names.find(name)
@@ -111,7 +138,10 @@ def nodes_named(cluster: Cluster, host_lists: tuple[str, ...]) -> tuple[NodeBits
             found.append(index)
         elif not unknown:
             unknown = name
-    return node_set(found), unknown
+    if len(declared.named) >= _MOST_ASKED:
+        declared.named.clear()
+    declared.named[host_lists] = node_set(found), unknown
+    return declared.named[host_lists]
 
 
 def nodes_of_partition(cluster: Cluster, name: str) -> NodeBits:
