@@ -18,6 +18,7 @@ from services.rest.openapi import document
 from services.rest.problems import CONTENT_TYPE
 from services.rest.routes import routes
 from shared.domain.eamc_policy import Policy
+from tests.unit.services.history import made as of_history
 from tests.unit.services.rest.served import Client, HttpAnswer, Region, rest_over
 from tests.unit.shared.placement.region import T0_US, placement, round_of, submitted
 
@@ -273,6 +274,9 @@ async def play(seed: int, count: int) -> tuple[Counter[int], list[str]]:
     names = ("site/p1/1", "b", "c")
     round_of(processor, 0, *(submitted(name, T0_US + n, nodes=4) for n, name in enumerate(names)))
     region = Region(processor)
+    for name in names:
+        region.facts.add("jobs.events", of_history.submitted(name))
+        region.facts.add("prices.charges", of_history.charge(name), of_history.charge(name, "9"))
     async with rest_over(region, body_within_s=0.5) as client:
         answers, wrong = await attack(client, seed, count)
         last = await client.get("/v1/jobs/b")

@@ -43,7 +43,7 @@ from shared.placement.processor.placement import Placement
 from shared.pricing.terms import PriceTerms
 from tests.unit.services.calls import served
 from tests.unit.services.energy.api.appdb import AppDB, coefficients
-from tests.unit.services.history.made import database
+from tests.unit.services.history.made import FactLog, batch, database
 from tests.unit.services.ingest.envelopes import NOW_US
 from tests.unit.services.ingest.test_service import Broker
 from tests.unit.services.webhooks.made import KEY, World
@@ -94,6 +94,7 @@ class Region:
     appdb: AppDB = field(default_factory=AppDB)
     outcomes: Outcomes = field(default_factory=Outcomes)
     crashes: list[Exception] = field(default_factory=list)
+    facts: FactLog = field(default_factory=FactLog)
 
     @property
     def published(self) -> list[Publish]:
@@ -128,8 +129,9 @@ class Region:
         }
 
     def _history(self) -> HistoryService:
-        """Without a row."""
-        engine, _ = database(Database(str(Path(mkdtemp()) / "history.db")))
+        """With what the facts say."""
+        engine, writer = database(Database(str(Path(mkdtemp()) / "history.db")))
+        writer.apply([batch(records) for records in self.facts.records.values() if records])
         meter = HistoryMeter(NoOpMeter("test"))
         return HistoryService(HistoryReader(engine), meter, self.crashes.append)
 
