@@ -197,7 +197,7 @@ test-rest: setup system-tests $(VENV)/.focus ## what make test leaves out: small
 	$(PYTEST) -m '(rest or hypothesis) and not thorough' --durations=10
 
 .PHONY: test-thorough
-test-thorough: setup system-servers system-containers ## what CI has no time for: containers, kills of Kafka and of secure runs
+test-thorough: setup system-servers system-containers system-kubernetes ## what CI has no time for: containers, an API server, kills of Kafka and of secure runs
 	$(PYTEST) -m thorough
 
 .PHONY: same
