@@ -144,7 +144,7 @@ MUTANTS: Final = (
         "placement/state/job_allocation.py",
         "            self._prolong(max(now_s - self.suspended_s, 0.0))\n",
         "",
-        soonest=16,
+        soonest=25,
     ),
     Mutant(
         "who is suspended is overdue in the end",
@@ -158,14 +158,14 @@ MUTANTS: Final = (
         "placement/measures/layer.py",
         "if start_s < inf or not job.run.drawn_mw:",
         "if start_s < inf:",
-        soonest=16,
+        soonest=32,
     ),
     Mutant(
         "nothing is kept for whom room is made",
         "placement/measures/sharing.py",
         "        self._reserved.of_sharing = [self._kept(each) for each in awaited]\n",
         "        self._reserved.of_sharing = []\n",
-        soonest=25,
+        soonest=114,
     ),
     Mutant(
         "room is made of more than the start gains",
