@@ -14,6 +14,7 @@ from deploy.local.servers import LocalServers
 from tests.support.reader import Reader
 
 pytestmark = pytest.mark.rest
+_SEEN_S = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +43,13 @@ def shown(reader: Reader) -> str:
 
 
 def kill_once(servers: LocalServers, name: str, start: "subprocess.Popen[str]") -> None:
-    """Kill a process as soon as it runs."""
+    """Kill a process once it runs and the start has seen it, seconds before it can be ready."""
     while start.poll() is None:
         with suppress(LocalServersError):
-            servers.kill(name, signal.SIGKILL)
-            return
+            if servers.pid(name):
+                time.sleep(_SEEN_S)
+                servers.kill(name, signal.SIGKILL)
+                return
         time.sleep(0.05)
 
 
