@@ -35,7 +35,7 @@ How to stop it:      coplace down; with --delete its data go too"""
 
 _SAMPLE = """\
 Sample: jobs on the emulated clusters p1 and p2. Look at them with
-  coplace jobs, coplace queue, coplace clusters, coplace why JOB
+  coplace jobs, coplace queue p1, coplace clusters, coplace why JOB
 A minute after a job ended:  coplace statement physics"""
 
 _SECURE = """\

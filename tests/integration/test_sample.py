@@ -68,7 +68,7 @@ def test_jobs_run_wait_and_have_ended(reader: Reader) -> None:
     assert waiting is not None
     why = reader.paste(f"coplace why {waiting[1]}").stdout
     assert "waits" in why or "reserved" in why
-    assert waiting[1] in reader.paste("coplace queue").stdout
+    assert waiting[1] in reader.paste("coplace queue p1").stdout
 
 
 @pytest.mark.usefixtures("shown")
