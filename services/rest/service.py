@@ -121,7 +121,7 @@ class RestService:
         found = [HttpRoute("/healthz", self._healthz), HttpRoute("/readyz", self._readyz)]
         described = document(self._routes)
         app = _App(described, docs=self._own.docs, routes=[*found, *self._http_routes()])
-        app.add_exception_handler(HTTPException, _no_route)
+        app.add_exception_handler(HTTPException, self._no_route)
         app.add_exception_handler(Exception, _failed)
         return app
 
@@ -273,6 +273,12 @@ class RestService:
                     headers={"Connection": "close"},
                 )
 
+    async def _no_route(self, request: Request, error: Exception) -> Response:
+        """Answer where no route is."""
+        await self._read_rest(request)
+        assert isinstance(error, HTTPException)
+        return _response_without_route(request, error)
+
     async def _read_rest(self, request: Request) -> None:
         """Read what is left of a body that is refused, within bounds: who closes a connection on
         what was sent takes the answer from its client, too."""
@@ -370,9 +376,7 @@ def _unknown_path(request: Request) -> ProblemError:
     return ProblemError(HTTPStatus.NOT_FOUND, "unknown-path", words)
 
 
-async def _no_route(request: Request, error: Exception) -> Response:
-    """Answer where no route is."""
-    assert isinstance(error, HTTPException)
+def _response_without_route(request: Request, error: HTTPException) -> Response:
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         return _response_of(_unknown_path(request))
     headers = dict(error.headers or {})

@@ -30,16 +30,24 @@ async def test_a_body_that_breaks_http_is_no_bug_of_ours(caplog: pytest.LogCaptu
     assert "Exception in ASGI application" not in caplog.text
 
 
-@pytest.mark.parametrize(("kind", "status"), [("text/plain", 415), ("application/json", 400)])
+@pytest.mark.parametrize(
+    ("path", "kind", "status"),
+    [
+        ("/v1/jobs", "text/plain", 415),
+        ("/v1/jobs", "application/json", 400),
+        ("/v1/nothing", "application/json", 404),
+        ("/v1/clusters", "application/json", 405),
+    ],
+)
 async def test_a_body_that_was_sent_is_answered_however_it_is_refused(
-    kind: str, status: int
+    path: str, kind: str, status: int
 ) -> None:
     body = b"[" + b" " * 3_000_000 + b"]"
     async with rest_over(Region(), body_within_s=0.2) as client:
         for _ in range(5):
             # What has arrived while the process was busy has arrived in time.
             asyncio.get_running_loop().call_later(0.002, time.sleep, 0.3)
-            answer = await client.send("POST", "/v1/jobs", body, Content_Type=kind)
+            answer = await client.send("POST", path, body, Content_Type=kind)
             assert answer.status == status
 
 
