@@ -33,6 +33,7 @@ from services.history.database import Database, open_database
 from services.history.facts import TOPICS
 from services.history.following import Follower
 from services.history.settings import DatabaseSettings
+from services.history.tables import RUNS
 from services.history.writing import HistoryWriter
 from shared.archive.record import ArchivedRecord
 from shared.archive.storage import LocalFolder
@@ -298,7 +299,8 @@ def test_a_gap_behind_a_process_that_was_down_is_filled_from_the_archive(
         wait_until(lambda: all(map(history.knows, jobs)))
     finally:
         history.servers.remove([program])
-    runs = {row[0] for row in history.rows()["runs"] if row[8] == "alpha"}
+    cluster = RUNS.columns.keys().index("cluster")
+    runs = {row[0] for row in history.rows()["runs"] if row[cluster] == "alpha"}
     assert runs >= {*jobs}
 
 
