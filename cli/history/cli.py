@@ -39,6 +39,7 @@ from cli.notes import note, utc
 from cli.output import Output, OutputName, Row
 from cli.progress import progress_of
 from cli.times import time_us
+from coplace_client.errors import CannotStartError, UnusableError
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
 
@@ -215,8 +216,11 @@ def rebuild_database(
 
     own = DatabaseSettings(database=database, archive=archive)
     place = Database(own.database, own.database_password_file)
-    with progress_of(None, "records") as on_records:
-        found = rebuild(Deployment.from_settings(settings()), place, own.archive, on_records)
+    try:
+        with progress_of(None, "records") as on_records:
+            found = rebuild(Deployment.from_settings(settings()), place, own.archive, on_records)
+    except CannotStartError as error:
+        raise UnusableError(str(error)) from None
     note([f"{place} is built anew"])
     if found.left_out:
         note([f"{found.left_out} records cannot be used: `coplace dlq list` has the reasons"])

@@ -7,12 +7,13 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from services.history.adapters import ArchiveFiles, FollowedTopics
-from services.history.consistency import HOW_TO, differences
 from services.history.database import Database, open_database
+from services.history.following import ADVICE, HOW_TO
 from services.history.settings import DatabaseSettings
-from services.history.writing import HistoryWriter, Position
+from services.history.writing import HistoryWriter
 from shared.archive.errors import ArchiveError
 from shared.catalogue.record import TopicPartition
+from shared.streams.following import PartitionPosition, differences
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.stages.consistency import Inconsistency
 
@@ -29,13 +30,15 @@ async def examine_history(deployment: Deployment, own: DatabaseSettings) -> list
     if not known:
         return []
     async with FollowedTopics.connected(deployment) as kafka:
-        wrong = await differences(kafka, known)
+        wrong = await differences(kafka, known, ADVICE, fills_gaps=True)
         begins = (await kafka.facts({each.topic for each in known}, {}, known)).begins
     archive = ArchiveFiles(own.archive) if own.archive else None
     return [*wrong, *_gaps(known, begins, archive)]
 
 
-def _positions(deployment: Deployment, database: Database) -> Mapping[TopicPartition, Position]:
+def _positions(
+    deployment: Deployment, database: Database
+) -> Mapping[TopicPartition, PartitionPosition]:
     engine = open_database(database)
     try:
         if not inspect(engine).has_table("positions"):
@@ -46,7 +49,7 @@ def _positions(deployment: Deployment, database: Database) -> Mapping[TopicParti
 
 
 def _gaps(
-    known: Mapping[TopicPartition, Position],
+    known: Mapping[TopicPartition, PartitionPosition],
     begins: Mapping[TopicPartition, int],
     archive: ArchiveFiles | None,
 ) -> Iterator[Inconsistency]:

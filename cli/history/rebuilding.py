@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from coplace_client.errors import UnusableError
 from services.history.adapters import ArchiveFiles, FollowedTopics
 from services.history.applying import BatchApplier
-from services.history.consistency import NAME
 from services.history.database import (
     Database,
     locked,
@@ -18,7 +17,7 @@ from services.history.database import (
     replace_by_rebuilt,
 )
 from services.history.facts import TOPICS
-from services.history.following import Follower
+from services.history.following import NAME, Follower
 from services.history.writing import HistoryWriter, Rejected
 from shared.catalogue.record import Record
 from shared.streams.on_kafka.deployment import Deployment

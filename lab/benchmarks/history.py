@@ -28,11 +28,12 @@ from sqlalchemy import text
 from services.history.database import Database, migrate, open_database
 from services.history.facts import TOPICS
 from services.history.reading import HistoryReader
-from services.history.writing import Batch, HistoryWriter
+from services.history.writing import HistoryWriter
 from shared.catalogue.codec import Codec
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import Record, TopicPartition
 from shared.catalogue.topics import Topics
+from shared.streams.following import TopicBatch
 
 _T0_US: Final = 1_767_225_600_000_000
 _MONTH_US: Final = 30 * 86_400_000_000
@@ -148,7 +149,7 @@ def main(jobs: int, database: Database) -> None:
                 record = Record(made.partition, offset, made.key, made.value, made.headers)
                 batches.setdefault(made.partition, []).append(record)
         found = [
-            Batch(place, each[0].offset, each, each[-1].offset + 1)
+            TopicBatch(place, each[0].offset, each, each[-1].offset + 1)
             for place, each in batches.items()
         ]
         began_s = time.perf_counter()

@@ -12,10 +12,9 @@ from sqlalchemy.exc import OperationalError
 
 from services.history.adapters import ArchiveFiles, FollowedTopics
 from services.history.applying import BatchApplier
-from services.history.consistency import NAME
 from services.history.database import Database, locked, migrate, open_database
 from services.history.facts import TOPICS
-from services.history.following import Follower
+from services.history.following import NAME, Follower
 from services.history.letters import LetterWriter
 from services.history.meter import HistoryMeter
 from services.history.reading import HistoryReader

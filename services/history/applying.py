@@ -11,8 +11,9 @@ import structlog
 from kafka.errors import KafkaError
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from services.history.writing import Batch, HistoryWriter, LostRowsError
+from services.history.writing import HistoryWriter, LostRowsError
 from shared.catalogue.record import Record, TopicPartition
+from shared.streams.following import TopicBatch
 from shared.streams.stages.failures import Failures
 from shared.streams.stages.quarantine import Fault
 
@@ -29,21 +30,22 @@ class BatchApplier:
     so many failures at a place it is, 0: never."""
 
     def __init__(self, writer: HistoryWriter, after: int, on_quarantined: OnQuarantined) -> None:
-        self.writer, self._after, self._on_quarantined = writer, after, on_quarantined
+        self._writer, self._after, self._on_quarantined = writer, after, on_quarantined
+        self.positions, self.begin = writer.positions, writer.begin
 
-    def apply(self, batches: Sequence[Batch]) -> int:
+    def apply(self, batches: Sequence[TopicBatch]) -> int:
         """Apply what was not applied yet, and return how many records these were. Raises what it
         fails at unless that has failed too often."""
         try:
-            return self.writer.apply(batches)
+            return self._writer.apply(batches)
         except _NO_RECORDS_FAULT:
             raise
         except Exception:  # noqa: BLE001 each Kafka partition is tried by itself
             return sum(map(self._apply_alone, batches))
 
-    def _apply_alone(self, batch: Batch) -> int:
+    def _apply_alone(self, batch: TopicBatch) -> int:
         try:
-            return self.writer.apply([batch])
+            return self._writer.apply([batch])
         except _NO_RECORDS_FAULT:
             raise
         except Exception as error:
@@ -52,25 +54,25 @@ class BatchApplier:
             self._isolate(batch)
             return len(batch.records)
 
-    def _recurs(self, batch: Batch, error: Exception) -> bool:
+    def _recurs(self, batch: TopicBatch, error: Exception) -> bool:
         place: TopicPartition = batch.partition
-        failures = Failures(self.writer.positions()[place].failures)
+        failures = Failures(self.positions()[place].failures)
         failures.count(error, *place, batch.next_position - 1)
-        self.writer.keep_failures(place, failures.kept or b"")
+        self._writer.keep_failures(place, failures.kept or b"")
         return failures.recur(self._after)
 
-    def _isolate(self, batch: Batch) -> None:
+    def _isolate(self, batch: TopicBatch) -> None:
         position = batch.read_from
         for record in batch.records:
-            one = Batch(batch.partition, position, [record], record.offset + 1)
+            one = TopicBatch(batch.partition, position, [record], record.offset + 1)
             try:
-                self.writer.apply([one])
+                self._writer.apply([one])
             except _NO_RECORDS_FAULT:
                 raise
             except Exception as error:  # noqa: BLE001 what is unexpected is what this is for
                 fault = Fault.from_error(error)
                 self._on_quarantined(record, fault)
-                self.writer.pass_over(one)
+                self._writer.pass_over(one)
                 log.error("quarantined", at=(*batch.partition, record.offset), why=fault.what)
             position = record.offset + 1
-        self.writer.apply([Batch(batch.partition, position, (), batch.next_position)])
+        self._writer.apply([TopicBatch(batch.partition, position, (), batch.next_position)])

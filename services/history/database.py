@@ -4,24 +4,22 @@ A file is SQLite, a URL is PostgreSQL. There the tables lie in a schema of their
 can be built beside them.
 """
 
-import fcntl
-import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from alembic import command
-from alembic.config import Config
-from alembic.util import CommandError
 from sqlalchemy import URL, Engine, create_engine, event, make_url, text
 from sqlalchemy.pool import NullPool
 
-from coplace_client.errors import CannotStartError
+from shared.sql import sqlite
+from shared.sql.starting import upgrade, written_by_another
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
-# A reader waits for no writer, the writer for nobody: this is for a backup, or a second process.
-_BUSY_MS: Final = 10_000
+_VARIABLE: Final = "COPLACE_HISTORY_DATABASE"
+# A commit survives a kill of the process; after a power failure the last ones may be missing, with
+# the positions that belong to them.
+_PRAGMAS: Final = ("synchronous = NORMAL", "cache_size = -65536")
 # A server that does not answer for so long is down.
 _CONNECT_S: Final = 10
 _SCHEMA: Final = "coplace_history"
@@ -68,37 +66,8 @@ class Database(NamedTuple):
 def open_database(database: Database, *, writes: bool = False) -> Engine:
     """Open a database; an engine that only reads sees one state of it in each transaction."""
     if database.is_file:
-        return _open_sqlite(database.file, writes=writes)
+        return sqlite.open_file(database.file, *_PRAGMAS, writes=writes)
     return _open_postgresql(database, writes=writes)
-
-
-def _open_sqlite(file: Path, *, writes: bool) -> Engine:
-    """Each transaction of an engine that writes has all of the file.
-
-    The write-ahead log lets readers read while it is written. A commit survives a kill of the
-    process; after a power failure the last ones may be missing, with the positions that belong to
-    them.
-    """
-    engine = create_engine(URL.create("sqlite", database=str(file)))
-
-    @event.listens_for(engine, "connect")
-    def connect(connection: sqlite3.Connection, _record: Any) -> None:
-        # Transactions begin where SQLAlchemy says, also for those that only read.
-        connection.isolation_level = None
-        for pragma in (
-            f"busy_timeout = {_BUSY_MS}",
-            "journal_mode = WAL",
-            "synchronous = NORMAL",
-            "temp_store = MEMORY",
-            "cache_size = -65536",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Any) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
 
 
 def _open_postgresql(database: Database, *, writes: bool, pooled: bool = True) -> Engine:
@@ -126,37 +95,16 @@ def _open_postgresql(database: Database, *, writes: bool, pooled: bool = True) -
 def migrate(database: Database, engine: Engine) -> None:
     """Bring the schema of a database to what this release has. Raises CannotStartError for one of a
     later release."""
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
     with engine.begin() as connection:
         if not database.is_file:
             connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {database.schema}"))
-        config.attributes["connection"] = connection
-        try:
-            command.upgrade(config, "head")
-        except CommandError as error:
-            raise CannotStartError(
-                f"the schema of {database} is of a later release: run that one, or "
-                f"`coplace history rebuild` ({error})"
-            ) from None
+        upgrade(connection, _MIGRATIONS, database, "`coplace history rebuild`")
 
 
-@contextmanager
-def locked(database: Database) -> Iterator[None]:
+def locked(database: Database) -> AbstractContextManager[None]:
     """Be the only one that writes a database, or builds it anew. Raises CannotStartError where
     another process does, or where its folder cannot be written to."""
-    with _file_lock(database.file) if database.is_file else _server_lock(database):
-        yield
-
-
-@contextmanager
-def _file_lock(file: Path) -> Iterator[None]:
-    try:
-        with Path(f"{file}.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-    except BlockingIOError:
-        raise _is_written(str(file)) from None
+    return sqlite.locked(database.file, _VARIABLE) if database.is_file else _server_lock(database)
 
 
 @contextmanager
@@ -166,14 +114,8 @@ def _server_lock(database: Database) -> Iterator[None]:
     engine = _open_postgresql(database, writes=True, pooled=False)
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         if not connection.scalar(text("SELECT pg_try_advisory_lock(:lock)"), {"lock": _LOCK}):
-            raise _is_written(str(database))
+            raise written_by_another(database, _VARIABLE)
         yield
-
-
-def _is_written(where: str) -> CannotStartError:
-    return CannotStartError(
-        f"another process writes {where}: stop it, or choose another COPLACE_HISTORY_DATABASE"
-    )
 
 
 def remove_rebuilding(database: Database) -> None:

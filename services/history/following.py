@@ -1,32 +1,45 @@
 """Follows topics into the database: from where it is, over what only the archive has, and on."""
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from services.history.applying import BatchApplier
-from services.history.consistency import HOW_TO, NAME, differences
 from services.history.facts import TOPICS
-from services.history.log import Archive, FollowedLog, ReadBatch
-from services.history.writing import Batch
 from shared.archive.errors import ArchiveError
-from shared.catalogue.record import TopicPartition
-from shared.process.clock import now_us
-from shared.streams.stages.consistency import Inconsistency, InconsistentError, LogFacts, missing
+from shared.catalogue.record import Record, TopicPartition
+from shared.streams.following import FollowedLog, PartitionPosition, TopicBatch, TopicFollower
+from shared.streams.stages.consistency import LogFacts
 
+NAME: Final = "history"
+HOW_TO: Final = "docs/how-to/history.md, 'When it refuses'"
+ADVICE: Final = f"build the database anew: `coplace history rebuild` ({HOW_TO})"
 _AT_ONCE: Final = 5_000
-_CHECKS_EACH_S: Final = 10.0
 
 log = structlog.get_logger(__name__)
 
 
-class Follower:
-    """The one that writes to a database. `on_applied` hears of each batch how many records it
-    had."""
+class Archive(Protocol):
+    """What topics have not any more."""
+
+    def begins_at(self, partition: TopicPartition, topic_id: bytes) -> int | None:
+        """Return the first offset that is kept of a Kafka partition, None where nothing is. Raises
+        ArchiveError where it is of another topic."""
+        ...
+
+    def records(self, partition: TopicPartition, from_offset: int, until: int) -> Iterator[Record]:
+        """Yield the records from an offset up to, not including, another one."""
+        ...
+
+
+class Follower(TopicFollower):
+    """The one that writes to a database, what only the archive has first: opening it raises
+    ArchiveError. `on_applied` hears of each batch how many records it had."""
+
+    FILLS_GAPS = True
 
     def __init__(
         self,
@@ -35,76 +48,31 @@ class Follower:
         archive: Archive | None,
         on_applied: Callable[[int], object],
     ) -> None:
-        self._topics, self._applier, self._archive = topics, applier, archive
-        self._writer = applier.writer
-        self._on_applied = on_applied
-        self.positions: dict[TopicPartition, int] = {}
-        self._newest_ms = 0
+        super().__init__(NAME, TOPICS, topics, applier, ADVICE, on_applied)
+        self._archive = archive
 
-    async def open(self) -> list[Inconsistency]:
-        """Read on where the database is, what only the archive has first. Return what does not
-        follow from Kafka: then nothing is written. Raises ArchiveError."""
-        found = await self._topics.facts(TOPICS, {}, ())
-        if absent := [missing(topic) for topic in TOPICS if topic not in found.topics]:
-            return absent
-        known = await asyncio.to_thread(self._writer.positions)
-        if wrong := await differences(self._topics, known):
-            return wrong
-        places = _partitions(found)
-        kept = await self._topics.facts(TOPICS, {}, places)
-        begins = kept.begins
-        for place in places:
-            topic_id = found.topics[place.topic].topic_id
-            if place not in known:
-                start = self._start(place, topic_id, begins[place])
-                await asyncio.to_thread(self._writer.begin, place, topic_id, start)
-                position = start
-            else:
-                position = known[place].position
-            if position < begins[place]:
-                await self._fill(place, topic_id, position, begins[place])
-                position = begins[place]
-            self.positions[place] = position
+    async def _reach(
+        self, kept: LogFacts, known: Mapping[TopicPartition, PartitionPosition]
+    ) -> None:
+        await super()._reach(kept, known)
         self._warn_of_unarchived(kept)
-        await self._topics.assign(self.positions)
-        return []
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Follow until `stop` is set. Raises InconsistentError where a topic was replaced."""
-        checked_s = time.monotonic()
-        while not stop.is_set():
-            await self.step(await self._topics.read())
-            if time.monotonic() - checked_s >= _CHECKS_EACH_S:
-                await self._check()
-                checked_s = time.monotonic()
-
-    async def step(self, found: Mapping[TopicPartition, ReadBatch]) -> None:
-        """Apply what was read."""
-        batches = [
-            Batch(place, self.positions[place], batch.records, batch.next_position)
-            for place, batch in found.items()
-        ]
-        if not batches:
-            return
-        self._on_applied(await asyncio.to_thread(self._applier.apply, batches))
-        for batch in batches:
-            self.positions[batch.partition] = batch.next_position
-        if newest := [batch.records[-1].written_ms for batch in batches if batch.records]:
-            self._newest_ms = max(newest)
-
-    def lag_s(self) -> float:
-        """Return how old the newest record is that was applied, 0 where none waits."""
-        if not self._newest_ms or not self._topics.behind():
-            return 0.0
-        return max(0.0, now_us() / 1e6 - self._newest_ms / 1e3)
-
-    def _start(self, place: TopicPartition, topic_id: bytes, begins_at: int) -> int:
-        """Return where to begin with a Kafka partition: where Kafka does, or the archive before."""
-        archived = self._archive.begins_at(place, topic_id) if self._archive else None
-        start = begins_at if archived is None else min(archived, begins_at)
-        if start:
-            log.warning("the beginning is kept nowhere", at=(*place, start))
-        return start
+    async def _reached(
+        self,
+        place: TopicPartition,
+        topic_id: bytes,
+        begins_at: int,
+        known: PartitionPosition | None,
+    ) -> int:
+        """Begin where Kafka does, or the archive before, and fill what Kafka has removed."""
+        start = begins_at
+        if self._archive and not known:
+            archived = self._archive.begins_at(place, topic_id)
+            start = begins_at if archived is None else min(archived, begins_at)
+        position = await super()._reached(place, topic_id, start, known)
+        if position < begins_at:
+            await self._fill(place, topic_id, position, begins_at)
+        return max(position, begins_at)
 
     def _warn_of_unarchived(self, found: LogFacts) -> None:
         """Say which topics nobody has any more once Kafka has removed their records."""
@@ -137,27 +105,7 @@ class Follower:
         log.info("read from the archive", at=(*place, position), until=until)
         while batch := await asyncio.to_thread(lambda: list(islice(records, _AT_ONCE))):
             following = batch[-1].offset + 1
-            filled = [Batch(place, position, batch, following)]
-            self._on_applied(await asyncio.to_thread(self._applier.apply, filled))
+            filled = [TopicBatch(place, position, batch, following)]
+            self._on_applied(await asyncio.to_thread(self._store.apply, filled))
             position = following
-        await asyncio.to_thread(self._writer.apply, [Batch(place, position, (), until)])
-
-    async def _check(self) -> None:
-        """Raises InconsistentError where a topic was replaced, or has more Kafka partitions: what
-        starts anew reads these too."""
-        known = await asyncio.to_thread(self._writer.positions)
-        if wrong := await differences(self._topics, known):
-            raise InconsistentError(NAME, wrong)
-        found = await self._topics.facts(TOPICS, {}, ())
-        is_larger = set(_partitions(found)) - set(self.positions)
-        if is_larger and (wrong := await self.open()):
-            raise InconsistentError(NAME, wrong)
-
-
-def _partitions(found: LogFacts) -> list[TopicPartition]:
-    """All that there are, whatever is declared: a topic may grow."""
-    return [
-        TopicPartition(topic, number)
-        for topic in TOPICS
-        for number in range(found.topics[topic].kafka_partitions)
-    ]
+        await asyncio.to_thread(self._store.apply, [TopicBatch(place, position, (), until)])

@@ -4,7 +4,7 @@ passed."""
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from services.history.consistency import NAME
+from services.history.following import NAME
 from services.history.writing import Rejected
 from shared.catalogue.event import Publish
 from shared.catalogue.record import Record

@@ -30,6 +30,7 @@ from services.history.tables import (
 )
 from shared.catalogue.codec import Codec
 from shared.catalogue.record import Record, TopicPartition, type_of
+from shared.streams.following import PartitionPosition, TopicBatch
 from shared.streams.stages.failures import Failures
 from shared.streams.stages.provenance import LastRead
 
@@ -41,16 +42,6 @@ _PLACE: Final = ("sequence", "at_us", "event_id", "number")
 log = structlog.get_logger(__name__)
 
 
-class Position(NamedTuple):
-    """How far a Kafka partition was applied, from where on, and of which topic."""
-
-    topic_id: bytes
-    begins_at: int
-    position: int
-    last_read: LastRead | None
-    failures: bytes = _NOTHING
-
-
 class Rejected(NamedTuple):
     """A record that cannot be used, and why."""
 
@@ -59,15 +50,6 @@ class Rejected(NamedTuple):
 
 
 OnRejected = Callable[[Sequence[Rejected]], object]
-
-
-class Batch(NamedTuple):
-    """Records of a Kafka partition, read from a position on, and the position behind them."""
-
-    partition: TopicPartition
-    read_from: int
-    records: Sequence[Record]
-    next_position: int
 
 
 class LostRowsError(Exception):
@@ -85,7 +67,7 @@ class HistoryWriter:
         self._codec = codec
         self._on_rejected = on_rejected
 
-    def positions(self) -> Mapping[TopicPartition, Position]:
+    def positions(self) -> Mapping[TopicPartition, PartitionPosition]:
         """Return how far each Kafka partition was applied."""
         with self._engine.begin() as connection:
             return _positions(connection)
@@ -104,7 +86,7 @@ class HistoryWriter:
         with self._engine.begin() as connection:
             connection.execute(POSITIONS.insert(), row)
 
-    def apply(self, batches: Sequence[Batch]) -> int:
+    def apply(self, batches: Sequence[TopicBatch]) -> int:
         """Apply what was not applied yet, and return how many records these were. Raises
         LostRowsError."""
         with self._engine.begin() as connection:
@@ -117,7 +99,7 @@ class HistoryWriter:
             _write(connection, facts)
         return applied
 
-    def pass_over(self, batch: Batch) -> None:
+    def pass_over(self, batch: TopicBatch) -> None:
         """Apply nothing of a batch and go on behind it. Raises LostRowsError."""
         with self._engine.begin() as connection:
             known = _positions(connection, locked=True)[batch.partition]
@@ -143,7 +125,7 @@ class HistoryWriter:
             self._on_rejected(rejected)
 
 
-def _fresh(batch: Batch, known: Position) -> Sequence[Record]:
+def _fresh(batch: TopicBatch, known: PartitionPosition) -> Sequence[Record]:
     """Return the records that were not applied yet. Raises LostRowsError."""
     if known.position < batch.read_from:
         problem = f"{batch.partition} was applied to {known.position}"
@@ -153,11 +135,11 @@ def _fresh(batch: Batch, known: Position) -> Sequence[Record]:
 
 def _positions(
     connection: Connection, *, locked: bool = False
-) -> Mapping[TopicPartition, Position]:
+) -> Mapping[TopicPartition, PartitionPosition]:
     """Locked ones nobody else writes until the transaction ends."""
     query = select(POSITIONS).with_for_update() if locked else select(POSITIONS)
     return {
-        TopicPartition(row.topic, row.kafka_partition): Position(
+        TopicPartition(row.topic, row.kafka_partition): PartitionPosition(
             row.topic_id,
             row.begins_at,
             row.position,
@@ -172,7 +154,9 @@ def _place(partition: TopicPartition) -> dict[str, Any]:
     return {"topic": partition.topic, "kafka_partition": partition.kafka_partition}
 
 
-def _move(connection: Connection, batch: Batch, known: Position, fresh: Sequence[Record]) -> None:
+def _move(
+    connection: Connection, batch: TopicBatch, known: PartitionPosition, fresh: Sequence[Record]
+) -> None:
     position = max(known.position, batch.next_position)
     failures = Failures(known.failures)
     failures.forget(lambda seen: seen.number < position)

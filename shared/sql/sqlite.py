@@ -1,4 +1,4 @@
-"""A SQLite database of one process: its connections, its schema, and who writes it."""
+"""A SQLite database that one process writes: its connections, its schema, and who writes it."""
 
 import fcntl
 import sqlite3
@@ -8,15 +8,13 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any, Final
 
-from alembic import command
-from alembic.config import Config
-from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 
 from coplace_client.errors import CannotStartError
+from shared.sql.starting import upgrade, written_by_another
 
-# Nobody else writes: this is for a backup, or a second process.
+# Readers wait for no writer, the writer for nobody: this is for a backup, or a second process.
 _BUSY_MS: Final = 10_000
 
 
@@ -29,7 +27,7 @@ class SqliteDatabase:
 
     def __init__(self, file: Path) -> None:
         file.touch(mode=0o600)
-        self._engine = _open(file)
+        self._engine = open_file(file, "synchronous = FULL")
         self._lock = Lock()
 
     @contextmanager
@@ -41,24 +39,19 @@ class SqliteDatabase:
     def migrate(self, folder: Path, remedy: str) -> None:
         """Bring the schema to what this release has. Raises CannotStartError for one of a later
         release and for what is no database, with what an operator may do."""
-        config = Config()
-        config.set_main_option("script_location", str(folder))
         file = self._engine.url.database
         try:
             with self.transaction() as connection:
-                config.attributes["connection"] = connection
-                command.upgrade(config, "head")
-        except CommandError as error:
-            raise CannotStartError(
-                f"the schema of {file} is of a later release: run that one, or {remedy} ({error})"
-            ) from None
+                upgrade(connection, folder, file, remedy)
         except DatabaseError as error:
             raise CannotStartError(
                 f"{file} is no usable database: {remedy} ({error.orig})"
             ) from None
 
 
-def _open(file: Path) -> Engine:
+def open_file(file: Path, *pragmas: str, writes: bool = True) -> Engine:
+    """Open a file by connections with these pragmas. Each transaction of an engine that writes has
+    all of the file; the write-ahead log lets others read meanwhile."""
     engine = create_engine(URL.create("sqlite", database=str(file)))
 
     @event.listens_for(engine, "connect")
@@ -68,14 +61,14 @@ def _open(file: Path) -> Engine:
         for pragma in (
             f"busy_timeout = {_BUSY_MS}",
             "journal_mode = WAL",
-            "synchronous = FULL",
             "temp_store = MEMORY",
+            *pragmas,
         ):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Any) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
 
@@ -89,8 +82,7 @@ def locked(file: Path, variable: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            problem = f"another process writes {file}: stop it, or choose another {variable}"
-            raise CannotStartError(problem) from None
+            raise written_by_another(file, variable) from None
         yield
 
 

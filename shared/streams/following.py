@@ -4,7 +4,7 @@ rows."""
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 import structlog
 
@@ -25,12 +25,14 @@ log = structlog.get_logger(__name__)
 
 
 class PartitionPosition(NamedTuple):
-    """How far a Kafka partition was applied, from where on, and of which topic."""
+    """How far a Kafka partition was applied, from where on, and of which topic; and what failed
+    there, in a store that keeps it."""
 
     topic_id: bytes
     begins_at: int
     position: int
     last_read: LastRead | None
+    failures: bytes = b""
 
 
 class ReadBatch(NamedTuple):
@@ -90,9 +92,35 @@ class PositionStore(Protocol):
         ...
 
 
+async def differences(
+    log: FollowedLog,
+    known: Mapping[TopicPartition, PartitionPosition],
+    advice: str,
+    *,
+    fills_gaps: bool,
+) -> list[Inconsistency]:
+    """Return what a store was made from and Kafka does not have. One that fills gaps may have what
+    Kafka has removed meanwhile from elsewhere."""
+    last_read = {place: each.last_read for place, each in known.items() if each.last_read}
+    found = await log.facts({place.topic for place in known}, last_read, known)
+    reached = {place: each.position for place, each in known.items()}
+    if fills_gaps:
+        reached = {place: max(at, found.begins.get(place, 0)) for place, at in reached.items()}
+    provenance = Provenance(
+        topics={place.topic: TopicIdentity(each.topic_id, 0) for place, each in known.items()},
+        positions=reached,
+        last_read=last_read,
+    )
+    wrong = read_model_differences(provenance, found, frozenset())
+    return [Inconsistency(what, advice) for what in dict.fromkeys(each.what for each in wrong)]
+
+
 class TopicFollower:
     """The one that applies topics to a store. `advice` says what to do where the store does not
-    follow from Kafka; `on_applied` hears of each batch how many records it had."""
+    follow from Kafka; `on_applied` hears of each batch how many records it had.
+    A subclass that fills gaps says so, and fills them in `_reached`."""
+
+    FILLS_GAPS: ClassVar = False
 
     def __init__(
         self,
@@ -117,15 +145,8 @@ class TopicFollower:
         known = await asyncio.to_thread(self._store.positions)
         if wrong := await self._differences(known):
             return wrong
-        places = self._partitions(found)
-        begins = (await self._log.facts(self._topics, {}, places)).begins
-        for place in places:
-            if place not in known:
-                topic_id = found.topics[place.topic].topic_id
-                if begins[place]:
-                    log.warning("the beginning is not kept", at=(*place, begins[place]))
-                await asyncio.to_thread(self._store.begin, place, topic_id, begins[place])
-            self.positions[place] = known[place].position if place in known else begins[place]
+        kept = await self._log.facts(self._topics, {}, self._partitions(found))
+        await self._reach(kept, known)
         await self._log.assign(self.positions)
         return []
 
@@ -158,6 +179,29 @@ class TopicFollower:
             return 0.0
         return max(0.0, now_us() / 1e6 - self._newest_ms / 1e3)
 
+    async def _reach(
+        self, kept: LogFacts, known: Mapping[TopicPartition, PartitionPosition]
+    ) -> None:
+        """Find where to read on, and begin with what is new."""
+        for place, begins_at in sorted(kept.begins.items()):
+            topic_id, at = kept.topics[place.topic].topic_id, known.get(place)
+            self.positions[place] = await self._reached(place, topic_id, begins_at, at)
+
+    async def _reached(
+        self,
+        place: TopicPartition,
+        topic_id: bytes,
+        begins_at: int,
+        known: PartitionPosition | None,
+    ) -> int:
+        """Return where to read on in a Kafka partition."""
+        if known:
+            return known.position
+        if begins_at:
+            log.warning("the beginning is not kept", at=(*place, begins_at))
+        await asyncio.to_thread(self._store.begin, place, topic_id, begins_at)
+        return begins_at
+
     async def _check(self) -> None:
         """Raises InconsistentError where a topic was replaced, or has more Kafka partitions: what
         starts anew reads these too."""
@@ -172,16 +216,7 @@ class TopicFollower:
     async def _differences(
         self, known: Mapping[TopicPartition, PartitionPosition]
     ) -> list[Inconsistency]:
-        last_read = {place: each.last_read for place, each in known.items() if each.last_read}
-        found = await self._log.facts(self._topics, last_read, known)
-        provenance = Provenance(
-            topics={place.topic: TopicIdentity(each.topic_id, 0) for place, each in known.items()},
-            positions={place: each.position for place, each in known.items()},
-            last_read=last_read,
-        )
-        wrong = read_model_differences(provenance, found, frozenset())
-        words = dict.fromkeys(each.what for each in wrong)
-        return [Inconsistency(what, self._advice) for what in words]
+        return await differences(self._log, known, self._advice, fills_gaps=self.FILLS_GAPS)
 
     def _partitions(self, found: LogFacts) -> list[TopicPartition]:
         """All that there are, whatever is declared: a topic may grow."""

@@ -177,8 +177,8 @@ MUTANTS: Final = (
     Mutant(
         "a restart forgets what was asked of running jobs",
         "placement/state/job_record.py",
-        "    return restored\n\n\n# The version",
-        "    restored.run.actions = ()\n    return restored\n\n\n# The version",
+        "    return restored\n\n\n# Nor when",
+        "    restored.run.actions = ()\n    return restored\n\n\n# Nor when",
         soonest=77,
     ),
     Mutant(

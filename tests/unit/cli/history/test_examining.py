@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from cli.history.examining import database_problems
+from cli.main import app
 from cli.preflight import location_problems
 from cli.restore.restore import rebuild
 from coplace_client.errors import WrongSettingsError
+from services.history.database import Database, locked
 from services.history.settings import DatabaseSettings
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
@@ -38,6 +41,16 @@ def test_places_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytest.M
     archive, history = location_problems()
     assert "COPLACE_ARCHIVE_WHERE" in archive
     assert "COPLACE_HISTORY_DATABASE" in history
+
+
+def test_a_database_that_cannot_be_built_anew_is_said_in_one_line(tmp_path: Path) -> None:
+    file, nowhere = tmp_path / "history.db", tmp_path / "nowhere" / "history.db"
+    with locked(Database(str(file))):
+        for place, problem in ((file, "another process writes"), (nowhere, "make that folder")):
+            found = CliRunner().invoke(app, ["history", "rebuild", "--database", str(place)])
+            assert found.exit_code == 1
+            assert problem in found.output
+            assert "COPLACE_HISTORY_DATABASE" in found.output
 
 
 @pytest.mark.parametrize("name", ["archive", "history"])

@@ -21,11 +21,12 @@ from sqlalchemy import Engine, select
 from services.history.database import Database, migrate, open_database
 from services.history.facts import TOPICS
 from services.history.tables import METADATA
-from services.history.writing import Batch, HistoryWriter, OnRejected
+from services.history.writing import HistoryWriter, OnRejected
 from shared.catalogue.codec import Codec
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.record import Record, TopicPartition
 from shared.catalogue.topics import Topics
+from shared.streams.following import TopicBatch
 
 T0_US = 1_767_225_600_000_000
 HOUR_US = 3_600_000_000
@@ -79,9 +80,9 @@ def database(
     return engine, writer
 
 
-def batch(records: Sequence[Record], read_from: int = 0) -> Batch:
+def batch(records: Sequence[Record], read_from: int = 0) -> TopicBatch:
     """A batch of records of one Kafka partition."""
-    return Batch(records[0].partition, read_from, records, records[-1].offset + 1)
+    return TopicBatch(records[0].partition, read_from, records, records[-1].offset + 1)
 
 
 def apply_all(writer: HistoryWriter, log: FactLog) -> None:

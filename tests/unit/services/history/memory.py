@@ -8,12 +8,12 @@ from services.history.applying import BatchApplier
 from services.history.database import Database, migrate, open_database
 from services.history.facts import TOPICS
 from services.history.following import Follower
-from services.history.log import ReadBatch
 from services.history.writing import HistoryWriter, Rejected
 from shared.archive.record import ArchivedRecord
 from shared.archive.storage import LocalFolder
 from shared.archive.writing import PartitionArchive
 from shared.catalogue.record import NewRecord, Record, TopicPartition
+from shared.streams.following import ReadBatch
 from shared.streams.in_memory.facts import facts_of_partitions
 from shared.streams.stages.consistency import LogFacts
 from shared.streams.stages.provenance import LastRead, Provenance

@@ -58,11 +58,11 @@ from hypothesis import strategies as st
 from services.history.changes import CHANGES, ChangeRow, OutcomeRow, changes_of, followed
 from services.history.database import Database
 from services.history.facts import TOPICS
-from services.history.writing import Batch
 from shared.catalogue.event import Event
 from shared.catalogue.options import owners, rule_of
 from shared.catalogue.schemas import MESSAGES, descriptor_of
 from shared.catalogue.topics import load_topics
+from shared.streams.following import TopicBatch
 from tests.unit.services.history.made import T0_US, FactLog, apply_all, audited, database, dump
 
 JOB = "north/alpha/1/1767225600"
@@ -299,7 +299,7 @@ def test_each_change_finds_what_the_one_before_left_however_they_were_read(
     assert len({row[0] for row in whole["changes"]}) == made
     other, piecewise = database(fresh_database())
     for place, read_from, records in _pieces(log, sizes):
-        piecewise.apply([Batch(place, read_from, records, read_from + len(records))])
+        piecewise.apply([TopicBatch(place, read_from, records, read_from + len(records))])
     assert dump(other)["changes"] == whole["changes"]
     assert dump(other)["audit"] == whole["audit"]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import structlog
 
-from services.history import following, writing
-from services.history.consistency import differences
+from services.history import writing
 from services.history.database import Database
 from services.history.model import fold_runs
 from shared.archive.errors import ArchiveError
 from shared.catalogue.record import NewRecord, TopicPartition
+from shared.streams import following
 from shared.streams.stages.consistency import InconsistentError
 from tests.unit.services.history.made import (
     FactLog,
@@ -147,10 +147,10 @@ async def test_a_topic_that_was_replaced_while_another_one_grew_is_refused(
     await region.step()
     region.topics.counts["jobs.events"] = 3
     region.log.grow("jobs.events", 3)
-    asked = list[int]()
+    whole, asked = following.differences, list[int]()
 
-    async def replaced_between(*of):  # type: ignore[no-untyped-def]
-        wrong = await differences(*of)
+    async def replaced_between(*of, **how):  # type: ignore[no-untyped-def]
+        wrong = await whole(*of, **how)
         if not asked:
             region.log.recreate("audit")
         asked.append(1)

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 from services.history.database import Database, migrate, open_database
 from services.history.model import RunRow
-from services.history.writing import Batch, HistoryWriter, LostRowsError
+from services.history.writing import HistoryWriter, LostRowsError
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
 from shared.catalogue.record import TopicPartition
+from shared.streams.following import TopicBatch
 from tests.unit.services.history.made import (
     CODEC,
     HOUR_US,
@@ -268,7 +269,7 @@ def test_any_order_of_batches_with_repeats_and_kills_makes_the_same_rows(
         position = _at(piecewise, place)
         begin = data.draw(st.integers(0, position))
         until = data.draw(st.integers(position + 1, ends[place]))
-        found = Batch(place, begin, log.records[place][begin:until], until)
+        found = TopicBatch(place, begin, log.records[place][begin:until], until)
         if data.draw(st.booleans()):
             # Killed before its commit: nothing of it is there.
             with pytest.raises(KeyboardInterrupt):
@@ -282,7 +283,7 @@ def _at(writer: HistoryWriter, place: TopicPartition) -> int:
     return writer.positions()[place].position
 
 
-def _killed(writer: HistoryWriter, found: Batch) -> None:
+def _killed(writer: HistoryWriter, found: TopicBatch) -> None:
     with pytest.MonkeyPatch.context() as patch:
         from services.history import writing
 
