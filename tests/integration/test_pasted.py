@@ -52,6 +52,8 @@ ELSEWHERE = {
     "coplace accounts close": "tests/unit/cli/test_billing.py",
     "coplace accounts statement": "tests/unit/cli/test_billing.py",
     "coplace audit": "tests/integration/test_authority.py",
+    "coplace login": "tests/unit/cli/login/test_login.py",
+    "coplace logout": "tests/unit/cli/login/test_login.py",
     "coplace authority": "tests/integration/test_authority.py",
     "coplace certificates": "tests/integration/test_secure.py",
     "coplace down": "tests/integration/test_secure.py",
