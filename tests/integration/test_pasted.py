@@ -52,6 +52,7 @@ ELSEWHERE = {
     "coplace accounts close": "tests/unit/cli/test_billing.py",
     "coplace accounts statement": "tests/unit/cli/test_billing.py",
     "coplace audit": "tests/integration/test_authority.py",
+    "coplace jobs --user": "tests/unit/cli/test_answers.py",
     "coplace login": "tests/unit/cli/login/test_login.py",
     "coplace logout": "tests/unit/cli/login/test_login.py",
     "coplace authority": "tests/integration/test_authority.py",
