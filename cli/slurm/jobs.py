@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, Partition
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobFinished, JobHeld, JobSubmitted, RunInterval
+from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted, RunInterval
 
 from coplace_client.bounds import CORES_PER_NODE, LENGTHS, NODE_MEMORY_GIB, RESOURCES
 from coplace_client.errors import RejectedError, UnusableError
@@ -29,6 +29,8 @@ from shared.slurm.tres import Tres, most_important
 _HOLDS_NODES: Final = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"}
 )
+# The characters of the reason that a job is held for.
+MOST_REASON: Final = 256
 _MINUTE_S: Final = 60
 _SECOND_US: Final = 1_000_000
 _OF_SUSPENSION: Final = ("pre_sus_time", "suspend_time")
@@ -261,7 +263,7 @@ def facts_of(
     if not unmapped:
         _say_where(told[0].job_submitted, job)
     elif is_pending:
-        told.append(_held(told[0], unmapped))
+        told[0].job_submitted.held_because = printable(unmapped, MOST_REASON)
     submitted = told[0].job_submitted
     submitted.architectures.append(printable(architecture))
     for name in uncounted & submitted.resources_per_unit.keys():
@@ -282,22 +284,8 @@ def _say_where(submitted: JobSubmitted, job: SlurmJob) -> None:
     submitted.nodes_excluded.extend([excluded] if excluded else [])
 
 
-def _held(submission: Envelope, reason: str) -> Envelope:
-    """Return that a job is held, since it asks for what Coplace can't follow: a later release is
-    newer."""
-    submitted = submission.job_submitted
-    held = JobHeld(job_id=submitted.job_id, reason=printable(reason))
-    held.held_at_us = submitted.submitted_at_us
-    event_id = f"{submission.source}/held/{submitted.job_id}/1"
-    return Envelope(
-        id=event_id, source=submission.source, time_us=submitted.submitted_at_us, job_held=held
-    )
-
-
 def _under(word: GrantAnswer, later: Envelope, job: SlurmJob) -> Envelope:
     """A start or an end, with the grant and the clock that it is of."""
-    if later.HasField("job_held"):
-        return later
     if later.HasField("job_started"):
         later.job_started.grant, later.job_started.freq_ghz = word.grant, word.freq_ghz
     else:

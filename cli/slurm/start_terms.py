@@ -20,7 +20,7 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 
-from cli.slurm.jobs import SlurmJob, number
+from cli.slurm.jobs import MOST_REASON, SlurmJob, number
 from coplace_client.errors import RejectedError
 from coplace_client.facts import fact
 from shared.catalogue.contents.check import check_contents
@@ -31,7 +31,6 @@ from shared.slurm.facts import OUTCOMES, Site, identify
 # Begins each reason that a job is held for, so that a later process knows its own.
 MARK: Final = "Slurm: "
 _MOST_SHOWN: Final = 200
-_MOST_REASON: Final = 256
 _SECOND_US: Final = 1_000_000
 _MINUTE_S: Final = 60
 # The end of the year 9999.
@@ -98,7 +97,7 @@ class ShownJobs:
         except (NotUnderstoodError, RejectedError) as error:
             for name in _WHEN:
                 submitted.ClearField(name)
-            submitted.held_because = printable(f"{MARK}{error}", _MOST_REASON)
+            submitted.held_because = printable(f"{MARK}{error}", MOST_REASON)
 
     def is_met(self, job: SlurmJob, now_s: float) -> bool:
         """Return whether all that a job depends on has happened, or what is enough of it, as far as

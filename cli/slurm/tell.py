@@ -114,8 +114,8 @@ class SlurmPublisher:
         self, job: SlurmJob, beside: ShownJobs, told: Sequence[Envelope]
     ) -> Sequence[Envelope]:
         """Return the facts of a job with when it may start; it is released once what it was held
-        for is met."""
-        if not job.is_pending:
+        for is met. One that asks for what Coplace can't follow stays held."""
+        if not job.is_pending or job.unmapped:
             return told
         submitted = told[0].job_submitted
         beside.put_terms(job, submitted)

@@ -229,3 +229,21 @@ def test_a_job_is_let_in_when_what_it_was_held_for_is_met_also_by_a_later_proces
 def test_a_job_whose_times_are_not_understood_is_never_let_in() -> None:
     job = shown(17, deadline="tomorrow")
     assert not ShownJobs([job], SITE).is_met(job, SUBMIT_S + 120.0)
+
+
+def test_a_job_that_waits_for_its_reservation_too_is_not_let_in_when_its_dependency_is_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Envelope] = []
+
+    def take(_ingest: str, _settings: Settings, events: Sequence[Envelope]) -> Mapping[int, str]:
+        told.extend(events)
+        return {}
+
+    monkeypatch.setattr(tell, "publish_all", take)
+    waits = shown(17, dependency="afterany:20_*(unfulfilled)", reservation="school")
+    publisher = SlurmPublisher("127.0.0.1:1", SITE, "alpha")
+    for beside in (array(21, 20, 1, **RUNS), array(21, 20, 1, **{**RUNS, **ENDED})):
+        publisher.tell([waits, beside])
+    [submitted] = [event for event in told if "/17/" in event.id]
+    assert submitted.job_submitted.held_because.startswith("reservation school")
