@@ -52,7 +52,8 @@ _AFTER: Final = re.compile(
     r"([a-z]+)((?::\d{1,12}(?:_(?:\d{1,12}|\*))?(?:\+\d{1,12})?(?:\(\w+\))?)+)"
 )
 _JOB: Final = re.compile(r":(\d+)(?:_(\d+|\*))?(?:\+(\d+))?(?:\(\w+\))?")
-_WHEN: Final = ("begin_at_us", "deadline_at_us", "depends_on", "depends_on_any")
+_PLANNED: Final = ("begin_at_us", "deadline_at_us")
+_AWAITED: Final = ("depends_on", "depends_on_any")
 
 
 class NotUnderstoodError(ValueError):
@@ -84,27 +85,26 @@ class ShownJobs:
     def put_terms(self, job: SlurmJob, submitted: JobSubmitted) -> None:
         """Write when a job that waits may start into its submission: held for what is not
         understood."""
-        try:
-            begin_s, deadline_s = (_time_s(job, field) for field in _TIMES)
-            if begin_s > job.submit_s:
-                submitted.begin_at_us = begin_s * _SECOND_US
-            submitted.deadline_at_us = deadline_s * _SECOND_US
-            submitted.depends_on.extend(self._dependencies(job))
-            submitted.depends_on_any = "?" in shown_dependency(job)
-            if any(getattr(submitted, name) for name in _WHEN):
-                check_contents(submitted)
-                job_of(submitted), dependencies_of(submitted)
-        except (NotUnderstoodError, RejectedError) as error:
-            for name in _WHEN:
-                submitted.ClearField(name)
-            submitted.held_because = printable(f"{MARK}{error}", MOST_REASON)
+        for names, put in ((_PLANNED, self._put_times), (_AWAITED, self._put_dependencies)):
+            try:
+                put(job, submitted)
+                if any(getattr(submitted, name) for name in names):
+                    check_contents(submitted)
+                    job_of(submitted), dependencies_of(submitted)
+            except (NotUnderstoodError, RejectedError) as error:
+                for name in names:
+                    submitted.ClearField(name)
+                submitted.held_because = printable(f"{MARK}{error}", MOST_REASON)
+                return
 
     def is_met(self, job: SlurmJob, now_s: float) -> bool:
         """Return whether all that a job depends on has happened, or what is enough of it, as far as
-        Slurm shows the jobs that it names."""
+        Slurm shows the jobs that it names, and its begin is over."""
         try:
-            items, _ = _items(job), [_time_s(job, field) for field in _TIMES]
+            items, (begin_s, _) = _items(job), [_time_s(job, field) for field in _TIMES]
         except NotUnderstoodError:
+            return False
+        if now_s < begin_s:
             return False
         met = (self._has_happened(job, item, now_s) for item in items)
         return any(met) if "?" in shown_dependency(job) else all(met)
@@ -120,6 +120,16 @@ class ShownJobs:
             self._tasks[array, task] = job
         if job.state not in OUTCOMES:
             self._same_name.setdefault(_name(job), []).append(job)
+
+    def _put_times(self, job: SlurmJob, submitted: JobSubmitted) -> None:
+        begin_s, deadline_s = (_time_s(job, field) for field in _TIMES)
+        if begin_s > job.submit_s:
+            submitted.begin_at_us = begin_s * _SECOND_US
+        submitted.deadline_at_us = deadline_s * _SECOND_US
+
+    def _put_dependencies(self, job: SlurmJob, submitted: JobSubmitted) -> None:
+        submitted.depends_on.extend(self._dependencies(job))
+        submitted.depends_on_any = "?" in shown_dependency(job)
 
     def _account(self, job: SlurmJob) -> str:
         return job.message().text("account") or self._site.default_account

@@ -140,6 +140,14 @@ def test_what_is_not_understood_holds_the_job_with_the_reason(said: str) -> None
     assert len(found.held_because) <= 256
 
 
+def test_a_job_that_is_held_for_its_dependency_keeps_its_begin_and_its_deadline() -> None:
+    of = {"eligible_time": SUBMIT_S + 600, "deadline": SUBMIT_S + 900}
+    found = terms(shown(17, dependency="afterok:20_*(unfulfilled)", **of))
+    assert found.held_because.startswith(MARK)
+    assert found.begin_at_us == (SUBMIT_S + 600) * 1_000_000
+    assert found.deadline_at_us == (SUBMIT_S + 900) * 1_000_000
+
+
 def test_a_singleton_of_a_user_of_two_accounts_is_left_to_slurm() -> None:
     job = shown(17, dependency="singleton(unfulfilled)", name="theirs")
     assert "other accounts" in terms(job).held_because
@@ -229,6 +237,13 @@ def test_a_job_is_let_in_when_what_it_was_held_for_is_met_also_by_a_later_proces
 def test_a_job_whose_times_are_not_understood_is_never_let_in() -> None:
     job = shown(17, deadline="tomorrow")
     assert not ShownJobs([job], SITE).is_met(job, SUBMIT_S + 120.0)
+
+
+def test_a_job_is_not_let_in_before_its_begin() -> None:
+    ended = array(21, 20, 1, **ENDED)
+    job = shown(17, dependency="afterok:20_*(unfulfilled)", eligible_time=SUBMIT_S + 600)
+    beside = ShownJobs([ended, job], SITE)
+    assert [beside.is_met(job, SUBMIT_S + after_s) for after_s in (599.0, 600.0)] == [False, True]
 
 
 def test_a_job_that_waits_for_its_reservation_too_is_not_let_in_when_its_dependency_is_met(
