@@ -46,6 +46,8 @@ _CONDITIONS: Final = {
 # When Slurm lets a job begin, and when it must have ended.
 _TIMES: Final = ("eligible_time", "deadline")
 _OF_START, _OF_TASK, _SINGLETON = "after", "aftercorr", "singleton"
+# What is met by a job that ended so long ago that Slurm shows it no more.
+_AFTER_PURGED: Final = frozenset({_OF_START, "afterany"})
 _COMPLETED: Final = "COMPLETED"
 _ONLY_ONE: Final = re.compile(r"singleton(?:\(\w+\))?")
 _AFTER: Final = re.compile(
@@ -114,7 +116,7 @@ class ShownJobs:
         task = number(job.fields.get("array_task_id")) if array else None
         if array:
             self._arrays.setdefault(array, []).append(job)
-        elif job.job_id:
+        if job.job_id and job.job_id != array:
             self._by_number[job.job_id] = job
         if task is not None:
             self._tasks[array, task] = job
@@ -184,12 +186,17 @@ class ShownJobs:
             )
         named = self._named(job, item)
         if not named:
-            return False
+            return item.kind in _AFTER_PURGED and not self._waits_in_array(item)
         if item.kind == _OF_START:
             return all(_started_by(other, now_s - item.delay_s) for other in named)
         is_ok = all(other.state == _COMPLETED for other in named)
         has_ended = all(other.state in OUTCOMES for other in named)
         return {"afterany": has_ended, "afternotok": has_ended and not is_ok}.get(item.kind, is_ok)
+
+    def _waits_in_array(self, item: _Item) -> bool:
+        """Return whether a job that is not shown by itself may be one of an array's tasks that wait
+        together."""
+        return any(other.is_pending for other in self._arrays.get(item.number, ()))
 
 
 def _name(job: SlurmJob) -> tuple[str, str]:
