@@ -6,7 +6,7 @@ Slurm itself does not look at what a held job depends on. What is not understood
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
@@ -54,8 +54,9 @@ _AFTER: Final = re.compile(
     r"([a-z]+)((?::\d{1,12}(?:_(?:\d{1,12}|\*))?(?:\+\d{1,12})?(?:\(\w+\))?)+)"
 )
 _JOB: Final = re.compile(r":(\d+)(?:_(\d+|\*))?(?:\+(\d+))?(?:\(\w+\))?")
-_PLANNED: Final = ("begin_at_us", "deadline_at_us")
-_AWAITED: Final = ("depends_on", "depends_on_any")
+_When = Literal["begin_at_us", "deadline_at_us", "depends_on", "depends_on_any"]
+_PLANNED: Final[tuple[_When, ...]] = ("begin_at_us", "deadline_at_us")
+_AWAITED: Final[tuple[_When, ...]] = ("depends_on", "depends_on_any")
 
 
 class NotUnderstoodError(ValueError):
