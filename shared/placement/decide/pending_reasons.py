@@ -147,13 +147,24 @@ class PendingReasons:
 
     def _misses_deadline(self, job: JobRecord) -> PendingReason | None:
         """Return that the job can end by its deadline nowhere, since it is late for all limits."""
-        ranked = [each for each in job.evaluated.candidates if each.rank != EXCLUDED]
+        ranked = self._ranked_now(job)
         if not ranked:
             return None
         shortest = min(ranked, key=lambda each: (each.walltime_s, each.cluster))
         from_s = max(self.times.now_s, job.job.begin_s)
         fits = shortest.walltime_s <= job.job.time_left_s(from_s)
         return None if fits else _deadline_missed(job, shortest)
+
+    def _ranked_now(self, job: JobRecord) -> list[Candidate]:
+        """Return the candidates that a job may have entries for: those that it was ranked on when
+        it came, else all that are left while one of these is out of reach."""
+        candidates = job.evaluated.candidates
+        ranked = [each for each in candidates if each.rank != EXCLUDED]
+        gone = self.unranked_clusters(job)
+        if gone.isdisjoint(each.cluster for each in ranked):
+            return ranked
+        left = [each for each in candidates if each.part_eff < inf and each.cluster not in gone]
+        return left or ranked
 
     def _waits(self, job: JobRecord) -> PendingReason | None:
         """Return what the job waits for: the hopeless first, then its begin."""
