@@ -388,7 +388,7 @@ def declared_cluster(
     return found
 
 
-class _Kind(NamedTuple):
+class _NodeKind(NamedTuple):
     """What nodes of a class have in common."""
 
     memory_gib: float
@@ -396,7 +396,7 @@ class _Kind(NamedTuple):
     features: tuple[str, ...]
 
 
-_PlacedNode = tuple[Mapping[str, Any], _Kind]
+_PlacedNode = tuple[Mapping[str, Any], _NodeKind]
 
 
 def _few_classes(nodes: list[_PlacedNode]) -> list[_PlacedNode]:
@@ -406,7 +406,7 @@ def _few_classes(nodes: list[_PlacedNode]) -> list[_PlacedNode]:
     return nodes if classes <= _MOST_KINDS else sorted(nodes, key=lambda placed: placed[1])
 
 
-def _kinds_of_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[_Kind]:
+def _kinds_of_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[_NodeKind]:
     """Return the kinds of nodes: where there would be more than a cluster can have, without the
     features that no partition has on all of its nodes, then without any, then with less exact
     memory."""
@@ -424,7 +424,9 @@ def _kinds_of_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[_Kind]:
     return kinds
 
 
-def _shared_features(nodes: Sequence[Mapping[str, Any]], kinds: Sequence[_Kind]) -> frozenset[str]:
+def _shared_features(
+    nodes: Sequence[Mapping[str, Any]], kinds: Sequence[_NodeKind]
+) -> frozenset[str]:
     """Return the features that all nodes of a partition have."""
     shared: dict[str, frozenset[str]] = {}
     for node, kind in zip(nodes, kinds, strict=True):
@@ -555,10 +557,10 @@ def _gib(memory_mib: int) -> float:
     return memory_gib if memory_mib > 1 and NODE_MEMORY_GIB.has(memory_gib) else 0.0
 
 
-def _kind(node: Mapping[str, Any]) -> _Kind:
+def _kind(node: Mapping[str, Any]) -> _NodeKind:
     resources = tuple(sorted(_counted(_text(node.get("tres"))).items()))
     features = tuple(_features(node)[: LENGTHS["features"].most])
-    return _Kind(_gib(number(node.get("real_memory")) or 0), resources, features)
+    return _NodeKind(_gib(number(node.get("real_memory")) or 0), resources, features)
 
 
 def _features(node: Mapping[str, Any]) -> list[str]:

@@ -30,7 +30,7 @@ _OF_ONE: Final = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 )
-_RESTART: Final = "which is not declared: restart tell when the cluster is idle"
+_RESTART: Final = "which is not declared: restart this program when the cluster is idle"
 _AHEAD_US: Final = EventTimeLimit.from_wall_clock().ahead_us
 
 

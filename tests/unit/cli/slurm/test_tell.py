@@ -117,4 +117,4 @@ def test_partitions_are_declared_anew_and_nodes_in_other_places_are_noted_once(
         teller.declare_changed(found)
     assert declared == [first, down, first]
     [noted] = capsys.readouterr().err.splitlines()
-    assert "restart tell when the cluster is idle" in noted
+    assert "restart this program when the cluster is idle" in noted

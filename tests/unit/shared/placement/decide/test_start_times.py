@@ -1,5 +1,7 @@
 """Begin times, deadlines, and the ties of submissions."""
 
+from typing import Any
+
 import pytest
 from coplace.v1.placement_pb2 import CONSTRAINT_KIND_BEGIN, CONSTRAINT_KIND_DEADLINE
 
@@ -105,7 +107,7 @@ def test_a_job_starts_where_its_limit_ends_just_by_its_deadline() -> None:
 
 def test_a_deadline_is_met_on_a_cluster_that_is_ranked_since_a_slower_one_is_lost() -> None:
     processor = placement(policy=Policy.BASE)
-    asked = {"app_id": "unknown", "reference_cluster": "p2", "walltime_s": 3600.0}
+    asked: dict[str, Any] = {"app_id": "unknown", "reference_cluster": "p2", "walltime_s": 3600.0}
     [probe] = round_of(processor, 0, submitted("probe", **asked))
     slow, fast = on(probe, "p2"), on(probe, "p1")
     assert (probe.cluster, fast.walltime_s < slow.walltime_s) == ("p2", True)
