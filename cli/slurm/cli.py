@@ -14,7 +14,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.asking import Ingest, Placement
 from cli.notes import note
-from cli.slurm.jobs import NodeHardware, declared_cluster, uncounted_resources
+from cli.slurm.jobs import NodeHardware, declared_cluster, uncounted_resources, undeclared
 from cli.slurm.nodes import DrainPublisher
 from cli.slurm.obey import ANSWERED, Obedience
 from cli.slurm.orders import Order
@@ -112,6 +112,7 @@ def tell(
     typer.echo(f"declared {cluster}: {found.nodes} nodes of {found.cores_per_node} cores")
     if uncounted:
         note([f"not declared of nodes, nor asked of them: {', '.join(sorted(uncounted))}"])
+    note(f"not declared: {each}" for each in undeclared(shown, slurm.partitions(), found))
     is_known, due_s = False, time.monotonic() + declares_every_s
     while True:
         if time.monotonic() >= due_s:

@@ -8,14 +8,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
+from math import frexp
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, Partition
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobFinished, JobHeld, JobSubmitted, RunInterval
+from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted, RunInterval
 
-from coplace_client.bounds import CORES_PER_NODE, LENGTHS, NODE_MEMORY_GIB, RESOURCES
+from coplace_client.bounds import (
+    CORES_PER_NODE,
+    LENGTHS,
+    NODE_MEMORY_GIB,
+    NODES,
+    RESOURCES,
+    WALLTIME_S,
+)
 from coplace_client.errors import RejectedError, UnusableError
 from shared.domain.features import parse_features, require_feature
 from shared.domain.folding import fold
@@ -29,6 +37,11 @@ from shared.slurm.tres import Tres, most_important
 _HOLDS_NODES: Final = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"}
 )
+# The characters of the reason that a job is held for.
+MOST_REASON: Final = 256
+_MOST_SHOWN: Final = 200
+_MOST_KINDS: Final = LENGTHS["node_classes"].most
+_MOST_ACCOUNTS: Final = LENGTHS["allowed"].most
 _MINUTE_S: Final = 60
 _SECOND_US: Final = 1_000_000
 _OF_SUSPENSION: Final = ("pre_sus_time", "suspend_time")
@@ -261,7 +274,7 @@ def facts_of(
     if not unmapped:
         _say_where(told[0].job_submitted, job)
     elif is_pending:
-        told.append(_held(told[0], unmapped))
+        told[0].job_submitted.held_because = printable(unmapped, MOST_REASON)
     submitted = told[0].job_submitted
     submitted.architectures.append(printable(architecture))
     for name in uncounted & submitted.resources_per_unit.keys():
@@ -282,22 +295,8 @@ def _say_where(submitted: JobSubmitted, job: SlurmJob) -> None:
     submitted.nodes_excluded.extend([excluded] if excluded else [])
 
 
-def _held(submission: Envelope, reason: str) -> Envelope:
-    """Return that a job is held, since it asks for what Coplace can't follow: a later release is
-    newer."""
-    submitted = submission.job_submitted
-    held = JobHeld(job_id=submitted.job_id, reason=printable(reason))
-    held.held_at_us = submitted.submitted_at_us
-    event_id = f"{submission.source}/held/{submitted.job_id}/1"
-    return Envelope(
-        id=event_id, source=submission.source, time_us=submitted.submitted_at_us, job_held=held
-    )
-
-
 def _under(word: GrantAnswer, later: Envelope, job: SlurmJob) -> Envelope:
     """A start or an end, with the grant and the clock that it is of."""
-    if later.HasField("job_held"):
-        return later
     if later.HasField("job_started"):
         later.job_started.grant, later.job_started.freq_ghz = word.grant, word.freq_ghz
     else:
@@ -351,7 +350,9 @@ def declared_cluster(
 
     Raises UnlikeNodesError where nodes differ in their cores.
     """
-    shown = _few_classes([node for node in nodes if is_node(node) and _has_cores(node)])
+    listed = [node for node in nodes if is_node(node) and _has_cores(node)]
+    placed = _few_classes(list(zip(listed, _kinds_of_nodes(listed), strict=True)))
+    shown = [node for node, _ in placed]
     cores = {number(node["cpus"]) or 0 for node in shown}
     if len(cores) != 1:
         told = ", ".join(map(str, sorted(cores))) or "no node"
@@ -372,26 +373,91 @@ def declared_cluster(
         architecture=architecture,
         node_names=fold(node["name"] for node in shown),
     )
-    for (memory_mib, tres, features), alike in groupby(shown, key=_kind):
-        resources = _counted(tres)
+    for kind, alike in groupby(kind for _, kind in placed):
+        resources = dict(kind.resources)
         found.node_classes.append(
             NodeClass(
                 nodes=len(list(alike)),
-                memory_gib=_gib(memory_mib),
+                memory_gib=kind.memory_gib,
                 resources=resources,
                 tdp_w={name: of.tdp_w[name] for name in resources if name in of.tdp_w},
-                features=features,
+                features=kind.features,
             )
         )
     found.partitions.extend(_partitions(shown, partitions))
     return found
 
 
-def _few_classes(nodes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+class _NodeKind(NamedTuple):
+    """What nodes of a class have in common."""
+
+    memory_gib: float
+    resources: tuple[tuple[str, int], ...]
+    features: tuple[str, ...]
+
+
+_PlacedNode = tuple[Mapping[str, Any], _NodeKind]
+
+
+def _few_classes(nodes: list[_PlacedNode]) -> list[_PlacedNode]:
     """Return nodes in their order, or those that are alike together where there would be more
     classes than a cluster can have."""
-    classes = sum(1 for _ in groupby(nodes, key=_kind))
-    return nodes if classes <= LENGTHS["node_classes"].most else sorted(nodes, key=_kind)
+    classes = sum(1 for _ in groupby(kind for _, kind in nodes))
+    return nodes if classes <= _MOST_KINDS else sorted(nodes, key=lambda placed: placed[1])
+
+
+def _kinds_of_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[_NodeKind]:
+    """Return the kinds of nodes: where there would be more than a cluster can have, without the
+    features that no partition has on all of its nodes, then without any, then with less exact
+    memory."""
+    kinds = [_kind(node) for node in nodes]
+    if len(set(kinds)) > _MOST_KINDS:
+        shared = _shared_features(nodes, kinds)
+        kept = [tuple(name for name in kind.features if name in shared) for kind in kinds]
+        kinds = [
+            kind._replace(features=features) for kind, features in zip(kinds, kept, strict=True)
+        ]
+    if len(set(kinds)) > _MOST_KINDS:
+        kinds = [kind._replace(features=()) for kind in kinds]
+    if len(set(kinds)) > _MOST_KINDS:
+        kinds = [kind._replace(memory_gib=_power_of_two(kind.memory_gib)) for kind in kinds]
+    return kinds
+
+
+def _shared_features(
+    nodes: Sequence[Mapping[str, Any]], kinds: Sequence[_NodeKind]
+) -> frozenset[str]:
+    """Return the features that all nodes of a partition have."""
+    shared: dict[str, frozenset[str]] = {}
+    for node, kind in zip(nodes, kinds, strict=True):
+        features = frozenset(kind.features)
+        for name in _list(node.get("partitions")):
+            shared[name] = shared.get(name, features) & features
+    return frozenset().union(*shared.values())
+
+
+def _power_of_two(memory_gib: float) -> float:
+    """Return the power of two that is no more."""
+    less_gib = 2.0 ** (frexp(memory_gib)[1] - 1) if memory_gib else 0.0
+    return less_gib if NODE_MEMORY_GIB.has(less_gib) else 0.0
+
+
+def undeclared(
+    nodes: Iterable[Mapping[str, Any]],
+    partitions: Iterable[Mapping[str, Any]],
+    found: ClusterDeclared,
+) -> Iterator[str]:
+    """Yield what a declaration leaves out since there is too much of it, in words."""
+    features = {name for node in nodes if is_node(node) for name in _features(node)}
+    features.difference_update(*(each.features for each in found.node_classes))
+    if features:
+        names = printable(", ".join(sorted(features)), _MOST_SHOWN)
+        yield f"features of too many kinds of nodes, jobs that ask for them wait: {names}"
+    open_to_all = {each.name for each in found.partitions if not each.accounts}
+    for each in partitions:
+        name = _text(each.get("name"))
+        if name in open_to_all and _accounts(each):
+            yield f"accounts of partition {printable(name)}: more than {_MOST_ACCOUNTS}"
 
 
 def _partitions(
@@ -410,20 +476,23 @@ def _partitions(
 def _partition(name: str, nodes: Sequence[str], shown: Mapping[str, Any]) -> Partition:
     """Return a partition with the limits that Slurm shows of it."""
     most, state = _object(shown, "maximums"), _object(shown, "partition").get("state")
-    minutes = number(most.get("time")) or 0
+    walltime_s = (number(most.get("time")) or 0) * _MINUTE_S
+    most_nodes, accounts = number(most.get("nodes")) or 0, _accounts(shown)
     return Partition(
         name=name,
         nodes=fold(nodes),
-        most_walltime_s=minutes * _MINUTE_S,
-        most_nodes=number(most.get("nodes")) or 0,
+        most_walltime_s=walltime_s if WALLTIME_S.has(walltime_s) else 0.0,
+        most_nodes=most_nodes if NODES.has(most_nodes) else 0,
         exclusive=number(most.get("shares")) == 0,
         down=not {"DOWN", "INACTIVE"}.isdisjoint(_list(state)),
-        accounts=[
-            account
-            for account in _list(_object(shown, "accounts").get("allowed"))
-            if account.upper() != "ALL"
-        ],
+        accounts=accounts if len(accounts) <= _MOST_ACCOUNTS else (),
     )
+
+
+def _accounts(shown: Mapping[str, Any]) -> list[str]:
+    """Return the accounts that a partition is for; none: for all."""
+    allowed = _list(_object(shown, "accounts").get("allowed"))
+    return [account for account in allowed if account.upper() != "ALL"]
 
 
 def _object(shown: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -488,10 +557,14 @@ def _gib(memory_mib: int) -> float:
     return memory_gib if memory_mib > 1 and NODE_MEMORY_GIB.has(memory_gib) else 0.0
 
 
-def _kind(node: Mapping[str, Any]) -> tuple[int, str, tuple[str, ...]]:
-    """What nodes of a class have in common."""
-    features = tuple(filter(_is_feature, _list(node.get("features"))))
-    return number(node.get("real_memory")) or 0, _text(node.get("tres")), features
+def _kind(node: Mapping[str, Any]) -> _NodeKind:
+    resources = tuple(sorted(_counted(_text(node.get("tres"))).items()))
+    features = tuple(_features(node)[: LENGTHS["features"].most])
+    return _NodeKind(_gib(number(node.get("real_memory")) or 0), resources, features)
+
+
+def _features(node: Mapping[str, Any]) -> list[str]:
+    return [name for name in _list(node.get("features")) if _is_feature(name)]
 
 
 def _is_feature(name: str) -> bool:

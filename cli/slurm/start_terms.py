@@ -6,7 +6,7 @@ Slurm itself does not look at what a held job depends on. What is not understood
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
@@ -20,7 +20,7 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 
-from cli.slurm.jobs import SlurmJob, number
+from cli.slurm.jobs import MOST_REASON, SlurmJob, number
 from coplace_client.errors import RejectedError
 from coplace_client.facts import fact
 from shared.catalogue.contents.check import check_contents
@@ -31,7 +31,6 @@ from shared.slurm.facts import OUTCOMES, Site, identify
 # Begins each reason that a job is held for, so that a later process knows its own.
 MARK: Final = "Slurm: "
 _MOST_SHOWN: Final = 200
-_MOST_REASON: Final = 256
 _SECOND_US: Final = 1_000_000
 _MINUTE_S: Final = 60
 # The end of the year 9999.
@@ -47,13 +46,17 @@ _CONDITIONS: Final = {
 # When Slurm lets a job begin, and when it must have ended.
 _TIMES: Final = ("eligible_time", "deadline")
 _OF_START, _OF_TASK, _SINGLETON = "after", "aftercorr", "singleton"
+# What is met by a job that ended so long ago that Slurm shows it no more.
+_AFTER_PURGED: Final = frozenset({_OF_START, "afterany"})
 _COMPLETED: Final = "COMPLETED"
 _ONLY_ONE: Final = re.compile(r"singleton(?:\(\w+\))?")
 _AFTER: Final = re.compile(
     r"([a-z]+)((?::\d{1,12}(?:_(?:\d{1,12}|\*))?(?:\+\d{1,12})?(?:\(\w+\))?)+)"
 )
 _JOB: Final = re.compile(r":(\d+)(?:_(\d+|\*))?(?:\+(\d+))?(?:\(\w+\))?")
-_WHEN: Final = ("begin_at_us", "deadline_at_us", "depends_on", "depends_on_any")
+_When = Literal["begin_at_us", "deadline_at_us", "depends_on", "depends_on_any"]
+_PLANNED: Final[tuple[_When, ...]] = ("begin_at_us", "deadline_at_us")
+_AWAITED: Final[tuple[_When, ...]] = ("depends_on", "depends_on_any")
 
 
 class NotUnderstoodError(ValueError):
@@ -85,27 +88,26 @@ class ShownJobs:
     def put_terms(self, job: SlurmJob, submitted: JobSubmitted) -> None:
         """Write when a job that waits may start into its submission: held for what is not
         understood."""
-        try:
-            begin_s, deadline_s = (_time_s(job, field) for field in _TIMES)
-            if begin_s > job.submit_s:
-                submitted.begin_at_us = begin_s * _SECOND_US
-            submitted.deadline_at_us = deadline_s * _SECOND_US
-            submitted.depends_on.extend(self._dependencies(job))
-            submitted.depends_on_any = "?" in shown_dependency(job)
-            if any(getattr(submitted, name) for name in _WHEN):
-                check_contents(submitted)
-                job_of(submitted), dependencies_of(submitted)
-        except (NotUnderstoodError, RejectedError) as error:
-            for name in _WHEN:
-                submitted.ClearField(name)
-            submitted.held_because = printable(f"{MARK}{error}", _MOST_REASON)
+        for names, put in ((_PLANNED, self._put_times), (_AWAITED, self._put_dependencies)):
+            try:
+                put(job, submitted)
+                if any(getattr(submitted, name) for name in names):
+                    check_contents(submitted)
+                    job_of(submitted), dependencies_of(submitted)
+            except (NotUnderstoodError, RejectedError) as error:
+                for name in names:
+                    submitted.ClearField(name)
+                submitted.held_because = printable(f"{MARK}{error}", MOST_REASON)
+                return
 
     def is_met(self, job: SlurmJob, now_s: float) -> bool:
         """Return whether all that a job depends on has happened, or what is enough of it, as far as
-        Slurm shows the jobs that it names."""
+        Slurm shows the jobs that it names, and its begin is over."""
         try:
-            items, _ = _items(job), [_time_s(job, field) for field in _TIMES]
+            items, (begin_s, _) = _items(job), [_time_s(job, field) for field in _TIMES]
         except NotUnderstoodError:
+            return False
+        if now_s < begin_s:
             return False
         met = (self._has_happened(job, item, now_s) for item in items)
         return any(met) if "?" in shown_dependency(job) else all(met)
@@ -115,12 +117,22 @@ class ShownJobs:
         task = number(job.fields.get("array_task_id")) if array else None
         if array:
             self._arrays.setdefault(array, []).append(job)
-        elif job.job_id:
+        if job.job_id and job.job_id != array:
             self._by_number[job.job_id] = job
         if task is not None:
             self._tasks[array, task] = job
         if job.state not in OUTCOMES:
             self._same_name.setdefault(_name(job), []).append(job)
+
+    def _put_times(self, job: SlurmJob, submitted: JobSubmitted) -> None:
+        begin_s, deadline_s = (_time_s(job, field) for field in _TIMES)
+        if begin_s > job.submit_s:
+            submitted.begin_at_us = begin_s * _SECOND_US
+        submitted.deadline_at_us = deadline_s * _SECOND_US
+
+    def _put_dependencies(self, job: SlurmJob, submitted: JobSubmitted) -> None:
+        submitted.depends_on.extend(self._dependencies(job))
+        submitted.depends_on_any = "?" in shown_dependency(job)
 
     def _account(self, job: SlurmJob) -> str:
         return job.message().text("account") or self._site.default_account
@@ -175,12 +187,17 @@ class ShownJobs:
             )
         named = self._named(job, item)
         if not named:
-            return False
+            return item.kind in _AFTER_PURGED and not self._waits_in_array(item)
         if item.kind == _OF_START:
             return all(_started_by(other, now_s - item.delay_s) for other in named)
         is_ok = all(other.state == _COMPLETED for other in named)
         has_ended = all(other.state in OUTCOMES for other in named)
         return {"afterany": has_ended, "afternotok": has_ended and not is_ok}.get(item.kind, is_ok)
+
+    def _waits_in_array(self, item: _Item) -> bool:
+        """Return whether a job that is not shown by itself may be one of an array's tasks that wait
+        together."""
+        return any(other.is_pending for other in self._arrays.get(item.number, ()))
 
 
 def _name(job: SlurmJob) -> tuple[str, str]:

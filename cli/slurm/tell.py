@@ -30,6 +30,7 @@ _OF_ONE: Final = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 )
+_RESTART: Final = "which is not declared: restart this program when the cluster is idle"
 _AHEAD_US: Final = EventTimeLimit.from_wall_clock().ahead_us
 
 
@@ -55,6 +56,8 @@ class SlurmPublisher:
         # Jobs that were held since something that Slurm says of their start was not understood.
         self._kept_out: set[str] = set()
         self._declared: ClusterDeclared | None = None
+        # The nodes that were noted since they are not those that are declared.
+        self._unlike: tuple[str, ...] = ()
         # What was noted of which job, or of which fact that was refused.
         self._noted: dict[str, str] = {}
 
@@ -65,9 +68,16 @@ class SlurmPublisher:
         self._declared = cluster
 
     def declare_changed(self, cluster: ClusterDeclared) -> None:
-        """Declare the cluster again where its nodes or partitions are others by now. Raises as
-        `declare`."""
-        if cluster != self._declared:
+        """Declare the cluster again where its nodes or partitions are others by now, unless nodes
+        have other places: what runs is known by these. Raises as `declare`."""
+        declared, unlike = self._declared, tuple(cluster.node_names)
+        if declared is not None and list(unlike) != list(declared.node_names):
+            if unlike != self._unlike:
+                note([f"{cluster.cluster} has other nodes or another order of them, {_RESTART}"])
+            self._unlike = unlike
+            return
+        self._unlike = ()
+        if cluster != declared:
             self.declare(cluster)
 
     def tell(self, jobs: Iterable[SlurmJob]) -> None:
@@ -114,8 +124,8 @@ class SlurmPublisher:
         self, job: SlurmJob, beside: ShownJobs, told: Sequence[Envelope]
     ) -> Sequence[Envelope]:
         """Return the facts of a job with when it may start; it is released once what it was held
-        for is met."""
-        if not job.is_pending:
+        for is met. One that asks for what Coplace can't follow stays held."""
+        if not job.is_pending or job.unmapped:
             return told
         submitted = told[0].job_submitted
         beside.put_terms(job, submitted)

@@ -196,15 +196,30 @@ def _where(
 
 
 def held_kind(job: Job, cluster: Cluster, names: Sequence[str], nodes: Iterable[int]) -> Kind:
-    """Return the kind of a job that has these nodes, wherever it might have been: all of its nodes
-    where the cluster has no more what it needs."""
+    """Return the kind of a job that has these nodes, wherever it might have been: in a partition
+    that is up, else in one that is down, else all of its nodes where the cluster has no more what
+    it needs."""
+    allocated = tuple(nodes)
+    kind = kind_on(job, cluster, names)
+    if kind is not None:
+        ways = ways_of(kind)
+        if _is_within(ways, allocated):
+            return held_by(ways, allocated)
     kind = kind_on(job, cluster, names, with_down=True)
-    if kind is None:
-        shape = shape_on(job, cluster, names)
-        if shape is None:
-            return whole_node(cluster.cores_per_node, len(names))
-        return Kind("" if shape.exclusive else job.app_id, shape)
-    return held_by(ways_of(kind), nodes)
+    if kind is not None:
+        return held_by(ways_of(kind), allocated)
+    shape = shape_on(job, cluster, names)
+    if shape is None:
+        return whole_node(cluster.cores_per_node, len(names))
+    return Kind("" if shape.exclusive else job.app_id, shape)
+
+
+def _is_within(ways: "Sequence[Way]", nodes: Sequence[int]) -> bool:
+    """Return whether nodes are all of one of the places."""
+    if any(way.nodes < 0 for way in ways):
+        return True
+    allocated = node_set(nodes)
+    return any(not allocated & ~way.nodes for way in ways)
 
 
 def held_by(ways: "Sequence[Way]", nodes: Iterable[int]) -> Kind:

@@ -30,6 +30,7 @@ from shared.placement.decide.pending_reason import (
 from shared.placement.decide.start_times import StartTimes
 from shared.placement.state.allocations import Allocations
 from shared.placement.state.candidate import Candidate
+from shared.placement.state.declines import refused_to
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import Limit, Subject, subjects_of
 from shared.placement.state.model_store import ModelStore
@@ -64,13 +65,13 @@ class PendingReasons:
         cluster, closed = candidate.cluster, self.models.closed
         if cluster in closed:
             return ClusterClosed(cluster, closed[cluster])
+        if (nowhere := self._nowhere(job, candidate)) is not None:
+            return nowhere
         if self._is_drained(job, candidate):
             return NodesDrained(cluster)
         time_left_s = job.job.time_left_s(self.times.now_s) if job.job.deadline_s else inf
         if time_left_s < candidate.walltime_s:
             return _deadline_missed(job, candidate)
-        if (nowhere := self._nowhere(job, candidate)) is not None:
-            return nowhere
         if candidate.power_unknown and (cap := self.unrated.cap_over(cluster)):
             return PowerUndeclared(cluster, cap)
         if not self.models.limits:
@@ -92,12 +93,13 @@ class PendingReasons:
         return closed.union(drained)
 
     def _is_drained(self, job: JobRecord, candidate: Candidate) -> bool:
-        """Return whether the job does not fit on what is left of a cluster until somebody acts."""
+        """Return whether the job does not fit on what drains, refusals and partitions that are down
+        leave of a cluster until somebody acts."""
         name, allocations = candidate.cluster, self.allocations
-        fits = name not in allocations.reduced or allocations.can_hold(
-            name, job.job, candidate.nodes
-        )
-        return not fits
+        if name not in allocations.reduced:
+            return False
+        refused = refused_to(job.declined_on(name))
+        return not allocations.can_hold(name, job.job, candidate.nodes, refused)
 
     def _nowhere(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
         """Return what keeps a job from all nodes of a cluster: partitions that are down, or what
@@ -145,13 +147,24 @@ class PendingReasons:
 
     def _misses_deadline(self, job: JobRecord) -> PendingReason | None:
         """Return that the job can end by its deadline nowhere, since it is late for all limits."""
-        ranked = [each for each in job.evaluated.candidates if each.rank != EXCLUDED]
+        ranked = self._ranked_now(job)
         if not ranked:
             return None
         shortest = min(ranked, key=lambda each: (each.walltime_s, each.cluster))
         from_s = max(self.times.now_s, job.job.begin_s)
         fits = shortest.walltime_s <= job.job.time_left_s(from_s)
         return None if fits else _deadline_missed(job, shortest)
+
+    def _ranked_now(self, job: JobRecord) -> list[Candidate]:
+        """Return the candidates that a job may have entries for: those that it was ranked on when
+        it came, else all that are left while one of these is out of reach."""
+        candidates = job.evaluated.candidates
+        ranked = [each for each in candidates if each.rank != EXCLUDED]
+        gone = self.unranked_clusters(job)
+        if gone.isdisjoint(each.cluster for each in ranked):
+            return ranked
+        left = [each for each in candidates if each.part_eff < inf and each.cluster not in gone]
+        return left or ranked
 
     def _waits(self, job: JobRecord) -> PendingReason | None:
         """Return what the job waits for: the hopeless first, then its begin."""

@@ -11,6 +11,7 @@ from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import Subject, Usage, subjects_of
 from shared.placement.state.occupancy import Occupancy
+from shared.scheduling.eligibility import RefusedToJob
 from shared.scheduling.sharing import Neighbours
 
 _NOTHING: Final = Usage()
@@ -52,10 +53,11 @@ class Allocations:
         """Return the clusters of which nodes are drained until somebody resumes them."""
         return self._reduced
 
-    def can_hold(self, cluster: str, job: Job, units: int) -> bool:
+    def can_hold(self, cluster: str, job: Job, units: int, refused: RefusedToJob) -> bool:
         """Return whether so many units of a job fit on a cluster that is empty, but for nodes that
-        are drained until somebody resumes them."""
-        return units <= self._occupancy[cluster].most_units(job)
+        are drained until somebody resumes them, that were refused it, or whose partition is
+        down."""
+        return units <= self._occupancy[cluster].most_units(job, refused)
 
     def forget_groups(self) -> None:
         """Renumber groups of jobs on one node, where that was not done for long."""

@@ -48,6 +48,10 @@ class JobRequests:
                     self._table.save(job)
         self._asked_of.clear()
 
+    def note_asked(self, job_id: str) -> None:
+        """Note that a job came held, from a clock that may be ahead."""
+        self._asked_of.add(job_id)
+
     def cancel(self, event: Event, message: JobCancelled) -> None:
         """Cancel a job, whatever its attempt: one that waits ends at once, one that runs by its
         finish, and one that is granted when its resource manager has declined."""

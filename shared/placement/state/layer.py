@@ -209,6 +209,8 @@ class StateLayer:
     def _submit(self, event: Event, message: JobSubmitted) -> None:
         self._facts.submit(event, message)
         job = self.jobs.known(message.job_id)
+        if message.held_because:
+            self._requests.note_asked(message.job_id)
         self.jobs.expect(job, self.user_runs.expected(job.job.user))
 
     def _start(self, event: Event, message: JobStarted) -> None:

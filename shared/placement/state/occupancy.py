@@ -14,6 +14,7 @@ from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
 from shared.scheduling.capacity import AllocatedUnits, Capacity, remove_member
 from shared.scheduling.easy import holder_of
+from shared.scheduling.eligibility import NOTHING_REFUSED, RefusedToJob
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.node_states import KnownStates
 from shared.scheduling.problem import (
@@ -78,9 +79,10 @@ class Occupancy:
         self._is_open = [node not in unavailable for node in range(self.nodes)]
         self.never = sorted(node for node, back_s in unavailable.items() if back_s == inf)
 
-    def most_units(self, job: Job) -> int:
-        """Return how many units of a job fit when nothing runs, but on nodes that never return."""
-        kind = kind_on(job, self._cluster, self.names, with_down=True)
+    def most_units(self, job: Job, refused: RefusedToJob = NOTHING_REFUSED) -> int:
+        """Return how many units of a job fit when nothing runs, but on nodes that never return,
+        that were refused it, or whose partition is down."""
+        kind = kind_on(job, self._cluster, self.names, refused)
         if kind is None:
             return 0
         if kind not in self._most:

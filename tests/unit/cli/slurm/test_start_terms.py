@@ -81,6 +81,7 @@ def test_a_begin_and_a_deadline_are_published_and_the_time_of_submission_is_no_b
         ("after:9+5(unfulfilled)", [(ident("9"), DEPENDENCY_CONDITION_AFTER, 300)]),
         ("afternotok:10(failed)", [(ident("10"), DEPENDENCY_CONDITION_AFTER_NOT_OK, 0)]),
         ("afterok:20_2(unfulfilled)", [(ident("20_2"), DEPENDENCY_CONDITION_AFTER_OK, 0)]),
+        ("afterok:21(unfulfilled)", [(ident("20_1"), DEPENDENCY_CONDITION_AFTER_OK, 0)]),
         ("aftercorr:9(unfulfilled)", [(ident("9"), DEPENDENCY_CONDITION_AFTER_OK, 0)]),
         ("singleton(unfulfilled)", [("", DEPENDENCY_CONDITION_SINGLETON, 0)]),
         (
@@ -140,6 +141,14 @@ def test_what_is_not_understood_holds_the_job_with_the_reason(said: str) -> None
     assert len(found.held_because) <= 256
 
 
+def test_a_job_that_is_held_for_its_dependency_keeps_its_begin_and_its_deadline() -> None:
+    of = {"eligible_time": SUBMIT_S + 600, "deadline": SUBMIT_S + 900}
+    found = terms(shown(17, dependency="afterok:20_*(unfulfilled)", **of))
+    assert found.held_because.startswith(MARK)
+    assert found.begin_at_us == (SUBMIT_S + 600) * 1_000_000
+    assert found.deadline_at_us == (SUBMIT_S + 900) * 1_000_000
+
+
 def test_a_singleton_of_a_user_of_two_accounts_is_left_to_slurm() -> None:
     job = shown(17, dependency="singleton(unfulfilled)", name="theirs")
     assert "other accounts" in terms(job).held_because
@@ -180,6 +189,13 @@ PENDING_TASKS = {"array_task_string": "3-9", "array_task_id": None}
         ("after:20_*+1(unfulfilled)", [array(21, 20, 1, **RUNS)], True),
         ("after:20_*+10(unfulfilled)", [array(21, 20, 1, **RUNS)], False),
         ("afterok:777(unfulfilled)", [], False),
+        ("afterany:777(unfulfilled)", [], True),
+        ("after:777+10(unfulfilled)", [], True),
+        ("afternotok:777(unfulfilled)", [], False),
+        ("afterany:20_1(unfulfilled)", [array(22, 20, 2, **ENDED)], True),
+        ("afterany:20_5", [shown(20, array_job_id=20, **PENDING_TASKS)], False),
+        ("afterok:21(unfulfilled)", [array(21, 20, 1, **ENDED), array(20, 20, 2, **RUNS)], True),
+        ("afterok:20(unfulfilled)", [array(21, 20, 1, **RUNS), array(20, 20, 2, **ENDED)], False),
         ("expand:9(unfulfilled)?afterok:9(unfulfilled)", [shown(9, **ENDED)], False),
         ("afterok:8(unfulfilled)?afterok:9(unfulfilled)", [shown(9, **ENDED)], True),
         ("afterok:8(unfulfilled),afterok:9(unfulfilled)", [shown(9, **ENDED)], False),
@@ -229,3 +245,28 @@ def test_a_job_is_let_in_when_what_it_was_held_for_is_met_also_by_a_later_proces
 def test_a_job_whose_times_are_not_understood_is_never_let_in() -> None:
     job = shown(17, deadline="tomorrow")
     assert not ShownJobs([job], SITE).is_met(job, SUBMIT_S + 120.0)
+
+
+def test_a_job_is_not_let_in_before_its_begin() -> None:
+    ended = array(21, 20, 1, **ENDED)
+    job = shown(17, dependency="afterok:20_*(unfulfilled)", eligible_time=SUBMIT_S + 600)
+    beside = ShownJobs([ended, job], SITE)
+    assert [beside.is_met(job, SUBMIT_S + after_s) for after_s in (599.0, 600.0)] == [False, True]
+
+
+def test_a_job_that_waits_for_its_reservation_too_is_not_let_in_when_its_dependency_is_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Envelope] = []
+
+    def take(_ingest: str, _settings: Settings, events: Sequence[Envelope]) -> Mapping[int, str]:
+        told.extend(events)
+        return {}
+
+    monkeypatch.setattr(tell, "publish_all", take)
+    waits = shown(17, dependency="afterany:20_*(unfulfilled)", reservation="school")
+    publisher = SlurmPublisher("127.0.0.1:1", SITE, "alpha")
+    for beside in (array(21, 20, 1, **RUNS), array(21, 20, 1, **{**RUNS, **ENDED})):
+        publisher.tell([waits, beside])
+    [submitted] = [event for event in told if "/17/" in event.id]
+    assert submitted.job_submitted.held_because.startswith("reservation school")

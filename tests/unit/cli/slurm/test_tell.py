@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
+from coplace.v1.control_pb2 import ClusterDeclared, Partition
 from coplace.v1.ingest_service_pb2 import Envelope
 
 from cli.slurm import tell
@@ -97,3 +98,23 @@ def test_a_requeue_ends_the_run_before_which_is_charged(monkeypatch: pytest.Monk
     assert (ended.job_id, ended.grant) == (TOLD[1].job_started.job_id, 2)
     assert ended.ended_at_us - ended.started_at_us == 60_000_000
     assert (anew.job_id, anew.grant) == (TOLD[3].job_submitted.job_id, 0)
+
+
+def test_partitions_are_declared_anew_and_nodes_in_other_places_are_noted_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What runs is known by the places of its nodes."""
+    declared: list[ClusterDeclared] = []
+    monkeypatch.setattr(tell, "publish", lambda _, event: declared.append(event.cluster_declared))
+    teller = SlurmPublisher("127.0.0.1:1", Site("north", "none", "gold-6254"), "alpha")
+    first = ClusterDeclared(cluster="alpha", node_names=["n1", "n2"])
+    down = ClusterDeclared(
+        cluster="alpha", node_names=["n1", "n2"], partitions=[Partition(name="all", down=True)]
+    )
+    moved = ClusterDeclared(cluster="alpha", node_names=["n2", "n1"])
+    teller.declare(first)
+    for found in (first, down, moved, moved, first):
+        teller.declare_changed(found)
+    assert declared == [first, down, first]
+    [noted] = capsys.readouterr().err.splitlines()
+    assert "restart this program when the cluster is idle" in noted

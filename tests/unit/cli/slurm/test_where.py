@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from coplace.v1.jobs_pb2 import JobHeld
 from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN, PlacementDecided
 
-from cli.slurm.jobs import GrantAnswer, NodeHardware, SlurmJob, declared_cluster, facts
+from cli.slurm.jobs import GrantAnswer, NodeHardware, SlurmJob, declared_cluster, facts, undeclared
 from cli.slurm.orders import Decline, Hold, orders
 from services.ingest.model import Intake
 from shared.catalogue.payloads.domain_types import cluster_of
@@ -76,15 +75,14 @@ def test_nodes_that_a_job_was_released_on_are_no_wish_of_its_user() -> None:
 def test_a_job_that_asks_for_what_cannot_be_followed_is_held_with_the_reason(
     asks: dict[str, Any], words: str
 ) -> None:
-    submitted, held = told(job(**asks))
+    [submitted] = told(job(**asks))
     assert not submitted.features
-    assert isinstance(held, JobHeld)
-    assert (held.job_id, held.reason[: len(words)]) == (submitted.job_id, words)
+    assert submitted.held_because.startswith(words)
 
 
 def test_a_job_that_runs_is_held_for_nothing() -> None:
-    kinds = [type(each).__name__ for each in told(job(**RUNS, reservation="school"))]
-    assert kinds == ["JobSubmitted", "JobStarted"]
+    submitted, started = told(job(**RUNS, reservation="school"))
+    assert (submitted.held_because, type(started).__name__) == ("", "JobStarted")
 
 
 def test_a_cluster_has_the_partitions_and_features_of_its_nodes() -> None:
@@ -124,3 +122,55 @@ def test_nodes_of_many_kinds_are_declared_in_as_many_classes_as_there_are() -> N
     found = declared_cluster(nodes, "alpha", "north", "alpha", HARDWARE)
     assert [(each.nodes, *each.features) for each in found.node_classes] == [(50, "a"), (50, "b")]
     assert list(cluster_of(found).names().declared[:2]) == ["n0", "n2"]
+
+
+def most_of(limits: Mapping[str, Any], accounts: str = "") -> Any:
+    """What is declared of a partition, which ingest takes."""
+    shown = {**SHOWN, "maximums": limits, "accounts": {"allowed": accounts}}
+    nodes = [{**NODE, "name": "n1", "partitions": ["big"]}]
+    found = declared_cluster(nodes, "alpha", "north", "alpha", HARDWARE, [shown])
+    [partition] = cluster_of(found).partitions
+    return partition, list(undeclared(nodes, [shown], found))
+
+
+def test_limits_of_a_partition_beyond_what_can_be_declared_are_none() -> None:
+    partition, _ = most_of({"time": 2 * 366 * 24 * 60, "nodes": 2**32 - 2})
+    assert (partition.most_walltime_s, partition.most_nodes) == (0, 0)
+
+
+def test_a_partition_for_more_accounts_than_can_be_declared_is_for_all_and_that_is_noted() -> None:
+    accounts = [f"a{number}" for number in range(257)]
+    assert len(most_of({}, ",".join(accounts[:256]))[0].accounts) == 256
+    partition, noted = most_of({}, ",".join(accounts))
+    assert (partition.accounts, noted) == ((), ["accounts of partition big: more than 256"])
+
+
+def test_a_node_of_many_features_has_the_first_ones() -> None:
+    features = ",".join(f"f{number:02}" for number in range(65))
+    nodes = [{**NODE, "features": features}]
+    found = declared_cluster(nodes, "alpha", "north", "alpha", HARDWARE)
+    assert cluster_of(found).node_classes[0].features == tuple(features.split(",")[:64])
+    [noted] = undeclared(nodes, [], found)
+    assert noted.endswith(": f64")
+
+
+def test_of_nodes_of_too_many_kinds_the_features_of_whole_partitions_are_declared() -> None:
+    nodes = [
+        {**NODE, "name": f"n{n}", "features": f"own{n},{'ab'[n % 2]}", "partitions": ["xy"[n % 2]]}
+        for n in range(100)
+    ]
+    found = declared_cluster(nodes, "alpha", "north", "alpha", HARDWARE)
+    cluster_of(found)
+    assert [(each.nodes, *each.features) for each in found.node_classes] == [(50, "a"), (50, "b")]
+    [noted] = undeclared(nodes, [], found)
+    assert ": own0, own1, own10, " in noted
+
+
+def test_nodes_of_too_many_sizes_are_declared_without_features_and_with_less_memory() -> None:
+    nodes = [
+        {**NODE, "name": f"n{n}", "features": "x", "partitions": [f"p{n}"], "real_memory": mib}
+        for n, mib in enumerate(range(130_000, 130_100))
+    ]
+    found = declared_cluster(nodes, "alpha", "north", "alpha", HARDWARE)
+    cluster_of(found)
+    assert [(each.nodes, each.memory_gib) for each in found.node_classes] == [(100, 64.0)]

@@ -14,6 +14,7 @@ from services.ingest.model import Intake, check_source, parse_envelope
 from shared.catalogue.codec import Codec
 from shared.catalogue.options import owners
 from shared.catalogue.topics import Topics
+from shared.streams.stages.unit import EventTimeLimit
 from tests.unit.services.ingest.envelopes import (
     JOB,
     NOW_S,
@@ -245,6 +246,14 @@ def test_facts_may_lie_ahead_of_the_clock_up_to_the_horizon() -> None:
     INTAKE.accept(ahead, NOW_S)
     with pytest.raises(RejectedError, match="horizon"):
         Intake(TOPICS, ahead_us=DAY_US).accept(ahead, NOW_S)
+
+
+def test_a_begin_and_a_deadline_may_lie_a_year_ahead_of_the_clock_in_production() -> None:
+    """They are planned: nobody says that they happened."""
+    begin_us = NOW_US + 366 * DAY_US
+    later = {"beginAtUs": begin_us, "deadlineAtUs": begin_us + DAY_US}
+    intake = Intake(TOPICS, ahead_us=EventTimeLimit.from_wall_clock().ahead_us)
+    intake.accept(envelope("jobSubmitted", **later), NOW_S)
 
 
 def test_commands_lie_ahead_of_the_clock_by_its_tolerance_at_most() -> None:

@@ -155,6 +155,19 @@ def test_a_state_that_holds_one_from_a_clock_ahead_is_set_back_by_its_next_round
     assert region.standing() == standing_after(first, lambda us: first(us + AHEAD_US), then)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_job_that_comes_held_from_a_clock_ahead_can_be_released(*, restarts: bool) -> None:
+    region = Told()
+    region.round(submitted("new", region.now_us() + AHEAD_US, held_because="unknown"))
+    if restarts:
+        region.restart()
+        region.round()
+    region.round(released("new", region.now_us()))
+    job = region.processor.layers.state.jobs.get("new")
+    assert job is not None
+    assert job.requests.held is None
+
+
 def test_who_is_overtaken_is_told_by_what() -> None:
     region = Told()
     region.round(capped(POWER_SCOPE_REGION, "", (0, 5000.0), time_us=region.now_us()))

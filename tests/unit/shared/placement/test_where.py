@@ -246,3 +246,27 @@ def test_slurms_discipline_looks_again_once_no_job_waits_that_says_where_it_may_
     assert "may run on some alone" in made.queries.policy().under_easy["p1"]
     round_of(made, 2, region.cancelled("b", end_us(1) + 1))
     assert "p1" not in made.queries.policy().under_easy
+
+
+def test_a_job_of_which_one_node_was_refused_and_the_other_is_drained_waits_for_that() -> None:
+    made = placement()
+    first = start_of(round_of(made, 1, job("a", nodes=1, nodes_excluded=["p1-[0000-0005]"])))
+    refused = {f"p1-{node:04d}" for node in first.node_indices}
+    [left] = {"p1-0006", "p1-0007"} - refused
+    refusal = region.declined(first, end_us(1) + 1, refused_nodes=sorted(refused))
+    drain = region.drained("p1", end_us(1) + 2, left)
+    assert not nodes_of(round_of(made, 2, drain, refusal))
+    assert "drained" in str(region.answered(made, "a"))
+    assert nodes_of(round_of(made, 3, region.resumed("p1", end_us(2) + 1, left)))
+
+
+def test_a_job_is_not_kept_on_a_cluster_whose_last_partition_that_is_up_is_drained() -> None:
+    made = region.placement(nodes=8)
+    halves = (
+        Partition(name="up", nodes=["p1-[0000-0003]"]),
+        Partition(name="off", nodes=["p1-[0004-0007]"], down=True),
+    )
+    region.feed(made, [declared(*halves, time_us=T0_US + 1)])
+    drain = region.drained("p1", T0_US + 2, *(f"p1-{node:04d}" for node in range(4)))
+    assert not nodes_of(round_of(made, 1, drain, job("a", partitions=["up", "off"])))
+    assert "drained" in str(region.answered(made, "a"))

@@ -1,6 +1,7 @@
 """Where a job may run, held to a plain reading of what was declared and asked for, node by node."""
 
 from collections.abc import Callable, Set
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ from shared.domain.cluster import Cluster, NodeClass
 from shared.domain.job import Job
 from shared.domain.partition import Partition
 from shared.scheduling.eligibility import RefusedToJob, members, node_set, where_on
-from shared.scheduling.problem import counts_nodes, kind_on, most_units
+from shared.scheduling.problem import counts_nodes, held_kind, kind_on, most_units
 
 FEATURES = ("x", "y", "z")
 EXPRESSIONS: dict[str, Callable[[Set[str]], bool]] = {
@@ -146,3 +147,13 @@ def test_equal_clusters_have_one_hash() -> None:
     one, other = declared(Partition("all")), declared(Partition("all"))
     assert one == other
     assert hash(one) == hash(other)
+
+
+def test_a_job_in_an_exclusive_partition_is_alone_though_its_other_partition_is_down() -> None:
+    """Where it runs in the one that is down, it shares."""
+    first, all_nodes = ("c-[0000-0003]",), ("c-[0000-0007]",)
+    alone, off = Partition("alone", first, exclusive=True), Partition("off", all_nodes, down=True)
+    cluster = declared(alone, off)
+    job = replace(asking(partitions=("alone", "off"), cores_per_unit=1), shareable=True)
+    kinds = [held_kind(job, cluster, ("cores", "memory_mib"), nodes) for nodes in ([1], [1, 5])]
+    assert [kind.shape.exclusive for kind in kinds] == [True, False]

@@ -1,5 +1,7 @@
 """Begin times, deadlines, and the ties of submissions."""
 
+from typing import Any
+
 import pytest
 from coplace.v1.placement_pb2 import CONSTRAINT_KIND_BEGIN, CONSTRAINT_KIND_DEADLINE
 
@@ -13,6 +15,8 @@ from tests.unit.shared.placement.region import (
     end_us,
     finished,
     held,
+    lost,
+    on,
     placement,
     released,
     round_of,
@@ -99,6 +103,18 @@ def test_a_job_starts_where_its_limit_ends_just_by_its_deadline() -> None:
     fits = submitted("a", end_us(0), walltime_s=600.0, deadline_at_us=deadline_us)
     late = submitted("b", end_us(0), walltime_s=600.0, deadline_at_us=deadline_us - 3)
     assert verdicts(round_of(processor, 1, fits, late)) == [("a", "start"), ("b", "held")]
+
+
+def test_a_deadline_is_met_on_a_cluster_that_is_ranked_since_a_slower_one_is_lost() -> None:
+    processor = placement(policy=Policy.BASE)
+    asked: dict[str, Any] = {"app_id": "unknown", "reference_cluster": "p2", "walltime_s": 3600.0}
+    [probe] = round_of(processor, 0, submitted("probe", **asked))
+    slow, fast = on(probe, "p2"), on(probe, "p1")
+    assert (probe.cluster, fast.walltime_s < slow.walltime_s) == ("p2", True)
+    between_s = (fast.walltime_s + slow.walltime_s) / 2
+    job = submitted("a", end_us(0), deadline_at_us=end_us(1) + round(between_s * 1e6), **asked)
+    decided = round_of(processor, 1, lost("p2", end_us(0) + 1), job)
+    assert [(verdict(d), d.cluster) for d in decided if d.job_id == "a"] == [("start", "p1")]
 
 
 def test_a_submission_that_comes_held_waits_until_it_is_released() -> None:

@@ -386,6 +386,17 @@ def test_by_the_wall_clock_the_future_begins_tomorrow() -> None:
     assert clocked.process(tomorrow, START_US + DAY_US).tally.dead_letters == 0
 
 
+def test_by_the_wall_clock_a_job_may_begin_and_end_in_a_year() -> None:
+    limit = EventTimeLimit.from_wall_clock(START_US)
+    clocked = Unit(counting(rounds=RoundSource.CLOCK), 0, {}, CODEC, limit)
+    [publish] = at_partition_0(1)
+    job = publish.event.payload
+    assert isinstance(job, JobSubmitted)
+    job.begin_at_us = START_US + 366 * DAY_US
+    job.deadline_at_us = job.begin_at_us + DAY_US
+    assert clocked.process(numbered(encoded(publish)), START_US).tally.dead_letters == 0
+
+
 class Renaming:
     """Stamps every event."""
 
