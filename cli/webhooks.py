@@ -179,7 +179,13 @@ def read_topics_anew(
             read_anew(opened)
     except CannotStartError as error:
         raise UnusableError(str(error)) from None
-    note([f"{database} is read anew when the service starts; webhooks and deliveries stay"])
+    note(
+        [
+            f"{database} is read anew when the service starts; webhooks and deliveries stay",
+            "what was delivered before the days of COPLACE_WEBHOOKS_DELIVERED_KEPT_DAYS is posted "
+            "again, with the same id",
+        ]
+    )
 
 
 def _ask(address: str, question: Callable[[Any], Any]) -> Any:

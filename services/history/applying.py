@@ -17,8 +17,9 @@ from shared.streams.following import TopicBatch
 from shared.streams.stages.failures import Failures
 from shared.streams.stages.quarantine import Fault
 
-# What no record is to blame for.
+# What no record is to blame for, but for values that are larger than PostgreSQL takes.
 _NO_RECORDS_FAULT: Final = (LostRowsError, OperationalError, InterfaceError, KafkaError)
+_PROGRAM_LIMIT_EXCEEDED: Final = "54"
 
 log = structlog.get_logger(__name__)
 
@@ -38,18 +39,17 @@ class BatchApplier:
         fails at unless that has failed too often."""
         try:
             return self._writer.apply(batches)
-        except _NO_RECORDS_FAULT:
-            raise
-        except Exception:  # noqa: BLE001 each Kafka partition is tried by itself
+        except Exception as error:
+            if not _may_be_records_fault(error):
+                raise
+            # Each Kafka partition is tried by itself.
             return sum(map(self._apply_alone, batches))
 
     def _apply_alone(self, batch: TopicBatch) -> int:
         try:
             return self._writer.apply([batch])
-        except _NO_RECORDS_FAULT:
-            raise
         except Exception as error:
-            if not self._recurs(batch, error):
+            if not _may_be_records_fault(error) or not self._recurs(batch, error):
                 raise
             self._isolate(batch)
             return len(batch.records)
@@ -67,12 +67,19 @@ class BatchApplier:
             one = TopicBatch(batch.partition, position, [record], record.offset + 1)
             try:
                 self._writer.apply([one])
-            except _NO_RECORDS_FAULT:
-                raise
-            except Exception as error:  # noqa: BLE001 what is unexpected is what this is for
+            except Exception as error:
+                if not _may_be_records_fault(error):
+                    raise
                 fault = Fault.from_error(error)
                 self._on_quarantined(record, fault)
                 self._writer.pass_over(one)
                 log.error("quarantined", at=(*batch.partition, record.offset), why=fault.what)
             position = record.offset + 1
         self._writer.apply([TopicBatch(batch.partition, position, (), batch.next_position)])
+
+
+def _may_be_records_fault(error: Exception) -> bool:
+    if isinstance(error, OperationalError):
+        state = getattr(error.orig, "sqlstate", None) or ""
+        return str(state).startswith(_PROGRAM_LIMIT_EXCEEDED)
+    return not isinstance(error, _NO_RECORDS_FAULT)

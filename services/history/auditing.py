@@ -34,14 +34,14 @@ def of_access(event_id: str, audited: AccessAudited) -> AuditRow:
     is_of_event = audited.event_id and not audited.refused
     return AuditRow(
         entry_id(audited.event_id if is_of_event else event_id),
-        *(audited.at_us, audited.who, audited.action, audited.about, audited.refused),
+        *(audited.at_us, entry_id(audited.who), audited.action, audited.about, audited.refused),
         *(audited.reason, audited.event_id, audited.door, audited.version, False),
     )
 
 
 def of_change(event_id: str, change: ChangeRow) -> AuditRow:
     """Return the entry of a command of this id."""
-    entry = change.event_id, change.at_us, change.who, change.action
+    entry = change.event_id, change.at_us, entry_id(change.who), change.action
     return AuditRow(*entry, "", False, "", event_id, "", 0, True)
 
 

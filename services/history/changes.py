@@ -111,8 +111,8 @@ class ChangeRow(NamedTuple):
 
 
 def entry_id(name: str) -> str:
-    """Return the id of an event, or a subject, as tables have it: the longest do not fit into an
-    index, and end with their digest."""
+    """Return the id of an event, a subject, or who is in the audit, as tables have it: the longest
+    do not fit into an index, and end with their digest."""
     if len(name) <= _MOST_ID:
         return name
     digest = sha256(name.encode()).hexdigest()

@@ -26,6 +26,7 @@ from sqlalchemy import (
     tuple_,
 )
 
+from services.history.changes import entry_id
 from services.history.model import RunRow
 from services.history.story import StoryRow
 from services.history.tables import (
@@ -155,7 +156,7 @@ class HistoryReader:
         self, asked: ListAuditRequest, behind: PageKey | None, most: int
     ) -> Sequence[Row[Any]]:
         """Return a page of the audit, the newest first."""
-        where = _equal(AUDIT, who=asked.who, action=asked.action)
+        where = _equal(AUDIT, who=entry_id(asked.who), action=asked.action)
         where += _within(AUDIT.c.at_us, asked.from_us, asked.until_us)
         if asked.refused:
             where.append(AUDIT.c.refused.is_(True))

@@ -91,6 +91,8 @@ def _is_public(address: Address) -> bool:
     within = _within(address)
     if within is not None:
         return _is_public(within)
+    if isinstance(address, IPv6Address) and address.is_site_local:
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved)
 
 

@@ -1,6 +1,6 @@
 """What accounts are charged and may spend, and who hears that a budget is used so far."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,7 @@ from coplace_client.errors import RejectedError
 from services.webhooks.facts import amounts_micro_su
 from services.webhooks.posting import Outbox
 from services.webhooks.tables import ACCOUNTS, BUDGETS_REACHED, CHARGES, known_rows
+from shared.catalogue.codec import format_time
 from shared.catalogue.payloads.tariffs import allocated_su
 from shared.catalogue.webhook_types import BUDGET_REACHED
 from shared.domain.money import micro_units, su_text
@@ -36,7 +37,8 @@ class UsedBudgets:
         allocations: Sequence[tuple[AllocationDeclared, str]],
     ) -> None:
         """Apply charges and allocations."""
-        owed = self._owed(charges)
+        known_charges = list(_usable(charges))
+        owed = self._owed(known_charges)
         names = [*owed, *(declared.account for declared, _ in allocations)]
         query = list(dict.fromkeys(names))
         rows = {row.account: row._asdict() for row in known_rows(self._connection, ACCOUNTS, query)}
@@ -45,33 +47,31 @@ class UsedBudgets:
             row["charged_micro_su"] = str(int(row["charged_micro_su"]) + micro_su)
         for declared, event_id in allocations:
             row = rows.setdefault(declared.account, _no_account(declared.account))
-            _allocate(row, declared, event_id)
+            try:
+                _allocate(row, declared, event_id)
+            except RejectedError as error:
+                log.warning("left out", allocation=event_id, problem=str(error))
         if rows:
             query_ = insert(ACCOUNTS)
             changed = {each.name: query_.excluded[each.name] for each in ACCOUNTS.columns}
             query_ = query_.on_conflict_do_update(index_elements=["account"], set_=changed)
             self._connection.execute(query_, list(rows.values()))
-        at_us = max((charge.charged_at_us for charge in charges), default=0)
+        at_us = max((charge.charged_at_us for charge, _ in known_charges), default=0)
         for row in rows.values():
             self._hear(row, at_us or self._outbox.now_us)
 
-    def _owed(self, charges: Sequence[ChargeMade]) -> dict[str, int]:
+    def _owed(self, charges: Sequence[tuple[ChargeMade, Mapping[str, int]]]) -> dict[str, int]:
         """Return what the charges change of each account: a revision replaces the one before."""
-        job_ids = list(dict.fromkeys(charge.job_id for charge in charges))
+        job_ids = list(dict.fromkeys(charge.job_id for charge, _ in charges))
         known = {
             (row.job_id, row.attempt): (row.revision, orjson.loads(row.amounts))
             for row in known_rows(self._connection, CHARGES, job_ids)
         }
         owed, changed = dict[str, int](), set[tuple[str, int]]()
-        for charge in charges:
+        for charge, amounts in charges:
             key = charge.job_id, charge.attempt
             revision, before = known.get(key, (0, {}))
             if charge.revision <= revision:
-                continue
-            try:
-                amounts = amounts_micro_su(charge)
-            except RejectedError as error:
-                log.warning("left out", charge=key, problem=str(error))
                 continue
             for account in {**before, **amounts}:
                 change = amounts.get(account, 0) - before.get(account, 0)
@@ -119,6 +119,17 @@ class UsedBudgets:
                 )
                 data = BudgetReached(account=of, percent=percent)
                 self._outbox.post([hearer], name, BUDGET_REACHED, at_us, data)
+
+
+def _usable(charges: Iterable[ChargeMade]) -> Iterator[tuple[ChargeMade, Mapping[str, int]]]:
+    """Yield charges with what each puts on accounts."""
+    for charge in charges:
+        try:
+            # A body has the time of the newest one.
+            format_time(charge.charged_at_us)
+            yield charge, amounts_micro_su(charge)
+        except RejectedError as error:
+            log.warning("left out", charge=(charge.job_id, charge.attempt), problem=str(error))
 
 
 def _no_account(account: str) -> dict[str, Any]:

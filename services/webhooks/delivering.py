@@ -1,18 +1,19 @@
 """Makes the deliveries that are due: a webhook that is slow, or answers nothing, delays no other.
 
-Of one webhook few are under way at once. Those that failed last share a part of the connections, so
+Of one webhook few are under way at once, and a connection that is free goes to whom none went to
+for longest. Those that failed last share a part of the connections, so
 that however many hang, the others have theirs.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 import structlog
 
-from services.webhooks.deliveries import Delivery, DeliveryQueue, Retention
+from services.webhooks.deliveries import Delivery, DeliveryQueue, DueWebhook, Retention
 from services.webhooks.model import DeliveryAttempt
 from services.webhooks.registration import WebhookRow
 from services.webhooks.registry import WebhookRegistry
@@ -68,6 +69,9 @@ class Deliverer:
         self._limits, self._retention, self._meter = limits, retention, meter
         self._objection, self._now_us = objection, now_us
         self._under_way: dict[str, set[str]] = defaultdict(set)
+        # The number of the delivery that each webhook began last.
+        self._begun: dict[str, int] = {}
+        self._turn = 0
         self._failing = self._others = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
@@ -103,7 +107,7 @@ class Deliverer:
             self._queue.due, self._now_us(), under_way, self._limits.of_one
         )
         begun = 0
-        for webhook, deliveries in found:
+        for webhook, deliveries in self._by_turns(found, under_way):
             if reason := self._objection(webhook):
                 await asyncio.to_thread(
                     self._registry.disable, webhook.webhook_id, reason, self._now_us()
@@ -112,6 +116,14 @@ class Deliverer:
                 continue
             begun += self._begin(webhook, deliveries)
         return begun
+
+    def _by_turns(
+        self, found: Sequence[DueWebhook], under_way: Iterable[str]
+    ) -> Sequence[DueWebhook]:
+        """Return first who began nothing for longest, and forget of others when they did."""
+        kept = {*under_way, *(each.webhook.webhook_id for each in found)}
+        self._begun = {name: turn for name, turn in self._begun.items() if name in kept}
+        return sorted(found, key=lambda each: self._begun.get(each.webhook.webhook_id, 0))
 
     async def settled(self) -> None:
         """Return when what is under way is noted."""
@@ -135,6 +147,8 @@ class Deliverer:
             if is_full or (is_failing and own):
                 break
             own.add(delivery.delivery_id)
+            self._turn += 1
+            self._begun[webhook.webhook_id] = self._turn
             self._failing += is_failing
             self._others += not is_failing
             coroutine = self._deliver(webhook, delivery, is_failing=is_failing)

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+import structlog
 from google.protobuf.message import Message
 from sqlalchemy import Connection, func, select
 from sqlalchemy.dialects.sqlite import insert
 
+from coplace_client.errors import RejectedError
 from services.webhooks.model import DeliveryState
 from services.webhooks.registration import Hearers, WebhookRow
 from services.webhooks.signing import delivery_id
@@ -15,6 +17,8 @@ from shared.catalogue.webhook_types import webhook_body
 
 _TOO_MANY: Final = "too many deliveries wait for the webhook"
 _DISABLED: Final = "the webhook is disabled"
+
+log = structlog.get_logger(__name__)
 
 
 class PostingLimits(NamedTuple):
@@ -41,13 +45,17 @@ class Outbox:
         self, hearers: Iterable[WebhookRow], event_id: str, kind: str, at_us: int, data: Message
     ) -> None:
         """Have an event delivered to webhooks. What cannot be delivered now is given up, where its
-        owner finds it."""
+        owner finds it; an event that no body can have is left out."""
         body = b""
         for row in hearers:
             name = delivery_id(row.webhook_id, event_id)
             if name in self._rows:
                 continue
-            body = body or webhook_body(kind, at_us, data)
+            try:
+                body = body or webhook_body(kind, at_us, data)
+            except RejectedError as error:
+                log.warning("left out", event_id=event_id, problem=str(error))
+                return
             problem = self._problem(row)
             self._rows[name] = {
                 "delivery_id": name,

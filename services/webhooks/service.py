@@ -27,6 +27,7 @@ from coplace.v1.webhook_service_pb2 import (
 )
 from google.protobuf.message import DecodeError, Message
 from grpc.aio import ServicerContext
+from yarl import URL
 
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
@@ -128,7 +129,8 @@ class WebhookService:
     async def list_webhooks(
         self, asked: ListWebhooksRequest, context: ServicerContext[Any, Any]
     ) -> ListWebhooksResponse:
-        """Answer with a page of the webhooks that the caller might register."""
+        """Answer with a page of the webhooks that the caller might register, with the host alone
+        of the URLs of those that it may not change."""
         await self._require(context, "ListWebhooks", About())
         size, behind = page_size(asked.page_size), page_key(asked.page_token, (str,))
         who = caller(context)
@@ -138,6 +140,9 @@ class WebhookService:
             if (behind is None or row.webhook_id > str(behind[0])) and not self.objection(row, who)
         ]
         shown = await asyncio.to_thread(self._registry.shown, own[:size])
+        for row, webhook in zip(own, shown, strict=False):
+            if not self._may_change(row, who):
+                webhook.url = str(URL(row.url).origin())
         token = page_token((own[size - 1].webhook_id,)) if len(own) > size else ""
         return ListWebhooksResponse(webhooks=shown, next_page_token=token)
 
@@ -220,14 +225,23 @@ class WebhookService:
     async def _own(
         self, context: ServicerContext[Any, Any], action: str, webhook_id: str
     ) -> WebhookRow:
-        """Return a webhook that the caller may have. Of one that there is not nobody else than who
-        may have all of them learns that."""
+        """Return a webhook that the caller may have: who registered it, or may have all of them. Of
+        one that there is not nobody else than the latter learns that."""
         require_text("webhook_id", webhook_id)
         row = await asyncio.to_thread(self._registry.find, webhook_id)
-        await self._require(context, action, row.about if row else About(is_region=True))
         if row is None:
+            await self._require(context, action, About(is_region=True))
             raise _unknown(webhook_id)
+        await self._require(context, action, row.about)
+        if _is_of_another(row, caller(context)):
+            await self._require(context, action, About(is_region=True))
         return row
+
+    def _may_change(self, row: WebhookRow, who: str) -> bool:
+        table = self._door.table.now
+        if table is None or not _is_of_another(row, who):
+            return True
+        return table.may(who, "RemoveWebhook", About(is_region=True)).is_allowed
 
     async def _require(self, context: ServicerContext[Any, Any], action: str, about: About) -> None:
         verdict = await self._door.answer(context, action, about)
@@ -250,6 +264,10 @@ def objection_of(door: Door, row: WebhookRow, who: str) -> str:
         return ""
     verdict = table.may(who, "AddWebhook", row.about)
     return "" if verdict.is_allowed else f"{who!r} may not have it posted: {verdict.reason}"
+
+
+def _is_of_another(row: WebhookRow, who: str) -> bool:
+    return bool(row.owner) and row.owner != who
 
 
 def _unknown(webhook_id: str) -> RefusedCallError:

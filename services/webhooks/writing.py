@@ -121,7 +121,8 @@ def _move(
 
 def read_anew(database: SqliteDatabase) -> None:
     """Forget what was read of topics: the next process reads them from the beginning. Webhooks and
-    their deliveries stay, so nothing that was delivered is delivered again."""
+    their deliveries stay, so nothing that was delivered is delivered again, but for what is older
+    than rows of delivered ones are kept: that is posted again, with the same id."""
     with database.transaction() as connection:
         for table in (POSITIONS, JOBS, EARLY, CHARGES, ACCOUNTS):
             connection.execute(delete(table))

@@ -1,6 +1,7 @@
 """What the chart renders, and what it refuses: `make test-helm`."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,15 @@ def test_alerts_and_dashboard_are_those_of_the_project() -> None:
         (f"{SERVERS},services.history.enabled=true", "services.history.claim is missing"),
         (f"{SERVERS},services.webhooks.enabled=true", "services.webhooks.claim is missing"),
         (
+            f"{SERVERS},services.pricing.env.COPLACE_PRICING_RATE_SU_PER_CORE_S=2",
+            "COPLACE_PRICING_RATE_SU_PER_CORE_S must be the same",
+        ),
+        (
+            f"{SERVERS},services.pricing.env.COPLACE_PRICING_RATE_SU_PER_CORE_S=2,"
+            "services.placement.env.COPLACE_PRICING_RATE_SU_PER_CORE_S=3",
+            "COPLACE_PRICING_RATE_SU_PER_CORE_S must be the same",
+        ),
+        (
             f"{SERVERS},services.history.enabled=true,services.history.claim=rows,"
             "services.history.databaseSecret=sql",
             "set one of services.history.claim and services.history.databaseSecret",
@@ -265,5 +275,29 @@ def test_webhooks_listen_to_alertmanager_and_reach_what_is_public() -> None:
     [outside] = policies["region-webhooks-receivers"]["egress"]
     closed = {network for peer in outside["to"] for network in peer["ipBlock"]["except"]}
     assert {"10.0.0.0/8", "169.254.0.0/16", "fc00::/7"} <= closed
+    assert {"fec0::/10", "64:ff9b::/96"} <= closed
     without = render(FIRST_TRY, "--set", words)
     assert "ALERTS" not in str(without)
+
+
+def test_each_secret_of_a_service_is_asked_for_before_anything_starts(tmp_path: Path) -> None:
+    chart = shutil.copytree(CHART, tmp_path / "chart")
+    asked = '{{ include "coplace.secrets" . | quote }}'
+    shown = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: asked}}\ndata: {{of: {asked}}}\n"
+    (chart / "templates/asked.yaml").write_text(shown)
+    words = "services.webhooks.enabled=true,services.webhooks.claim=rows"
+    words += ",services.webhooks.alertsSecret=alertmanager"
+    only = ["--values", str(FIRST_TRY), "--set", words, "--show-only", "templates/asked.yaml"]
+    done = helm("template", "region", str(chart), "--kube-version", "1.34.0", *only)
+    assert done.returncode == 0, done.stderr
+    found = yaml.safe_load(yaml.safe_load(done.stdout)["data"]["of"])
+    value = "services.webhooks.alertsSecret"
+    assert {"value": value, "name": "alertmanager", "keys": ["token"]} in found
+
+
+def test_a_history_on_postgresql_reaches_its_server() -> None:
+    inside = "services.history.enabled=true,services.history.databaseSecret=sql,otlpEndpoint="
+    policies = named(render(FIRST_TRY, "--set", inside), "NetworkPolicy")
+    assert policies["region-servers"]["spec"]["egress"] == [{}]
+    without = named(render(FIRST_TRY, "--set", "otlpEndpoint="), "NetworkPolicy")
+    assert "region-servers" not in without

@@ -267,6 +267,10 @@ priorityClassName: {{ . }}
 {{- with .Values.services.webhooks }}
 {{- if and .enabled (not .claim) }}{{ fail "services.webhooks.claim is missing: name a PersistentVolumeClaim for its database and key" }}{{ end }}
 {{- end }}
+{{- $rate := "COPLACE_PRICING_RATE_SU_PER_CORE_S" }}
+{{- $ofPricing := get .Values.services.pricing.env $rate | default (get .Values.env $rate) | toString }}
+{{- $ofPlacement := get .Values.services.placement.env $rate | default (get .Values.env $rate) | toString }}
+{{- if ne $ofPricing $ofPlacement }}{{ fail (printf "%s must be the same in services.pricing.env and services.placement.env, which quotes by it: it is %q and %q" $rate $ofPricing $ofPlacement) }}{{ end }}
 {{- if and .Values.authority.bindings .Values.authority.configMap }}{{ fail "set one of authority.bindings and authority.configMap" }}{{ end }}
 {{- if and .Values.authority.issuer (not .Values.authority.bindings) }}{{ fail "authority.issuer needs authority.bindings: a ConfigMap has its own" }}{{ end }}
 {{- if and .Values.grpc.tokens (not .Values.grpc.tlsSecret) }}{{ fail "grpc.tokens needs grpc.tlsSecret: tokens come over TLS alone" }}{{ end }}
@@ -359,6 +363,9 @@ annotations:
 {{- end }}
 {{- with .Values.services.history.databaseSecret }}
 - {value: services.history.databaseSecret, name: {{ . }}, keys: [url]}
+{{- end }}
+{{- with .Values.services.webhooks.alertsSecret }}
+- {value: services.webhooks.alertsSecret, name: {{ . }}, keys: [token]}
 {{- end }}
 {{- with .Values.redis.tlsSecret }}
 - {value: redis.tlsSecret, name: {{ . }}, keys: [ca.crt]}

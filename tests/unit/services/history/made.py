@@ -42,14 +42,21 @@ class FactLog:
         self.records: dict[TopicPartition, list[Record]] = defaultdict(list)
         self._ids = 0
 
-    def add(self, topic: str, *payloads: Message, event_id: str = "", time_us: int = T0_US) -> None:
+    def add(
+        self,
+        topic: str,
+        *payloads: Message,
+        event_id: str = "",
+        time_us: int = T0_US,
+        source: str = "test",
+    ) -> None:
         """Append events; each has an id of its own unless one is given."""
         for payload in payloads:
             self._ids += 1
             name = event_id or f"{self._origin}/{self._ids}"
             template = CODEC.topics.spec(topic).messages[payload.DESCRIPTOR.full_name]
             key = template.fill(payload)
-            event = Event(name, "test", time_us, key, payload)
+            event = Event(name, source, time_us, key, payload)
             made = CODEC.encode(Publish(topic, event))
             kept = self.records[made.partition]
             kept.append(

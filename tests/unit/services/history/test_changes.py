@@ -3,6 +3,7 @@ is what the next one of its subject finds."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from random import Random
 from typing import Any
 
 import orjson
@@ -38,6 +39,7 @@ from coplace.v1.control_pb2 import (
     PowerCapStep,
 )
 from coplace.v1.energy_pb2 import CoefficientsDeclared
+from coplace.v1.history_service_pb2 import ListAuditRequest
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
     JobHeld,
@@ -58,6 +60,7 @@ from hypothesis import strategies as st
 from services.history.changes import CHANGES, ChangeRow, OutcomeRow, changes_of, followed
 from services.history.database import Database
 from services.history.facts import TOPICS
+from services.history.reading import HistoryReader
 from shared.catalogue.event import Event
 from shared.catalogue.options import owners, rule_of
 from shared.catalogue.schemas import MESSAGES, descriptor_of
@@ -362,3 +365,18 @@ def test_the_longest_names_are_rows_of_each_database(empty: Database) -> None:
     first, second = sorted(map(ChangeRow._make, dump(engine)["changes"]), key=lambda row: row.order)
     assert first.subject == second.subject
     assert second.before == first.after
+
+
+def test_whoever_has_the_longest_name_is_found_in_the_audit_of_each_database(
+    empty: Database,
+) -> None:
+    """An index of PostgreSQL compresses what repeats."""
+    name = Random(1).randbytes(2_000).hex()
+    log = FactLog()
+    log.add("audit", audited(name))
+    drain = NodesDrained(cluster="alpha", nodes=["n1"], reason="fan", drained_at_us=T0_US)
+    log.add("commands", drain, source=name)
+    engine, writer = database(empty)
+    apply_all(writer, log)
+    found = HistoryReader(engine).audit(ListAuditRequest(who=name), None, 10)
+    assert sorted(row.action for row in found) == ["Explain", "nodes_drained"]

@@ -3,8 +3,10 @@ grow."""
 
 from pathlib import Path
 
+import psycopg
 import pytest
 import structlog
+from sqlalchemy.exc import OperationalError
 
 from services.history import writing
 from services.history.database import Database
@@ -188,8 +190,15 @@ def test_a_text_that_one_database_cannot_hold_is_no_row_in_any(empty: Database) 
     assert len(rejected) == 1
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        ZeroDivisionError("a defect"),
+        OperationalError("INSERT", {}, psycopg.errors.ProgramLimitExceeded("index row size")),
+    ],
+)
 async def test_a_record_that_makes_the_history_fail_is_quarantined_after_restarts(
-    region: Region, monkeypatch: pytest.MonkeyPatch
+    region: Region, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     assert await region.follower.open() == []
     whole = fold_runs
@@ -197,19 +206,21 @@ async def test_a_record_that_makes_the_history_fail_is_quarantined_after_restart
     def fails(known, told):  # type: ignore[no-untyped-def]
         every = list(told)
         if any(fact.job_id == JOBS[1] for fact in every):
-            raise ZeroDivisionError("a defect")
+            raise error
         return whole(known, every)
 
     monkeypatch.setattr(writing, "fold_runs", fails)
     region.append(facts(*JOBS[:3]))
     for _ in range(AFTER - 1):
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(type(error)):
             await region.step()
         assert await region.new().open() == []
-    while not region.quarantined or region.topics.behind():
+    for _ in range(10 * AFTER):
+        if region.quarantined and not region.topics.behind():
+            break
         try:
             await region.step()
-        except ZeroDivisionError:
+        except type(error):
             assert await region.new().open() == []
     places_of = {record.partition.topic for record in region.quarantined}
     assert places_of == {"jobs.events", "prices.charges"}
@@ -218,3 +229,20 @@ async def test_a_record_that_makes_the_history_fail_is_quarantined_after_restart
     region.append(facts(JOBS[3]))
     await region.step()
     assert all(not row[-1] for row in dump(region.engine)["positions"])
+
+
+async def test_a_database_that_is_down_is_no_fault_of_a_record(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await region.follower.open() == []
+
+    def fails(_known, _told):  # type: ignore[no-untyped-def]
+        raise OperationalError("INSERT", {}, psycopg.errors.AdminShutdown())
+
+    monkeypatch.setattr(writing, "fold_runs", fails)
+    region.append(facts(JOBS[0]))
+    for _ in range(2 * AFTER):
+        with pytest.raises(OperationalError):
+            await region.step()
+        assert await region.new().open() == []
+    assert region.quarantined == []

@@ -100,6 +100,14 @@ async def test_who_shows_another_token_is_turned_away(
     assert world.rows() == []
 
 
+@pytest.mark.parametrize("shown", ["Bearer ", "Bearer", ""])
+async def test_a_token_file_that_was_emptied_lets_nobody_in(world: World, shown: str) -> None:
+    async with Client(Server(alerts_app(inbox(world), lambda: ""))) as client:
+        answer = await client.post("/alerts", json=POSTED, headers={"authorization": shown})
+    assert answer.status == 401
+    assert world.rows() == []
+
+
 async def test_too_large_a_body_is_not_read(world: World, client: Client[Any, Any]) -> None:
     answer = await client.post("/alerts", data=b"x" * (5 * 2**20), headers=_TOKEN)
     assert answer.status == 413

@@ -28,7 +28,7 @@ from shared.process.clock import now_us
 from tests.support.snippets import HOW_TO, blocks, write_programs
 from tests.unit.services.history.made import CODEC, finished, started, submitted
 from tests.unit.services.rest.served import listening
-from tests.unit.services.webhooks.made import KEY, LIMITS, URL, World, allocated
+from tests.unit.services.webhooks.made import KEY, LIMITS, RETENTION, URL, World, allocated
 from tests.unit.services.webhooks.test_alerts import POSTED, inbox
 from tests.unit.services.webhooks.test_service import Asked, _served
 
@@ -124,6 +124,26 @@ def test_topics_are_read_anew_and_nothing_is_delivered_twice(tmp_path: Path) -> 
     assert world.rows() == before
     missing = CliRunner().invoke(app, [*words[:-1], str(tmp_path / "none.db")])
     assert missing.exit_code == 2
+
+
+async def test_what_is_older_than_kept_rows_is_posted_again_with_the_same_id(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    world.add("own", user="ada")
+    world.tell("jobs.events", submitted("j1"), finished("j1"))
+    await world.deliver()
+    world.now += RETENTION.delivered_us + 1
+    world.queue.remove_old(world.now, RETENTION)
+    words = ["webhook", "read-anew", "--database", str(world.file)]
+    found = CliRunner().invoke(app, words)
+    assert "posted again, with the same id" in found.output
+    for place in world.log.records:
+        world.writer.begin(place, b"another topic...", 0)
+    world.apply()
+    await world.deliver()
+    assert len(world.posted.ids) == 2
+    assert len(set(world.posted.ids)) == 1
 
 
 def test_the_signature_is_verified_as_the_how_to_prints_it(tmp_path: Path) -> None:

@@ -240,6 +240,22 @@ async def test_webhooks_that_hang_delay_no_other(tmp_path: Path) -> None:
         task.cancel()
 
 
+async def test_a_connection_that_is_free_goes_to_each_webhook_in_turn(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.add("own", user="ada")
+    world.add("bobs", user="bob", who="bob")
+    for number in range(5):
+        happen(world, number)
+    world.now += 1
+    for job_id in ("b1", "b2"):
+        world.tell("jobs.events", submitted(job_id, user="bob"), started(job_id))
+    deliverer = world.deliverer(DispatchLimits(1, 1, 1))
+    while await deliverer.step():
+        await deliverer.settled()
+    users = [each["data"]["user"] for each in world.posted.documents]
+    assert users == ["ada", "bob", "ada", "bob", "ada", "ada", "ada"]
+
+
 async def test_one_webhook_has_few_under_way_at_once(world: World) -> None:
     most = under_way = 0
 

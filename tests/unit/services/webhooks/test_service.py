@@ -47,6 +47,14 @@ _BINDINGS = [
     Binding("oidc:ada", Role.USER, users=("ada",)),
 ]
 
+_ON_ONE: dict[str, Any] = {
+    "RemoveWebhook": RemoveWebhookRequest,
+    "TestWebhook": AskedTest,
+    "RotateWebhookSecret": RotateWebhookSecretRequest,
+    "ListFailedDeliveries": ListFailedDeliveriesRequest,
+    "RetryDeliveries": RetryDeliveriesRequest,
+}
+
 
 @dataclass
 class Asked:
@@ -186,14 +194,7 @@ async def test_a_user_sees_and_changes_own_webhooks_alone(asked: Asked) -> None:
     assert await asked.ids("head") == [adas]
     assert sorted(await asked.ids("olga")) == sorted([adas, bobs])
     asked.audit.records.clear()
-    requests = {
-        "RemoveWebhook": RemoveWebhookRequest,
-        "TestWebhook": AskedTest,
-        "RotateWebhookSecret": RotateWebhookSecretRequest,
-        "ListFailedDeliveries": ListFailedDeliveriesRequest,
-        "RetryDeliveries": RetryDeliveriesRequest,
-    }
-    for method, request in requests.items():
+    for method, request in _ON_ONE.items():
         for name in (bobs, "wh_unknown"):
             error = await asked.refused("ada", method, request(webhook_id=name))
             assert error.code() is grpc.StatusCode.PERMISSION_DENIED, method
@@ -201,10 +202,46 @@ async def test_a_user_sees_and_changes_own_webhooks_alone(asked: Asked) -> None:
         assert error.code() is grpc.StatusCode.NOT_FOUND
         assert details_of(error)["ErrorInfo"].reason == "WEBHOOK_UNKNOWN"
     assert [one.action for one in asked.audit.records] == [
-        each for each in requests for _ in range(2)
+        each for each in _ON_ONE for _ in range(2)
     ]
     assert asked.world.posted.taken == []
     assert asked.world.registry.find(bobs)
+
+
+async def test_whom_an_operators_webhook_is_about_neither_changes_it_nor_sees_its_url(
+    asked: Asked,
+) -> None:
+    url = "https://example.org:8443/hook/path-secret?token=secret"
+    for who in ("olga", "head"):
+        made = await asked.add(who, user="ada", url=url)
+        name = made.webhook.webhook_id
+        asked.audit.records.clear()
+        for method, request in _ON_ONE.items():
+            error = await asked.refused("ada", method, request(webhook_id=name))
+            assert error.code() is grpc.StatusCode.PERMISSION_DENIED, method
+        refused = [(one.action, one.refused) for one in asked.audit.records]
+        assert refused == [(method, True) for method in _ON_ONE]
+        row = asked.world.registry.find(name)
+        assert row
+        assert row.secret_number == 1
+    found = await asked.call("ada", "ListWebhooks", ListWebhooksRequest())
+    assert [each.url for each in found.webhooks] == ["https://example.org:8443"] * 2
+    found = await asked.call("olga", "ListWebhooks", ListWebhooksRequest())
+    assert [each.url for each in found.webhooks] == [url] * 2
+    found = await asked.call("head", "ListWebhooks", ListWebhooksRequest())
+    urls = {each.owner: each.url for each in found.webhooks}
+    assert urls == {"head": url, "olga": "https://example.org:8443"}
+
+
+async def test_who_registered_a_webhook_and_operators_of_the_region_change_it(
+    asked: Asked,
+) -> None:
+    name = (await asked.add("head", user="ada")).webhook.webhook_id
+    rotate = RotateWebhookSecretRequest(webhook_id=name)
+    for who in ("head", "olga"):
+        await asked.call(who, "RotateWebhookSecret", rotate)
+    await asked.call("olga", "RemoveWebhook", RemoveWebhookRequest(webhook_id=name))
+    assert asked.world.registry.every() == []
 
 
 async def test_each_change_is_in_the_audit_with_who_made_it(asked: Asked) -> None:

@@ -26,6 +26,7 @@ from tests.unit.services.history.made import (
 )
 from tests.unit.services.webhooks.made import DAY_US, RETENTION, World, allocated, batch
 
+_YEAR_10000_US = 253_402_300_800_000_000
 ADAS, BOBS = "north/alpha/1/1767225600", "north/alpha/2/1767225600"
 
 
@@ -149,6 +150,23 @@ def test_nothing_is_heard_of_what_was_written_before_the_registration(world: Wor
     world.add("own", user="ada")
     world.apply()
     assert world.rows() == []
+
+
+def test_an_event_that_no_body_can_have_is_left_out_and_stops_nothing(world: World) -> None:
+    world.add("own", user="ada")
+    world.add("physicists", account="physics", who="olga", types=["budget.reached"])
+    world.add("artists", account="art", who="olga", types=["budget.reached"])
+    world.tell("jobs.events", submitted(ADAS), started(ADAS, started_at_us=_YEAR_10000_US))
+    world.tell("jobs.events", finished(ADAS))
+    world.tell("billing", allocated("physics", "100"), allocated("art", "100"))
+    world.tell("billing", allocated("physics", "NaN", T0_US + 1))
+    wrong = charge(BOBS, "90", account="physics", charged_at_us=_YEAR_10000_US)
+    world.tell("prices.charges", wrong, charge(ADAS, "90", account="art"))
+    assert world.types("own") == ["job.ended"]
+    assert world.types("physicists") == []
+    assert world.types("artists") == ["budget.reached"]
+    world.tell("prices.charges", charge("c", "90"))
+    assert world.types("physicists") == ["budget.reached"]
 
 
 def test_a_webhook_that_is_disabled_finds_what_happened_among_the_failed(world: World) -> None:
