@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from coplace_client.clock import ClockJumpedError, GuardedClock
@@ -21,6 +21,13 @@ def stop_on_signals(stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     for asked in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(asked, stop.set)
+
+
+async def pause(stop: asyncio.Event, pause_s: float) -> None:
+    """Wait for so long, or until `stop` is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(pause_s):
+            await stop.wait()
 
 
 @asynccontextmanager

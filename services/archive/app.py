@@ -1,11 +1,7 @@
 """Composition root of the archive."""
 
-import asyncio
 import time
-from contextlib import suppress
-from typing import Final
-
-import structlog
+from functools import partial
 
 from coplace_client.errors import CannotStartError, UnusableError
 from services.archive.adapters import KafkaLog
@@ -20,10 +16,6 @@ from shared.process.life import Process, run_process
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.waiting import wait_for_topics
 from shared.streams.stages.consistency import InconsistentError
-
-_LOOK_AGAIN_S: Final = 5.0
-
-log = structlog.get_logger(__name__)
 
 
 async def archive(process: Process) -> None:
@@ -45,7 +37,7 @@ async def archive(process: Process) -> None:
             monotonic_s=time.monotonic,
             now_ms=lambda: now_us() // 1_000,
         )
-        await _wait_until_it_follows(archiver, process)
+        await process.wait_until_usable("its files", partial(_problem, archiver))
         meter.observe(lambda: archiver.waiting, kafka.behind)
         if not process.stop.is_set():
             process.readiness.ready()
@@ -66,30 +58,17 @@ def _storage(own: ArchiveSettings, topics: Topics) -> Storage:
     return storage
 
 
-async def _wait_until_it_follows(archiver: Archiver, process: Process) -> None:
-    """Return when the archive follows from Kafka, or when the process shall stop: until then it
-    stays up and says why it does not work."""
-    process.readiness.wait_for("its files")
-    while not process.stop.is_set():
-        problem = await _problem(archiver)
-        if not problem:
-            return
-        if problem not in process.readiness.waiting_for:
-            log.error("refused", problem=problem)
-        process.readiness.refuse(problem)
-        archiver.archives.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_AGAIN_S):
-                await process.stop.wait()
-
-
 async def _problem(archiver: Archiver) -> str:
     """Return what keeps the archive from going on, in words; empty where nothing does."""
     try:
         wrong = await archiver.open()
     except ArchiveError as error:
-        return str(error)
-    return str(InconsistentError(NAME, wrong)) if wrong else ""
+        problem = str(error)
+    else:
+        problem = str(InconsistentError(NAME, wrong)) if wrong else ""
+    if problem:
+        archiver.archives.clear()
+    return problem
 
 
 def main() -> None:

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
+from coplace_client.life import pause
 from services.history.adapters import ArchiveFiles, FollowedTopics
 from services.history.applying import BatchApplier
 from services.history.database import Database, locked, migrate, open_database
@@ -36,8 +36,6 @@ from shared.streams.telemetry import hooks_of
 
 _LOOK_AGAIN_S: Final = 5.0
 
-log = structlog.get_logger(__name__)
-
 
 async def serve(process: Process) -> None:
     """Follow topics and answer until the process shall stop."""
@@ -59,7 +57,7 @@ async def serve(process: Process) -> None:
             applier = BatchApplier(writer, process.settings.quarantine_after, letters.quarantine)
             archive = ArchiveFiles(own.archive) if own.archive else None
             follower = Follower(kafka, applier, archive, meter.applied)
-            await _wait_until_it_follows(follower, deployment, process)
+            await process.wait_until_usable("its rows", partial(_problem, follower, deployment))
             if not process.stop.is_set():
                 meter.observe(follower.lag_s, kafka.behind)
                 await _answer(database, own, follower, meter, process)
@@ -97,7 +95,7 @@ async def _own_database(database: Database, process: Process) -> AsyncIterator[E
             if database.is_file:
                 raise
             process.readiness.wait_for(f"{database}: {error.orig}")
-            await _pause(process)
+            await pause(process.stop, _LOOK_AGAIN_S)
             continue
         try:
             engine = open_database(database, writes=True)
@@ -109,36 +107,16 @@ async def _own_database(database: Database, process: Process) -> AsyncIterator[E
     yield None
 
 
-async def _wait_until_it_follows(
-    follower: Follower, deployment: Deployment, process: Process
-) -> None:
-    """Return when the database follows from Kafka, or when the process shall stop: until then it
-    stays up and says why it does not work."""
-    process.readiness.wait_for("its rows")
-    while not process.stop.is_set():
-        wrong, problem = await _problem(follower)
-        deployment.hooks.meter.refused(NAME, len(wrong))
-        if not problem:
-            return
-        if problem not in process.readiness.waiting_for:
-            log.error("refused", problem=problem)
-        process.readiness.refuse(problem)
-        await _pause(process)
-
-
-async def _pause(process: Process) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_LOOK_AGAIN_S):
-            await process.stop.wait()
-
-
-async def _problem(follower: Follower) -> tuple[Sequence[Inconsistency], str]:
-    """Return what keeps the history from going on, and that in words; empty where nothing does."""
+async def _problem(follower: Follower, deployment: Deployment) -> str:
+    """Return what keeps the history from going on, in words; empty where nothing does."""
+    wrong: Sequence[Inconsistency] = ()
     try:
         wrong = await follower.open()
+        problem = str(InconsistentError(NAME, wrong)) if wrong else ""
     except ArchiveError as error:
-        return (), str(error)
-    return wrong, str(InconsistentError(NAME, wrong)) if wrong else ""
+        problem = str(error)
+    deployment.hooks.meter.refused(NAME, len(wrong))
+    return problem
 
 
 def main() -> None:

@@ -11,8 +11,9 @@ import structlog
 from kafka.errors import KafkaError
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from services.history.writing import HistoryWriter, LostRowsError
+from services.history.writing import HistoryWriter
 from shared.catalogue.record import Record, TopicPartition
+from shared.sql.positions import LostRowsError
 from shared.streams.following import TopicBatch
 from shared.streams.stages.failures import Failures
 from shared.streams.stages.quarantine import Fault

@@ -4,10 +4,8 @@ Questions run in threads of their own: none waits for what is written meanwhile.
 """
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -27,7 +25,7 @@ from coplace.v1.history_service_pb2 import (
     ShowStoryRequest,
     ShowStoryResponse,
 )
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from grpc.aio import ServicerContext
 
 from coplace_client.checks import require_text
@@ -47,7 +45,7 @@ from shared.authority.binding import SitedCluster
 from shared.authority.door import Door
 from shared.authority.holding import HeldRun
 from shared.authority.rules import About, OwnedJob
-from shared.process.grpc_calls import ends_process
+from shared.process.grpc_answers import Answering, answering_methods
 from shared.process.grpc_errors import RefusalReason, RefusedCallError
 from shared.process.pages import PageKey, page_key, page_size, page_token
 
@@ -81,9 +79,8 @@ class HistoryService:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="question")
 
     def handlers(self) -> grpc.GenericRpcHandler:
-        """Return the RPCs on raw bytes, so that a message that is not protobuf is refused with a
-        reason."""
-        answers: dict[str, tuple[type[Message], Callable[[Any, Any], Awaitable[Message]]]] = {
+        """Return the RPCs."""
+        methods: dict[str, Answering] = {
             "ListRuns": (ListRunsRequest, self.list_runs),
             "ShowStory": (ShowStoryRequest, self.show_story),
             "ListCharges": (ListChargesRequest, self.list_charges),
@@ -92,34 +89,7 @@ class HistoryService:
             "ShowStatement": (ShowStatementRequest, self.show_statement),
             "ListAudit": (ListAuditRequest, self.list_audit),
         }
-        return grpc.method_handlers_generic_handler(
-            NAME,
-            {
-                name: grpc.unary_unary_rpc_method_handler(
-                    ends_process(partial(self._answer, *of), self._crash),
-                    response_serializer=_serialized,
-                )
-                for name, of in answers.items()
-            },
-        )
-
-    async def _answer(
-        self,
-        request: type[_Request],
-        answer: Callable[[_Request, ServicerContext[Any, Any]], Awaitable[Message]],
-        data: bytes,
-        context: ServicerContext[Any, Any],
-    ) -> Message:
-        began_s, name = time.monotonic(), request.DESCRIPTOR.name.removesuffix("Request")
-        try:
-            found = await answer(request.FromString(data), context)
-        except DecodeError:
-            problem = f"is not a valid {request.DESCRIPTOR.name}"
-            raise RefusedCallError.invalid(RejectedError("request", problem), problem) from None
-        except RejectedError as error:
-            raise RefusedCallError.invalid(error) from None
-        self._meter.answered(name, time.monotonic() - began_s)
-        return found
+        return answering_methods(NAME, methods, self._crash, self._meter.answered)
 
     async def list_runs(
         self, asked: ListRunsRequest, context: ServicerContext[Any, Any]
@@ -243,10 +213,6 @@ class HistoryService:
     async def _ask(self, question: Callable[..., _T], *of: object) -> _T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, question, *of)
-
-
-def _serialized(answer: Message) -> bytes:
-    return answer.SerializeToString()
 
 
 def _page(

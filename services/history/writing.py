@@ -30,13 +30,14 @@ from services.history.tables import (
 )
 from shared.catalogue.codec import Codec
 from shared.catalogue.record import Record, TopicPartition, type_of
+from shared.sql.positions import PositionRows, fresh_records, position_behind
 from shared.streams.following import PartitionPosition, TopicBatch
 from shared.streams.stages.failures import Failures
-from shared.streams.stages.provenance import LastRead
 
 # Values of one question; SQLite takes 32,766.
 _AT_ONCE: Final = 5_000
 _NOTHING: Final = b""
+_ROWS: Final = PositionRows(POSITIONS)
 _PLACE: Final = ("sequence", "at_us", "event_id", "number")
 
 log = structlog.get_logger(__name__)
@@ -50,10 +51,6 @@ class Rejected(NamedTuple):
 
 
 OnRejected = Callable[[Sequence[Rejected]], object]
-
-
-class LostRowsError(Exception):
-    """The database is behind what this process wrote: it was replaced meanwhile."""
 
 
 class HistoryWriter:
@@ -70,29 +67,20 @@ class HistoryWriter:
     def positions(self) -> Mapping[TopicPartition, PartitionPosition]:
         """Return how far each Kafka partition was applied."""
         with self._engine.begin() as connection:
-            return _positions(connection)
+            return _ROWS.known(connection)
 
     def begin(self, partition: TopicPartition, topic_id: bytes, begins_at: int) -> None:
         """Begin with a Kafka partition of which nothing was applied yet."""
-        row = {
-            **_place(partition),
-            "topic_id": topic_id,
-            "begins_at": begins_at,
-            "position": begins_at,
-            "last_offset": -1,
-            "last_sha256": _NOTHING,
-            "failures": _NOTHING,
-        }
         with self._engine.begin() as connection:
-            connection.execute(POSITIONS.insert(), row)
+            _ROWS.begin(connection, partition, topic_id, begins_at, failures=_NOTHING)
 
     def apply(self, batches: Sequence[TopicBatch]) -> int:
         """Apply what was not applied yet, and return how many records these were. Raises
         LostRowsError."""
         with self._engine.begin() as connection:
-            known, facts, applied = _positions(connection, locked=True), Facts(), 0
+            known, facts, applied = _ROWS.known(connection, locked=True), Facts(), 0
             for batch in batches:
-                fresh = _fresh(batch, known[batch.partition])
+                fresh = fresh_records(batch, known[batch.partition])
                 self._add(facts, fresh)
                 applied += len(fresh)
                 _move(connection, batch, known[batch.partition], fresh)
@@ -102,14 +90,13 @@ class HistoryWriter:
     def pass_over(self, batch: TopicBatch) -> None:
         """Apply nothing of a batch and go on behind it. Raises LostRowsError."""
         with self._engine.begin() as connection:
-            known = _positions(connection, locked=True)[batch.partition]
-            _move(connection, batch, known, _fresh(batch, known))
+            known = _ROWS.known(connection, locked=True)[batch.partition]
+            _move(connection, batch, known, fresh_records(batch, known))
 
     def keep_failures(self, partition: TopicPartition, failures: bytes) -> None:
         """Keep what failed in a Kafka partition for the next process."""
-        row = _place(partition) | {"failures": failures}
         with self._engine.begin() as connection:
-            _update(connection, POSITIONS, [row], ("topic", "kafka_partition"))
+            _ROWS.change(connection, partition, {"failures": failures})
 
     def _add(self, facts: Facts, records: Iterable[Record]) -> None:
         rejected = []
@@ -125,46 +112,13 @@ class HistoryWriter:
             self._on_rejected(rejected)
 
 
-def _fresh(batch: TopicBatch, known: PartitionPosition) -> Sequence[Record]:
-    """Return the records that were not applied yet. Raises LostRowsError."""
-    if known.position < batch.read_from:
-        problem = f"{batch.partition} was applied to {known.position}"
-        raise LostRowsError(f"{problem}, and read from {batch.read_from}")
-    return [each for each in batch.records if each.offset >= known.position]
-
-
-def _positions(
-    connection: Connection, *, locked: bool = False
-) -> Mapping[TopicPartition, PartitionPosition]:
-    """Locked ones nobody else writes until the transaction ends."""
-    query = select(POSITIONS).with_for_update() if locked else select(POSITIONS)
-    return {
-        TopicPartition(row.topic, row.kafka_partition): PartitionPosition(
-            row.topic_id,
-            row.begins_at,
-            row.position,
-            LastRead(row.last_offset, row.last_sha256) if row.last_sha256 else None,
-            row.failures,
-        )
-        for row in connection.execute(query)
-    }
-
-
-def _place(partition: TopicPartition) -> dict[str, Any]:
-    return {"topic": partition.topic, "kafka_partition": partition.kafka_partition}
-
-
 def _move(
     connection: Connection, batch: TopicBatch, known: PartitionPosition, fresh: Sequence[Record]
 ) -> None:
-    position = max(known.position, batch.next_position)
-    failures = Failures(known.failures)
+    """Go behind a batch, with what failed in front of it forgotten."""
+    position, failures = position_behind(batch, known), Failures(known.failures)
     failures.forget(lambda seen: seen.number < position)
-    values: dict[str, Any] = {"position": position, "failures": failures.kept or _NOTHING}
-    if fresh:
-        last = LastRead.from_record(fresh[-1])
-        values |= {"last_offset": last.offset, "last_sha256": last.sha256}
-    _update(connection, POSITIONS, [_place(batch.partition) | values], ("topic", "kafka_partition"))
+    _ROWS.move(connection, batch, known, fresh, failures=failures.kept or _NOTHING)
 
 
 def _write(connection: Connection, facts: Facts) -> None:

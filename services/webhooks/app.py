@@ -1,14 +1,12 @@
 """Composition root of webhooks."""
 
 import asyncio
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from coplace_client.errors import CannotStartError, RejectedError
+from coplace_client.life import pause
 from services.webhooks.adapters import read_key
 from services.webhooks.addresses import AddressRules
 from services.webhooks.alerts import AlertInbox, alerts_served
@@ -45,14 +43,11 @@ _ADVICE: Final = (
     "(docs/how-to/webhooks.md, 'When it refuses')"
 )
 _DAY_US: Final = 86_400 * 1_000_000
-_LOOK_AGAIN_S: Final = 5.0
 _COUNTS_EACH_S: Final = 5.0
 # Submissions of jobs are known for so long after what was heard of them last.
 _ENDED_JOBS_DAYS: Final = 7
 _JOBS_DAYS: Final = 400
 _EARLY_DAYS: Final = 1
-
-log = structlog.get_logger(__name__)
 
 
 async def serve(process: Process) -> None:
@@ -89,7 +84,7 @@ async def _serve(
         sender(own) as sending,
     ):
         follower = TopicFollower(NAME, TOPICS, kafka, writer, _ADVICE, meter.applied)
-        await _wait_until_it_follows(follower, process)
+        await process.wait_until_usable("its rows", partial(_problem, follower))
         if process.stop.is_set():
             return
 
@@ -136,9 +131,7 @@ class _Counted:
         """Count until `stop` is set."""
         while not stop.is_set():
             self.backlog = await asyncio.to_thread(self._queue.backlog, now_us())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_COUNTS_EACH_S):
-                    await stop.wait()
+            await pause(stop, _COUNTS_EACH_S)
 
 
 def sender(own: WebhooksSettings) -> WebhookPoster:
@@ -179,21 +172,10 @@ def _days(days: float) -> int:
     return round(days * _DAY_US)
 
 
-async def _wait_until_it_follows(follower: TopicFollower, process: Process) -> None:
-    """Return when the database follows from Kafka, or when the process shall stop: until then it
-    stays up and says why it does not work."""
-    process.readiness.wait_for("its rows")
-    while not process.stop.is_set():
-        wrong = await follower.open()
-        if not wrong:
-            return
-        problem = str(InconsistentError(NAME, wrong))
-        if problem not in process.readiness.waiting_for:
-            log.error("refused", problem=problem)
-        process.readiness.refuse(problem)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_AGAIN_S):
-                await process.stop.wait()
+async def _problem(follower: TopicFollower) -> str:
+    """Return what keeps webhooks from going on, in words; empty where nothing does."""
+    wrong = await follower.open()
+    return str(InconsistentError(NAME, wrong)) if wrong else ""
 
 
 def main() -> None:

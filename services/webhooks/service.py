@@ -25,7 +25,7 @@ from coplace.v1.webhook_service_pb2 import (
     TestWebhookResponse,
     WebhookTested,
 )
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from grpc.aio import ServicerContext
 from yarl import URL
 
@@ -40,7 +40,7 @@ from shared.authority.callers import caller
 from shared.authority.door import AccessRequest, Door
 from shared.authority.rules import About, AccessVerdict
 from shared.catalogue.webhook_types import TEST, webhook_body
-from shared.process.grpc_calls import ends_process
+from shared.process.grpc_answers import Answering, answering_methods
 from shared.process.grpc_errors import RefusalReason, RefusedCallError
 from shared.process.pages import page_key, page_size, page_token
 
@@ -76,9 +76,8 @@ class WebhookService:
         self._now_us = now_us
 
     def handlers(self) -> grpc.GenericRpcHandler:
-        """Return the RPCs on raw bytes, so that a message that is not protobuf is refused with a
-        reason."""
-        answers: dict[str, tuple[type[Message], Callable[[Any, Any], Awaitable[Message]]]] = {
+        """Return the RPCs."""
+        methods: dict[str, Answering] = {
             "AddWebhook": (AddWebhookRequest, self.add),
             "ListWebhooks": (ListWebhooksRequest, self.list_webhooks),
             "RemoveWebhook": (RemoveWebhookRequest, self.remove),
@@ -87,31 +86,7 @@ class WebhookService:
             "ListFailedDeliveries": (ListFailedDeliveriesRequest, self.list_failed),
             "RetryDeliveries": (RetryDeliveriesRequest, self.retry),
         }
-        return grpc.method_handlers_generic_handler(
-            NAME,
-            {
-                name: grpc.unary_unary_rpc_method_handler(
-                    ends_process(partial(self._answer, *of), self._crash),
-                    response_serializer=_serialized,
-                )
-                for name, of in answers.items()
-            },
-        )
-
-    async def _answer(
-        self,
-        request: type[_Request],
-        answer: Callable[[_Request, ServicerContext[Any, Any]], Awaitable[Message]],
-        data: bytes,
-        context: ServicerContext[Any, Any],
-    ) -> Message:
-        try:
-            return await answer(request.FromString(data), context)
-        except DecodeError:
-            problem = f"is not a valid {request.DESCRIPTOR.name}"
-            raise RefusedCallError.invalid(RejectedError("request", problem), problem) from None
-        except RejectedError as error:
-            raise RefusedCallError.invalid(error) from None
+        return answering_methods(NAME, methods, self._crash)
 
     async def add(
         self, asked: AddWebhookRequest, context: ServicerContext[Any, Any]
@@ -273,7 +248,3 @@ def _is_of_another(row: WebhookRow, who: str) -> bool:
 def _unknown(webhook_id: str) -> RefusedCallError:
     problem = f"there is no webhook {webhook_id[:80]!r}: `coplace webhook list` shows yours"
     return RefusedCallError(grpc.StatusCode.NOT_FOUND, problem, RefusalReason.WEBHOOK_UNKNOWN)
-
-
-def _serialized(answer: Message) -> bytes:
-    return answer.SerializeToString()

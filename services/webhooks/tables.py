@@ -7,72 +7,44 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
     Connection,
     Index,
-    Integer,
-    LargeBinary,
     MetaData,
     Row,
     Table,
-    Text,
     select,
 )
+
+from shared.sql.columns import binary, flag, small, text, whole
+from shared.sql.positions import position_table
 
 METADATA: Final = MetaData()
 # Values of one question; SQLite takes 32,766.
 _AT_ONCE: Final = 5_000
-
-
-def _text(name: str, *, primary_key: bool = False) -> Column[str]:
-    return Column(name, Text, primary_key=primary_key, nullable=False)
-
-
-def _whole(name: str, *, primary_key: bool = False) -> Column[int]:
-    return Column(name, BigInteger, primary_key=primary_key, nullable=False, autoincrement=False)
-
-
-def _bytes(name: str) -> Column[bytes]:
-    return Column(name, LargeBinary, nullable=False)
-
-
-POSITIONS: Final = Table(
-    "positions",
-    METADATA,
-    _text("topic", primary_key=True),
-    _whole("kafka_partition", primary_key=True),
-    _bytes("topic_id"),
-    _whole("begins_at"),
-    _whole("position"),
-    _whole("last_offset"),
-    _bytes("last_sha256"),
-    sqlite_with_rowid=False,
-)
+POSITIONS: Final = position_table(METADATA)
 # By what the key of the process is known again.
-KEY_CHECK: Final = Table("key_check", METADATA, _text("check_value", primary_key=True))
+KEY_CHECK: Final = Table("key_check", METADATA, text("check_value", primary_key=True))
 WEBHOOKS: Final = Table(
     "webhooks",
     METADATA,
-    _text("webhook_id", primary_key=True),
-    _text("url"),
-    _text("types"),  # JSON
-    _text("user"),
-    _text("account"),
-    Column("region", Boolean, nullable=False),
-    _text("owner"),
-    _text("description"),
-    _whole("budget_percent"),
-    Column("state", Integer, nullable=False),
-    _text("reason"),
-    _whole("created_at_us"),
-    _whole("delivered_at_us"),
-    _whole("failing_since_us"),
-    _whole("last_status"),
-    _text("last_error"),
-    _whole("secret_number"),
-    _whole("old_secret_until_us"),
+    text("webhook_id", primary_key=True),
+    text("url"),
+    text("types"),  # JSON
+    text("user"),
+    text("account"),
+    flag("region"),
+    text("owner"),
+    text("description"),
+    whole("budget_percent"),
+    small("state"),
+    text("reason"),
+    whole("created_at_us"),
+    whole("delivered_at_us"),
+    whole("failing_since_us"),
+    whole("last_status"),
+    text("last_error"),
+    whole("secret_number"),
+    whole("old_secret_until_us"),
     sqlite_with_rowid=False,
 )
 Index("webhooks_by_owner", WEBHOOKS.c.owner)
@@ -80,18 +52,18 @@ Index("webhooks_by_owner", WEBHOOKS.c.owner)
 DELIVERIES: Final = Table(
     "deliveries",
     METADATA,
-    _text("delivery_id", primary_key=True),
-    _text("webhook_id"),
-    _text("type"),
-    _whole("at_us"),
-    _bytes("body"),
-    Column("state", Integer, nullable=False),
-    _whole("attempts"),
+    text("delivery_id", primary_key=True),
+    text("webhook_id"),
+    text("type"),
+    whole("at_us"),
+    binary("body"),
+    small("state"),
+    whole("attempts"),
     # Of one that waits: when it is due. Else since when it is what it is.
-    _whole("due_at_us"),
-    _whole("last_status"),
-    _text("last_error"),
-    _whole("created_at_us"),
+    whole("due_at_us"),
+    whole("last_status"),
+    text("last_error"),
+    whole("created_at_us"),
 )
 Index(
     "deliveries_by_webhook",
@@ -102,14 +74,14 @@ Index("deliveries_by_state", DELIVERIES.c.state, DELIVERIES.c.due_at_us)
 JOBS: Final = Table(
     "jobs",
     METADATA,
-    _text("job_id", primary_key=True),
-    _text("user"),
-    _text("account"),
-    _text("app_id"),
-    _whole("nodes"),
-    _whole("submitted_at_us"),
-    _whole("heard_at_us"),
-    Column("has_ended", Boolean, nullable=False),
+    text("job_id", primary_key=True),
+    text("user"),
+    text("account"),
+    text("app_id"),
+    whole("nodes"),
+    whole("submitted_at_us"),
+    whole("heard_at_us"),
+    flag("has_ended"),
     sqlite_with_rowid=False,
 )
 Index("jobs_by_age", JOBS.c.has_ended, JOBS.c.heard_at_us)
@@ -117,13 +89,13 @@ Index("jobs_by_age", JOBS.c.has_ended, JOBS.c.heard_at_us)
 EARLY: Final = Table(
     "early",
     METADATA,
-    _text("event_id", primary_key=True),
-    _text("job_id"),
-    _text("type"),
-    _whole("at_us"),
-    _whole("written_at_us"),
-    _whole("heard_at_us"),
-    _bytes("run"),
+    text("event_id", primary_key=True),
+    text("job_id"),
+    text("type"),
+    whole("at_us"),
+    whole("written_at_us"),
+    whole("heard_at_us"),
+    binary("run"),
 )
 Index("early_by_job", EARLY.c.job_id)
 Index("early_by_age", EARLY.c.heard_at_us)
@@ -131,30 +103,30 @@ Index("early_by_age", EARLY.c.heard_at_us)
 CHARGES: Final = Table(
     "charges",
     METADATA,
-    _text("job_id", primary_key=True),
-    _whole("attempt", primary_key=True),
-    _whole("revision"),
-    _text("amounts"),  # JSON
+    text("job_id", primary_key=True),
+    whole("attempt", primary_key=True),
+    whole("revision"),
+    text("amounts"),  # JSON
     sqlite_with_rowid=False,
 )
 # Sums may exceed 64 bits.
 ACCOUNTS: Final = Table(
     "accounts",
     METADATA,
-    _text("account", primary_key=True),
-    _text("charged_micro_su"),
-    _text("allocated_micro_su"),
-    _text("allocation_id"),
-    _whole("declared_at_us"),
+    text("account", primary_key=True),
+    text("charged_micro_su"),
+    text("allocated_micro_su"),
+    text("allocation_id"),
+    whole("declared_at_us"),
     sqlite_with_rowid=False,
 )
 # Of which allocations it was said that they are used so far.
 BUDGETS_REACHED: Final = Table(
     "budgets_reached",
     METADATA,
-    _text("webhook_id", primary_key=True),
-    _text("account", primary_key=True),
-    _text("allocation_id", primary_key=True),
+    text("webhook_id", primary_key=True),
+    text("account", primary_key=True),
+    text("allocation_id", primary_key=True),
     sqlite_with_rowid=False,
 )
 

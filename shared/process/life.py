@@ -11,12 +11,14 @@ import structlog
 
 from coplace_client.errors import CannotStartError, WrongSettingsError
 from coplace_client.health import Readiness
-from coplace_client.life import observed, stop_on_signals
+from coplace_client.life import observed, pause, stop_on_signals
 from shared.process.clock import process_clock
 from shared.process.crash import end_process
 from shared.process.logging import configure_logging
 from shared.process.settings import Settings, settings
 from shared.process.telemetry import Telemetry
+
+_LOOK_AGAIN_S: Final = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +31,22 @@ class Process:
     telemetry: Telemetry
     readiness: Readiness = field(default_factory=Readiness)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def wait_until_usable(self, what: str, problem: Callable[[], Awaitable[str]]) -> None:
+        """Return when nothing is wrong with what the process needs, or when it shall stop.
+
+        Until then it stays up and says what is wrong: `problem` returns that, empty where nothing
+        is.
+        """
+        self.readiness.wait_for(what)
+        while not self.stop.is_set():
+            found = await problem()
+            if not found:
+                return
+            if found not in self.readiness.waiting_for:
+                log.error("refused", problem=found)
+            self.readiness.refuse(found)
+            await pause(self.stop, _LOOK_AGAIN_S)
 
 
 Main = Callable[[Process], Awaitable[None]]

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import Final
 
 from coplace_agent.adapters.spool import Spool
 from coplace_client.calls import UnansweredError
 from coplace_client.channels import GrpcSettings
 from coplace_client.ingest import FactRefusedError, IngestClient, Patience
+from coplace_client.life import pause
 
 # One at a time and once each: the spool keeps what is not answered, and the end waits for no more.
 _PATIENCE: Final = Patience(call_s=20.0, pause_s=1.0, most_pause_s=30.0)
@@ -34,9 +34,9 @@ class Sender:
             while not stop.is_set():
                 if await self._send_all(client):
                     pauses_s = _PATIENCE.pauses_s()
-                    await _pause(stop, _LOOK_S)
+                    await pause(stop, _LOOK_S)
                 else:
-                    await _pause(stop, next(pauses_s))
+                    await pause(stop, next(pauses_s))
 
     async def flush(self) -> bool:
         """Send what there is; False where ingest does not answer: it stays in the spool."""
@@ -60,9 +60,3 @@ class Sender:
             else:
                 self._spool.acknowledged(path)
         return True
-
-
-async def _pause(stop: asyncio.Event, pause_s: float) -> None:
-    """Wait for so long, or until `stop` is set."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), pause_s)

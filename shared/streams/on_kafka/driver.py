@@ -8,13 +8,13 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
+from coplace_client.life import pause
 from shared.catalogue.record import Record, TopicPartition
 from shared.process.crash import end_process
 from shared.process.settings import Settings
@@ -110,9 +110,7 @@ async def _run_stage(
             await member.run(stop)
         except InconsistentError as error:
             told.refused(stage.name, error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_AGAIN_S):
-                    await stop.wait()
+            await pause(stop, _LOOK_AGAIN_S)
         except Exception as error:  # noqa: BLE001 the process ends here, whatever it was
             end_process(f"stage {stage.name}", error)
 

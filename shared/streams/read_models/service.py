@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import count
 from typing import Final, Generic, TypeVar
 
@@ -16,6 +15,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from coplace_client.errors import RejectedError
+from coplace_client.life import pause
 from shared.catalogue.event import Event
 from shared.catalogue.record import Record, TopicPartition
 from shared.catalogue.topics import DLQ_PREFIX
@@ -267,6 +267,4 @@ async def _wait_until_it_follows(
         if str(error) not in process.readiness.waiting_for:
             _log.error("refused", found=[str(each) for each in wrong])
         process.readiness.refuse(str(error))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_AGAIN_S):
-                await process.stop.wait()
+        await pause(process.stop, _LOOK_AGAIN_S)

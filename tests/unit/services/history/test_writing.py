@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 from services.history.database import Database, migrate, open_database
 from services.history.model import RunRow
-from services.history.writing import HistoryWriter, LostRowsError
+from services.history.writing import HistoryWriter
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
 from shared.catalogue.record import TopicPartition
+from shared.sql.positions import LostRowsError
 from shared.streams.following import TopicBatch
 from tests.unit.services.history.made import (
     CODEC,

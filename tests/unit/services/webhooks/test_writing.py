@@ -14,7 +14,7 @@ from coplace_client.errors import RejectedError
 from services.webhooks.deliveries import Delivery
 from services.webhooks.model import DeliveryAttempt, DeliveryState
 from services.webhooks.posting import PostingLimits
-from services.webhooks.writing import ReplacedDatabaseError
+from shared.sql.positions import LostRowsError
 from tests.unit.services.history.made import (
     T0_US,
     charge,
@@ -242,7 +242,7 @@ def _killed(world: World, part: list) -> None:  # type: ignore[type-arg]
 def test_a_database_that_was_replaced_is_noticed(world: World) -> None:
     world.log.add("jobs.events", submitted(ADAS), started(ADAS))
     [(_place, records)] = world.log.records.items()
-    with pytest.raises(ReplacedDatabaseError):
+    with pytest.raises(LostRowsError):
         world.writer.apply([batch(records[1:], 1)])
 
 
