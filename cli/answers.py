@@ -1,10 +1,11 @@
 """How commands write what a service answered."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import typer
 from google.protobuf.message import Message
 
+from cli.notes import note
 from cli.output import Output, Row, write
 from shared.catalogue.answer_json import answer_json
 
@@ -17,3 +18,13 @@ def write_answer(
         typer.echo(answer_json(answer))
     else:
         write(rows, columns, output)
+
+
+def write_page(answer: Message, rows: Iterable[Row], output: Output) -> None:
+    """Write an answer that may be a page, by rows with the columns of the first, and how to ask for
+    what comes behind it."""
+    found = list(rows)
+    write_answer(answer, found, list(found[0]) if found else (), output)
+    token = getattr(answer, "next_page_token", "")
+    if token and output is not Output.JSON:
+        note([f"there are more: --page {token}"])

@@ -18,9 +18,8 @@ from coplace.v1.webhook_service_pb2 import (
     WebhookState,
 )
 from coplace.v1.webhook_service_pb2_grpc import WebhookServiceStub
-from google.protobuf.message import Message
 
-from cli.answers import write_answer
+from cli.answers import write_page
 from cli.asking import asking
 from cli.notes import note, utc
 from cli.output import Output, OutputName, Row
@@ -76,7 +75,7 @@ def add(
     )
     answer = _ask(webhooks, lambda stub: stub.AddWebhook(request, timeout=_WITHIN_S))
     shown = {"webhook": answer.webhook.webhook_id, "secret": answer.secret}
-    _write(answer, _pairs(shown), output)
+    write_page(answer, _pairs(shown), output)
 
 
 @app.command("list")
@@ -89,7 +88,7 @@ def list_webhooks(
     """List webhooks, and how they are doing."""
     request = ListWebhooksRequest(page_size=limit, page_token=page)
     answer = _ask(webhooks, lambda stub: stub.ListWebhooks(request, timeout=_WITHIN_S))
-    _write(answer, map(_webhook_row, answer.webhooks), output)
+    write_page(answer, map(_webhook_row, answer.webhooks), output)
 
 
 @app.command()
@@ -97,7 +96,7 @@ def remove(webhook: Name, output: OutputName = Output.TABLE, webhooks: Webhooks 
     """Remove a webhook with all that waits for it."""
     request = RemoveWebhookRequest(webhook_id=webhook)
     answer = _ask(webhooks, lambda stub: stub.RemoveWebhook(request, timeout=_WITHIN_S))
-    _write(answer, [{"webhook": webhook, "is": "removed"}], output)
+    write_page(answer, [{"webhook": webhook, "is": "removed"}], output)
 
 
 @app.command("test")
@@ -113,7 +112,7 @@ def try_webhook(
         "status": answer.status or "",
         "why": answer.error,
     }
-    _write(answer, [row], output)
+    write_page(answer, [row], output)
     if not answer.delivered:
         raise typer.Exit(1)
 
@@ -129,7 +128,7 @@ def failed(
     """List deliveries that were given up, the newest first."""
     request = ListFailedDeliveriesRequest(webhook_id=webhook, page_size=limit, page_token=page)
     answer = _ask(webhooks, lambda stub: stub.ListFailedDeliveries(request, timeout=_WITHIN_S))
-    _write(answer, map(_failed_row, answer.deliveries), output)
+    write_page(answer, map(_failed_row, answer.deliveries), output)
 
 
 @app.command()
@@ -144,7 +143,7 @@ def retry(
     """Try deliveries again that were given up."""
     request = RetryDeliveriesRequest(webhook_id=webhook, delivery_ids=deliveries)
     answer = _ask(webhooks, lambda stub: stub.RetryDeliveries(request, timeout=_WITHIN_S))
-    _write(answer, [{"webhook": webhook, "tried again": answer.deliveries}], output)
+    write_page(answer, [{"webhook": webhook, "tried again": answer.deliveries}], output)
 
 
 @app.command("rotate-secret")
@@ -155,7 +154,7 @@ def rotate_secret(
     request = RotateWebhookSecretRequest(webhook_id=webhook)
     answer = _ask(webhooks, lambda stub: stub.RotateWebhookSecret(request, timeout=_WITHIN_S))
     shown = {"secret": answer.secret, "old one signs until": utc(answer.old_secret_until_us)}
-    _write(answer, _pairs(shown), output)
+    write_page(answer, _pairs(shown), output)
 
 
 @app.command("read-anew")
@@ -192,14 +191,6 @@ def _ask(address: str, question: Callable[[Any], Any]) -> Any:
     """Ask the service. Raises UnansweredError."""
     with asking(address) as channel:
         return question(WebhookServiceStub(channel))
-
-
-def _write(answer: Message, rows: Iterable[Row], output: Output) -> None:
-    found = list(rows)
-    write_answer(answer, found, list(found[0]) if found else (), output)
-    token = getattr(answer, "next_page_token", "")
-    if token and output is not Output.JSON:
-        note([f"there are more: --page {token}"])
 
 
 def _pairs(shown: Mapping[str, str]) -> Iterable[Row]:

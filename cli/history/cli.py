@@ -33,7 +33,7 @@ from coplace.v1.history_service_pb2 import (
 from coplace.v1.history_service_pb2_grpc import HistoryServiceStub
 from google.protobuf.message import Message
 
-from cli.answers import write_answer
+from cli.answers import write_page
 from cli.asking import asking
 from cli.notes import note, utc
 from cli.output import Output, OutputName, Row
@@ -118,7 +118,7 @@ def _verb(
             with asking(history) as channel:
                 question = getattr(HistoryServiceStub(channel), rpc)
                 answer = question(request(**found), timeout=_WITHIN_S)
-            _write(answer, rows_of(answer), output)
+            write_page(answer, rows_of(answer), output)
             if output is Output.TABLE and told(answer):
                 note([told(answer)])
 
@@ -224,14 +224,6 @@ def rebuild_database(
     note([f"{place} is built anew"])
     if found.left_out:
         note([f"{found.left_out} records cannot be used: `coplace dlq list` has the reasons"])
-
-
-def _write(answer: Message, rows: Iterable[Row], output: Output) -> None:
-    found = list(rows)
-    write_answer(answer, found, list(found[0]) if found else (), output)
-    token = getattr(answer, "next_page_token", "")
-    if token and output is not Output.JSON:
-        note([f"there are more: --page {token}"])
 
 
 def _audit_rows(record: AuditRecord) -> Iterator[Row]:
