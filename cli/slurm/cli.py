@@ -14,6 +14,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.asking import Ingest, Placement
 from cli.notes import note
+from cli.slurm.heartbeat import SlurmHeartbeat
 from cli.slurm.jobs import NodeHardware, declared_cluster, uncounted_resources, undeclared
 from cli.slurm.nodes import DrainPublisher
 from cli.slurm.obey import ANSWERED, Obedience
@@ -109,6 +110,7 @@ def tell(
 
     found = declared()
     teller.declare(found)
+    heartbeat = SlurmHeartbeat(ingest, site, cluster)
     typer.echo(f"declared {cluster}: {found.nodes} nodes of {found.cores_per_node} cores")
     if uncounted:
         note([f"not declared of nodes, nor asked of them: {', '.join(sorted(uncounted))}"])
@@ -119,7 +121,8 @@ def tell(
             due_s = time.monotonic() + declares_every_s
             _is_done(lambda: teller.declare_changed(declared()))
         if is_known := is_known or _is_done(nodes.knows_cluster):
-            _is_done(lambda: teller.tell(slurm.jobs()))
+            if _is_done(lambda: teller.tell(slurm.jobs())):
+                _is_done(heartbeat.beat)
             _is_done(lambda: nodes.tell(slurm.nodes()))
         time.sleep(period_s)
 

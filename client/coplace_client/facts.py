@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from coplace.v1.control_pb2 import ManagerAlive
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_COMPLETED,
@@ -35,6 +36,9 @@ PAYLOADS: Final = {
     for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields
     if field.message_type is not None
 }
+# How often a resource manager says that it is there; after what time without a word it is silent.
+SAYS_EVERY_S: Final = 30.0
+SILENT_AFTER_S: Final = 3 * SAYS_EVERY_S
 
 
 def fact(source: str, payload: Message, subject: str, time_us: int) -> Envelope:
@@ -44,6 +48,15 @@ def fact(source: str, payload: Message, subject: str, time_us: int) -> Envelope:
     event = Envelope(id=f"{source}/{kind}/{subject}", source=source, time_us=time_us)
     getattr(event, PAYLOADS[kind]).CopyFrom(payload)
     return event
+
+
+def alive(source: str, manager: str, clusters: Sequence[str], now_us: int) -> Envelope:
+    """Return the event that the resource manager of these clusters is there: to be sent every
+    SAYS_EVERY_S, since placement starts nothing new on clusters of a silent one."""
+    payload = ManagerAlive(
+        manager=manager, clusters=clusters, silent_after_s=SILENT_AFTER_S, alive_at_us=now_us
+    )
+    return fact(source, payload, f"{manager}/{now_us}", now_us)
 
 
 def job_fact(source: str, payload: _OfJob, number: int | str, time_us: int) -> Envelope:

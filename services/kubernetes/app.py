@@ -12,6 +12,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 from coplace_client.errors import CannotStartError
 from coplace_client.ingest import FactSender, IngestClient, Patience
 from services.kubernetes.adapters.api import JOBS, NODES, PODS, RECORDS, ApiServer
+from services.kubernetes.adapters.heartbeat import ClusterHeartbeat
 from services.kubernetes.adapters.meter import KubernetesMeter
 from services.kubernetes.adapters.nodes import NodeReporter
 from services.kubernetes.adapters.placement import PlacementClient
@@ -81,6 +82,8 @@ async def _run(
             tasks.create_task(reporter.run())
         process.readiness.wait_for("placement to know all clusters")
         await placement.knows(frozenset(apis))
+        for name, api in apis.items():
+            tasks.create_task(ClusterHeartbeat(own.site, name, api, facts, now_us).run())
         jobs = JobReconciler(apis, facts, own.terms(list(clusters)), now_us, meter.odd)
         meter.watch(jobs.states)
         queue = f"{QUEUE_NAME}={own.queue}"

@@ -27,6 +27,7 @@ def watch(meter: Meter, duty: Duty) -> None:
         ("power_idle", "W", "What nodes draw that idle", _idle),
         ("power_cap", "W", "What may be drawn now, where it is capped", _cap),
         ("meters_silent", "", "Nodes whose meters are silent: nameplate power counts", _silent),
+        ("manager_silent", "", "1 where the resource manager is silent", _silent_managers),
         ("power_measured", "W", "What is drawn where it is capped, as meters show", _measured),
         ("power_above_cap", "W", "What meters show beyond a cap", _above),
         (
@@ -95,6 +96,11 @@ def _cap(queries: Queries) -> Iterator[Observation]:
     for standing in queries.power().standings:
         if standing.HasField("cap_w"):
             yield Observation(standing.cap_w, _subject(standing))
+
+
+def _silent_managers(queries: Queries) -> Iterator[Observation]:
+    for cluster, is_silent in queries.silent_managers().items():
+        yield Observation(int(is_silent), {"cluster": cluster})
 
 
 def _silent(queries: Queries) -> Iterator[Observation]:

@@ -144,6 +144,7 @@ def _submitted(message: Message, site: Site) -> JobSubmitted:
         units_per_node=1 if has_cores else 0,
         job_name=message.text("job_name"),
         sequence=str(message.number("jobid") or ""),
+        home_cluster=_cluster(message, site),
     )
     return _without_wrong_parts(message, submitted)
 

@@ -18,6 +18,7 @@ JOBS: Final = "/apis/batch/v1/jobs"
 RECORDS: Final = f"/apis/{API_VERSION}/{PLURAL}"
 PODS: Final = "/api/v1/pods"
 NODES: Final = "/api/v1/nodes"
+_VERSION: Final = "/version"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _CALL_S: Final = 30.0
 _PAGE: Final = 500
@@ -73,6 +74,10 @@ class ApiServer:
     async def close(self) -> None:
         """Close the connections to the API server."""
         await self._client.close()
+
+    async def answer(self) -> None:
+        """Return once the server has answered."""
+        await self._json("GET", _VERSION)
 
     async def get(self, key: JobKey) -> Mapping[str, Any]:
         """Return a Job as it is now."""

@@ -83,6 +83,7 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
         memory_gib_per_unit=needs.memory_gib,
         resources_per_unit=needs.resources,
         sequence=f"{job.created_at_us}/{job.uid}",
+        home_cluster=job.cluster,
     )
     check_contents(message)
     return message

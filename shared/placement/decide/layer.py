@@ -68,7 +68,8 @@ class DecideLayer:
         self.times = StartTimes()
         self.dependencies = Dependencies(self._jobs.get, self.times)
         self.pending_reasons = PendingReasons(
-            models, self._jobs.allocations, self.dependencies, budgets.unrated, self.times
+            *(models, state.managers, self._jobs.allocations, self.dependencies),
+            *(budgets.unrated, self.times),
         )
         self.waiting_jobs = WaitingJobs(self.pending_reasons, models.rules, state.plans)
         self.withdrawals = Withdrawals(self._jobs, models)
@@ -99,6 +100,7 @@ class DecideLayer:
         clusters caps hold closed to some."""
         self._all_stale |= self.waiting_jobs.forget_kinds()
         self._all_stale |= self._budgets.unrated.begin_round(now_s)
+        self._all_stale |= self._state.managers.begin_round(now_s)
         self._due |= self.times.begin_round(now_s)
 
     def refresh_all(self) -> None:

@@ -1,5 +1,6 @@
 """What keeps a job, or one of its entries, out of the queue. Everything else waits for nodes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -30,7 +31,9 @@ from shared.placement.decide.pending_reason import (
 from shared.placement.decide.start_times import StartTimes
 from shared.placement.state.allocations import Allocations
 from shared.placement.state.candidate import Candidate
+from shared.placement.state.closure import Closure
 from shared.placement.state.declines import refused_to
+from shared.placement.state.silent_managers import SilentManagers
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import Limit, Subject, subjects_of
 from shared.placement.state.model_store import ModelStore
@@ -43,16 +46,25 @@ class PendingReasons:
     """A function of what is known, so that a restart finds the same."""
 
     models: ModelStore
+    managers: SilentManagers
     allocations: Allocations
     dependencies: Dependencies
     unrated: UnratedClusters
     times: StartTimes
+
+    @property
+    def closed(self) -> Mapping[str, Closure]:
+        """Return the clusters on which nothing new starts: lost and undeclared ones, and those of
+        silent resource managers."""
+        silent, closed = self.managers.silent, self.models.closed
+        return {**silent, **closed} if silent else closed
 
     def of_job(self, job: JobRecord) -> PendingReason | None:
         """Return what keeps all entries of a waiting job out; None when nothing does."""
         reason = (
             self._runs(job)
             or self._hold(job)
+            or self._silent(job)
             or self._unfit(job)
             or (self._misses_deadline(job) if job.job.deadline_s else None)
             or self._waits(job)
@@ -62,7 +74,7 @@ class PendingReasons:
 
     def of_entry(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
         """Return what keeps the entry for this cluster out; None when nothing does."""
-        cluster, closed = candidate.cluster, self.models.closed
+        cluster, closed = candidate.cluster, self.closed
         if cluster in closed:
             return ClusterClosed(cluster, closed[cluster])
         if (nowhere := self._nowhere(job, candidate)) is not None:
@@ -80,10 +92,10 @@ class PendingReasons:
         return self._too_many_nodes(job, nodes_worth(job.job, on, candidate.nodes))
 
     def unranked_clusters(self, job: JobRecord) -> frozenset[str]:
-        """Return the clusters that a job is not ranked among: lost and undeclared ones, and those
-        that do not hold it until somebody resumes nodes, declares a partition up, or grants what
+        """Return the clusters that a job is not ranked among: closed ones, and those that do not
+        hold it until somebody resumes nodes, declares a partition up, or grants what
         was refused."""
-        closed = frozenset(self.models.closed)
+        closed = frozenset(self.closed)
         if job.declined or self.models.with_down_partitions:
             there = (c for c in job.evaluated.candidates if self._nowhere(job, c) is not None)
             closed = closed.union(candidate.cluster for candidate in there)
@@ -132,6 +144,12 @@ class PendingReasons:
         if 0 < policy.most_missed_starts <= job.grants.missed_starts:
             return StartsFailed(job.grants.missed_starts)
         return None
+
+    def _silent(self, job: JobRecord) -> PendingReason | None:
+        """Return that the resource manager that queues the job is silent: it may start it by
+        itself."""
+        home, silent = job.job.home_cluster, self.managers.silent
+        return ClusterClosed(home, silent[home]) if home in silent else None
 
     def _unfit(self, job: JobRecord) -> PendingReason | None:
         """Return that the job fits on no declared cluster: what was accepted once waits until one

@@ -9,7 +9,6 @@ from typing import Final
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_CAPACITY,
     CONSTRAINT_KIND_DRAINED_NODES,
-    CONSTRAINT_KIND_LOST_CLUSTER,
     CONSTRAINT_KIND_MISFIT,
     CONSTRAINT_KIND_NEIGHBOUR,
     CONSTRAINT_KIND_NOT_TRIED,
@@ -42,10 +41,9 @@ from shared.placement.evaluate.misfits import misfit
 from shared.placement.explain.constraints import MOST_CANDIDATES, Constraint, WaitReason, write
 from shared.placement.explain.decisions import Decisions
 from shared.placement.explain.notices import JobSituation
-from shared.placement.explain.pending_words import PendingReasonWords
+from shared.placement.explain.pending_words import PendingReasonWords, closed_constraint
 from shared.placement.explain.power_words import nameplate_words, write_shortage
 from shared.placement.explain.refusals import RefusalWords, WhyNot, unexplained
-from shared.placement.explain.state_words import closure_words
 from shared.placement.state.actions import CapShortage
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
@@ -273,8 +271,8 @@ class PassDecisions:
     def _why_excluded(self, job: JobRecord, choice: Choice) -> Constraint:
         name = choice.cluster
         problem = self._misfit(job, name)
-        if problem is None and (closed := self.pending_reasons.models.closed.get(name)):
-            problem = Constraint(CONSTRAINT_KIND_LOST_CLUSTER, closure_words(closed))
+        if problem is None and (closed := self.pending_reasons.closed.get(name)):
+            problem = closed_constraint(name, closed)
         if problem is None and name in self.pending_reasons.unranked_clusters(job):
             problem = self._drained(name)
         if problem is not None:

@@ -18,6 +18,7 @@ from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_PARTITION_DOWN,
     CONSTRAINT_KIND_POWER_UNDECLARED,
     CONSTRAINT_KIND_RUNS,
+    CONSTRAINT_KIND_SILENT_MANAGER,
     MISFIT_KIND_NOT_DECLARED,
 )
 
@@ -48,6 +49,7 @@ from shared.placement.decide.pending_reason import (
 )
 from shared.placement.explain.constraints import JOBS, NODES, SECONDS, Constraint
 from shared.placement.explain.state_words import DrainWords, closure_words, runs_words
+from shared.placement.state.closure import Closure
 from shared.placement.state.misfit import Misfit
 
 # Clusters that a reason in words names.
@@ -98,8 +100,8 @@ class PendingReasonWords:
             case AccountEmpty(account, allocated_su):
                 words = f"account {account} has used up its {allocated_su} SU"
                 return Constraint(CONSTRAINT_KIND_ACCOUNT, words, by=account)
-            case ClusterClosed(_, closure):
-                return Constraint(CONSTRAINT_KIND_LOST_CLUSTER, closure_words(closure))
+            case ClusterClosed(cluster, closure):
+                return closed_constraint(cluster, closure)
             case NodesDrained(cluster):
                 return Constraint(CONSTRAINT_KIND_DRAINED_NODES, self.drains(cluster))
             case PowerUndeclared():
@@ -107,6 +109,14 @@ class PendingReasonWords:
             case WaitsForJob() | WaitsInCircle() | BeginsLater() | MissesDeadline():
                 return _eligibility(reason)
         raise TypeError(f"{reason!r} has no words")
+
+
+def closed_constraint(cluster: str, closure: Closure) -> Constraint:
+    """Return the constraint that nothing new starts on a cluster."""
+    words = closure_words(closure)
+    if closure.silent_manager:
+        return Constraint(CONSTRAINT_KIND_SILENT_MANAGER, words, by=cluster)
+    return Constraint(CONSTRAINT_KIND_LOST_CLUSTER, words)
 
 
 def _unrated(reason: PowerUndeclared) -> Constraint:

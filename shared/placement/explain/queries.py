@@ -298,7 +298,7 @@ class Queries:
 
     def clusters(self) -> ListClustersResponse:
         """Return the clusters, by their names."""
-        closed = self._models.closed
+        closed = self._pending_reasons.closed
         listed = [
             ListedCluster(
                 name=name,
@@ -382,7 +382,7 @@ class Queries:
 
     def _show(self, found: ShowNodesResponse, cluster: str) -> None:
         nodes = self._models.clusters[cluster].nodes
-        closure = self._models.closed.get(cluster)
+        closure = self._pending_reasons.closed.get(cluster)
         closed = closure_words(closure) if closure else ""
         found.clusters.append(ClusterStanding(cluster=cluster, nodes=nodes, closed=closed))
         held = self._job_table.allocations.occupancy[cluster]
@@ -430,6 +430,11 @@ class Queries:
     def overshoots(self) -> dict[Covered, UnderCap]:
         """Return what meters show of each cap."""
         return {covered: self._budgets.overshoots.under(covered) for covered in self._models.caps}
+
+    def silent_managers(self) -> dict[str, bool]:
+        """Return of each cluster whether its resource manager is silent."""
+        silent = self._pending_reasons.managers.silent
+        return {name: name in silent for name in self._models.clusters}
 
     def silent_meters(self) -> dict[str, int]:
         """Return how many nodes of each cluster have a meter that is silent."""

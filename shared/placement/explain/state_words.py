@@ -44,6 +44,8 @@ def drain_words(drain: Drain) -> str:
 def closure_words(closure: Closure) -> str:
     """Return why nothing starts on a cluster, and since when."""
     since = f"since {in_utc(closure.since_s)}"
+    if closure.silent_manager:
+        return f"silent {since}: no word from its resource manager, {closure.silent_manager}"
     if closure.is_lost:
         return f"lost {since}: {closure.reason}" if closure.reason else f"lost {since}"
     return f"undeclared by {closure.undeclared_by} {since}: {closure.reason}"

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """A cluster is lost; or undeclared, by somebody."""
+    """A cluster is lost; or undeclared, by somebody; or its resource manager is silent."""
 
     since_s: float
     reason: str = ""
     undeclared_by: str = ""
+    silent_manager: str = ""
 
     @property
     def is_lost(self) -> bool:

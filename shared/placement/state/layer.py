@@ -11,6 +11,7 @@ from coplace.v1.control_pb2 import (
     ClusterReturned,
     ClusterUndeclared,
     LimitsDeclared,
+    ManagerAlive,
     NodesDrained,
     NodesResumed,
     PairsAllowed,
@@ -53,6 +54,7 @@ from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cluster import Cluster
 from shared.domain.job import JobState
 from shared.placement.state.declines import without_nodes
+from shared.placement.state.silent_managers import SilentManagers
 from shared.placement.state.job_facts import JobFacts
 from shared.placement.state.job_requests import JobRequests
 from shared.placement.state.job_table import JobTable
@@ -93,6 +95,7 @@ class StateLayer:
         self.nodes = NodeStates(
             state, lambda: self.models.declared, lambda: self.models.node_names, self.models.rules
         )
+        self.managers = SilentManagers(state, lambda: self.models.declared)
         self.user_runs = UserRuns(state)
         self.plans = Plans(state)
         self.guarantees = SlowdownGuarantees(state, self.jobs)
@@ -103,6 +106,7 @@ class StateLayer:
             ClusterReturned: self._return,
             ClusterDeclared: self._declare,
             ClusterUndeclared: self._undeclare,
+            ManagerAlive: self._hear,
             PolicyDeclared: self._declare_policy,
             NodesDrained: self._drain,
             NodesResumed: self._resume,
@@ -146,11 +150,14 @@ class StateLayer:
             if not self.jobs.needs(name):
                 self.models.forget_cluster(name)
                 self.jobs.allocations.forget(name)
+                self.managers.forget(name)
 
     def due_s(self) -> Iterator[float]:
-        """Return when a plan lets something start or ends, and when drained nodes are back."""
+        """Return when a plan lets something start or ends, drained nodes are back, and resource
+        managers fall silent."""
         yield from self.plans.due_s()
         yield from self.nodes.due_s()
+        yield from self.managers.due_s()
 
     def _publish(self, event: Event, _message: Message) -> None:
         self.models.fold(event)
@@ -192,6 +199,9 @@ class StateLayer:
         changed = names.indices(message.nodes) if message.nodes else None
         for job in refused:
             self.jobs.refuse(job, without_nodes(job.declined, message.cluster, changed))
+
+    def _hear(self, _event: Event, message: ManagerAlive) -> None:
+        self.managers.hear(message)
 
     def _grant_again(self, cluster: str) -> None:
         """Forget what jobs were refused on a cluster that was declared otherwise, or returned."""

@@ -91,7 +91,7 @@ def test_every_route_is_of_a_command_or_of_a_resource_manager() -> None:
     left = {route.operation for route in routes()} - of_commands
     # Facts of resource managers and agents, plans, and what watches them: no command sends those.
     assert left == {
-        *("ClusterLost", "ClusterReturned", "JobRequeued"),
+        *("ClusterLost", "ClusterReturned", "JobRequeued", "ManagerAlive"),
         *("NodeSamples", "ShuttersMeasured", "PlanProposed"),
         *("ShowAccount", "WatchDecisions"),
     }

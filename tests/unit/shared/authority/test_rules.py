@@ -212,6 +212,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
         "nodes",
         {"manager": ("own",), **_OF_NODES},
     ),
+    ("manager_alive", "nodes", {"manager": ("own",)}),
     ("cluster_undeclared", "nodes", _OF_NODES),
     ("ShowNodes", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
     ("limits_declared", "limit", _OF_LIMITS),

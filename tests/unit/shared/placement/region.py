@@ -12,6 +12,7 @@ from coplace.v1.control_pb2 import (
     ClusterUndeclared,
     LimitsDeclared,
     LimitSubject,
+    ManagerAlive,
     NodesDrained,
     NodesResumed,
     PowerCapDeclared,
@@ -335,6 +336,16 @@ def lost(cluster: str, time_us: int, reason: str = "") -> Event:
 def returned(cluster: str, time_us: int) -> Event:
     payload = ClusterReturned(cluster=cluster, returned_at_us=time_us)
     return event(f"returned/{cluster}/{time_us}", payload, time_us)
+
+
+def alive(
+    time_us: int, *clusters: str, silent_after_s: float = 90.0, manager: str = "slurm of north"
+) -> Event:
+    """A resource manager says that it is there."""
+    payload = ManagerAlive(
+        manager=manager, clusters=clusters, silent_after_s=silent_after_s, alive_at_us=time_us
+    )
+    return event(f"alive/{manager}/{time_us}", payload, time_us)
 
 
 def undeclared(cluster: str, time_us: int, why: str = "sold") -> Event:

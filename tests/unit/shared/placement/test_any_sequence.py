@@ -329,6 +329,10 @@ class AnySequence(RuleBasedStateMachine):
         self.lost ^= {cluster}
         self.tell(kind(cluster, self.now_us()))
 
+    @rule(clusters=st.sampled_from([["p1"], ["p2"], ["p1", "p2"]]), silent_after_s=st.floats(1, 90))
+    def speak(self, clusters: list[str], silent_after_s: float) -> None:
+        self.tell(region.alive(self.now_us(), *clusters, silent_after_s=silent_after_s))
+
     @rule(jobs=st.integers(0, 3), nodes=st.integers(0, 6))
     def limit(self, jobs: int, nodes: int) -> None:
         self.limit_nodes = nodes
