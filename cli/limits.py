@@ -1,6 +1,7 @@
-"""`coplace limits set|show`: what users and accounts may have at once."""
+"""`coplace limits set|show`: what users, accounts and qualities of service may have at once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import ceil
 from typing import Annotated, Final
 
 import typer
@@ -20,35 +21,78 @@ from cli.output import Output, OutputName, Row
 from cli.speaking import Source
 from cli.times import clock_us
 from cli.waiting import WAIT_S, Wait
+from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
-from shared.placement.state.limits import Limit, Subject, SubjectKind, declared, limit_of
+from shared.domain.resources import Resources, require_resources, resources_of
+from shared.placement.state.limits import (
+    NODE_HOURS,
+    Limit,
+    Subject,
+    SubjectKind,
+    declared,
+    limit_of,
+)
 
-app = typer.Typer(no_args_is_help=True, help="What users and accounts may have at once.")
+app = typer.Typer(no_args_is_help=True, help="What users, accounts and QOS may have at once.")
 _WITHIN_S: Final = 30.0
-_COLUMNS: Final = ("of", "name", "jobs", "most jobs", "nodes", "most nodes")
+_COLUMNS: Final = (
+    *("of", "name", "each", "who", "jobs", "most jobs", "nodes", "most nodes"),
+    *("cores", "most cores", "node-hours", "most node-hours", "resources"),
+)
+# Left out of a table where none has the other.
+_BESIDE: Final = {
+    "each": "each",
+    "who": "each",
+    "cores": "most cores",
+    "most cores": "most cores",
+    **dict.fromkeys(("node-hours", "most node-hours"), "most node-hours"),
+    "resources": "resources",
+}
 _MOST: Final = 1_000_000_000
+_MOST_NODE_HOURS: Final = 1e10
+_HOUR_S: Final = 3600
 
 
 @app.command("set")
 def set_limits(
     kind: Annotated[SubjectKind, typer.Argument(help="Of whom.")],
-    name: Annotated[str, typer.Argument(help="As jobs name the user or the account.")],
+    name: Annotated[str, typer.Argument(help="As jobs name the user, the account or the QOS.")],
     jobs: Annotated[
         int, typer.Option(min=0, max=_MOST, help="Jobs that run at once; 0: any number.")
     ] = 0,
     nodes: Annotated[
         int, typer.Option(min=0, max=_MOST, help="Nodes that they are allocated; 0: any number.")
     ] = 0,
+    cores: Annotated[
+        int, typer.Option(min=0, max=_MOST, help="Cores that they are allocated; 0: any number.")
+    ] = 0,
+    resources: Annotated[
+        str, typer.Option(help="What jobs ask for beside cores: gpu=4,fpga=1; empty: any number.")
+    ] = "",
+    node_hours: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=_MOST_NODE_HOURS,
+            help="Nodes times the limits that running jobs asked for; 0: any number.",
+        ),
+    ] = 0.0,
+    each: Annotated[
+        SubjectKind | None,
+        typer.Option(help="Each user or account within the account or QOS has this for itself."),
+    ] = None,
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
     wait: Wait = WAIT_S,
 ) -> None:
-    """Declare both limits of a user or of an account, which replaces what was declared before."""
-    subject = Subject(kind, name)
-    limit = declared(subject, Limit(jobs, nodes))
-    done = order(ingest, declaration(limit, source, clock_us()), wait)
-    typer.echo(f"declared for {kind} {name}: {_most(jobs)} jobs at once, {_most(nodes)} nodes")
+    """Declare all limits of a user, an account or a QOS: they replace those declared before."""
+    subject = Subject(kind, name, each)
+    node_s = ceil(node_hours * _HOUR_S)
+    limit = Limit(jobs, nodes, cores, node_s, _counts(resources))
+    message = declared(subject, limit)
+    done = order(ingest, declaration(message, source, clock_us()), wait)
+    typer.echo(f"declared for {_named(subject)}: {_words(limit)}")
     tell(done)
     show_state("placement", lambda: _state(ask(placement).limits, subject))
 
@@ -56,14 +100,18 @@ def set_limits(
 def declaration(limit: LimitsDeclared, source: str, now_us: int) -> Envelope:
     """Return the event that declares limits. Raises RejectedError for an invalid name."""
     subject, _ = limit_of(limit)
-    return fact(source, limit, f"{subject.kind}/{subject.name}/{now_us}", now_us)
+    of = f"{subject.kind}/{subject.name}" + (f"/{subject.each}" if subject.each else "")
+    return fact(source, limit, f"{of}/{now_us}", now_us)
 
 
 @app.command()
 def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50053") -> None:
     """List the limits, and what is allocated under them."""
     answer = ask(placement)
-    write_answer(answer, [row(limit) for limit in answer.limits], _COLUMNS, output)
+    rows = [row(limit) for limit in answer.limits]
+    # Programs get all columns; people those that say something.
+    shown = _needed(rows) if output is Output.TABLE else _COLUMNS
+    write_answer(answer, rows, shown, output)
 
 
 def ask(placement: str) -> ListLimitsResponse:
@@ -77,23 +125,66 @@ def _state(listed: Iterable[ListedLimit], subject: Subject) -> str:
     for each in listed:
         of, limit = limit_of(each.limit)
         if of == subject:
-            jobs = f"{_most(limit.jobs)} jobs at once ({each.running_jobs:,} run)"
-            return f"{jobs}, {_most(limit.nodes)} nodes ({each.nodes:,} are allocated)"
-    return f"no limits of {subject.kind} {subject.name}"
+            return f"{_words(limit)}; {_held(each)}"
+    return f"no limits of {_named(subject)}"
 
 
 def row(listed: ListedLimit) -> Row:
     """Return the row of a limit, and of what is allocated under it."""
     subject, limit = limit_of(listed.limit)
+    most = dict(limit.resources)
+    of_most = [f"{listed.resources[name]} of {count} {name}" for name, count in most.items()]
     return {
         "of": subject.kind,
         "name": subject.name,
+        "each": subject.each,
+        "who": listed.who or None,
         "jobs": listed.running_jobs,
         "most jobs": limit.jobs or None,
         "nodes": listed.nodes,
         "most nodes": limit.nodes or None,
+        "cores": listed.cores,
+        "most cores": limit.cores or None,
+        "node-hours": round(listed.node_hours, 1),
+        "most node-hours": round(limit.node_s / _HOUR_S, 1) or None,
+        "resources": ", ".join(of_most) or None,
     }
 
 
-def _most(amount: int) -> str:
-    return f"at most {amount:,}" if amount else "any number of"
+def _needed(rows: Sequence[Row]) -> list[str]:
+    """The columns that some row has a limit for, and those of jobs and nodes."""
+    has = {name for each in rows for name, value in each.items() if value is not None}
+    return [name for name in _COLUMNS if _BESIDE.get(name, "of") in has | {"of"}]
+
+
+def _named(subject: Subject) -> str:
+    of = f"{subject.kind} {subject.name}"
+    return of if subject.each is None else f"each {subject.each} of {of}"
+
+
+def _words(limit: Limit) -> str:
+    """What is allowed at once; what is not limited is left out."""
+    most = [f"{limit.jobs:,} jobs"] if limit.jobs else []
+    hours = {NODE_HOURS: f"{limit.node_s / _HOUR_S:,g}"}
+    for unit, amount in limit.amounts.items():
+        most += [f"{hours.get(unit, f'{amount:,}')} {unit}"] if amount else []
+    return f"at most {', '.join(most)} at once" if most else "any number of jobs and nodes"
+
+
+def _held(listed: ListedLimit) -> str:
+    """What is allocated under it now."""
+    by = f" by {listed.who}, who has most," if listed.who else ""
+    return f"{listed.running_jobs:,} jobs run{by} on {listed.nodes:,} nodes"
+
+
+def _counts(text: str) -> Resources:
+    """Counts by name, of such as `gpu=4,fpga=1`. Raises UnusableError, which says what is wrong."""
+    found: dict[str, int] = {}
+    for each in filter(None, text.split(",")):
+        name, is_given, count = each.partition("=")
+        if not (is_given and name and count.isdecimal()):
+            raise UnusableError(f"--resources: {each!r} is not a name and a count, such as gpu=4")
+        found[name] = int(count)
+    resources = resources_of(found)
+    require_resources("--resources", resources)
+    return resources

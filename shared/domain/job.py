@@ -31,7 +31,8 @@ class Job:
     whole job, 0 where any nodes will do; `architectures` are empty where it runs everywhere. It
     starts not before `begin_s` and ends by `deadline_s`, 0 without, when one of its dependencies is
     met where it `depends_on_any`, else all. `sequence` is its place at its resource manager,
-    `home_cluster` that of a manager that queues it itself, empty where none does.
+    `home_cluster` that of a manager that queues it itself, empty where none does. `qos` is its
+    quality of service.
 
     Where it may run is said by `partitions` and `clusters`, any of which will do, `features`, an
     expression, and host lists: all `nodes_wanted` are among its nodes, none of `nodes_excluded`.
@@ -65,11 +66,12 @@ class Job:
     nodes_excluded: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     home_cluster: str = ""
+    qos: str = ""
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
             require_text(field, getattr(self, field))
-        for field in ("app_id", "job_name", "sequence", "home_cluster"):
+        for field in ("app_id", "job_name", "sequence", "home_cluster", "qos"):
             if getattr(self, field):
                 require_text(field, getattr(self, field))
         for field in ("attempt", "nodes", "walltime_s", "priority"):

@@ -145,6 +145,7 @@ def _submitted(message: Message, site: Site) -> JobSubmitted:
         job_name=message.text("job_name"),
         sequence=str(message.number("jobid") or ""),
         home_cluster=_cluster(message, site),
+        qos=message.text("qos"),
     )
     return _without_wrong_parts(message, submitted)
 

@@ -119,6 +119,7 @@ def job_of(message: JobSubmitted) -> Job:
         nodes_excluded=tuple(message.nodes_excluded),
         clusters=tuple(message.clusters),
         home_cluster=message.home_cluster,
+        qos=message.qos,
     )
 
 

@@ -211,7 +211,8 @@ class DecideLayer:
     def _refresh_stale(self) -> bool:
         """Bring entries up to date with limits, usage and clusters; True when some were lost."""
         changed = self._jobs.allocations.take_changed()
-        limited = changed & self._state.models.limits.keys()
+        limits = self._state.models.limits
+        limited = {subject for subject in changed if subject.declared in limits}
         behind, self._behind = self._settled(self._behind), set()
         if self._all_stale:
             self._all_stale = False

@@ -7,7 +7,7 @@ from typing import Final
 
 from shared.domain.job import Condition
 from shared.placement.state.closure import Closure
-from shared.placement.state.limits import Subject
+from shared.placement.state.limits import Beyond, Subject
 from shared.placement.state.misfit import Misfit
 from shared.scheduling.power import Cap
 
@@ -120,7 +120,7 @@ class AccountEmpty:
 
 @dataclass(frozen=True, slots=True)
 class JobLimitReached:
-    """A user or an account runs as many jobs as it may."""
+    """A user, an account or a QOS runs as many jobs as it may."""
 
     subject: Subject
     most: int
@@ -128,13 +128,11 @@ class JobLimitReached:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLimitReached:
-    """A user or an account would have more nodes than it may."""
+class AmountLimitReached:
+    """A user, an account or a QOS would have more of nodes, cores or resources than it may."""
 
     subject: Subject
-    most: int
-    allocated: int
-    needed: int
+    beyond: Beyond
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +191,7 @@ PendingReason = (
     | MissesDeadline
     | AccountEmpty
     | JobLimitReached
-    | NodeLimitReached
+    | AmountLimitReached
     | ClusterClosed
     | NodesDrained
     | PowerUndeclared
@@ -212,7 +210,7 @@ _LASTING: Final = (
 )
 # A dependency that waits for something yet to happen.
 _HOPEFUL: Final = (Unmet.NOT_ENDED, Unmet.NOT_STARTED, Unmet.BEFORE, Unmet.DELAYED)
-_PASSING: Final = (JobLimitReached, NodeLimitReached)
+_PASSING: Final = (JobLimitReached, AmountLimitReached)
 
 
 def is_lasting(reason: PendingReason) -> bool:

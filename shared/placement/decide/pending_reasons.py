@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
+from shared.domain.cluster import Cluster
 from shared.eamc.ranking import EXCLUDED
 from shared.placement.budgets.cap_budgets import UnratedClusters
 from shared.placement.decide.dependencies import Dependencies
 from shared.placement.decide.pending_reason import (
     AccountEmpty,
+    AmountLimitReached,
     AwaitsLostCluster,
     BeginsLater,
     ClusterClosed,
@@ -17,7 +19,6 @@ from shared.placement.decide.pending_reason import (
     JobLimitReached,
     MissesDeadline,
     NoCluster,
-    NodeLimitReached,
     NodesDrained,
     PartitionDown,
     PendingReason,
@@ -33,12 +34,19 @@ from shared.placement.state.allocations import Allocations
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.closure import Closure
 from shared.placement.state.declines import refused_to
-from shared.placement.state.silent_managers import SilentManagers
 from shared.placement.state.job_record import JobRecord
-from shared.placement.state.limits import Limit, Subject, subjects_of
+from shared.placement.state.limits import (
+    Limit,
+    Subject,
+    allows_job,
+    beyond,
+    subjects_of,
+    usage_of,
+)
 from shared.placement.state.model_store import ModelStore
+from shared.placement.state.silent_managers import SilentManagers
 from shared.scheduling.eligibility import partitions_of
-from shared.scheduling.problem import fits_when_empty, nodes_worth
+from shared.scheduling.problem import fits_when_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,7 @@ class PendingReasons:
         if not self.models.limits:
             return None
         on = self.models.clusters[cluster]
-        return self._too_many_nodes(job, nodes_worth(job.job, on, candidate.nodes))
+        return self._too_much(job, on, candidate.nodes)
 
     def unranked_clusters(self, job: JobRecord) -> frozenset[str]:
         """Return the clusters that a job is not ranked among: closed ones, and those that do not
@@ -200,20 +208,21 @@ class PendingReasons:
     def _too_many_jobs(self, job: JobRecord) -> PendingReason | None:
         for subject, limit in self._limits_of(job):
             used = self.allocations.usage(subject)
-            if not limit.allows_job(used):
+            if not allows_job(limit, used):
                 return JobLimitReached(subject, limit.jobs, used.jobs)
         return None
 
-    def _too_many_nodes(self, job: JobRecord, nodes: int) -> PendingReason | None:
+    def _too_much(self, job: JobRecord, on: Cluster, units: int) -> PendingReason | None:
         for subject, limit in self._limits_of(job):
-            used = self.allocations.usage(subject)
-            if not limit.allows_nodes(used, nodes):
-                return NodeLimitReached(subject, limit.nodes, used.nodes, nodes)
+            needed = usage_of(job.job, on, units)
+            over = beyond(limit, self.allocations.usage(subject), needed)
+            if over is not None:
+                return AmountLimitReached(subject, over)
         return None
 
     def _limits_of(self, job: JobRecord) -> list[tuple[Subject, Limit]]:
         limits = self.models.limits
-        return [(s, limits[s]) for s in subjects_of(job.job) if s in limits]
+        return [(s, limits[s.declared]) for s in subjects_of(job.job) if s.declared in limits]
 
 
 def _deadline_missed(job: JobRecord, on: Candidate) -> MissesDeadline:

@@ -26,6 +26,7 @@ from shared.domain.power import unrated_words
 from shared.domain.times import in_utc
 from shared.placement.decide.pending_reason import (
     AccountEmpty,
+    AmountLimitReached,
     AwaitsLostCluster,
     BeginsLater,
     ClusterClosed,
@@ -34,7 +35,6 @@ from shared.placement.decide.pending_reason import (
     JobLimitReached,
     MissesDeadline,
     NoCluster,
-    NodeLimitReached,
     NodesDrained,
     PartitionDown,
     PendingReason,
@@ -47,7 +47,7 @@ from shared.placement.decide.pending_reason import (
     WaitsForJob,
     WaitsInCircle,
 )
-from shared.placement.explain.constraints import JOBS, NODES, SECONDS, Constraint
+from shared.placement.explain.constraints import JOBS, SECONDS, Constraint
 from shared.placement.explain.state_words import DrainWords, closure_words, runs_words
 from shared.placement.state.closure import Closure
 from shared.placement.state.misfit import Misfit
@@ -79,13 +79,13 @@ class PendingReasonWords:
         """Return a reason in words."""
         match reason:
             case JobLimitReached(subject, most, running):
-                words = f"{subject.kind} {subject.name} may run {most} jobs at once"
+                words = f"{subject.words} may run {most} jobs at once"
                 counted = 1, most - running, JOBS
-                return _at_limit(words, f" and runs {running}", counted, subject.name)
-            case NodeLimitReached(subject, most, allocated, needed):
-                words = f"{subject.kind} {subject.name} may hold {most} nodes at once"
-                figures = f", holds {allocated} and needs {needed} more"
-                return _at_limit(words, figures, (needed, most - allocated, NODES), subject.name)
+                return _at_limit(words, f" and runs {running}", counted, subject.shown)
+            case AmountLimitReached(subject, (unit, most, held, needed)):
+                words = f"{subject.words} may hold {most:g} {unit} at once"
+                figures = f", holds {held:g} and needs {needed:g} more"
+                return _at_limit(words, figures, (needed, most - held, unit), subject.shown)
             case PartitionDown() | RefusedThere():
                 return PendingWords(_place(reason))
             case _:
@@ -212,7 +212,7 @@ def _hold_words(reason: HeldJob | RequeuedTooOften | StartsFailed) -> str:
 
 
 def _at_limit(
-    words: str, figures: str, counted: tuple[int, int, str], subject: str
+    words: str, figures: str, counted: tuple[float, float, str], subject: str
 ) -> PendingWords:
     """Return what a subject may have at most, and of that what is needed and left, in a unit."""
     limit = Constraint(CONSTRAINT_KIND_LIMIT, words + figures, *counted, by=subject)

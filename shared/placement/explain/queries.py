@@ -73,7 +73,7 @@ from shared.placement.state.caps import (
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.layer import StateLayer
-from shared.placement.state.limits import declared
+from shared.placement.state.limits import Limit, Subject, declared
 from shared.placement.state.occupancy import Occupancy
 from shared.placement.state.policy_in_force import told
 from shared.scheduling.power import NO_CAP_MW
@@ -325,18 +325,22 @@ class Queries:
         return decide.looks.under_easy(plan) | decide.passing.under_easy(plan)
 
     def limits(self) -> ListLimitsResponse:
-        """Return the limits, by user and account, with what is allocated under them."""
-        held = self._job_table.allocations
-        listed = [
-            ListedLimit(
-                limit=declared(subject, limit),
-                running_jobs=held.usage(subject).jobs,
-                nodes=held.usage(subject).nodes,
-            )
-            for subject, limit in sorted(self._models.limits.items())
-            if limit.jobs or limit.nodes
-        ]
+        """Return the limits, with what is allocated under them."""
+        limits = sorted(self._models.limits.items(), key=lambda item: item[0].words)
+        listed = [self._limit(subject, limit) for subject, limit in limits if any(limit)]
         return ListLimitsResponse(as_of_us=self.as_of_us, limits=listed)
+
+    def _limit(self, subject: Subject, limit: Limit) -> ListedLimit:
+        who, held = self._job_table.allocations.held_under(subject)
+        return ListedLimit(
+            limit=declared(subject, limit),
+            who=who,
+            running_jobs=held.jobs,
+            nodes=held.nodes,
+            cores=held.cores,
+            resources=dict(held.resources),
+            node_hours=held.node_s / 3600,
+        )
 
     def policy(self) -> ShowPolicyResponse:
         """Return the settings in force, those that the process was started with, and who declared

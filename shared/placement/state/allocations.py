@@ -1,4 +1,4 @@
-"""Allocations of jobs by cluster, and what users and accounts have together."""
+"""Allocations of jobs by cluster, and what those have together that limits are declared for."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -9,12 +9,10 @@ from shared.domain.cluster import Cluster
 from shared.domain.job import Job, JobState
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
-from shared.placement.state.limits import Subject, Usage, subjects_of
+from shared.placement.state.limits import NOTHING, Subject, Usage, held_under, subjects_of
 from shared.placement.state.occupancy import Occupancy
 from shared.scheduling.eligibility import RefusedToJob
 from shared.scheduling.sharing import Neighbours
-
-_NOTHING: Final = Usage()
 
 
 class Allocations:
@@ -25,7 +23,7 @@ class Allocations:
         self._factors: Mapping[str, Mapping[int, float]] = {}
         self._reduced: Collection[str] = frozenset()
         self._jobs: dict[str, JobRecord] = {}
-        self._counted: dict[str, int] = {}  # nodes, as they were counted when a job got them
+        self._counted: dict[str, Usage] = {}  # as it was when a job got its nodes
         self._usage: dict[Subject, Usage] = {}
         self._changed: set[Subject] = set()
 
@@ -75,8 +73,8 @@ class Allocations:
         job.run.allocation = placed
         self._jobs[job.job.job_id] = job
         self._occupancy[placed.cluster].hold(job)
-        self._counted[job.job.job_id] = self._occupancy[placed.cluster].worth(job)
-        self._account(job, 1, self._counted[job.job.job_id])
+        self._counted[job.job.job_id] = self._occupancy[placed.cluster].usage(job)
+        self._account(job, self._counted[job.job.job_id])
 
     def refresh(self, job: JobRecord) -> None:
         """Update what a job draws, and until when it has its nodes."""
@@ -104,16 +102,17 @@ class Allocations:
             return
         job.run.allocation = placed
         self._occupancy[placed.cluster].prolong(job)
-        counted = self._occupancy[placed.cluster].worth(job)
-        self._account(job, 0, counted - self._counted[job.job.job_id])
-        self._counted[job.job.job_id] = counted
+        counted = self._occupancy[placed.cluster].usage(job)
+        if counted != self._counted[job.job.job_id]:
+            self._account(job, counted.plus(self._counted[job.job.job_id], -1))
+            self._counted[job.job.job_id] = counted
 
     def release(self, job: JobRecord) -> None:
         """Release what a job holds, if anything."""
         if job.run.allocation is None:
             return
         self._occupancy[job.run.allocation.cluster].release(job)
-        self._account(job, -1, -self._counted.pop(job.job.job_id))
+        self._account(job, self._counted.pop(job.job.job_id), -1)
         del self._jobs[job.job.job_id]
         job.run.allocation = None
 
@@ -130,11 +129,15 @@ class Allocations:
         return self._occupancy[_placed(job).cluster].slowdown(job, neighbours)
 
     def usage(self, subject: Subject) -> Usage:
-        """Return what a user or an account holds."""
-        return self._usage.get(subject, _NOTHING)
+        """Return what the jobs that count against a subject hold."""
+        return self._usage.get(subject, NOTHING)
+
+    def held_under(self, subject: Subject) -> tuple[str, Usage]:
+        """Return what is held under a declared limit, and by whom where each has it for itself."""
+        return held_under(subject, self._usage)
 
     def take_changed(self) -> set[Subject]:
-        """Return the users and accounts that hold more or less than at the last call."""
+        """Return those that hold more or less than at the last call."""
         changed, self._changed = self._changed, set()
         return changed
 
@@ -165,10 +168,9 @@ class Allocations:
         """Return what is held of each cluster, in the order in which they were declared."""
         return self._occupancy
 
-    def _account(self, job: JobRecord, jobs: int, nodes: int) -> None:
+    def _account(self, job: JobRecord, counted: Usage, sign: int = 1) -> None:
         for subject in subjects_of(job.job):
-            before = self.usage(subject)
-            after = Usage(before.jobs + jobs, before.nodes + nodes)
+            after = self.usage(subject).plus(counted, sign)
             if any(after):
                 self._usage[subject] = after
             else:

@@ -54,13 +54,13 @@ from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cluster import Cluster
 from shared.domain.job import JobState
 from shared.placement.state.declines import without_nodes
-from shared.placement.state.silent_managers import SilentManagers
 from shared.placement.state.job_facts import JobFacts
 from shared.placement.state.job_requests import JobRequests
 from shared.placement.state.job_table import JobTable
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.node_states import Failure, NodeStates
 from shared.placement.state.plans import Plans
+from shared.placement.state.silent_managers import SilentManagers
 from shared.placement.state.slowdown_guarantees import SlowdownGuarantees
 from shared.placement.state.user_runs import UserRuns
 from shared.streams.stages.stage import AlreadyAppliedError

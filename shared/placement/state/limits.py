@@ -1,12 +1,15 @@
-"""What users and accounts may have at once."""
+"""What users, accounts and qualities of service may have at once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from math import ceil
+from typing import Final, NamedTuple, Self
 
 from coplace.v1.control_pb2 import (
     LIMIT_SUBJECT_ACCOUNT,
+    LIMIT_SUBJECT_QOS,
+    LIMIT_SUBJECT_UNSPECIFIED,
     LIMIT_SUBJECT_USER,
     LimitsDeclared,
     LimitSubject,
@@ -14,7 +17,16 @@ from coplace.v1.control_pb2 import (
 
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
+from shared.domain.cluster import Cluster
 from shared.domain.job import Job
+from shared.domain.resources import Resources, resources_of
+from shared.scheduling.problem import nodes_worth, unit_cores
+
+_HOUR_S: Final = 3600
+JOBS: Final = "jobs"
+NODES: Final = "nodes"
+CORES: Final = "cores"
+NODE_HOURS: Final = "node-hours"
 
 
 class SubjectKind(StrEnum):
@@ -22,65 +34,187 @@ class SubjectKind(StrEnum):
 
     USER = "user"
     ACCOUNT = "account"
+    QOS = "qos"
 
 
 _KINDS: Final[Mapping[LimitSubject.ValueType, SubjectKind]] = {
     LIMIT_SUBJECT_USER: SubjectKind.USER,
     LIMIT_SUBJECT_ACCOUNT: SubjectKind.ACCOUNT,
+    LIMIT_SUBJECT_QOS: SubjectKind.QOS,
+}
+# Who may have a limit for itself within what.
+_WITHIN: Final[Mapping[SubjectKind, tuple[SubjectKind, ...]]] = {
+    SubjectKind.USER: (),
+    SubjectKind.ACCOUNT: (SubjectKind.USER,),
+    SubjectKind.QOS: (SubjectKind.USER, SubjectKind.ACCOUNT),
 }
 
 
 class Subject(NamedTuple):
-    """A user or an account."""
+    """A user, an account or a QOS; or, within the last two, each user or account for itself: `who`
+    is which one, empty for all that a limit is declared for."""
 
     kind: SubjectKind
     name: str
+    each: SubjectKind | None = None
+    who: str = ""
+
+    @property
+    def declared(self) -> "Subject":
+        """Return what a limit is declared for that holds for it."""
+        return self if self.each is None else self._replace(who="")
+
+    @property
+    def words(self) -> str:
+        """Return it as people say it."""
+        of = f"{self.kind} {self.name}"
+        return of if self.each is None else f"{self.each} {self.who or '*'} of {of}"
+
+    @property
+    def shown(self) -> str:
+        """Return the name of whoever is at a limit."""
+        return self.who or self.name
 
 
 class Usage(NamedTuple):
-    """Jobs that hold nodes, and how many: a pair on one node counts for both."""
+    """Jobs that hold nodes, and what these hold: a pair on one node counts for both. `node_s` is
+    nodes times the limits that the jobs asked for."""
 
     jobs: int = 0
     nodes: int = 0
+    cores: int = 0
+    node_s: int = 0
+    resources: Resources = ()
+
+    def plus(self, other: Self, sign: int = 1) -> "Usage":
+        """Return both together, or this without the other."""
+        resources = self.resources
+        if other.resources:
+            counts = dict(resources)
+            for name, count in other.resources:
+                counts[name] = counts.get(name, 0) + sign * count
+            resources = resources_of(counts)
+        return Usage(
+            self.jobs + sign * other.jobs,
+            self.nodes + sign * other.nodes,
+            self.cores + sign * other.cores,
+            self.node_s + sign * other.node_s,
+            resources,
+        )
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """Return what is counted of nodes, by its unit; node-hours in seconds."""
+        counts = {NODES: self.nodes, CORES: self.cores, NODE_HOURS: self.node_s}
+        return counts | dict(self.resources)
 
 
-class Limit(NamedTuple):
-    """The most at once; 0 is no limit."""
-
-    jobs: int = 0
-    nodes: int = 0
-
-    def allows_job(self, held: Usage) -> bool:
-        """Return whether one more job may run."""
-        return not self.jobs or held.jobs < self.jobs
-
-    def allows_nodes(self, held: Usage, nodes: int) -> bool:
-        """Return whether a job may have so many nodes."""
-        return not self.nodes or held.nodes + nodes <= self.nodes
+NOTHING: Final = Usage()
+# The most at once; what is 0 or absent is no limit.
+Limit = Usage
 
 
-def subjects_of(job: Job) -> tuple[Subject, Subject]:
-    """Return the user and the account whose limits a job counts against."""
-    return _subjects(job.user, job.account)
+class Beyond(NamedTuple):
+    """What a job would take beyond a limit: of which unit, how much is allowed, held and needed."""
+
+    unit: str
+    most: float
+    held: float
+    needed: float
+
+
+def allows_job(limit: Limit, held: Usage) -> bool:
+    """Return whether one more job may run."""
+    return not limit.jobs or held.jobs < limit.jobs
+
+
+def beyond(limit: Limit, held: Usage, needed: Usage) -> Beyond | None:
+    """Return the first amount by which a job would be over a limit; None where it is not."""
+    have, need = held.amounts, needed.amounts
+    for unit, most in limit.amounts.items():
+        if most and have.get(unit, 0) + need.get(unit, 0) > most and need.get(unit, 0):
+            of = most, have.get(unit, 0), need[unit]
+            return Beyond(unit, *(_shown(unit, amount) for amount in of))
+    return None
+
+
+def _shown(unit: str, amount: int) -> float:
+    return round(amount / _HOUR_S, 2) if unit == NODE_HOURS else amount
+
+
+def usage_of(job: Job, cluster: Cluster, units: int) -> Usage:
+    """Return what so many units of a job are on a cluster, as limits count them. Resources are
+    those that it asked for."""
+    nodes = nodes_worth(job, cluster, units)
+    resources = tuple((name, count * units) for name, count in job.resources_per_unit)
+    cores = units * unit_cores(job, cluster)
+    return Usage(1, nodes, cores, nodes * ceil(job.walltime_s), resources)
+
+
+def subjects_of(job: Job) -> tuple[Subject, ...]:
+    """Return those whose limits a job counts against."""
+    return _subjects(job.user, job.account, job.qos)
 
 
 @lru_cache(maxsize=4096)  # each is asked for at every start and end of a job of theirs
-def _subjects(user: str, account: str) -> tuple[Subject, Subject]:
-    return Subject(SubjectKind.USER, user), Subject(SubjectKind.ACCOUNT, account)
+def _subjects(user: str, account: str, qos: str) -> tuple[Subject, ...]:
+    found = [
+        Subject(SubjectKind.USER, user),
+        Subject(SubjectKind.ACCOUNT, account),
+        Subject(SubjectKind.ACCOUNT, account, SubjectKind.USER, user),
+    ]
+    if qos:
+        found += [
+            Subject(SubjectKind.QOS, qos),
+            Subject(SubjectKind.QOS, qos, SubjectKind.USER, user),
+            Subject(SubjectKind.QOS, qos, SubjectKind.ACCOUNT, account),
+        ]
+    return tuple(found)
 
 
 def declared(subject: Subject, limit: Limit) -> LimitsDeclared:
     """Return a limit as the message that declares it."""
-    [kind] = [message for message, kind in _KINDS.items() if kind is subject.kind]
+    kinds = {kind: message for message, kind in _KINDS.items()}
+    each = kinds[subject.each] if subject.each else LIMIT_SUBJECT_UNSPECIFIED
     return LimitsDeclared(
-        subject=kind, name=subject.name, most_running_jobs=limit.jobs, most_nodes=limit.nodes
+        subject=kinds[subject.kind],
+        name=subject.name,
+        each=each,
+        most_running_jobs=limit.jobs,
+        most_nodes=limit.nodes,
+        most_cores=limit.cores,
+        most_resources=dict(limit.resources),
+        most_node_hours=limit.node_s / _HOUR_S,
     )
 
 
 def limit_of(message: LimitsDeclared) -> tuple[Subject, Limit]:
     """Return the limit that a message declares, and whom it holds for. Raises RejectedError."""
     if message.subject not in _KINDS:
-        raise RejectedError("subject", "must be a user or an account")
+        raise RejectedError("subject", "must be a user, an account or a QOS")
     require_text("name", message.name)
-    subject = Subject(_KINDS[message.subject], message.name)
-    return subject, Limit(message.most_running_jobs, message.most_nodes)
+    kind = _KINDS[message.subject]
+    each = _KINDS.get(message.each)
+    if each is not None and each not in _WITHIN[kind]:
+        raise RejectedError("each", f"must not be {each} within {kind}")
+    subject = Subject(kind, message.name, each)
+    node_s = ceil(message.most_node_hours * _HOUR_S)
+    most = message.most_running_jobs, message.most_nodes, message.most_cores, node_s
+    return subject, Limit(*most, resources_of(message.most_resources))
+
+
+def held_under(subject: Subject, usage: Mapping[Subject, Usage]) -> tuple[str, Usage]:
+    """Return what is held under a declared limit: where each has it for itself, by the one that has
+    the most nodes, with its name."""
+    if subject.each is None:
+        return "", usage.get(subject, NOTHING)
+    most = max(_within(subject, usage), default=(0, 0, "", NOTHING))
+    return most[2], most[3]
+
+
+def _within(
+    subject: Subject, usage: Mapping[Subject, Usage]
+) -> Iterator[tuple[int, int, str, Usage]]:
+    for of, held in usage.items():
+        if of.declared == subject:
+            yield held.nodes, held.jobs, of.who, held

@@ -428,8 +428,10 @@ def _is_foreign(message: Message) -> bool:
 def _whose(message: LimitsDeclared | PowerCapDeclared | AccountStanding) -> str:
     if isinstance(message, AccountStanding):
         return message.account
-    of = message.subject if isinstance(message, LimitsDeclared) else message.scope
-    return f"{of}|{message.name}"
+    if isinstance(message, LimitsDeclared):
+        each = f".{message.each}" if message.each else ""
+        return f"{message.subject}{each}|{message.name}"
+    return f"{message.scope}|{message.name}"
 
 
 def _undeclaration(cluster: str) -> str:

@@ -12,6 +12,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
+from shared.placement.state.limits import Usage, usage_of
 from shared.scheduling.capacity import AllocatedUnits, Capacity, remove_member
 from shared.scheduling.easy import holder_of
 from shared.scheduling.eligibility import NOTHING_REFUSED, RefusedToJob
@@ -25,7 +26,6 @@ from shared.scheduling.problem import (
     held_kind,
     kind_on,
     most_of,
-    nodes_worth,
     whole_node,
 )
 from shared.scheduling.sharing import Neighbours
@@ -234,10 +234,10 @@ class Occupancy:
         """Return how many of these nodes nobody holds anything of."""
         return sum([not self.capacity.holders[node] for node in nodes])
 
-    def worth(self, job: JobRecord) -> int:
-        """Return how many nodes a job's are worth by its cores, rounded up: what limits count."""
+    def usage(self, job: JobRecord) -> Usage:
+        """Return what a job holds, as limits count it."""
         assert job.run.allocation is not None
-        return nodes_worth(job.job, self._cluster, sum(self._units(job.run.allocation)))
+        return usage_of(job.job, self._cluster, sum(self._units(job.run.allocation)))
 
     def job_ids_by_node(self) -> dict[int, tuple[str, ...]]:
         """Return the jobs that have something of each node, by arrival, without idle nodes."""

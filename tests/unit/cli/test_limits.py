@@ -1,7 +1,7 @@
 """`coplace limits set|show`."""
 
 import pytest
-from coplace.v1.control_pb2 import LIMIT_SUBJECT_ACCOUNT, LIMIT_SUBJECT_USER
+from coplace.v1.control_pb2 import LIMIT_SUBJECT_ACCOUNT, LIMIT_SUBJECT_QOS, LIMIT_SUBJECT_USER
 
 from cli import limits as commands
 from tests.unit.cli.command_line import IN_FORCE, published_by, refusal, said, taken
@@ -20,9 +20,10 @@ def test_limits_are_shown_with_what_is_held_under_them() -> None:
     with Served(processor) as address:
         shown = said("limits", "show", "--output", "csv", "--placement", address)
     assert shown.splitlines() == [
-        "of,name,jobs,most jobs,nodes,most nodes",
-        "account,physics,1,,2,9",
-        "user,ada,1,3,2,4",
+        "of,name,each,who,jobs,most jobs,nodes,most nodes,cores,most cores,"
+        "node-hours,most node-hours,resources",
+        "account,physics,,,1,,2,9,96,,2.0,,",
+        "user,ada,,,1,3,2,4,96,,2.0,,",
     ]
 
 
@@ -31,10 +32,10 @@ def test_what_is_set_is_an_event_that_ingest_takes(monkeypatch: pytest.MonkeyPat
     round_of(processor, 0, limits(LIMIT_SUBJECT_USER, "ada", most_nodes=32))
     published = published_by(commands, monkeypatch)
     words = ("limits", "set", "user", "ada", "--nodes", "64", "--source", "operator/bob")
-    declared = f"declared for user ada: any number of jobs at once, at most 64 nodes\n{IN_FORCE}"
+    declared = f"declared for user ada: at most 64 nodes at once\n{IN_FORCE}"
     with Served(processor) as address:
         told = said(*words, "--placement", address)
-    now = "any number of jobs at once (0 run), at most 32 nodes (0 are allocated)"
+    now = "at most 32 nodes at once; 0 jobs run on 0 nodes"
     assert told == f"{declared}placement now has: {now}\n"
     nobody = said(*words, "--placement", "127.0.0.1:1")
     assert nobody.startswith(f"{declared}placement now has: it did not say (127.0.0.1:1: ")
@@ -42,6 +43,26 @@ def test_what_is_set_is_an_event_that_ingest_takes(monkeypatch: pytest.MonkeyPat
     [event] = published
     assert (taken(event).topic, taken(event).event.source) == ("commands", "operator/bob")
     assert (event.limits_declared.most_running_jobs, event.limits_declared.most_nodes) == (0, 64)
+
+
+def test_each_user_of_a_qos_is_given_a_limit_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    published = published_by(commands, monkeypatch)
+    words = ("--jobs", "3", "--cores", "64", "--resources", "gpu=4,fpga=1", "--node-hours", "100")
+    told = said("limits", "set", "qos", "long", "--each", "user", *words)
+    assert told.startswith(
+        "declared for each user of qos long: at most 3 jobs, 64 cores, 100 node-hours, 1 fpga, "
+        "4 gpu at once"
+    )
+    limit = published[0].limits_declared
+    assert (limit.subject, limit.each) == (LIMIT_SUBJECT_QOS, LIMIT_SUBJECT_USER)
+    assert (limit.most_cores, dict(limit.most_resources)) == (64, {"gpu": 4, "fpga": 1})
+    assert limit.most_node_hours == 100
+
+
+@pytest.mark.parametrize("resources", ["gpu", "gpu=", "=4", "gpu=x", "gpu=-1"])
+def test_what_is_no_count_of_resources_is_refused_in_one_line(resources: str) -> None:
+    told = refusal("limits", "set", "user", "ada", "--resources", resources)
+    assert "--resources" in told
 
 
 def test_a_name_that_is_none_is_refused_in_one_line() -> None:

@@ -365,9 +365,9 @@ def resumed(cluster: str, time_us: int, *nodes: str) -> Event:
     return event(f"resumed/{cluster}/{time_us}", payload, time_us)
 
 
-def limits(subject: LimitSubject.ValueType, name: str, time_us: int = T0_US, **most: int) -> Event:
+def limits(subject: LimitSubject.ValueType, name: str, time_us: int = T0_US, **most: Any) -> Event:
     payload = LimitsDeclared(subject=subject, name=name, **most)
-    return event(f"limits/{name}/{time_us}", payload, time_us)
+    return event(f"limits/{name}/{payload.each}/{time_us}", payload, time_us)
 
 
 def capped(
