@@ -136,7 +136,9 @@ def read_tables(path: Path) -> list[ReportTable]:
     """
     parts: list[tuple[_Header, list[tuple[int, str]]]] = []
     first = _Header(0, (), ";")
-    for number, line in enumerate(lines(path, most=MOST_TABLE_CHARACTERS, longest=LONGEST_LINE), 1):
+    # Names of jobs may be in any encoding.
+    text = lines(path, most=MOST_TABLE_CHARACTERS, longest=LONGEST_LINE, errors="replace")
+    for number, line in enumerate(text, 1):
         header = _Header.of_line(number, line)
         first = first if first.titles else header
         if header.is_likely:

@@ -155,6 +155,12 @@ def test_reports_one_behind_the_other_are_read_each_by_its_own_header(tmp_path: 
         read_report(written(tmp_path, "\n".join([REPORT, turned[0].replace("TPI", "TPC")])))
 
 
+def test_a_name_that_is_no_utf_8_is_one_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "report.csv"
+    path.write_bytes(REPORT.replace("stencil", "Bär").encode("latin-1"))
+    assert {run.app_id for run in read_report(path).runs} == {"B\ufffdr"}
+
+
 def test_rows_that_are_there_twice_count_once(tmp_path: Path) -> None:
     path = written(tmp_path, REPORT + REPORT)
     assert read_report(path).runs == read_report(written(tmp_path, REPORT)).runs
