@@ -19,7 +19,7 @@ from services.energy.adapters.ear_report import (
 from services.energy.adapters.signatures_csv import write_signatures
 
 COLUMNS: Final = ("application", "runs", "nodes", "GHz", "W", "s", "CPI", "turbo", "slowed")
-_SEPARATORS: Final = {";": "';'", ",": "','", "\t": "tabs"}
+_SEPARATORS: Final = {";": "';'", ",": "','", "\t": "tabs", "|": "'|'"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,22 @@ from math import inf, sqrt
 from typing import Final
 
 from shared.domain.energy_tariff import Tariff
-from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, PlannedStart, Situation
+from shared.scheduling.plan_evaluation import (
+    ExecutionMode,
+    PlannedEntry,
+    PlannedStart,
+    Running,
+    Situation,
+)
 from shared.scheduling.wait_queue import order_of
 from shared.scheduling.wait_record import WaitRecord
 
 _HOUR_S: Final = 3600.0
 # What has waited no time yet.
 _SOON_S: Final = 1.0
+# What takes more than this share of a cluster runs beside none of its kind; where such jobs, one
+# after the other, take more than this share of the time in which all drains, they decide when.
+_HALF: Final = 0.5
 # A proposal must be cheaper by more than rounding is.
 _GAIN: Final = 1e-9
 
@@ -255,6 +264,7 @@ class _Search:
         }
         self._head = _head(waiting, sorted(self.usual), bounds.head)
         self._drain_s = max(_drain_s(situation, waiting.values(), share), _SOON_S)
+        self._are_wide_late = self._have_wide_to_hurry()
 
     def new(
         self, fallback: Iterable[PlannedStart]
@@ -318,10 +328,28 @@ class _Search:
         go first. By units alone wide jobs, which fill no gaps, would be left for the end.
 
         A limit counts up to the time in which all that is known drains. What is longer would end
-        last at any place, and passed by all others it would run on alone."""
+        last at any place, and passed by all others it would run on alone. Units of wide jobs count
+        for nothing where these decide when all has drained."""
         limit_s = min(self._drain_s, *(planned.mode.limit_s for planned in job.usual))
         units = min(planned.units for planned in job.usual)
+        if self._are_wide_late and self._is_wide(min(job.usual)):
+            units = 1
         return sqrt(limit_s * sqrt(units)) / (self._now_s - job.submit_s + _SOON_S)
+
+    def _have_wide_to_hurry(self) -> bool:
+        """Return whether the wide jobs decide when all has drained: it takes longer than any job
+        may, and they take over half of it, one after the other on each cluster."""
+        first = [min(job.usual) for job in self._waiting.values()]
+        if self._drain_s < max((planned.mode.limit_s for planned in first), default=0.0):
+            return False
+        wide = filter(self._is_wide, self._situation.running.values())
+        left_s = sum(_left_s(run, self._situation) for run in wide)
+        coming_s = sum(self._share * each.mode.limit_s for each in first if self._is_wide(each))
+        return left_s + coming_s >= _HALF * self._drain_s * len(self._situation.pools)
+
+    def _is_wide(self, taken: PlannedEntry | Running) -> bool:
+        """Return whether it takes over half of its cluster."""
+        return taken.units > _HALF * self._situation.pools[taken.cluster].units
 
     def _promoting(self, arrival: int) -> Callable[[Waiting], float]:
         return lambda job: -1.0 if job.arrival == arrival else self._root_over_waited(job)
@@ -370,13 +398,15 @@ class _Search:
 
 def _drain_s(situation: Situation, waiting: Iterable[Waiting], share: float) -> float:
     """Return how long all nodes would be busy with what runs and waits, as that is expected."""
-    now_s = situation.now_s
-    # Nodes that are lost for good are no work.
-    runs = [r for r in situation.running.values() if r.expected_s < inf]
-    left_s = sum(r.units * max(r.expected_s - now_s, 0.0) for r in runs)
+    left_s = sum(run.units * _left_s(run, situation) for run in situation.running.values())
     first = [min(job.usual) for job in waiting]
     coming_s = sum(share * planned.mode.limit_s * planned.units for planned in first)
     return (left_s + coming_s) / sum(pool.units for pool in situation.pools)
+
+
+def _left_s(running: Running, situation: Situation) -> float:
+    """Return for how long a job is expected to run on. Nodes that are lost for good are no work."""
+    return max(running.expected_s - situation.now_s, 0.0) if running.expected_s < inf else 0.0
 
 
 def _head(

@@ -19,6 +19,7 @@ from lab.papers.published_data import DATA
 
 app = typer.Typer(cls=ReportingGroup)
 _KEYS: Final = ("workload", "seed", "variant", "jobs")
+_TABLE: Final = "look-ahead"
 Known = dict[Play, dict[str, float]]
 
 
@@ -28,6 +29,9 @@ def bench(
     first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 1,
     seeds: Annotated[int, typer.Option(min=2, max=1_000, help="How many seeds.")] = 6,
     jobs: Annotated[int, typer.Option(min=2, help="Jobs of each play.")] = 5000,
+    only: Annotated[
+        list[str] | None, typer.Option(help="These variants alone; may be said again.")
+    ] = None,
     out: Out = Path("out/look-ahead"),
     into: Into = None,
     plays: Annotated[
@@ -35,9 +39,11 @@ def bench(
     ] = True,
 ) -> None:
     """Play what was not played yet, and make the table of what is there."""
+    if unknown := sorted({*(only or ())} - {*VARIANTS}):
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(VARIANTS)}")
     wanted = [
         Play(workload, seed, variant)
-        for variant in (BASE, *VARIANTS)
+        for variant in (BASE, *(only or VARIANTS))
         for seed in range(first_seed, first_seed + seeds)
         for workload in SOURCES
     ]
@@ -48,7 +54,8 @@ def bench(
             done(number)
             known[play] = play.measured(data, jobs)
             _keep(out / "plays.csv", play, jobs, known[play])
-    typer.echo(write_tables({"look-ahead": _table(known, wanted)}, out, into))
+    name = f"{_TABLE}, some variants" if only else _TABLE
+    typer.echo(write_tables({name: _table(known, wanted)}, out, into))
 
 
 def _kept(path: Path, jobs: int) -> Known:
@@ -78,12 +85,13 @@ def _keep(path: Path, play: Play, jobs: int, found: Mapping[str, float]) -> None
 def _table(known: Known, wanted: Sequence[Play]) -> str:
     seeds = sorted({play.seed for play in wanted})
     header = ["variant, workload", *[name.partition(",")[0] for name in MEASURES]]
-    return table(header, _lines(known, seeds))
+    variants = [each for each in VARIANTS if each in {play.variant for play in wanted}]
+    return table(header, _lines(known, variants, seeds))
 
 
-def _lines(known: Known, seeds: Sequence[int]) -> Iterator[list[str]]:
-    """Of the variants that were played with every seed."""
-    for variant in VARIANTS:
+def _lines(known: Known, variants: Sequence[str], seeds: Sequence[int]) -> Iterator[list[str]]:
+    """Of what was played with every seed."""
+    for variant in variants:
         for workload in SOURCES:
             plays = [(Play(workload, s, variant), Play(workload, s, BASE)) for s in seeds]
             pairs = [(known[our], known[base]) for our, base in plays if {our, base} <= {*known}]

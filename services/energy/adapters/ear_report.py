@@ -7,15 +7,17 @@ ships it equals MEM_GBS x time / INSTRUCTIONS.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
 from coplace_client.checks import require_not_negative, require_positive
+from coplace_client.errors import RejectedError
 from coplace_client.signature import Signature
 from services.energy.adapters import ear_columns as columns
-from services.energy.adapters.ear_columns import ReportTable, read_table
+from services.energy.adapters.ear_columns import ReportTable, read_tables
 from shared.process.folders import write_csv
 from shared.process.rows import FileRow
 
@@ -29,6 +31,8 @@ UNLIKE: Final = "unlike the others"
 MIXED: Final = "mixes phases"
 NO_COUNTERS: Final = "no counters, energy alone"
 NOTHING_MEASURED: Final = "no counters and no power"
+COPY: Final = "copies of other rows"
+BROKEN: Final = "more or fewer columns than the header"
 # What is measured of a clock that was kept: mean clocks are a little below the ones asked for.
 _KEPT: Final = 0.02
 # How far one P-state is from the next, on most nodes.
@@ -113,28 +117,58 @@ class Report:
     skipped: Counter[str]
 
 
-def read_report(path: Path) -> Report:
-    """Read all rows of a report of applications or loops.
+def read_report(path: Path, seen: set[tuple[str, ...]] | None = None) -> Report:
+    """Read all rows of a report of applications or loops, but those that were `seen`.
 
-    Raises OSError when it cannot be read and RejectedError, which names row and column, when it is
-    not of this form.
+    A row that cannot be is skipped: one node's broken meter is no reason to refuse a month. Raises
+    OSError when the report cannot be read and RejectedError, which names row and column, when it is
+    not of this form, or no row is usable.
     """
-    table = read_table(path)
+    tables = read_tables(path)
     runs: list[ReportedRun] = []
     skipped: Counter[str] = Counter()
-    for row in table.rows:
-        run = _run(table, row)
-        if run is None:
-            skipped[NOTHING_MEASURED] += 1
-        else:
-            runs.append(run)
-    return Report(path, table.form, table.separator, len(table.rows), runs, skipped)
+    refused: dict[str, RejectedError] = {}
+    seen = set() if seen is None else seen
+    for table in tables:
+        skipped.update(BROKEN for _ in table.broken)
+        for row in table.rows:
+            values = tuple(row.values.values())
+            if values in seen:
+                skipped[COPY] += 1
+                continue
+            seen.add(values)
+            try:
+                run = _run(table, row)
+            except RejectedError as error:
+                first = refused.setdefault(error.field, error)
+                skipped[f"{first} (the first of them)"] += 1
+                continue
+            if run is None:
+                skipped[NOTHING_MEASURED] += 1
+            else:
+                runs.append(run)
+    rows = sum(len(table.rows) + len(table.broken) for table in tables)
+    if rows and not runs:
+        _require_usable(tables, refused)
+    forms = dict.fromkeys(table.form for table in tables)
+    return Report(path, " and ".join(forms), tables[0].separator, rows, runs, skipped)
+
+
+def _require_usable(tables: Sequence[ReportTable], refused: Mapping[str, RejectedError]) -> None:
+    """Raise RejectedError for the first row that cannot be, where one is."""
+    for error in refused.values():
+        raise error
+    for table in tables:
+        for row in table.broken:
+            width = len(table.titles)
+            raise RejectedError("columns", f"must be {width}, as in the header, in {row.where}")
 
 
 def read_reports(paths: Iterable[Path]) -> list[Report]:
     """Read several reports of one system: loops, which have no name, take that of their step, and
     what a limit of power held is marked. Raises as read_report does."""
-    found = [read_report(path) for path in paths]
+    seen: set[tuple[str, ...]] = set()
+    found = [read_report(path, seen) for path in paths]
     names = {
         (run.job_id, run.step_id): run.app_id
         for report in found
@@ -163,7 +197,10 @@ def _run(table: ReportTable, row: FileRow) -> ReportedRun | None:
             return 0.0
         return row.check(field, row.number_of(field, "0"), require_not_negative)
 
-    cpi, job_id, step_id = number(columns.CPI), text(columns.JOB, "0"), text(columns.STEP, "0")
+    job_id, step_id = text(columns.JOB, "0"), text(columns.STEP, "0")
+    # EAR divides by instructions: where it counted none, this is no number.
+    is_counted = isfinite(row.number_of(table.column[columns.CPI], "0"))
+    cpi = number(columns.CPI) if is_counted else 0.0
     avg_ghz, asked_ghz = _ghz(number(columns.CLOCK)), _ghz(number(columns.ASKED_CLOCK))
     time_s, power_w = number(columns.TIME), number(columns.POWER)
     if cpi:
@@ -177,7 +214,7 @@ def _run(table: ReportTable, row: FileRow) -> ReportedRun | None:
         power_w = power_w or number(columns.MANAGER_POWER)
     if not (time_s and power_w):
         return None
-    return ReportedRun(
+    run = ReportedRun(
         job_id=job_id,
         step_id=step_id,
         app_id=text(columns.APP, f"{job_id}.{step_id}"),
@@ -189,10 +226,14 @@ def _run(table: ReportTable, row: FileRow) -> ReportedRun | None:
         time_s=time_s,
         power_w=power_w,
         cpi=cpi,
-        tpi=number(columns.TPI),
-        mem_gbps=number(columns.TRAFFIC),
+        tpi=number(columns.TPI) if cpi else 0.0,
+        mem_gbps=number(columns.TRAFFIC) if cpi else 0.0,
         is_loop=table.is_of_loops,
     )
+    if run.is_projectable:
+        with row.named():
+            run.signature("reported")
+    return run
 
 
 def _ghz(value: float) -> float:

@@ -1,6 +1,7 @@
 """EAR's own reports, of every version, and what is learned of them."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from coplace_client.errors import RejectedError
 from lab.papers.published_data import DATA
 from services.energy.adapters.ear_kinds import Understood, separate_kinds
 from services.energy.adapters.ear_report import (
+    BROKEN,
+    COPY,
     MIXED,
     NOTHING_MEASURED,
     POWER_LIMIT,
@@ -101,17 +104,80 @@ def test_a_report_is_read_in_its_own_units_and_a_run_without_counters_is_never_p
         ("3234000", "0", "AVG_CPUFREQ_KHZ"),
     ],
 )
-def test_a_bad_report_is_named_by_row_and_field(
+def test_a_row_that_cannot_be_is_skipped_and_named_and_the_others_are_read(
     old: str, new: str, field: str, tmp_path: Path
 ) -> None:
-    path = written(tmp_path, REPORT.replace(old, new, 1))
-    with pytest.raises(RejectedError, match=r"row \d \(line \d\) of") as caught:
-        read_report(path)
+    bad = REPORT.replace(old, new, 1)
+    report = read_report(written(tmp_path, bad))
+    [reason] = report.skipped
+    assert re.match(rf"{field}: .* in row \d \(line \d\) of .* \(the first of them\)$", reason)
+    assert len(report.runs) == 2
+    alone = [line for line in bad.splitlines() if line not in REPORT.splitlines()]
+    with pytest.raises(RejectedError, match=r"row 1 \(line 2\) of") as caught:
+        read_report(written(tmp_path, "\n".join([REPORT.splitlines()[0], *alone])))
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("counted", ["nan", "-nan", "inf", ""])
+def test_a_row_whose_cpi_is_no_number_counts_for_its_energy(counted: str, tmp_path: Path) -> None:
+    report = read_report(written(tmp_path, REPORT.replace(";0.4;0.2;", f";{counted};-nan;")))
+    assert [run.is_projectable for run in report.runs] == [False, False, True]
+    assert report.runs[1].energy_j == 34_000
+
+
+def test_a_row_of_another_width_is_skipped_and_counted(tmp_path: Path) -> None:
+    cut = REPORT[: REPORT.rindex(";340.0")] + "\n" + REPORT.splitlines()[3] + ";x\n"
+    report = read_report(written(tmp_path, cut))
+    assert report.skipped == Counter({BROKEN: 2})
+    assert [run.power_w for run in report.runs] == [300.0]
+    with pytest.raises(RejectedError, match="columns: must be 11, as in the header, in row 1"):
+        read_report(written(tmp_path, "\n".join([REPORT.splitlines()[0], "7;0;stencil"])))
+
+
+def test_empty_columns_at_the_end_of_rows_or_the_header_count_for_nothing(tmp_path: Path) -> None:
+    header, *below = REPORT.splitlines()
+    expected = read_report(written(tmp_path, REPORT)).runs
+    for titles, end in ((header, ";"), (f"{header};", ""), (f"{header};", ";")):
+        path = written(tmp_path, "\n".join([titles, *(line + end for line in below)]))
+        assert read_report(path).runs == expected
+
+
+def test_reports_one_behind_the_other_are_read_each_by_its_own_header(tmp_path: Path) -> None:
+    names = [NAMES[name][1] if name in NAMES else name for name in REPORT.split("\n")[0].split(";")]
+    later = "8,0,stencil,n1,3234000,2451000,90.0,0.4,0.2,20.0,345.0"
+    turned = [",".join(reversed(line)) for line in (names, later.split(","))]
+    report = read_report(written(tmp_path, "\n".join([REPORT, *turned])))
+    assert [(run.job_id, run.power_w) for run in report.runs][2:] == [("7", 360.0), ("8", 345.0)]
+    assert report.form == (
+        "signatures of applications (AVG_CPUFREQ_KHZ) and signatures of applications (AVG.CPUFREQ)"
+    )
+    with pytest.raises(RejectedError, match="a column TPI is missing"):
+        read_report(written(tmp_path, "\n".join([REPORT, turned[0].replace("TPI", "TPC")])))
+
+
+def test_a_name_that_is_no_utf_8_is_one_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "report.csv"
+    path.write_bytes(REPORT.replace("stencil", "Bär").encode("latin-1"))
+    assert {run.app_id for run in read_report(path).runs} == {"B\ufffdr"}
+
+
+def test_rows_that_are_there_twice_count_once(tmp_path: Path) -> None:
+    path = written(tmp_path, REPORT + REPORT)
+    assert read_report(path).runs == read_report(written(tmp_path, REPORT)).runs
+    first, second = read_reports([written(tmp_path, REPORT)] * 2)
+    assert (len(first.runs), len(second.runs), second.skipped) == (3, 0, Counter({COPY: 3}))
+
+
+@pytest.mark.parametrize("above", ["\n", "# eacct -c report.csv\n", "sep=;\n", "\ufeff"])
+def test_what_is_above_the_header_counts_for_nothing(above: str, tmp_path: Path) -> None:
+    report = read_report(written(tmp_path, above + REPORT))
+    assert report.runs == read_report(written(tmp_path, REPORT)).runs
+    with pytest.raises(RejectedError, match="has a header and no rows"):
+        read_report(written(tmp_path, above + REPORT.splitlines()[0]))
+
+
 @pytest.mark.parametrize("version", [0, 1])
-@pytest.mark.parametrize("separator", [";", ",", "\t"])
+@pytest.mark.parametrize("separator", [";", ",", "\t", "|"])
 def test_columns_are_recognised_by_names_of_every_version_in_any_order(
     version: int, separator: str, tmp_path: Path
 ) -> None:

@@ -196,18 +196,40 @@ def test_a_job_that_nothing_hurries_waits_for_the_cheap_hours_and_is_slowed() ->
     assert slowed.pstate.tolist() == [1]
 
 
+def _first_of_narrow_and_wide(came_s: float, room: Pool, busy_h: float, busy: int) -> int:
+    """Plan, after a minute, jobs of 16 units that came at once, and one of a unit that came later,
+    behind two jobs of as many units on each cluster."""
+    jobs = {job.arrival: job for job in waiting([Drawn(0.0, 16, HOUR_S, 1.0)] * 5)[::2]}
+    [narrow] = waiting([Drawn(0.0, 1, HOUR_S, 1.0)])
+    jobs[4] = _as(replace(narrow, submit_s=came_s), 4)
+    end_s = 60.0 + busy_h * HOUR_S
+    runs = {-1 - n: Running(n % 2, busy, 0.0, end_s, end_s) for n in range(4)}
+    plan = LookAhead(FLAT, Bounds()).plan(Situation(60.0, (room, room), runs), jobs, 1.0)
+    assert plan is not None
+    return min(plan).arrival
+
+
 @pytest.mark.parametrize(("came_s", "first"), [(30.0, 4), (45.0, 0)])
 def test_a_job_passes_one_of_sixteen_times_its_units_that_waited_less_than_twice_as_long(
     came_s: float, first: int
 ) -> None:
-    jobs = {job.arrival: job for job in waiting([Drawn(0.0, 16, HOUR_S, 1.0)] * 5)[::2]}
-    [narrow] = waiting([Drawn(0.0, 1, HOUR_S, 1.0)])
-    jobs[4] = _as(replace(narrow, submit_s=came_s), 4)
-    rooms = (Pool(16), Pool(16))
-    busy = {-1 - n: Running(n, 16, 0.0, 10 * HOUR_S, 10 * HOUR_S) for n in range(2)}
-    plan = LookAhead(FLAT, Bounds()).plan(Situation(60.0, rooms, busy), jobs, 1.0)
-    assert plan is not None
-    assert min(plan).arrival == first
+    assert _first_of_narrow_and_wide(came_s, Pool(64), 10, busy=32) == first
+
+
+@pytest.mark.parametrize(
+    ("room", "busy_h", "first"),
+    [
+        (Pool(16), 0.5, 0),  # two jobs of 16 units take two hours of the three that all takes
+        (Pool(16), 10.0, 4),  # narrow ones run for ten hours: there is time for the wide ones
+        (Pool(16), 0.0, 0),
+        (Pool(32), 1.0, 4),  # 16 units are half of it: two run side by side
+        (Pool(24), 0.01, 4),  # all takes less than the limit of one
+    ],
+)
+def test_a_wide_job_is_not_passed_for_its_units_where_wide_ones_decide_when_all_ends(
+    room: Pool, busy_h: float, first: int
+) -> None:
+    assert _first_of_narrow_and_wide(30.0, room, busy_h, busy=room.units // 2) == first
 
 
 def _as(job: Waiting, number: int) -> Waiting:

@@ -4,14 +4,15 @@ import csv
 from pathlib import Path
 
 import pytest
+import typer
 
 from lab.papers.lookahead import __main__ as command
 from lab.papers.lookahead.plays import BASE, MEASURES, VARIANTS, Play
 from lab.papers.lookahead.workloads import SOURCES
 
 
-def bench(out: Path, *, plays: bool = True) -> str:
-    command.bench(Path("nowhere"), 1, 2, 30, out, None, plays)
+def bench(out: Path, *, plays: bool = True, only: list[str] | None = None) -> str:
+    command.bench(Path("nowhere"), 1, 2, 30, only, out, None, plays)
     return (out / "tables.md").read_text(encoding="utf-8")
 
 
@@ -51,6 +52,17 @@ def test_it_goes_on_where_it_was_stopped(tmp_path: Path, played: list[Play]) -> 
     assert [(p.workload, str(p.seed), p.variant) for p in played] == [
         tuple(row[:3]) for row in rows[-3:]
     ]
+
+
+def test_some_variants_are_played_alone_into_a_table_of_their_own(
+    tmp_path: Path, played: list[Play]
+) -> None:
+    text = bench(tmp_path, only=["by age"])
+    assert {play.variant for play in played} == {BASE, "by age"}
+    assert text.startswith("## look-ahead, some variants\n")
+    assert text.count("\n| by age, ") == text.count(" ± 0.0 |") // len(MEASURES) == len(SOURCES)
+    with pytest.raises(typer.BadParameter, match="'by luck' is none of look-ahead, by size"):
+        bench(tmp_path, only=["by luck"])
 
 
 def test_a_seed_draws_the_same_window_and_another_one_another() -> None:
