@@ -63,11 +63,12 @@ class Job:
     nodes_wanted: tuple[str, ...] = ()
     nodes_excluded: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
+    reservation: str = ""
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
             require_text(field, getattr(self, field))
-        for field in ("app_id", "job_name", "sequence"):
+        for field in ("app_id", "job_name", "sequence", "reservation"):
             if getattr(self, field):
                 require_text(field, getattr(self, field))
         for field in ("attempt", "nodes", "walltime_s", "priority"):

@@ -118,6 +118,7 @@ def job_of(message: JobSubmitted) -> Job:
         nodes_wanted=tuple(message.nodes_wanted),
         nodes_excluded=tuple(message.nodes_excluded),
         clusters=tuple(message.clusters),
+        reservation=message.reservation,
     )
 
 

@@ -16,6 +16,8 @@ from coplace.v1.control_pb2 import (
     PairsAllowed,
     PolicyDeclared,
     PowerCapDeclared,
+    ReservationDeclared,
+    ReservationRemoved,
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
@@ -59,6 +61,7 @@ from shared.placement.state.job_table import JobTable
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.node_states import Failure, NodeStates
 from shared.placement.state.plans import Plans
+from shared.placement.state.reservations import Reservations
 from shared.placement.state.slowdown_guarantees import SlowdownGuarantees
 from shared.placement.state.user_runs import UserRuns
 from shared.streams.stages.stage import AlreadyAppliedError
@@ -93,6 +96,12 @@ class StateLayer:
         self.nodes = NodeStates(
             state, lambda: self.models.declared, lambda: self.models.node_names, self.models.rules
         )
+        self.reservations = Reservations(
+            state,
+            lambda: self.models.declared,
+            lambda: self.models.node_names,
+            lambda cluster: self.jobs.allocations.occupancy[cluster].free_from(),
+        )
         self.user_runs = UserRuns(state)
         self.plans = Plans(state)
         self.guarantees = SlowdownGuarantees(state, self.jobs)
@@ -106,6 +115,8 @@ class StateLayer:
             PolicyDeclared: self._declare_policy,
             NodesDrained: self._drain,
             NodesResumed: self._resume,
+            ReservationDeclared: self._reserve,
+            ReservationRemoved: self._unreserve,
             PlanProposed: self.plans.propose,
             ShuttersMeasured: self.guarantees.measure,
             PairsAllowed: self.guarantees.allow,
@@ -132,12 +143,14 @@ class StateLayer:
         in a later one is newer."""
         self.models.set_back(ended_us)
         self.nodes.set_back(ended_us)
+        self.reservations.set_back(ended_us)
         self._requests.set_back(ended_us)
 
     def begin_round(self, now_s: float) -> None:
         """Forget what is too old, and number anew what has become much."""
         self.jobs.forget(now_s)
         self.models.forget(self.jobs.apps)
+        self.reservations.begin_round(now_s)
         self.jobs.allocations.forget_groups()
 
     def forget_undeclared(self) -> None:
@@ -148,9 +161,11 @@ class StateLayer:
                 self.jobs.allocations.forget(name)
 
     def due_s(self) -> Iterator[float]:
-        """Return when a plan lets something start or ends, and when drained nodes are back."""
+        """Return when a plan lets something start or ends, when drained nodes are back, and when
+        reservations begin and end."""
         yield from self.plans.due_s()
         yield from self.nodes.due_s()
+        yield from self.reservations.due_s()
 
     def _publish(self, event: Event, _message: Message) -> None:
         self.models.fold(event)
@@ -165,11 +180,13 @@ class StateLayer:
         if before is not None and _rating(before) != _rating(cluster):
             self.jobs.estimate_anew(cluster.name)
         self.nodes.touch(message.cluster)
+        self.reservations.touch(message.cluster)
 
     def _undeclare(self, event: Event, message: ClusterUndeclared) -> None:
         self.models.fold(event)
         if message.cluster in self.models.undeclared:
             self.nodes.forget(message.cluster)
+            self.reservations.forget_cluster(message.cluster)
             self.jobs.allocations.close(message.cluster, {})
 
     def _return(self, event: Event, message: ClusterReturned) -> None:
@@ -184,6 +201,14 @@ class StateLayer:
         self.nodes.resume(event, message)
         self._change_nodes(message)
 
+    def _reserve(self, event: Event, message: ReservationDeclared) -> None:
+        self.reservations.declare(event, message)
+        self._grant_again(message.cluster)
+
+    def _unreserve(self, event: Event, message: ReservationRemoved) -> None:
+        self.reservations.remove(event, message)
+        self._grant_again(message.cluster)
+
     def _change_nodes(self, message: NodesDrained | NodesResumed) -> None:
         """Let jobs have nodes again that were refused before their state changed."""
         if not (refused := self.jobs.declined()):
@@ -194,7 +219,8 @@ class StateLayer:
             self.jobs.refuse(job, without_nodes(job.declined, message.cluster, changed))
 
     def _grant_again(self, cluster: str) -> None:
-        """Forget what jobs were refused on a cluster that was declared otherwise, or returned."""
+        """Forget what jobs were refused on a cluster that was declared otherwise or returned, or
+        whose reservations changed."""
         for job in self.jobs.declined():
             kept = tuple(each for each in job.declined if each.cluster != cluster)
             self.jobs.refuse(job, kept)
