@@ -75,6 +75,7 @@ app = typer.Typer(
             "quote": "cli.quote:quote",
             "price": "cli.price:app",
             "profile": "cli.profile.cli:app",
+            "reservation": "cli.reservations:app",
             "restore": "cli.restore.cli:app",
             "slurm": "cli.slurm.cli:app",
             "tariff": "cli.tariff:app",

@@ -7,7 +7,8 @@ from typing import Final
 
 from shared.domain.times import in_utc
 
-_FROM_NOW: Final = re.compile(r"now(?:\+([0-9]{1,6})(minute|hour|day|week)s?)?")
+_DURATION: Final = re.compile(r"([0-9]{1,6})(minute|hour|day|week)s?")
+_FROM_NOW: Final = re.compile(rf"now(?:\+{_DURATION.pattern})?")
 _UNIT_S: Final = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
 
@@ -29,6 +30,14 @@ def time_us(text: str) -> int:
             f"{text[:40]!r} is not a time such as 2026-07-01T08:00:00Z or now+90minutes"
         ) from None
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e6)
+
+
+def duration_us(text: str) -> int:
+    """Parse how long something lasts: `90minutes`. Raises ValueError."""
+    if not (match := _DURATION.fullmatch(text)):
+        raise ValueError(f"{text[:40]!r} is not a duration such as 90minutes, 4hours or 2days")
+    count, unit = match.groups()
+    return int(count) * _UNIT_S[unit] * 1_000_000
 
 
 def format_utc(moment_us: int) -> str:

@@ -12,6 +12,7 @@ from lab.emulator.emulator import Emulator
 from lab.emulator.imported import read_imported
 from lab.emulator.machine import Machine
 from lab.emulator.observed import ObservedRuns
+from lab.emulator.reservations import built_in_reservations
 from lab.emulator.scales import PER_INSTRUCTION, read_eamc_scale
 from lab.emulator.settings import SimulationSettings
 from lab.emulator.truth.noise import Noise
@@ -23,6 +24,7 @@ from lab.workloads.partitions import asking_for_partitions, with_partitions
 from lab.workloads.parts import with_parts
 from lab.workloads.replay import replay
 from lab.workloads.request import JobRequest
+from lab.workloads.reserved import in_reservations
 from lab.workloads.timed import with_start_terms
 from shared.domain.cluster import Cluster
 from shared.process.life import Process, run_process
@@ -64,6 +66,8 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
         emulated = tuple(map(with_partitions, emulated))
         share = settings.partitions_share
         requests = asking_for_partitions(requests, emulated, settings.seed, share)
+    if settings.reserved_share:
+        requests = in_reservations(requests, emulated, settings.seed, settings.reserved_share)
     return with_start_terms(requests, settings.seed, settings.timed_share), emulated
 
 
@@ -82,6 +86,7 @@ def emulator(settings: SimulationSettings) -> Emulator:
         metered_every_s=settings.metered_every_s,
         under_predicted_share=settings.under_predicted_share,
         caps=built_in_caps(emulated) if settings.caps else (),
+        reservations=built_in_reservations(emulated, requests) if settings.reserved_share else (),
         effects=effects_without(settings.without),
         imported=read_imported(settings.reports, emulated) if settings.reports else {},
     )

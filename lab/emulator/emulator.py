@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 
 from coplace.v1 import placement_pb2
-from coplace.v1.control_pb2 import PowerCapDeclared
+from coplace.v1.control_pb2 import PowerCapDeclared, ReservationDeclared
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_COMPLETED,
@@ -44,6 +44,7 @@ from lab.emulator.imported import ImportedSignatures
 from lab.emulator.machine import Machine
 from lab.emulator.observed import ObservedRuns
 from lab.emulator.profiling import profiling_events
+from lab.emulator.reservations import reservation_event, wrong_reservation
 from lab.emulator.running import ATTEMPT, EmulatedUnits, RunningJob, TimeBeside, node_power_w
 from lab.emulator.scales import PER_INSTRUCTION, TpiScale
 from lab.emulator.shapes import units_that_fit
@@ -81,7 +82,8 @@ class Emulator:
     0 has running jobs measured so long after their start too; `metered_every_s` above 0 has the
     meters of nodes in use read so often. Of a share `under_predicted_share` of the jobs predictions
     are `UNDER_PREDICTED` below what their nodes draw. Operators declare each of `caps` when
-    it says; while jobs wait or run, a round ends when one changes. Actions are obeyed at the end of
+    it says, and `reservations` at the begin; while jobs wait or run, a round ends when one of them
+    changes. Actions are obeyed at the end of
     the round that they were decided in; the answers, and plans, go out with the next round, which
     follows at once. A plan has rounds end when it lets something start, and so has a job that may
     begin; one that waits at its deadline is cancelled. `effects` are those that
@@ -103,6 +105,7 @@ class Emulator:
         metered_every_s: float = 0.0,
         under_predicted_share: float = 0.0,
         caps: Sequence[PowerCapDeclared] = (),
+        reservations: Sequence[ReservationDeclared] = (),
         effects: frozenset[Effect] = EVERY,
         imported: ImportedSignatures = MappingProxyType({}),
     ) -> None:
@@ -120,6 +123,8 @@ class Emulator:
         self._runs = ObservedRuns(self._truth, self._noise, under_predicted_share)
         later = sorted(caps, key=lambda cap: cap.declared_at_us, reverse=True)
         self._caps, self._steps_us = later, step_times_us(caps)
+        self._reservations = tuple(reservations)
+        self._steps_us += [us for each in reservations for us in (each.from_us, each.until_us)]
         self._start_terms = StartTerms(requests, self._machines)
         self._queued: dict[str, JobRequest] = {}
         self._attempts: dict[str, int] = {}
@@ -154,6 +159,7 @@ class Emulator:
             for machine in self._machines.values():
                 self._outbox += profiling_events(machine, *known)
             self._declare_caps(EPOCH_US)
+            self._outbox += map(reservation_event, self._reservations)
         else:
             self._pass_time(self._round.ended_at_us)
         events, self._outbox = tuple(self._outbox), []
@@ -236,8 +242,9 @@ class Emulator:
         return min(expected + comes, default=None)
 
     def _next_wake_us(self, due_us: int | None) -> int | None:
-        """When the next thing happens, or sooner: when a cap changes that jobs may wait for or
-        draw under, or what is planned of them; at once where a plan is to be published."""
+        """When the next thing happens, or sooner: when a cap or a reservation changes that jobs may
+        wait for or draw under, or what is planned of them; at once where a plan is to be
+        published."""
         ended_us = self._current.ended_at_us
         if self._proposed is not None or self._has_answers:
             return ended_us
@@ -304,6 +311,10 @@ class Emulator:
             return
         request, machine = self._of(decision)
         require_possible(decision, request, machine, self._running)
+        now_us = self._current.ended_at_us
+        broken = wrong_reservation(decision, request, machine, self._reservations, now_us)
+        if broken:
+            raise ImpossibleDecisionError(decision, broken)
         run = self._run(decision, request, machine)
         del self._queued[decision.job_id]
         if not self._running:

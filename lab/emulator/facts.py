@@ -113,6 +113,7 @@ def submission(request: JobRequest, job: str, cluster: Cluster, ids: Mapping[int
         sequence=request.sequence,
         partitions=request.partitions,
         features=request.features,
+        reservation=request.reservation,
     )
     return _of_job(JOBS, cluster, job, time_us, payload)
 

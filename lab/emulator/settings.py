@@ -50,6 +50,13 @@ class SimulationSettings(EnvironmentSettings):
         le=1,
         description="Share of the built-in jobs that ask for partitions; clusters have some then",
     )
+    reserved_share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the built-in jobs that ask for a reservation; clusters have one and a"
+        " maintenance then",
+    )
     timed_share: float = Field(
         0.0, ge=0, le=1, description="Share of the built-in jobs that say when they may start"
     )

@@ -31,8 +31,8 @@ class JobRequest:
     Table 1 time of what it is; `walltime_s` is what the user asks for there. `app_id` is what the
     user says it is, `runs` what it is where that is something else. It consists of `nodes` equal
     units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each, in one of
-    `partitions`, on nodes with `features`. It starts not before `begin_s`, and ends by
-    `deadline_s` or is cancelled then; 0 without.
+    `partitions`, on nodes with `features`, or in a `reservation`. It starts not before `begin_s`,
+    and ends by `deadline_s` or is cancelled then; 0 without.
     """
 
     index: int
@@ -58,6 +58,7 @@ class JobRequest:
     sequence: str = ""
     partitions: tuple[str, ...] = ()
     features: str = ""
+    reservation: str = ""
 
     def __post_init__(self) -> None:
         for field, app_id in (("app_id", self.app_id), ("runs", self.true_app_id)):

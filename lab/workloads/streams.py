@@ -23,6 +23,7 @@ class Stream(IntEnum):
     WINDOW = 11
     START_TERMS = 12
     PARTITIONS = 20
+    RESERVED = 21
 
 
 def stream(seed: int, purpose: Stream) -> np.random.Generator:

@@ -21,6 +21,7 @@ from coplace.v1.control_pb2 import (
     NodesResumed,
     PairsAllowed,
     PolicyDeclared,
+    ReservationRemoved,
 )
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobCancelled, JobRequeueAsked, JobSeized
@@ -194,6 +195,10 @@ def _replaced(_before: str, row: ChangeRow) -> str:
     return row.declared
 
 
+def _removed(_before: str, _row: ChangeRow) -> str:
+    return ""
+
+
 def _drained(before: str, row: ChangeRow) -> str:
     found, said = _drains(before), orjson.loads(row.declared)
     drain = {"by": row.who, **{name: value for name, value in said.items() if name != "nodes"}}
@@ -271,6 +276,7 @@ _AFTER: Final[Mapping[str, Callable[[str, ChangeRow], str]]] = {
     for message, after in (
         (NodesDrained, _drained),
         (NodesResumed, _resumed),
+        (ReservationRemoved, _removed),
         (AuthorityDeclared, _authority),
     )
     for kind in names_of(message)

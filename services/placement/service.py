@@ -21,6 +21,8 @@ from coplace.v1.placement_service_pb2 import (
     ListJobsRequest,
     ListJobsResponse,
     ListLimitsResponse,
+    ListReservationsRequest,
+    ListReservationsResponse,
     ListTariffsResponse,
     QuotedPlacement,
     QuoteRequest,
@@ -99,6 +101,10 @@ class PlacementService:
                 ),
                 "Quote": grpc.unary_unary_rpc_method_handler(
                     refuses(self.quote), response_serializer=QuoteResponse.SerializeToString
+                ),
+                "ListReservations": grpc.unary_unary_rpc_method_handler(
+                    refuses(self.list_reservations),
+                    response_serializer=ListReservationsResponse.SerializeToString,
                 ),
                 "ShowNodes": grpc.unary_unary_rpc_method_handler(
                     refuses(self.show_nodes),
@@ -262,6 +268,20 @@ class PlacementService:
         queries = self._on_duty()
         await self._require(context, "ListLimits", About(is_region=True))
         return queries.limits()
+
+    async def list_reservations(
+        self, data: bytes, context: ServicerContext[Any, Any]
+    ) -> ListReservationsResponse:
+        """Answer with which nodes are kept for whom."""
+        try:
+            request = ListReservationsRequest.FromString(data)
+        except DecodeError:
+            raise _not_parsed("ListReservationsRequest") from None
+        queries = self._on_duty()
+        clusters = (queries.sited(request.cluster),) if request.cluster else ()
+        about = About(is_region=not request.cluster, clusters=clusters)
+        await self._require(context, "ListReservations", about)
+        return queries.reservations(request)
 
     async def show_nodes(
         self, data: bytes, context: ServicerContext[Any, Any]

@@ -67,11 +67,12 @@ class Job:
     clusters: tuple[str, ...] = ()
     home_cluster: str = ""
     qos: str = ""
+    reservation: str = ""
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
             require_text(field, getattr(self, field))
-        for field in ("app_id", "job_name", "sequence", "home_cluster", "qos"):
+        for field in ("app_id", "job_name", "sequence", "home_cluster", "qos", "reservation"):
             if getattr(self, field):
                 require_text(field, getattr(self, field))
         for field in ("attempt", "nodes", "walltime_s", "priority"):

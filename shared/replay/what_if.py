@@ -12,6 +12,7 @@ from coplace.v1.control_pb2 import (
     NodesDrained,
     PolicyDeclared,
     PowerCapDeclared,
+    ReservationDeclared,
     RoundEnded,
 )
 from coplace.v1.jobs_pb2 import (
@@ -140,7 +141,7 @@ class WhatIf(Dispatcher):
         heapify(self._stops)
         self._outbox: list[Event] = []
         self._cap_steps_us: set[int] = set()
-        self._drains_end_us: set[int] = set()
+        self._turns_us: set[int] = set()
         self._has_answers = False
         self.course = Course()
 
@@ -220,7 +221,7 @@ class WhatIf(Dispatcher):
         if self._has_answers or (self._outbox and not self._ahead):
             yield self._round.ended_at_us + 1
         if self._waiting or self._running:
-            steps_us = self._cap_steps_us | self._drains_end_us
+            steps_us = self._cap_steps_us | self._turns_us
             yield from (us for us in steps_us if us > self._round.ended_at_us)
         if self._waiting and (start_us := self._region.placement.next_start_us()) is not None:
             yield start_us
@@ -242,7 +243,9 @@ class WhatIf(Dispatcher):
                     self.course.caps.append(cap)
                     self._cap_steps_us |= {step.from_us for step in cap.steps}
                 case NodesDrained() as drained if drained.until_us:
-                    self._drains_end_us.add(drained.until_us)
+                    self._turns_us.add(drained.until_us)
+                case ReservationDeclared() as reservation:
+                    self._turns_us |= {reservation.from_us, reservation.until_us}
 
     def _let_go(self, now_s: float) -> None:
         """Whoever has done its work, is at its limit or is cancelled by its user leaves; a round

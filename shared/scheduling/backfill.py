@@ -153,7 +153,10 @@ class Backfill(Dispatcher):
         self._periodic = [each for each in schedulers if isinstance(each, SlurmScheduler)]
         budgets = [budget for scheduler in schedulers for budget in scheduler.budgets]
         steps_s = {from_s for budget in budgets for from_s, _ in budget.cap.steps}
-        # When a cap changes, the next time last.
+        for each in schedulers:
+            if isinstance(each, ConsumableScheduler):
+                steps_s.update(each.windows.times_s())
+        # When a cap changes, or nodes are kept for others or no more, the next time last.
         self._steps_s = sorted((s for s in steps_s if s > -inf), reverse=True)
 
     @property
@@ -175,7 +178,7 @@ class Backfill(Dispatcher):
         return serve(self._schedulers, now_s)
 
     def wake_s(self, now_s: float) -> float:
-        """Return when a cap changes next, or a scheduler looks again."""
+        """Return when a cap or what is kept for others changes next, or a scheduler looks again."""
         steps_s = self._steps_s
         if not (steps_s or self._periodic):
             return inf

@@ -8,6 +8,9 @@ time and leaves fewer units of the reserved shape at that time than were reserve
 "How many units fit" is exact for equal units: the least over the resources of free by needed, node
 by node. A job with neighbours is taken to need its units until its own limit, so that a new
 neighbour moves no release.
+
+Where windows keep nodes for others, an entry counts as one of another kind: of its own without the
+nodes on which it would run into one, from its start to its limit.
 """
 
 from collections.abc import Sequence
@@ -18,6 +21,7 @@ import numpy as np
 from shared.scheduling.backfill_scheduler import BackfillScheduler
 from shared.scheduling.capacity import AllocatedUnits, Capacity
 from shared.scheduling.dispatch import Served
+from shared.scheduling.eligibility import NodeBits
 from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.load import Soonest
 from shared.scheduling.node_selection import NodeSelection, Shadow
@@ -26,6 +30,7 @@ from shared.scheduling.power import PowerBudget
 from shared.scheduling.problem import Kind, NodeTable, Shape
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.wait_queue import Block, Entry, WaitQueue
+from shared.scheduling.windows import NO_WINDOWS, Window, Windows
 from shared.scheduling.workload import Floats
 
 
@@ -50,15 +55,21 @@ class ConsumableScheduler(BackfillScheduler):
         factors: Floats | None = None,
         backfills: bool = True,
         states: KnownStates | None = None,
+        windows: Windows = NO_WINDOWS,
     ) -> None:
         super().__init__(queue, number, budgets, backfills=backfills)
+        self.windows, self._has_windows = windows, windows.any
+        # What kinds are in the present pass for entries of a limit: see `_number_of`.
+        self._numbers: dict[tuple[int, float], int] = {}
         self.kinds, self.neighbours = kinds, neighbours
         self.allocated = {each.holder: each for each in allocated}
         # The reservation once it was asked for, and as of when.
         self._shadow: Shadow | None = None
         self._blocked_s = 0.0
         factors = np.ones(capacity.table.nodes) if factors is None else factors
-        self._nodes = NodeSelection(capacity, self.allocated, kinds, neighbours, factors, states)
+        self._nodes = NodeSelection(
+            capacity, self.allocated, kinds, neighbours, factors, states, windows
+        )
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[Shape, tuple[int, int]] = {}
         self._may_allocate_for_ever = False
@@ -70,6 +81,10 @@ class ConsumableScheduler(BackfillScheduler):
 
     def _open_pass(self, now_s: float, *, pauses: bool) -> bool:
         self._nodes.forget_choices()
+        if self._has_windows:
+            self._numbers.clear()
+            if self.windows.turns_within(self._now_s, now_s):
+                self._unsettle()
         return super()._open_pass(now_s, pauses=pauses)
 
     def release(self, holder: int) -> None:
@@ -133,11 +148,30 @@ class ConsumableScheduler(BackfillScheduler):
 
     def units_now(self, entry: Entry) -> int:
         """Return how many units of its kind fit now, beside the neighbours that it may have."""
+        return self._nodes.counted(self._number(entry)).total
+
+    def units_without_windows(self, entry: Entry) -> int:
+        """Return how many units of its kind would fit now if no nodes were kept for others."""
         return self._nodes.counted(entry.kind).total
+
+    def awaited_window(self, entry: Entry) -> Window | None:
+        """Return the window that an entry is of, where that has not begun; None otherwise."""
+        own = self.windows.find(_reservation(self.kinds[entry.kind].shape))
+        return own if own is not None and self._now_s < own.from_s else None
+
+    def windows_against(self, entry: Entry) -> list[Window]:
+        """Return the windows that an entry would run into if it started now, on nodes where it may
+        be."""
+        end_s, shape = self._now_s + entry.limit_s, self.kinds[entry.kind].shape
+        nodes = 0 if shape.where else -1
+        for each in shape.where:
+            nodes |= each.nodes
+        found = self.windows.against(_reservation(shape), self._now_s, end_s)
+        return [each for each in found if each.nodes & nodes]
 
     def units_beside_anyone(self, entry: Entry) -> int:
         """Return how many units would fit if every job accepted every neighbour."""
-        shape, changes = self.kinds[entry.kind].shape, self._nodes.changes
+        shape, changes = self._nodes.shape_of(self._number(entry)), self._nodes.changes
         as_of, units = self._beside_anyone.get(shape, (-1, 0))
         if as_of != changes:
             units = self._nodes.units_beside_anyone(shape)
@@ -146,9 +180,9 @@ class ConsumableScheduler(BackfillScheduler):
 
     def why_no_neighbour(self, entry: Entry) -> str:
         """Return why it may not join the jobs beside which a unit of it would fit."""
-        kind = self.kinds[entry.kind]
+        kind, shape = self.kinds[entry.kind], self._nodes.shape_of(self._number(entry))
         newcomer = kind.app, kind.shape.cores
-        return self.neighbours.refusal(newcomer, self._nodes.groups_beside(kind.shape))
+        return self.neighbours.refusal(newcomer, self._nodes.groups_beside(shape))
 
     @property
     def is_any_allocated_for_ever(self) -> bool:
@@ -158,7 +192,7 @@ class ConsumableScheduler(BackfillScheduler):
         return any(allocated.release_s == inf for allocated in self.allocated.values())
 
     def _starting(self, entry: Entry) -> Entry | None:
-        if not self._nodes.may_fit(entry.kind, entry.nodes):
+        if not self._nodes.may_fit(self._number(entry), entry.nodes):
             return None
         has_power = self._has_power(entry)  # sooner asked for than nodes
         if not has_power and not entry.others:
@@ -169,14 +203,16 @@ class ConsumableScheduler(BackfillScheduler):
             return entry
         for mode in entry.others:
             other = entry.in_mode(mode)
-            if self._has_power(other) and self.leaves_reservation(other):
+            if not (self._has_power(other) and self.leaves_reservation(other)):
+                continue
+            if not self._has_windows or entry.nodes <= self.units_now(other):
                 return other
         return None
 
     def leaves_reservation(self, entry: Entry) -> bool:
         """Return True when it ends before anything is reserved, or leaves enough for it."""
         beyond = self._beyond(entry.limit_s)
-        return beyond is None or self._nodes.fits_beyond(entry.kind, entry.nodes, beyond)
+        return beyond is None or self._nodes.fits_beyond(self._number(entry), entry.nodes, beyond)
 
     def _beyond(self, limit_s: float) -> Shadow | None:
         """Return the reservation beyond whose time lasts what starts now, with such a limit; None
@@ -188,7 +224,7 @@ class ConsumableScheduler(BackfillScheduler):
 
     def _start(self, entry: Entry) -> Served:
         beyond = self._beyond(entry.limit_s)
-        kind, allocation = self._nodes.allocation(entry.kind, entry.nodes, beyond)
+        kind, allocation = self._nodes.allocation(self._number(entry), entry.nodes, beyond)
         self.queue.remove(entry.arrival)
         end_s, draw_mw = self.end_s(entry), entry.draw_mw
         allocated = AllocatedUnits(end_s, entry.arrival, kind, allocation, draw_mw)
@@ -198,8 +234,10 @@ class ConsumableScheduler(BackfillScheduler):
         return self.number, entry, allocation, self._blocked is not None
 
     def _block(self, entry: Entry) -> None:
+        if self._has_windows and self.awaited_window(entry) is not None:
+            return  # its nodes are kept for it already, and others wait behind nobody until then
         self._blocked_s = self._now_s
-        if self._is_capped or self._may_allocate_for_ever:
+        if self._is_capped or self._may_allocate_for_ever or self._has_windows:
             super()._block(entry)
         else:
             self._blocked = entry  # its reservation is worked out when first asked for
@@ -210,24 +248,71 @@ class ConsumableScheduler(BackfillScheduler):
     def _shadow_of(self, entry: Entry, soonest: Soonest) -> Shadow:
         self._nodes.reserve(soonest.states)
         extra = soonest.units - entry.nodes
-        return Shadow(soonest.start_s, self._nodes.ways(entry.kind)[soonest.way].kind, extra)
+        return Shadow(soonest.start_s, self._nodes.ways(soonest.kind)[soonest.way].kind, extra)
 
     def _earliest(self, entry: Entry, from_s: float) -> Soonest:
         """Return when it fits in the place where it does first; of places where it never does none
         counts."""
-        ways = self._nodes.ways(entry.kind)
-        classes = self._nodes.classes
-        if len(ways) == 1:
-            return classes.earliest(ways[0].kind, entry.nodes, from_s)
-        best: Soonest | None = None
-        for at, way in enumerate(ways):
-            if entry.nodes > self._nodes.most_units_of(way):
+        if not self._has_windows:
+            return self._earliest_of(entry.kind, entry.nodes, from_s)
+        shut = self._shut(entry.kind, from_s, entry.limit_s)
+        while True:
+            number = self._nodes.without(entry.kind, shut)
+            soonest = self._earliest_of(number, entry.nodes, from_s)
+            opens_s = self._opens_s(entry, from_s)
+            if opens_s <= soonest.start_s or not soonest.fits:
+                if opens_s == inf:
+                    return Soonest(inf, 0)
+                from_s = opens_s
+                shut = self._shut(entry.kind, from_s, entry.limit_s)
                 continue
-            soonest = classes.earliest(way.kind, entry.nodes, from_s)
+            # Before that it does not fit: until then no nodes are given back by windows, and all
+            # that is shut from its start on may be more.
+            then = self._shut(entry.kind, soonest.start_s, entry.limit_s)
+            if then == shut or soonest.start_s == inf:
+                return soonest
+            from_s, shut = soonest.start_s, then
+
+    def _earliest_of(self, number: int, units: int, from_s: float) -> Soonest:
+        """Return when so many units of a kind fit, whatever windows follow."""
+        ways = self._nodes.ways(number)
+        classes = self._nodes.classes
+        best: Soonest | None = None
+        for at, way in enumerate(ways if len(ways) > 1 else ()):
+            if units > self._nodes.most_units_of(way):
+                continue
+            soonest = classes.earliest(way.kind, units, from_s)
             if best is None or soonest.start_s < best.start_s:
                 best = soonest
                 best.way = at
-        return best or classes.earliest(ways[0].kind, entry.nodes, from_s)
+        best = best or classes.earliest(ways[0].kind, units, from_s)
+        best.kind = number
+        return best
+
+    # Nodes that are kept for others --------------------------------------------------------------
+
+    def _number(self, entry: Entry) -> int:
+        """Return the number of the kind that an entry is if it starts now."""
+        return self._number_of(entry.kind, entry.limit_s) if self._has_windows else entry.kind
+
+    def _number_of(self, kind: int, limit_s: float) -> int:
+        """Return the number of a kind without the nodes that windows shut to what starts now, with
+        such a limit. With a longer one there are no more nodes."""
+        if not self._has_windows:
+            return kind
+        number = self._numbers.get((kind, limit_s))
+        if number is None:
+            number = self._nodes.without(kind, self._shut(kind, self._now_s, limit_s))
+            self._numbers[kind, limit_s] = number
+        return number
+
+    def _shut(self, kind: int, start_s: float, limit_s: float) -> NodeBits:
+        reservation = _reservation(self.kinds[kind].shape)
+        return self.windows.shut(reservation, start_s, start_s + limit_s)
+
+    def _opens_s(self, entry: Entry, start_s: float) -> float:
+        reservation = _reservation(self.kinds[entry.kind].shape)
+        return self.windows.opens_s(reservation, start_s, start_s + entry.limit_s)
 
     def _forget_reservation(self) -> None:
         super()._forget_reservation()
@@ -251,8 +336,8 @@ class ConsumableScheduler(BackfillScheduler):
 
     def _has_room_for_any(self, block: Block) -> bool:
         """Return False when there are units for no entry of a block."""
-        for number, (units, limit_s) in block.least_by_kind().items():
-            if not self._was_refused(number, units, limit_s):
+        for kind, (units, limit_s) in block.least_by_kind().items():
+            if not self._was_refused(self._number_of(kind, limit_s), units, limit_s):
                 return True
         return False
 
@@ -265,10 +350,11 @@ class ConsumableScheduler(BackfillScheduler):
             kept = self._powered.reserved_entries(block, order, least)
             return next((entry for entry in kept if self._starting(entry) is not None), None)
         entries, known, now_s = block.entries, self._nodes.known, self._now_s
+        has_windows = self._has_windows
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
             # As in starting, but there are thousands of them.
-            counted = known.get(entry.kind)
+            counted = known.get(self._number(entry) if has_windows else entry.kind)
             if counted is not None and entry.nodes > counted.total:
                 continue
             if (
@@ -283,7 +369,8 @@ class ConsumableScheduler(BackfillScheduler):
 
     def _may_any_start(self) -> bool:
         """Return False when no kind has free units for the least that its entries ask for."""
-        for number, (units, limit_s) in self.queue.least_by_kind().items():
+        for kind, (units, limit_s) in self.queue.least_by_kind().items():
+            number = self._number_of(kind, limit_s)
             if not self._nodes.may_fit(number, units):
                 continue
             if units > self._nodes.counted(number).total:
@@ -299,3 +386,9 @@ class ConsumableScheduler(BackfillScheduler):
         if not self._nodes.may_fit(number, units):
             return True
         return self._beyond(limit_s) is not None and not self._nodes.may_fit_beyond(number, units)
+
+
+def _reservation(shape: Shape) -> str:
+    """Return the name of the reservation that jobs of a shape are of; empty where they are of
+    none."""
+    return shape.where[0].reservation if shape.where else ""

@@ -26,18 +26,22 @@ _BITS_PER_BYTE: Final = 8
 
 class Where(NamedTuple):
     """Nodes on which all units of a job may be, of one partition where there are any; some unit is
-    on each of the `wanted` ones. No other job may be there where it is `exclusive`."""
+    on each of the `wanted` ones. No other job may be there where it is `exclusive`. They are those
+    of a `reservation`, by its name, where the job asks for one."""
 
     nodes: NodeBits
     wanted: NodeBits = 0
     exclusive: bool = False
+    reservation: str = ""
 
 
 class RefusedToJob(NamedTuple):
-    """What a resource manager refused a job on a cluster: nodes, and partitions by name."""
+    """What a job may not have on a cluster: nodes, and partitions by name. It has nodes of a
+    `reservation` alone where that is not empty: all others are among the refused ones."""
 
     nodes: NodeBits = 0
     partitions: tuple[str, ...] = ()
+    reservation: str = ""
 
 
 NOTHING_REFUSED: Final = RefusedToJob()
@@ -144,6 +148,11 @@ def nodes_named(cluster: Cluster, host_lists: tuple[str, ...]) -> tuple[NodeBits
     return declared.named[host_lists]
 
 
+def all_nodes(cluster: Cluster) -> NodeBits:
+    """Return all nodes of a cluster."""
+    return (1 << cluster.nodes) - 1
+
+
 def nodes_of_partition(cluster: Cluster, name: str) -> NodeBits:
     """Return the nodes of a partition."""
     return _declared(cluster).by_partition[name]
@@ -192,16 +201,19 @@ def where_on(
         return ()
     found: list[Where] = []
     for there, exclusive in _offered(job, cluster, nodes, refused, with_down):
-        where = Where(there & allowed, wanted, exclusive)
+        where = Where(there & allowed, wanted, exclusive, refused.reservation)
         if where.nodes and not wanted & ~where.nodes and where not in found:
             found.append(where)
     return tuple(found)
 
 
 def has_everywhere(places: Sequence[Where], cluster: Cluster) -> bool:
-    """Return whether one of these places is all nodes of a cluster, none of which is wanted."""
+    """Return whether one of these places is all nodes of a cluster, none of which is wanted, and of
+    no reservation."""
     everywhere = _declared(cluster).everywhere
-    return any(each.nodes == everywhere and not each.wanted for each in places)
+    return any(
+        each.nodes == everywhere and not (each.wanted or each.reservation) for each in places
+    )
 
 
 def _offered(

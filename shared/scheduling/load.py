@@ -35,12 +35,15 @@ class Reservation(NamedTuple):
 
 class Soonest:
     """When an entry fits, how many units fit then, and the state of each class of nodes then where
-    nodes differ; `way` is the number of the place where that is, of those where it may be."""
+    nodes differ; `way` is the number of the place where that is, of those where it may be, and
+    `kind` that of its kind as it may be placed then. `fits` is False where it does not when all
+    jobs have left."""
 
     def __init__(
-        self, start_s: float, units: int, states: Sequence[int] = (), way: int = 0
+        self, start_s: float, units: int, states: Sequence[int] = (), *, fits: bool = True
     ) -> None:
-        self.start_s, self.units, self.states, self.way = start_s, units, states, way
+        self.start_s, self.units, self.states, self.fits = start_s, units, states, fits
+        self.way, self.kind = 0, -1
 
 
 class ClusterState(NamedTuple):

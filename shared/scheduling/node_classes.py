@@ -201,8 +201,9 @@ class NodeClasses:
                 total += len(each.nodes) * (known[after] - known[before])
                 if wanted and (wanted >> each.nodes[0]) & 1:
                     lacking += len(each.nodes) * (int(not known[after]) - int(not known[before]))
-            if (total >= count and not lacking) or place == len(releases):
-                return Soonest(time_s, total, then)
+            fits = total >= count and not lacking
+            if fits or place == len(releases):
+                return Soonest(time_s, total, then, fits=fits)
             time_s, _, _ = releases[place]
 
     def _in_order(self) -> list[tuple[float, int, int]]:

@@ -11,6 +11,7 @@ from sys import maxsize
 from typing import NamedTuple
 
 from shared.scheduling.capacity import NOBODY, AllocatedUnits, Capacity, Group
+from shared.scheduling.eligibility import NodeBits, Where
 from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses, TakenUnits
 from shared.scheduling.node_states import KnownStates, surplus, units_of
 from shared.scheduling.problem import (
@@ -24,6 +25,7 @@ from shared.scheduling.problem import (
     ways_of,
 )
 from shared.scheduling.sharing import Neighbours
+from shared.scheduling.windows import NO_WINDOWS, Windows
 from shared.scheduling.workload import Floats
 
 
@@ -72,11 +74,18 @@ class NodeSelection:
         neighbours: Neighbours,
         factors: Floats,
         states: KnownStates | None = None,
+        windows: Windows = NO_WINDOWS,
     ) -> None:
         self._capacity, self._allocated, self._kinds = capacity, allocated, kinds
         self._taken: list[AllocatedUnits] = []  # what the capacity does not have yet
         self._states = states or KnownStates(neighbours, capacity.groups)
         self._states.likeness.distinguish(kinds, capacity.table.nodes)
+        if windows.any:
+            kept = [window.nodes for window in windows.all]
+            self._states.likeness.distinguish_sets(kept, capacity.table.nodes)
+        # Kinds without the nodes that windows shut to them, and their numbers, below 0.
+        self._less: list[Kind] = []
+        self._numbers_less: dict[tuple[int, int], int] = {}
         self._ways: dict[int, list[Way]] = {}
         self._is_even = not len(factors) or bool((factors == factors[0]).all())
         self._factors: list[float] = [] if self._is_even else factors.tolist()
@@ -184,11 +193,35 @@ class NodeSelection:
         """Return the places of a kind. One that came later may distinguish nodes that were
         alike."""
         found = self._ways.get(number)
-        if found is None:
+        if found is None and number < 0:
+            found = self._ways[number] = ways_of(self._less[-1 - number])
+        elif found is None:
             kind = self._kinds[number]
             if self._states.likeness.distinguish((kind,), self._capacity.table.nodes):
                 self.regroup()
             found = self._ways[number] = ways_of(kind)
+        return found
+
+    def shape_of(self, number: int) -> Shape:
+        """Return the shape of a kind."""
+        return self._kinds[number].shape if number >= 0 else self._less[-1 - number].shape
+
+    def without(self, number: int, shut: NodeBits) -> int:
+        """Return the number of a kind without some nodes. The sets of windows and those of the kind
+        distinguish nodes already."""
+        if not shut:
+            return number
+        key = number, shut
+        found = self._numbers_less.get(key)
+        if found is None:
+            self.ways(number)
+            kind, less = self._kinds[number], number
+            places = kind.shape.where or (Where((1 << self.table.nodes) - 1),)
+            left = tuple([_without(each, shut) for each in places])
+            if left != places:
+                self._less.append(kind._replace(shape=kind.shape._replace(where=left)))
+                less = -len(self._less)
+            found = self._numbers_less[key] = less
         return found
 
     def most_units(self, number: int) -> int:
@@ -406,3 +439,11 @@ class NodeSelection:
         if where and not after and (where[0].wanted >> on.nodes[0]) & 1:
             return UNKNOWN  # the reserved job needs this very node
         return max(0, before - after)
+
+
+def _without(where: Where, shut: NodeBits) -> Where:
+    """Return a place without some nodes: empty where one of them is wanted."""
+    nodes = where.nodes & ~shut
+    if where.wanted & ~nodes:
+        return where._replace(nodes=0)
+    return where._replace(nodes=nodes)

@@ -73,6 +73,10 @@ class Likeness:
     def distinguish(self, kinds: Iterable[Kind], nodes: int) -> bool:
         """Distinguish nodes as these kinds do; True where that changed something."""
         named = [each for kind in kinds if kind.shape.where for each in _sets_of(kind)]
+        return self.distinguish_sets(named, nodes)
+
+    def distinguish_sets(self, named: Iterable[int], nodes: int) -> bool:
+        """Distinguish nodes as these sets do; True where that changed something."""
         unseen = [each for each in named if each not in self._sets]
         if not unseen:
             return False

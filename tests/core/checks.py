@@ -103,9 +103,16 @@ class Checks:
 
     def _in_parts(self, stood: Region, waiting: Waiting) -> str:
         """What refuses an entry when the pass is over."""
-        nodes, shape = stood.clusters[waiting.cluster], waiting.shape
+        nodes = stood.clusters[waiting.cluster]
+        shape = nodes.apart_from_others(waiting)
+        if nodes.awaits(waiting, stood.now_s):
+            return f"its reservation reservation-{waiting.reservation} begins at"
         if waiting.units > nodes.most(shape):
             return f"{nodes.most(shape)} fit on the cluster when it is empty"
+        now = nodes.open_to(waiting, stood.now_s)
+        if nodes.total(now, nodes.stays) < waiting.units <= nodes.total(shape, nodes.stays):
+            return ", and run into reservation-"
+        shape = now
         if waiting.units > (free := nodes.units_beside_anyone(shape)):
             return f", {free} free"
         if waiting.units > (free := nodes.total(shape, nodes.stays)):

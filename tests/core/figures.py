@@ -11,7 +11,7 @@ from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureAt, SignatureU
 
 from shared.catalogue.event import Event
 from tests.core import systems
-from tests.core.plain import Budget, Members, Place, Shape
+from tests.core.plain import Budget, Members, Place, Shape, Window
 from tests.unit.shared.placement import region
 
 CLUSTERS: Final = ("a", "b", "c")
@@ -80,6 +80,8 @@ class Known:
     clusters: dict[str, systems.Declare] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
+    # By cluster and number.
+    windows: dict[tuple[str, int], Window] = field(default_factory=dict)
     # By place of the scope in SCOPES, and name: steps as (from_s, mW or None).
     caps: dict[tuple[int, str], list[tuple[float, int | None]]] = field(default_factory=dict)
 
@@ -157,6 +159,20 @@ class Known:
         shares = [GBPS[region.APPS.index(app)] * n / cores / PEAK_GBPS for app, n in members]
         total = sum(shares)
         return all(1 + WEIGHT * own * (total - own) <= MAX_SLOWDOWN for own in shares)
+
+    def windows_of(self, cluster: str) -> list[Window]:
+        """What is reserved of a cluster."""
+        return [window for (name, _), window in self.windows.items() if name == cluster]
+
+    def may_wait(self, job_id: str, cluster: str, limit_s: float, now_s: float) -> bool:
+        """Whether a job may wait for its reservation on a cluster, where it asks for one."""
+        asked = self.jobs[job_id].asked
+        if asked.reservation < 0:
+            return True
+        own = self.windows.get((cluster, asked.reservation))
+        if own is None or asked.user != own.user:
+            return False
+        return max(now_s, own.from_s) + limit_s <= own.until_s
 
     def covered(self, scope: int, name: str) -> list[str]:
         """The clusters that a cap is of."""
@@ -276,6 +292,8 @@ def submission(job_id: str, job: Job, time_us: int) -> Event:
         asked |= {"cores_per_unit": step.cores, "units_per_node": step.most}
         asked |= {"memory_gib_per_unit": float(step.memory_gib)}
         asked |= {"resources_per_unit": {"gpu": step.gpus} if step.gpus else {}}
+    if step.reservation >= 0:
+        asked |= {"reservation": f"reservation-{step.reservation}"}
     if (where := step.where) is not None:
         asked |= {
             "partitions": [f"part-{number}" for number in where.partitions],

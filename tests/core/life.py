@@ -13,6 +13,7 @@ from coplace.v1.control_pb2 import (
     POWER_SCOPE_SITE,
     PowerCapDeclared,
     PowerCapStep,
+    ReservationDeclared,
 )
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_COMPLETED
 from coplace.v1.placement_pb2 import (
@@ -51,7 +52,7 @@ from tests.core.figures import (
 )
 from tests.core.freed_watts import Sharing
 from tests.core.managers import Managers
-from tests.core.plain import Kept, Region
+from tests.core.plain import Kept, Region, Window
 from tests.core.plain_state import PlainState, require
 from tests.core.runs import CLOCK, END, RESUME, SUSPEND, Acting, Action, Run, Runs
 from tests.support.typed import untyped
@@ -280,6 +281,32 @@ class Life:
         based = {"based_at_us": now_us - 1, "valid_until_us": until_us}
         self._planned_until_s = max(self._planned_until_s, until_us / 1e6)
         self._tell(region.proposed(self.rounds - 1, *items, **based))
+
+    @do.register
+    def _(self, step: systems.Reserve) -> None:
+        if not (name := _picked(self.known.clusters, step.cluster)):
+            return
+        key, called = (name, step.number), f"reservation-{step.number}"
+        there = range(self.known.clusters[name].nodes)
+        nodes, at_us = [node for node in step.nodes if node in there], self._time_us()
+        if not nodes:
+            if self._tell(region.unreserved(called, at_us, name)):
+                self.known.windows.pop(key, None)
+            return
+        from_s = self.now_s + step.wait_s
+        until_s = from_s + step.lasts_s
+        message = ReservationDeclared(
+            cluster=name,
+            name=called,
+            nodes=[f"{name}-{node:04d}" for node in nodes],
+            from_us=round(from_s * 1e6),
+            until_us=round(until_s * 1e6),
+            users=[] if step.user < 0 else [f"user-{step.user}"],
+            declared_at_us=at_us,
+        )
+        if self._tell(region.event(f"reserved/{at_us}", message, at_us)):
+            window = Window(step.number, from_s, until_s, frozenset(nodes), step.user)
+            self.known.windows[key] = window
 
     @do.register
     def _(self, step: systems.Kill) -> None:

@@ -259,6 +259,115 @@ MUTANTS: Final = (
         "        unseen = [each for each in named if each not in self._sets][:1]\n",
         soonest=3,
     ),
+    # Reservations and maintenance.
+    Mutant(
+        "a job may run into what begins before its limit ends",
+        "scheduling/windows.py",
+        "            if each.from_s >= end_s:\n",
+        "            if each.from_s > start_s:\n",
+    ),
+    Mutant(
+        "a job that ends as a maintenance begins is kept waiting",
+        "scheduling/windows.py",
+        "            if each.from_s >= end_s:\n",
+        "            if each.from_s > end_s:\n",
+    ),
+    Mutant(
+        "nodes are kept a moment longer than they are reserved",
+        "scheduling/windows.py",
+        "            if start_s < each.until_s and each.name != reservation:\n",
+        "            if start_s <= each.until_s and each.name != reservation:\n",
+    ),
+    Mutant(
+        "the jobs of a reservation are kept off its nodes",
+        "scheduling/windows.py",
+        "            if start_s < each.until_s and each.name != reservation:\n",
+        "            if start_s < each.until_s:\n",
+    ),
+    Mutant(
+        "a job of a reservation runs into a maintenance of its nodes",
+        "scheduling/windows.py",
+        "            if start_s < each.until_s and each.name != reservation:\n",
+        "            if start_s < each.until_s and not reservation:\n",
+    ),
+    Mutant(
+        "a job of a reservation starts before it begins",
+        "scheduling/windows.py",
+        "if own is None or start_s < own.from_s or end_s > own.until_s:",
+        "if own is None or end_s > own.until_s:",
+    ),
+    Mutant(
+        "a job starts at a lower clock, and outlasts its reservation",
+        "scheduling/consumable.py",
+        "if not self._has_windows or entry.nodes <= self.units_now(other):",
+        "if entry.nodes <= self.units_now(entry):",
+    ),
+    Mutant(
+        "the first of the queue is promised nodes that are kept for others then",
+        "scheduling/consumable.py",
+        "            if then == shut or soonest.start_s == inf:\n",
+        "            if soonest.start_s < inf or soonest.start_s == inf:\n",
+    ),
+    Mutant(
+        "the first of the queue is promised nothing sooner when a maintenance ends",
+        "scheduling/consumable.py",
+        "            if opens_s <= soonest.start_s or not soonest.fits:\n",
+        "            if not soonest.fits:\n",
+    ),
+    Mutant(
+        "what is promised is counted on nodes that are kept for others",
+        "scheduling/consumable.py",
+        "self._nodes.ways(soonest.kind)[soonest.way].kind",
+        "self._nodes.ways(self._blocked.kind if self._blocked else 0)[soonest.way].kind",
+    ),
+    Mutant(
+        "a job that awaits its reservation has others wait behind it",
+        "scheduling/consumable.py",
+        "        if self._has_windows and self.awaited_window(entry) is not None:\n",
+        "        if self._has_windows and entry.nodes < 0:\n",
+    ),
+    Mutant(
+        "a forecast does not see that a maintenance is over",
+        "scheduling/consumable.py",
+        "            if self.windows.turns_within(self._now_s, now_s):\n",
+        "            if self.windows.turns_within(now_s, now_s):\n",
+    ),
+    Mutant(
+        "nobody looks again when a reservation begins or ends",
+        "placement/state/layer.py",
+        "        yield from self.reservations.due_s()\n",
+        "",
+    ),
+    Mutant(
+        "a reservation is for everybody",
+        "placement/state/reservations.py",
+        "        return job.user in self.users or job.account in self.accounts\n",
+        "        return True\n",
+    ),
+    Mutant(
+        "the limit of a job may end after its reservation",
+        "placement/decide/pending_reasons.py",
+        "        if max(now_s, found.from_s) + candidate.walltime_s > found.until_s:\n",
+        "        if max(now_s, found.from_s) > found.until_s:\n",
+    ),
+    Mutant(
+        "a reservation of nodes counts for their cluster",
+        "placement/state/reservations.py",
+        "        if reservation.nodes:\n            nodes, _ =",
+        "        if not reservation.nodes:\n            nodes, _ =",
+    ),
+    Mutant(
+        "a removed reservation keeps its nodes",
+        "placement/state/reservations.py",
+        "            named.pop(row.name, None)\n",
+        "            named.get(row.name, None)\n",
+    ),
+    Mutant(
+        "whoever was restored keeps no nodes for others",
+        "placement/state/reservations.py",
+        "            self._saved_now.add(key)\n            self._note(row)\n",
+        "            self._saved_now.add(key)\n",
+    ),
 )
 
 

@@ -24,6 +24,20 @@ class Place(NamedTuple):
     alone: bool
 
 
+class Window(NamedTuple):
+    """Nodes that are kept for a time, for the jobs of a user that name its number."""
+
+    number: int
+    from_s: float
+    until_s: float
+    nodes: frozenset[int]
+    user: int
+
+    def meets(self, start_s: float, end_s: float) -> bool:
+        """Whether some of this time is some of that."""
+        return start_s < self.until_s and end_s > self.from_s
+
+
 class Shape(NamedTuple):
     """What one unit of a job needs on a cluster, by resource; on a node go `most` units, 0 is any
     number, and where it is `alone` nobody else. The job is in one of its `places`; None is
@@ -91,6 +105,7 @@ class Waiting(NamedTuple):
     draw_mw: int
     shape: Shape
     others: tuple[tuple[float, int], ...] = ()  # limit and draw of the modes that it may start in
+    reservation: int = -1
 
     def modes(self) -> "list[Waiting]":
         """The entry in its own mode, and in the others."""
@@ -121,6 +136,45 @@ class Nodes:
     has: Sequence[Mapping[str, int]]
     accepts: Callable[[Members], bool]
     stays: list[Stay] = field(default_factory=list)
+    windows: Sequence[Window] = ()
+
+    def open_to(self, entry: Waiting, start_s: float) -> Shape:
+        """The shape of an entry that starts then, on nodes on which it runs into nothing that is
+        kept for others; if it is of a reservation, on the nodes of that, within its time."""
+        end_s = start_s + entry.limit_s
+        places = entry.shape.places
+        if places is None:
+            if not self.windows:
+                return entry.shape
+            places = (Place(frozenset(range(len(self.has))), frozenset(), False),)
+        shut = {
+            node
+            for window in self.windows
+            if window.number != entry.reservation and window.meets(start_s, end_s)
+            for node in window.nodes
+        }
+        own = frozenset[int](range(len(self.has)))
+        if entry.reservation >= 0:
+            within = [w for w in self.windows if w.number == entry.reservation]
+            within = [w for w in within if w.from_s <= start_s and end_s <= w.until_s]
+            own = within[0].nodes if within else frozenset()
+        left = [place._replace(nodes=(place.nodes & own) - shut) for place in places]
+        return entry.shape._replace(places=tuple(p for p in left if p.wanted <= p.nodes))
+
+    def apart_from_others(self, entry: Waiting) -> Shape:
+        """The shape of an entry on the nodes of its own reservation, whatever is kept for
+        others."""
+        own = [w for w in self.windows if w.number == entry.reservation]
+        if not own:
+            return entry.shape
+        everywhere = Place(frozenset(range(len(self.has))), frozenset(), False)
+        places = (everywhere,) if entry.shape.places is None else entry.shape.places
+        left = [place._replace(nodes=place.nodes & own[0].nodes) for place in places]
+        return entry.shape._replace(places=tuple(p for p in left if p.wanted <= p.nodes))
+
+    def awaits(self, entry: Waiting, now_s: float) -> bool:
+        """Whether the reservation of an entry has not begun."""
+        return any(w.number == entry.reservation and now_s < w.from_s for w in self.windows)
 
     def on(self, node: int, stays: Iterable[Stay]) -> list[tuple[Stay, int]]:
         """Those of these stays that have units there, with how many."""
@@ -285,7 +339,7 @@ class Region:
     def why_not(self, entry: Waiting) -> set[str]:
         """What keeps an entry from starting now: `room`, `promise` and names of budgets."""
         nodes, found = self.clusters[entry.cluster], set[str]()
-        if nodes.total(entry.shape, nodes.stays) < entry.units:
+        if nodes.total(nodes.open_to(entry, self.now_s), nodes.stays) < entry.units:
             found.add("room")
         if not self.leaves_promise(entry):
             found.add("promise")
@@ -370,7 +424,7 @@ class Region:
 
     def _least_lost(self, entry: Waiting, promise: Promise) -> float:
         """The fewest promised units that an entry which lasts beyond their time can take away."""
-        places = entry.shape.within()
+        places = self.clusters[entry.cluster].open_to(entry, self.now_s).within()
         return min((self._least_lost_in(one, entry, promise) for one in places), default=inf)
 
     def _least_lost_in(self, shape: Shape, entry: Waiting, promise: Promise) -> float:
@@ -399,15 +453,19 @@ class Region:
         Only when something ends can more be possible than before."""
         nodes = self.clusters[entry.cluster]
         times = {self.now_s, *(stay.release_s for stay in nodes.stays)}
+        times |= {s for window in nodes.windows for s in (window.from_s, window.until_s)}
         for budget in budgets:
             times |= {s for s, _ in budget.steps} | {one.end_s for one in budget.kept.values()}
             times |= {s.release_s for name in budget.clusters for s in self.clusters[name].stays}
         for time_s in sorted(s for s in times if s >= self.now_s):
-            if room and nodes.total(entry.shape, nodes.at(time_s)) < entry.units:
+            if room and not self._has_room(nodes, entry, time_s):
                 continue
             if all(self._has_then(budget, entry, time_s) for budget in budgets):
                 return time_s
         return inf
+
+    def _has_room(self, nodes: Nodes, entry: Waiting, start_s: float) -> bool:
+        return nodes.total(nodes.open_to(entry, start_s), nodes.at(start_s)) >= entry.units
 
     def _has_then(self, budget: Budget, entry: Waiting, start_s: float) -> bool:
         return all(
@@ -417,7 +475,9 @@ class Region:
         )
 
     def _reserve(self, entry: Waiting) -> None:
-        budgets = self.over(entry.cluster)
+        budgets, nodes = self.over(entry.cluster), self.clusters[entry.cluster]
+        if nodes.awaits(entry, self.now_s):
+            return
         places = entry.shape.within()
         start_s, number, place = min(
             (self._earliest(mode._replace(shape=shape), budgets, room=True), number, place)
@@ -427,7 +487,8 @@ class Region:
         if start_s == inf:
             return
         entry = entry.modes()[number]
-        self.reserved[entry.cluster] = places[place]
+        found = nodes.open_to(entry._replace(shape=places[place]), start_s)
+        self.reserved[entry.cluster] = found
         self.promises[entry.cluster] = Promise(entry.arrival, entry.units, start_s)
         kept = Kept(start_s, start_s + entry.limit_s, entry.draw_mw)
         self.promised[entry.cluster] = kept
@@ -474,7 +535,7 @@ class Region:
 
     def _note(self, entry: Waiting) -> None:
         nodes, promise = self.clusters[entry.cluster], self.promises.get(entry.cluster)
-        free = nodes.total(entry.shape, nodes.stays)
+        free = nodes.total(nodes.open_to(entry, self.now_s), nodes.stays)
         extra = self.extra(entry.cluster, promise) if promise else 0
         self.refused[entry.arrival, entry.cluster] = Refused(free, promise, extra)
 
@@ -482,7 +543,8 @@ class Region:
         nodes = self.clusters[entry.cluster]
         units = start.units or self._any_nodes(entry)
         end_s = self.now_s + entry.limit_s
-        self.faults += _misplaced(entry, [node for node, _ in units])
+        open_to = nodes.open_to(entry, self.now_s)
+        self.faults += _misplaced(entry._replace(shape=open_to), [node for node, _ in units])
         held = entry.shape.on(node for node, _ in units)
         nodes.stays.append(Stay(entry.arrival, held, units, end_s, entry.draw_mw))
         got = start.draw_mw, sum(count for _, count in units)
@@ -497,7 +559,8 @@ class Region:
 
     def _any_nodes(self, entry: Waiting) -> tuple[tuple[int, int], ...]:
         nodes = self.clusters[entry.cluster]
-        free = [node for node, units in enumerate(nodes.room(entry.shape, nodes.stays)) if units]
+        shape = nodes.open_to(entry, self.now_s)
+        free = [node for node, units in enumerate(nodes.room(shape, nodes.stays)) if units]
         return tuple((node, 1) for node in free[: entry.units])
 
     def _give_up(self, arrival: int, visited: dict[str, int]) -> None:

@@ -42,7 +42,7 @@ class PlainState:
         """The region as a pass of the placement finds it."""
         held = {name: self._held(placement, name) for name in self.known.clusters}
         nodes = {name: self._nodes(name, stays) for name, stays in held.items()}
-        waiting = list(self._waiting(placement))
+        waiting = list(self._waiting(placement, now_s))
         return Region(now_s, nodes, self.budgets(reserved), waiting)
 
     def budgets(self, reserved: Reserved = ()) -> list[Budget]:
@@ -56,7 +56,10 @@ class PlainState:
 
     def _nodes(self, cluster: str, stays: Iterable[Stay]) -> Nodes:
         has = self.known.nodes(cluster)
-        return Nodes(has, lambda members: self.known.accepts(cluster, members), list(stays))
+        windows = self.known.windows_of(cluster)
+        return Nodes(
+            has, lambda members: self.known.accepts(cluster, members), list(stays), windows
+        )
 
     def _held(self, placement: Placement, cluster: str) -> Iterator[Stay]:
         table = placement.layers.state.jobs
@@ -70,13 +73,15 @@ class PlainState:
                 held.draw_mw,
             )
 
-    def _waiting(self, placement: Placement) -> Iterator[Waiting]:
+    def _waiting(self, placement: Placement, now_s: float) -> Iterator[Waiting]:
         for cluster in self.known.clusters:
             if cluster not in self.known.lost:
                 for entry in placement.layers.decide.waiting_jobs.queues.queue(cluster):
-                    yield self._as_waiting(placement, entry, cluster)
+                    yield self._as_waiting(placement, entry, cluster, now_s)
 
-    def _as_waiting(self, placement: Placement, entry: Entry, cluster: str) -> Waiting:
+    def _as_waiting(
+        self, placement: Placement, entry: Entry, cluster: str, now_s: float
+    ) -> Waiting:
         """An entry, after it was held to what its job asked for."""
         tracked = placement.layers.state.jobs.of_arrival(entry.arrival)
         job_id = tracked.job.job_id
@@ -91,8 +96,12 @@ class PlainState:
         others = tuple((mode.limit_s, mode.draw_mw) for mode in entry.others)
         possible = {self._mode(job_id, cluster, ghz)[1:] for ghz in lower}
         require(possible.issuperset(others), f"{entry} on {cluster} has {possible} at lower clocks")
+        may = self.known.may_wait(job_id, cluster, own.limit_s, now_s)
+        require(may, f"{entry} waits on {cluster} for what is not reserved for it")
         shape = self.known.shape(asked, cluster)
-        return Waiting(entry.order, entry.arrival, cluster, *right, shape, others)
+        return Waiting(
+            entry.order, entry.arrival, cluster, *right, shape, others, asked.reservation
+        )
 
     def _mode(self, job_id: str, cluster: str, ghz: float) -> Mode:
         return self.known.mode(job_id, cluster, ghz, self.known.jobs[job_id].asked.units)

@@ -58,6 +58,7 @@ class Submit:
     priority: int = 0
     user: int = 0
     where: "Where | None" = None
+    reservation: int = -1
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,19 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Reserve:
+    """Nodes of a cluster are kept from so many seconds on, for so long: for the jobs of a user that
+    name this number, or for nobody where the user is -1. Without nodes it is removed."""
+
+    cluster: int
+    number: int
+    nodes: tuple[int, ...] = ()
+    wait_s: int = 0
+    lasts_s: int = 64
+    user: int = -1
+
+
+@dataclass(frozen=True)
 class Kill:
     """Placement is killed, and restored from what it has written."""
 
@@ -238,6 +252,11 @@ _SHARING: Final = 0.5
 # And those in which jobs say where they may run, and the part of the jobs that do.
 _WHERE: Final = 0.4
 _ASKING: Final = 0.6
+# And those in which nodes are reserved, how often, and the part of the jobs that ask for it.
+_RESERVED: Final = 0.4
+_RESERVING: Final = 0.15
+_NAMING: Final = 0.3
+RESERVATIONS: Final = 3
 MEASURES: Final = (
     (),
     ("lower-frequency",),
@@ -256,9 +275,28 @@ def script(seed: int) -> Script:
     assert isinstance(rule, Rule)
     rule = replace(rule, sharing=Random(f"sharing {seed}").random() < _SHARING)
     where = Random(f"where {seed}")
-    if where.random() >= _WHERE:
-        return rule, *steps
-    return rule, *(_placed(step, where) for step in steps)
+    if where.random() < _WHERE:
+        steps = [_placed(step, where) for step in steps]
+    reserved = Random(f"reserved {seed}")
+    if reserved.random() < _RESERVED:
+        steps = [each for step in steps for each in _reserved(step, reserved)]
+    return rule, *steps
+
+
+def _reserved(step: Step, rng: Random) -> Iterator[Step]:
+    """The step, of a job that may name a reservation, and perhaps a reservation behind it."""
+    if isinstance(step, Submit) and rng.random() < _NAMING:
+        step = replace(step, reservation=rng.randrange(RESERVATIONS))
+    yield step
+    if not isinstance(step, Declare) and rng.random() < _RESERVING:
+        yield Reserve(
+            cluster=rng.randrange(3),
+            number=rng.randrange(RESERVATIONS),
+            nodes=tuple(sorted(rng.sample(range(6), rng.choice([0, 1, 2, 3, 6])))),
+            wait_s=rng.choice([0, 0, 8, 40, 100, 200]),
+            lasts_s=rng.choice([16, 64, 64, 200, 800]),
+            user=rng.choice([-1, -1, 0, 1]),
+        )
 
 
 def _placed(step: Step, rng: Random) -> Step:

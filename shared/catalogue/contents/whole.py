@@ -13,6 +13,7 @@ from coplace.v1.control_pb2 import (
     NodesResumed,
     PolicyDeclared,
     PowerCapDeclared,
+    ReservationDeclared,
 )
 from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted
 from coplace.v1.plans_pb2 import PlanProposed
@@ -48,7 +49,7 @@ def require_ascending(message: Message, names: Iterable[str]) -> None:
             raise RejectedError(later, f"must not lie before {earlier}")
 
 
-def _host_lists(message: NodesDrained | NodesResumed) -> None:
+def _host_lists(message: NodesDrained | NodesResumed | ReservationDeclared) -> None:
     """Lists that can be expanded: of the names only placement knows which there are."""
     for hosts in message.nodes:
         expand(hosts)
@@ -116,6 +117,18 @@ def _cap(message: PowerCapDeclared) -> None:
         )
 
 
+def _reservation(message: ReservationDeclared) -> None:
+    """Check that a reservation lasts, and that its nodes are named in one way."""
+    if message.until_us <= message.from_us:
+        raise RejectedError("until_us", "must lie behind from_us")
+    if message.until_us <= message.declared_at_us:
+        raise RejectedError("until_us", "lies in the past: it would keep nothing")
+    if message.nodes and message.node_count:
+        raise RejectedError("node_count", "goes without nodes: they are as many as are named")
+    if message.nodes and message.partition:
+        raise RejectedError("partition", "goes without nodes: they are named")
+
+
 def _plan(message: PlanProposed) -> None:
     """Check until when a plan holds."""
     held_us = message.valid_until_us - message.based_at_us
@@ -142,6 +155,7 @@ _CHECKS: Final[Mapping[type[Message], tuple[Callable[[Any], object], ...]]] = {
     JobFinished: (_cores_of_nodes, _whole_run, _core_time),
     JobRequeued: (_failed_somewhere,),
     PowerCapDeclared: (_cap,),
+    ReservationDeclared: (_host_lists, _reservation),
     PolicyDeclared: (check_declaration,),
     PlanProposed: (_plan,),
     ModelPinned: (_known_model,),

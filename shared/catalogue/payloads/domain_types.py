@@ -120,6 +120,7 @@ def job_of(message: JobSubmitted) -> Job:
         clusters=tuple(message.clusters),
         home_cluster=message.home_cluster,
         qos=message.qos,
+        reservation=message.reservation,
     )
 
 

@@ -11,6 +11,8 @@ from coplace.v1.control_pb2 import (
     ClusterUndeclared,
     LimitsDeclared,
     PolicyDeclared,
+    ReservationDeclared,
+    ReservationRemoved,
 )
 from coplace.v1.jobs_pb2 import JobDeclined, JobFinished
 from google.protobuf.message import Message
@@ -69,7 +71,7 @@ class DecideLayer:
         self.dependencies = Dependencies(self._jobs.get, self.times)
         self.pending_reasons = PendingReasons(
             *(models, state.managers, self._jobs.allocations, self.dependencies),
-            *(budgets.unrated, self.times),
+            *(budgets.unrated, self.times, state.reservations),
         )
         self.waiting_jobs = WaitingJobs(self.pending_reasons, models.rules, state.plans)
         self.withdrawals = Withdrawals(self._jobs, models)
@@ -93,6 +95,8 @@ class DecideLayer:
             LimitsDeclared: self._refresh_all,
             AccountStanding: self._refresh_all,
             PolicyDeclared: self._refresh_all,
+            ReservationDeclared: self._refresh_all,
+            ReservationRemoved: self._refresh_all,
         }
 
     def begin_round(self, now_s: float) -> None:
@@ -141,7 +145,8 @@ class DecideLayer:
         occupancy, neighbours = self._jobs.allocations.occupancy, self._evaluation.neighbours()
         budgets = self._budgets.of_a_pass(now_s)
         rules = self.waiting_jobs, neighbours, budgets, self.looks, self.passing
-        return schedulers_of(occupancy, *rules, apart=apart)
+        windows = {name: self._state.reservations.windows(name) for name in occupancy}
+        return schedulers_of(occupancy, *rules, windows, apart=apart)
 
     def pass_over_queue(self, now_s: float) -> Dispatch:
         """Schedule what waits, once."""

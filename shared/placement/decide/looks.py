@@ -5,7 +5,8 @@ from typing import Final, NamedTuple
 
 from shared.domain.queue_discipline import QueueDiscipline
 from shared.placement.state.policy_in_force import PolicyInForce
-from shared.scheduling.backfill import Dispatch
+from shared.scheduling.backfill import ClusterScheduler, Dispatch
+from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.looks import NO_LOOK, Look
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
@@ -13,6 +14,7 @@ from shared.streams.state.state import State
 
 _SHARED: Final = "a cap of power is over it and other clusters"
 _IN_PARTS: Final = "a job has or wants parts of its nodes, or may run on some alone"
+_RESERVED: Final = "nodes of it are reserved or maintained"
 
 
 class KeptLook(NamedTuple):
@@ -66,7 +68,7 @@ class Looks:
         """Return the clusters that were under EASY in a pass though the policy is to look there,
         and why, in words."""
         return {
-            name: why_under_easy(scheduler.budgets)
+            name: why_under_easy(scheduler)
             for name, scheduler in plan.schedulers.items()
             if self.are_made and not isinstance(scheduler, SlurmScheduler)
         }
@@ -82,6 +84,9 @@ def has_shared(budgets: Iterable[PowerBudget]) -> bool:
     return any(budget.is_shared for budget in budgets)
 
 
-def why_under_easy(budgets: Iterable[PowerBudget]) -> str:
+def why_under_easy(scheduler: ClusterScheduler) -> str:
     """Return why a cluster is under EASY by requests though the policy chose another rule."""
-    return _SHARED if has_shared(budgets) else _IN_PARTS
+    if has_shared(scheduler.budgets):
+        return _SHARED
+    is_reserved = isinstance(scheduler, ConsumableScheduler) and scheduler.windows.any
+    return _RESERVED if is_reserved else _IN_PARTS

@@ -148,7 +148,7 @@ class Passing:
         """Return the clusters that went by requests in a pass though the policy is to predict, and
         why, in words."""
         return {
-            name: why_under_easy(scheduler.budgets)
+            name: why_under_easy(scheduler)
             for name, scheduler in plan.schedulers.items()
             if self.is_chosen and not isinstance(scheduler, PredictedScheduler)
         }

@@ -177,6 +177,27 @@ class RefusedThere:
     refused: str
 
 
+class ReservationLacks(StrEnum):
+    """Why a job may not run in the reservation that it asks for."""
+
+    TOO_FEW_NODES = "it has too few nodes for the job"
+    TOO_SHORT = "the limit of the job does not end by its end"
+    NOT_FOR_JOB = "it is neither for the user nor for the account of the job"
+    ENDED = "it ended"
+    UNKNOWN = "no cluster that the job may run on has it"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnReservation:
+    """The job may not run in the reservation that it asks for, on `cluster`: on none where that is
+    empty. `at_s` is when it ends."""
+
+    name: str
+    lacks: ReservationLacks
+    cluster: str = ""
+    at_s: float = 0.0
+
+
 PendingReason = (
     RunsUndeclared
     | HeldJob
@@ -197,6 +218,7 @@ PendingReason = (
     | PowerUndeclared
     | PartitionDown
     | RefusedThere
+    | OwnReservation
 )
 
 _LASTING: Final = (
@@ -207,6 +229,7 @@ _LASTING: Final = (
     FitsNoMore,
     WaitsInCircle,
     MissesDeadline,
+    OwnReservation,
 )
 # A dependency that waits for something yet to happen.
 _HOPEFUL: Final = (Unmet.NOT_ENDED, Unmet.NOT_STARTED, Unmet.BEFORE, Unmet.DELAYED)

@@ -20,11 +20,13 @@ from shared.placement.decide.pending_reason import (
     MissesDeadline,
     NoCluster,
     NodesDrained,
+    OwnReservation,
     PartitionDown,
     PendingReason,
     PowerUndeclared,
     RefusedThere,
     RequeuedTooOften,
+    ReservationLacks,
     RunsUndeclared,
     StartsFailed,
     is_lasting,
@@ -33,7 +35,7 @@ from shared.placement.decide.start_times import StartTimes
 from shared.placement.state.allocations import Allocations
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.closure import Closure
-from shared.placement.state.declines import refused_to
+from shared.placement.state.declines import refused_outside, refused_to
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import (
     Limit,
@@ -44,8 +46,9 @@ from shared.placement.state.limits import (
     usage_of,
 )
 from shared.placement.state.model_store import ModelStore
+from shared.placement.state.reservations import Reservation, Reservations
 from shared.placement.state.silent_managers import SilentManagers
-from shared.scheduling.eligibility import partitions_of
+from shared.scheduling.eligibility import RefusedToJob, partitions_of
 from shared.scheduling.problem import fits_when_empty
 
 
@@ -59,6 +62,7 @@ class PendingReasons:
     dependencies: Dependencies
     unrated: UnratedClusters
     times: StartTimes
+    reservations: Reservations
 
     @property
     def closed(self) -> Mapping[str, Closure]:
@@ -75,6 +79,7 @@ class PendingReasons:
             or self._silent(job)
             or self._unfit(job)
             or (self._misses_deadline(job) if job.job.deadline_s else None)
+            or (self._reserved(job) if job.job.reservation else None)
             or self._waits(job)
         )
         reason = reason or (self._empty(job) if self.models.refused else None)
@@ -91,7 +96,7 @@ class PendingReasons:
             return NodesDrained(cluster)
         time_left_s = job.job.time_left_s(self.times.now_s) if job.job.deadline_s else inf
         if time_left_s < candidate.walltime_s:
-            return _deadline_missed(job, candidate)
+            return self._deadline_missed(job, candidate)
         if candidate.power_unknown and (cap := self.unrated.cap_over(cluster)):
             return PowerUndeclared(cluster, cap)
         if not self.models.limits:
@@ -104,7 +109,7 @@ class PendingReasons:
         hold it until somebody resumes nodes, declares a partition up, or grants what
         was refused."""
         closed = frozenset(self.closed)
-        if job.declined or self.models.with_down_partitions:
+        if job.declined or job.job.reservation or self.models.with_down_partitions:
             there = (c for c in job.evaluated.candidates if self._nowhere(job, c) is not None)
             closed = closed.union(candidate.cluster for candidate in there)
         if not self.allocations.reduced:
@@ -118,13 +123,17 @@ class PendingReasons:
         name, allocations = candidate.cluster, self.allocations
         if name not in allocations.reduced:
             return False
-        refused = refused_to(job.declined_on(name))
+        refused = self.refused_on(job, name)
         return not allocations.can_hold(name, job.job, candidate.nodes, refused)
 
     def _nowhere(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
         """Return what keeps a job from all nodes of a cluster: partitions that are down, or what
         its resource manager refused it."""
         name, declined = candidate.cluster, job.declined_on(candidate.cluster)
+        if job.job.reservation:
+            lacking = self._in_reservation(job, candidate)
+            if lacking is not None:
+                return lacking
         if declined is None and name not in self.models.with_down_partitions:
             return None
         if declined is not None and declined.closes is not None:
@@ -139,6 +148,55 @@ class PendingReasons:
             return None
         down = [each.name for each in partitions_of(asked, on) if each.down]
         return PartitionDown(name, down) if down else None
+
+    def refused_on(self, job: JobRecord, cluster: str) -> RefusedToJob:
+        """Return what a job may not have on a cluster: what a resource manager refused it, and
+        nodes that are not of its reservation."""
+        refused, name = refused_to(job.declined_on(cluster)), job.job.reservation
+        if not name:
+            return refused
+        found = self.reservations.find(cluster, name)
+        nodes = 0 if found is None else self.reservations.nodes_of(found)
+        return refused_outside(refused, name, nodes)
+
+    def reservations_of(self, job: JobRecord) -> list[Reservation]:
+        """Return the reservations of the name that a job asks for, of all its clusters."""
+        found = (
+            self.reservations.find(each.cluster, job.job.reservation)
+            for each in job.evaluated.candidates
+        )
+        return [each for each in found if each is not None]
+
+    def _reserved(self, job: JobRecord) -> PendingReason | None:
+        """Return why a job may run in its reservation on no cluster: what lacks least."""
+        lacking = [self._in_reservation(job, each) for each in job.evaluated.candidates]
+        if None in lacking:
+            return None
+        order = [*ReservationLacks]
+        return min(
+            (each for each in lacking if each is not None),
+            key=lambda each: (order.index(each.lacks), each.at_s, each.cluster),
+            default=OwnReservation(job.job.reservation, ReservationLacks.UNKNOWN),
+        )
+
+    def _in_reservation(self, job: JobRecord, candidate: Candidate) -> OwnReservation | None:
+        """Return why a job may not run in the reservation that it asks for, on a cluster."""
+        name, cluster, now_s = job.job.reservation, candidate.cluster, self.times.now_s
+        if cluster not in self.models.declared:
+            return OwnReservation(name, ReservationLacks.UNKNOWN)
+        found = self.reservations.find(cluster, name)
+        if found is None:
+            return OwnReservation(name, ReservationLacks.UNKNOWN)
+        if found.until_s <= now_s:
+            return OwnReservation(name, ReservationLacks.ENDED, cluster, found.until_s)
+        if not found.admits(job.job):
+            return OwnReservation(name, ReservationLacks.NOT_FOR_JOB, cluster)
+        if max(now_s, found.from_s) + candidate.walltime_s > found.until_s:
+            return OwnReservation(name, ReservationLacks.TOO_SHORT, cluster, found.until_s)
+        on, refused = self.models.clusters[cluster], self.refused_on(job, cluster)
+        if not fits_when_empty(job.job, on, candidate.nodes, refused):
+            return OwnReservation(name, ReservationLacks.TOO_FEW_NODES, cluster)
+        return None
 
     def _runs(self, job: JobRecord) -> PendingReason | None:
         return RunsUndeclared(job.run.runs_on) if job.run.runs_on else None
@@ -178,8 +236,36 @@ class PendingReasons:
             return None
         shortest = min(ranked, key=lambda each: (each.walltime_s, each.cluster))
         from_s = max(self.times.now_s, job.job.begin_s)
-        fits = shortest.walltime_s <= job.job.time_left_s(from_s)
-        return None if fits else _deadline_missed(job, shortest)
+        starts_s = {each.cluster: self._opens_s(job, each, from_s) for each in ranked}
+        if any(each.walltime_s <= job.job.time_left_s(starts_s[each.cluster]) for each in ranked):
+            return None
+        return self._deadline_missed(job, shortest)
+
+    def _opens_s(self, job: JobRecord, candidate: Candidate, from_s: float) -> float:
+        """Return when, from a time on, a job could start on a cluster if nothing ran there: it may
+        have to wait for what is reserved for others, and for its own reservation."""
+        windows = self.reservations.windows(candidate.cluster)
+        if not windows.any:
+            return from_s
+        on, refused = (
+            self.models.clusters[candidate.cluster],
+            self.refused_on(job, candidate.cluster),
+        )
+        while from_s < inf:
+            span = job.job.reservation, from_s, from_s + candidate.walltime_s
+            nodes = refused.nodes | windows.shut(*span)
+            if fits_when_empty(job.job, on, candidate.nodes, refused._replace(nodes=nodes)):
+                return from_s
+            from_s = windows.opens_s(*span)
+        return inf
+
+    def _deadline_missed(self, job: JobRecord, on: Candidate) -> MissesDeadline:
+        """Return that the job misses its deadline on a cluster: of no time, so that it stays the
+        same."""
+        from_s = max(job.job.submit_s, job.job.begin_s)
+        opens_s = self._opens_s(job, on, from_s)
+        earliest_s = (opens_s if opens_s < inf else from_s) + on.walltime_s
+        return MissesDeadline(job.job.deadline_s, on.cluster, on.walltime_s, earliest_s)
 
     def _ranked_now(self, job: JobRecord) -> list[Candidate]:
         """Return the candidates that a job may have entries for: those that it was ranked on when
@@ -223,10 +309,3 @@ class PendingReasons:
     def _limits_of(self, job: JobRecord) -> list[tuple[Subject, Limit]]:
         limits = self.models.limits
         return [(s, limits[s.declared]) for s in subjects_of(job.job) if s.declared in limits]
-
-
-def _deadline_missed(job: JobRecord, on: Candidate) -> MissesDeadline:
-    """Return that the job misses its deadline on a cluster: of no time, so that it stays the
-    same."""
-    earliest_s = max(job.job.submit_s, job.job.begin_s) + on.walltime_s
-    return MissesDeadline(job.job.deadline_s, on.cluster, on.walltime_s, earliest_s)

@@ -11,6 +11,7 @@ from shared.scheduling.load import ClusterState
 from shared.scheduling.power import Shortage
 from shared.scheduling.slurm import SlurmScheduler
 from shared.scheduling.wait_queue import Entry
+from shared.scheduling.windows import Window
 
 
 class TooFew(NamedTuple):
@@ -26,6 +27,23 @@ class Busy(NamedTuple):
     needed: int
     free: int
     until_s: float = 0.0
+
+
+class ReservationBegins(NamedTuple):
+    """The reservation that the entry is of begins at a time."""
+
+    reservation: str
+    begin_s: float
+
+
+class KeptForOthers(NamedTuple):
+    """The entry would fit but for windows that it would run into if it started now: it ends at a
+    time at the latest."""
+
+    needed: int
+    free: int
+    ends_s: float
+    windows: Sequence[Window]
 
 
 class NeighboursRefuse(NamedTuple):
@@ -70,6 +88,8 @@ class WattsMissing(NamedTuple):
 Refusal = (
     TooFew
     | Busy
+    | ReservationBegins
+    | KeptForOthers
     | NeighboursRefuse
     | DelaysReservation
     | AwaitsLook
@@ -162,12 +182,17 @@ def _no_turn(scheduler: SlurmScheduler, entry: Entry) -> Refusal:
 
 def _no_units(scheduler: ConsumableScheduler, entry: Entry) -> Refusal | None:
     """Return what refuses an entry now that the pass is over: what did then does so still."""
+    if (own := scheduler.awaited_window(entry)) is not None:
+        return ReservationBegins(own.name, own.from_s)
     units, now = entry.nodes, scheduler.units_now(entry)
     if units <= now:
         return _reserved(scheduler, entry)
     most = scheduler.most_units(entry)
     if units > most:
         return TooFew(units, most)
+    if scheduler.windows.any and units <= scheduler.units_without_windows(entry):
+        against = scheduler.windows_against(entry)
+        return KeptForOthers(units, now, scheduler.end_s(entry), against)
     beside_anyone = scheduler.units_beside_anyone(entry)
     if units > beside_anyone:
         return Busy(units, beside_anyone)

@@ -15,6 +15,7 @@ from shared.scheduling.power import PowerBudget
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.slurm import SlurmScheduler
 from shared.scheduling.wait_queue import Entry, WaitQueue
+from shared.scheduling.windows import Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ def schedulers_of(
     budgets: Mapping[str, Sequence[PowerBudget]],
     looks: Looks,
     passing: Passing,
+    windows: Mapping[str, Windows],
     *,
     apart: Arriving | None = None,
 ) -> dict[str, ClusterScheduler]:
@@ -55,6 +57,7 @@ def schedulers_of(
             under,
             looks,
             passing,
+            windows[name],
             name,
             number,
             apart=is_apart,
@@ -70,15 +73,16 @@ def _scheduler(
     budgets: Sequence[PowerBudget],
     looks: Looks,
     passing: Passing,
+    windows: Windows,
     name: str,
     number: int,
     *,
     apart: bool,
 ) -> ClusterScheduler:
     """Return the scheduler of a cluster: counting nodes is enough, and faster, where no job that
-    runs or waits has parts of them; there Slurm's backfill may look, or predictions
-    let jobs pass, where that is chosen."""
-    if not (queue.in_parts or held.is_in_parts):
+    runs or waits has parts of them, and none are kept for others; there Slurm's backfill may look,
+    or predictions let jobs pass, where that is chosen."""
+    if not (queue.in_parts or held.is_in_parts or windows.any):
         if looks.are_made_under(budgets):
             last = looks.last(name)
             return SlurmScheduler(held.load, queue, looks.parameters, number, budgets, last)
@@ -96,4 +100,5 @@ def _scheduler(
         budgets,
         factors=held.factors,
         states=None if apart else held.states(neighbours),
+        windows=windows,
     )

@@ -11,7 +11,6 @@ from shared.placement.decide.choices import Choice, Choices, as_evaluated, as_pl
 from shared.placement.decide.kinds import Kinds
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.state.candidate import Candidate
-from shared.placement.state.declines import refused_to
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import Subject, subjects_of
 from shared.placement.state.planned import PlannedMode
@@ -210,7 +209,7 @@ class WaitingJobs:
         cluster = self._pending_reasons.models.clusters[choice.cluster]
         if not has_ghz(cluster.pstates_ghz, choice.candidate.freq_ghz):
             return None
-        refused = refused_to(job.declined_on(cluster.name))
+        refused = self._pending_reasons.refused_on(job, cluster.name)
         kind = kind_on(job.job, cluster, NodeTable.names_of(cluster), refused)
         if kind is None:
             return None
@@ -220,17 +219,29 @@ class WaitingJobs:
         return choice.entry(job.job, job.arrival, number, in_parts=in_parts, most_s=most_s)
 
     def _due_s(self, waiting: _Waiting) -> float:
-        """Return when time changes the entries of a job next: it may begin, a delay ends, or
-        another of its limits does not end by its deadline any more."""
+        """Return when time changes the entries of a job next: it may begin, a delay ends, its
+        reservation ends, or another of its limits does not end by its deadline any more, or by the
+        end of its reservation."""
         job, now_s = waiting.job.job, self._times.now_s
         due_s = self._pending_reasons.dependencies.due_s(waiting.job)
         if job.begin_s > now_s:
             due_s = min(due_s, job.begin_s)
+        if job.reservation:
+            due_s = min([due_s, *self._turns_s(waiting)])
         if job.deadline_s:
             latest_s = [job.deadline_s - limit_s for limit_s in _limits_s(waiting)]
             late_s = (nextafter(start_s, inf) for start_s in latest_s if start_s >= now_s)
             due_s = min([due_s, *late_s])
         return due_s
+
+    def _turns_s(self, waiting: _Waiting) -> Iterator[float]:
+        """Yield when the reservation of a job ends, or from when on one of its limits does not end
+        within it."""
+        now_s = self._times.now_s
+        for each in self._pending_reasons.reservations_of(waiting.job):
+            last_s = (each.until_s - limit_s for limit_s in _limits_s(waiting))
+            late_s = [nextafter(start_s, inf) for start_s in last_s if start_s >= now_s]
+            yield from (s for s in (each.until_s, *late_s) if s > now_s)
 
 
 def _limits_s(waiting: _Waiting) -> Iterator[float]:

@@ -15,6 +15,7 @@ from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_LIMIT,
     CONSTRAINT_KIND_LOST_CLUSTER,
     CONSTRAINT_KIND_MISFIT,
+    CONSTRAINT_KIND_OWN_RESERVATION,
     CONSTRAINT_KIND_PARTITION_DOWN,
     CONSTRAINT_KIND_POWER_UNDECLARED,
     CONSTRAINT_KIND_RUNS,
@@ -36,11 +37,13 @@ from shared.placement.decide.pending_reason import (
     MissesDeadline,
     NoCluster,
     NodesDrained,
+    OwnReservation,
     PartitionDown,
     PendingReason,
     PowerUndeclared,
     RefusedThere,
     RequeuedTooOften,
+    ReservationLacks,
     RunsUndeclared,
     StartsFailed,
     Unmet,
@@ -52,6 +55,15 @@ from shared.placement.explain.state_words import DrainWords, closure_words, runs
 from shared.placement.state.closure import Closure
 from shared.placement.state.misfit import Misfit
 
+# What to do about a reservation in which a job may not run.
+_AGAIN: Final = "cancel the job, or declare the reservation again"
+_REPAIRS: Final = {
+    ReservationLacks.TOO_FEW_NODES: "cancel the job, or declare the reservation with more",
+    ReservationLacks.TOO_SHORT: "cancel the job, or declare the reservation for longer",
+    ReservationLacks.NOT_FOR_JOB: "cancel the job, or declare the reservation for it too",
+    ReservationLacks.ENDED: _AGAIN,
+    ReservationLacks.UNKNOWN: "cancel the job, or declare the reservation",
+}
 # Clusters that a reason in words names.
 _MOST_NAMED: Final = 3
 
@@ -88,6 +100,8 @@ class PendingReasonWords:
                 return _at_limit(words, figures, (needed, most - held, unit), subject.shown)
             case PartitionDown() | RefusedThere():
                 return PendingWords(_place(reason))
+            case OwnReservation():
+                return PendingWords(_own_reservation(reason))
             case _:
                 return PendingWords(self._constraint(reason))
 
@@ -135,6 +149,15 @@ def _place(reason: PartitionDown | RefusedThere) -> Constraint:
             words = f"{cluster} refused it {refused} when a start was declined"
             words = f"{words}: release it when that is repaired"
             return Constraint(CONSTRAINT_KIND_DECLINED, words, by=refused)
+
+
+def _own_reservation(reason: OwnReservation) -> Constraint:
+    on = f" of {reason.cluster}" if reason.cluster else ""
+    words = f"its reservation {reason.name}{on}: {reason.lacks}"
+    if reason.at_s:
+        words = f"{words} {in_utc(reason.at_s)}"
+    words = f"{words}: {_REPAIRS[reason.lacks]}"
+    return Constraint(CONSTRAINT_KIND_OWN_RESERVATION, words, by=reason.name)
 
 
 def _eligibility(

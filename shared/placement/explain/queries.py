@@ -26,9 +26,12 @@ from coplace.v1.placement_service_pb2 import (
     ListedCluster,
     ListedJob,
     ListedLimit,
+    ListedReservation,
     ListJobsRequest,
     ListJobsResponse,
     ListLimitsResponse,
+    ListReservationsRequest,
+    ListReservationsResponse,
     PolicySetting,
     PowerStanding,
     ShowNodesResponse,
@@ -113,6 +116,7 @@ class Queries:
         words: PendingReasonWords,
     ) -> None:
         self._job_table, self._models, self._nodes = state.jobs, state.models, state.nodes
+        self._reservations = state.reservations
         self._budgets, self._decide = budgets, decide
         self._waiting_jobs, self._pending_reasons = decide.waiting_jobs, decide.pending_reasons
         self._words = words
@@ -317,6 +321,20 @@ class Queries:
             for name, cluster in sorted(self._models.clusters.items())
         ]
         return ListClustersResponse(as_of_us=self.as_of_us, clusters=listed)
+
+    def reservations(self, request: ListReservationsRequest) -> ListReservationsResponse:
+        """Return the reservations of a cluster, or of all, by their begin."""
+        listed = [
+            ListedReservation(
+                reservation=each.message(),
+                declared_by=each.by,
+                nodes=(nodes := self._reservations.nodes_of(each)).bit_count(),
+                allocated_nodes=self.occupancy()[each.cluster].allocated(nodes),
+            )
+            for each in self._reservations.listed()
+            if request.cluster in ("", each.cluster) and request.name in ("", each.name)
+        ]
+        return ListReservationsResponse(as_of_us=self.as_of_us, reservations=listed)
 
     def _under_easy(self) -> dict[str, str]:
         if self._last is None:

@@ -13,8 +13,10 @@ from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_MISFIT,
     CONSTRAINT_KIND_NEIGHBOUR,
     CONSTRAINT_KIND_NOT_TRIED,
+    CONSTRAINT_KIND_OWN_RESERVATION,
     CONSTRAINT_KIND_POWER_BUDGET,
     CONSTRAINT_KIND_RESERVATION,
+    CONSTRAINT_KIND_RESERVED_NODES,
     CONSTRAINT_KIND_UNEXPLAINED,
 )
 
@@ -24,10 +26,12 @@ from shared.placement.decide.refusals import (
     AwaitsLook,
     Busy,
     DelaysReservation,
+    KeptForOthers,
     NeighboursRefuse,
     NodesNeverReleased,
     Refusal,
     Refusals,
+    ReservationBegins,
     TooFew,
     WattsMissing,
 )
@@ -48,6 +52,8 @@ NOTHING: Final = Constraint(
 _RELEASED: Final = Constraint(CONSTRAINT_KIND_NOT_TRIED, "watts were released after it had started")
 _MOST_TEXT: Final = 256
 _MOST_SAID: Final = 1024
+# Reservations that a reason names.
+_MOST_WINDOWS: Final = 3
 
 
 class WhyNot(NamedTuple):
@@ -116,6 +122,8 @@ class RefusalWords:
                 return _awaits_look(refusal)
             case DelaysReservation():
                 return self._delays(on, entry, refusal)
+            case ReservationBegins() | KeptForOthers():
+                return _reserved(on, entry, refusal)
             case TooFew() | Busy() | NeighboursRefuse():
                 return _too_few(on, entry, refusal)
 
@@ -153,6 +161,29 @@ def _awaits_look(found: AwaitsLook) -> Constraint:
     elif found.records:
         words = f"{words}: its last look ended when its table had {found.records} records"
     return Constraint(CONSTRAINT_KIND_NOT_TRIED, words, until_s=found.at_s)
+
+
+def _reserved(
+    on: ClusterScheduler, entry: Entry, found: ReservationBegins | KeptForOthers
+) -> Constraint:
+    """Return that the reservation of an entry has not begun, or which ones it would run into, the
+    one that ends last in figures."""
+    if isinstance(found, ReservationBegins):
+        words = f"its reservation {found.reservation} begins at {in_utc(found.begin_s)}"
+        own, until_s = CONSTRAINT_KIND_OWN_RESERVATION, found.begin_s
+        return Constraint(own, words, until_s=until_s, by=found.reservation)
+    asked, unit = _units_of(on, entry)
+    named = [
+        f"{each.name} from {in_utc(each.from_s)} until {in_utc(each.until_s)}"
+        for each in found.windows[:_MOST_WINDOWS]
+    ]
+    left = len(found.windows) - len(named)
+    into = "; ".join(named) + (f"; and {left} more" if left else "")
+    words = f"needs {asked}, {found.free} free of what is not reserved: it would end at"
+    words = f"{words} {in_utc(found.ends_s)} at its limit, and run into {into}"
+    last = max(found.windows, key=lambda each: each.until_s)
+    figures = found.needed, found.free, unit, last.until_s, last.name
+    return Constraint(CONSTRAINT_KIND_RESERVED_NODES, words, *figures)
 
 
 def _too_few(

@@ -11,12 +11,16 @@ from shared.placement.measures.asking import Asking
 from shared.placement.measures.clock_steps import ClockStep, Pace, fewest_losses, worth
 from shared.placement.measures.givers import Givers
 from shared.placement.state.caps import Covered
+from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.model_store import ModelStore
 from shared.scheduling.backfill import Dispatch
+from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.eligibility import node_set
 from shared.scheduling.power import Budgets, Cap, Scope, Shortage
 from shared.scheduling.power_sharing import ADMITTED_TIMES
 from shared.scheduling.wait_queue import Entry
+from shared.scheduling.windows import NO_WINDOWS, Windows
 
 # How often more is asked for, where caps ahead or reservations want it.
 _MOST_TRIES: Final = 4
@@ -52,6 +56,11 @@ class Lowering:
         self._now_s, self._models, self._reserved = asking.now_s, models, reserved
         self._givers, self._caps = givers, CapBudgets(models)
         self._promised = plan.all_reservations()
+        self._windows = {
+            name: each.windows
+            for name, each in plan.schedulers.items()
+            if isinstance(each, ConsumableScheduler)
+        }
         self._allowed: dict[tuple[Covered, int, int | None], list[ClockStep]] = {}
         self._least_mw = self._least(reserved.committed(self._now_s))
 
@@ -101,7 +110,7 @@ class Lowering:
     def _steps(self, wanting: Wanting) -> list[ClockStep]:
         """Return the steps of all jobs under the innermost cap that refuses an entry. No job draws
         less for one of a lower priority, stays on nodes that are reserved for another, or runs past
-        its deadline."""
+        its deadline or into nodes that are kept for others."""
         own, priority = wanting.entry.arrival, wanting.job.job.priority
         every = chain.from_iterable(self._promised.values())
         promised = any(each.arrival == own for each in every)
@@ -118,9 +127,22 @@ class Lowering:
             return False
         if job.job.deadline_s and self._releases_s(step.arrival, step.to) > job.job.deadline_s:
             return False
+        windows = self._windows.get(placed.cluster, NO_WINDOWS)
+        if windows.any and self._runs_into(windows, step, job, placed):
+            return False
         promised = [p for p in self._promised.get(placed.cluster, ()) if p.arrival != own]
         later_s = self._releases_s(step.arrival, step.to) if promised else 0.0
         return not any(job.run.releases_s <= p.start_s < later_s for p in promised)
+
+    def _runs_into(
+        self, windows: Windows, step: ClockStep, job: JobRecord, placed: JobAllocation
+    ) -> bool:
+        """Return whether a job that is clocked down would be on nodes that are kept for others, on
+        which it is not as it runs."""
+        name, later_s = job.job.reservation, self._releases_s(step.arrival, step.to)
+        now = windows.shut(name, self._now_s, job.run.releases_s)
+        then = windows.shut(name, self._now_s, later_s)
+        return bool(node_set(placed.nodes) & then & ~now)
 
     def _there_at(self, steps: Sequence[ClockStep], at_s: float) -> Sequence[ClockStep]:
         """Return the steps without those of jobs that have released by then what they draw; an

@@ -16,7 +16,7 @@ from coplace_client.errors import RejectedError
 from shared.domain.job import Job
 from shared.domain.node import NodeNames
 from shared.placement.state.job_allocation import nodes_of, runs_of
-from shared.scheduling.eligibility import NOTHING_REFUSED, RefusedToJob, node_set
+from shared.scheduling.eligibility import NOTHING_REFUSED, NodeBits, RefusedToJob, node_set
 
 # Partitions, features and reservations that a job was refused on one cluster; of more, the oldest
 # are dropped.
@@ -71,6 +71,11 @@ class Declined:
 def refused_to(declined: Declined | None) -> RefusedToJob:
     """Return what was refused, as the scheduler takes it."""
     return NOTHING_REFUSED if declined is None else declined.refused
+
+
+def refused_outside(refused: RefusedToJob, name: str, nodes: NodeBits) -> RefusedToJob:
+    """Return what a job may not have that runs on these nodes of a reservation alone."""
+    return refused._replace(nodes=refused.nodes | ~nodes, reservation=name)
 
 
 def refused_nodes(message: JobDeclined, names: NodeNames) -> frozenset[int]:

@@ -17,6 +17,8 @@ from coplace.v1.control_pb2 import (
     PairsAllowed,
     PolicyDeclared,
     PowerCapDeclared,
+    ReservationDeclared,
+    ReservationRemoved,
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
@@ -60,6 +62,7 @@ from shared.placement.state.job_table import JobTable
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.node_states import Failure, NodeStates
 from shared.placement.state.plans import Plans
+from shared.placement.state.reservations import Reservations
 from shared.placement.state.silent_managers import SilentManagers
 from shared.placement.state.slowdown_guarantees import SlowdownGuarantees
 from shared.placement.state.user_runs import UserRuns
@@ -96,6 +99,12 @@ class StateLayer:
             state, lambda: self.models.declared, lambda: self.models.node_names, self.models.rules
         )
         self.managers = SilentManagers(state, lambda: self.models.declared)
+        self.reservations = Reservations(
+            state,
+            lambda: self.models.declared,
+            lambda: self.models.node_names,
+            lambda cluster: self.jobs.allocations.occupancy[cluster].free_from(),
+        )
         self.user_runs = UserRuns(state)
         self.plans = Plans(state)
         self.guarantees = SlowdownGuarantees(state, self.jobs)
@@ -110,6 +119,8 @@ class StateLayer:
             PolicyDeclared: self._declare_policy,
             NodesDrained: self._drain,
             NodesResumed: self._resume,
+            ReservationDeclared: self._reserve,
+            ReservationRemoved: self._unreserve,
             PlanProposed: self.plans.propose,
             ShuttersMeasured: self.guarantees.measure,
             PairsAllowed: self.guarantees.allow,
@@ -136,12 +147,14 @@ class StateLayer:
         in a later one is newer."""
         self.models.set_back(ended_us)
         self.nodes.set_back(ended_us)
+        self.reservations.set_back(ended_us)
         self._requests.set_back(ended_us)
 
     def begin_round(self, now_s: float) -> None:
         """Forget what is too old, and number anew what has become much."""
         self.jobs.forget(now_s)
         self.models.forget(self.jobs.apps)
+        self.reservations.begin_round(now_s)
         self.jobs.allocations.forget_groups()
 
     def forget_undeclared(self) -> None:
@@ -153,11 +166,12 @@ class StateLayer:
                 self.managers.forget(name)
 
     def due_s(self) -> Iterator[float]:
-        """Return when a plan lets something start or ends, drained nodes are back, and resource
-        managers fall silent."""
+        """Return when a plan lets something start or ends, drained nodes are back, resource
+        managers fall silent, and reservations begin and end."""
         yield from self.plans.due_s()
         yield from self.nodes.due_s()
         yield from self.managers.due_s()
+        yield from self.reservations.due_s()
 
     def _publish(self, event: Event, _message: Message) -> None:
         self.models.fold(event)
@@ -172,11 +186,13 @@ class StateLayer:
         if before is not None and _rating(before) != _rating(cluster):
             self.jobs.estimate_anew(cluster.name)
         self.nodes.touch(message.cluster)
+        self.reservations.touch(message.cluster)
 
     def _undeclare(self, event: Event, message: ClusterUndeclared) -> None:
         self.models.fold(event)
         if message.cluster in self.models.undeclared:
             self.nodes.forget(message.cluster)
+            self.reservations.forget_cluster(message.cluster)
             self.jobs.allocations.close(message.cluster, {})
 
     def _return(self, event: Event, message: ClusterReturned) -> None:
@@ -191,6 +207,14 @@ class StateLayer:
         self.nodes.resume(event, message)
         self._change_nodes(message)
 
+    def _reserve(self, event: Event, message: ReservationDeclared) -> None:
+        self.reservations.declare(event, message)
+        self._grant_again(message.cluster)
+
+    def _unreserve(self, event: Event, message: ReservationRemoved) -> None:
+        self.reservations.remove(event, message)
+        self._grant_again(message.cluster)
+
     def _change_nodes(self, message: NodesDrained | NodesResumed) -> None:
         """Let jobs have nodes again that were refused before their state changed."""
         if not (refused := self.jobs.declined()):
@@ -204,7 +228,8 @@ class StateLayer:
         self.managers.hear(message)
 
     def _grant_again(self, cluster: str) -> None:
-        """Forget what jobs were refused on a cluster that was declared otherwise, or returned."""
+        """Forget what jobs were refused on a cluster that was declared otherwise or returned, or
+        whose reservations changed."""
         for job in self.jobs.declined():
             kept = tuple(each for each in job.declined if each.cluster != cluster)
             self.jobs.refuse(job, kept)

@@ -15,7 +15,7 @@ from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import Usage, usage_of
 from shared.scheduling.capacity import AllocatedUnits, Capacity, remove_member
 from shared.scheduling.easy import holder_of
-from shared.scheduling.eligibility import NOTHING_REFUSED, RefusedToJob
+from shared.scheduling.eligibility import NOTHING_REFUSED, NodeBits, RefusedToJob
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.node_states import KnownStates
 from shared.scheduling.problem import (
@@ -229,6 +229,19 @@ class Occupancy:
         if not self._is_even:
             free = np.array(free)[self.factors[free].argsort(kind="stable")].tolist()
         return tuple(sorted(free[:count]))
+
+    def free_from(self) -> dict[int, float]:
+        """Return when nodes are expected to be free that are not now: of jobs and of drains."""
+        found = dict(self.unavailable)
+        for held in self._held.values():
+            for node in held.allocation.nodes:
+                found[node] = max(held.release_s, found.get(node, -inf))
+        return found
+
+    def allocated(self, nodes: NodeBits) -> int:
+        """Return on how many nodes of a set jobs have something."""
+        holders = self.capacity.holders
+        return sum([(nodes >> node) & 1 and holders[node] > 0 for node in range(len(holders))])
 
     def idle(self, nodes: Iterable[int]) -> int:
         """Return how many of these nodes nobody holds anything of."""

@@ -40,6 +40,8 @@ ORDERS: Final[Mapping[str, str]] = {
     "prioritize waits 5": "JobPrioritized",
     "release waits": "JobReleased",
     "requeue runs": "JobRequeueAsked",
+    "reservation remove p1 fans": "ReservationRemoved",
+    "reservation set p1 fans --from 2027-01-01 --for 4hours": "ReservationDeclared",
     "resume p1 p1-0001": "NodesResumed",
     "seize runs --reason burnt": "JobSeized",
     "suspend runs": "JobSuspended",
@@ -58,6 +60,8 @@ QUESTIONS: Final = (
     "policy show",
     "queue p1",
     "quote {folder}/job.yaml",
+    "reservation list",
+    "reservation show p1 course",
     "tariff show",
     "why waits",
 )

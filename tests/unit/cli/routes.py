@@ -48,6 +48,8 @@ ASKED: Final[Mapping[str, str]] = {
     "policy show": "ShowPolicy",
     "queue": "ListJobs",
     "quote": "Quote",
+    "reservation list": "ListReservations",
+    "reservation show": "ListReservations",
     "statement": "ShowStatement",
     "tariff show": "ListTariffs",
     "tokens list": "ShowAuthority",

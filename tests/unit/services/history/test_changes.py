@@ -37,6 +37,8 @@ from coplace.v1.control_pb2 import (
     PolicyDeclared,
     PowerCapDeclared,
     PowerCapStep,
+    ReservationDeclared,
+    ReservationRemoved,
 )
 from coplace.v1.energy_pb2 import CoefficientsDeclared
 from coplace.v1.history_service_pb2 import ListAuditRequest
@@ -78,6 +80,8 @@ _SAMPLES: list[tuple[Message, str]] = [
     (NodesDrained(cluster="alpha", nodes=["n1"], reason="fan"), "drains alpha"),
     (NodesResumed(cluster="alpha", nodes=["n1"]), "drains alpha"),
     (LimitsDeclared(subject=LIMIT_SUBJECT_USER, name="ada", most_nodes=4), "limits user ada"),
+    (ReservationDeclared(cluster="alpha", name="course"), "reservation alpha course"),
+    (ReservationRemoved(cluster="alpha", name="course"), "reservation alpha course"),
     (PowerCapDeclared(scope=POWER_SCOPE_CLUSTER, name="alpha"), "cap cluster alpha"),
     (PowerCapDeclared(scope=POWER_SCOPE_REGION), "cap region"),
     (PolicyDeclared(settings=[NamedSetting(name="threshold", value="0.2")]), "policy threshold"),
@@ -176,6 +180,16 @@ def test_drains_of_nodes_add_up_until_they_are_resumed() -> None:
         {"drained": [every, fan | {"nodes": ["n3"]}], "resumed": ["n9"]},
         {"drained": []},
     ]
+
+
+def test_a_reservation_that_is_removed_leaves_nothing() -> None:
+    one: dict[str, Any] = {"cluster": "alpha", "name": "course"}
+    found = values(
+        ReservationDeclared(**one, node_count=3),
+        ReservationRemoved(**one, reason="over"),
+        ReservationDeclared(**one, node_count=4),
+    )
+    assert [after for _, after in found] == [{"node_count": 3}, None, {"node_count": 4}]
 
 
 def test_a_table_of_authority_that_does_not_count_changes_nothing() -> None:

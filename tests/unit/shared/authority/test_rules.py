@@ -208,13 +208,14 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
         {"operator": _PLACES, "manager": _PLACES, "region": _all_of("cluster")},
     ),
     (
-        "cluster_lost cluster_returned nodes_drained nodes_resumed",
+        "cluster_lost cluster_returned nodes_drained nodes_resumed"
+        " reservation_declared reservation_removed",
         "nodes",
         {"manager": ("own",), **_OF_NODES},
     ),
     ("manager_alive", "nodes", {"manager": ("own",)}),
     ("cluster_undeclared", "nodes", _OF_NODES),
-    ("ShowNodes", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
+    ("ShowNodes ListReservations", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
     ("limits_declared", "limit", _OF_LIMITS),
     (
         "allocation_declared",

@@ -18,6 +18,8 @@ from coplace.v1.control_pb2 import (
     PowerCapDeclared,
     PowerCapStep,
     PowerScope,
+    ReservationDeclared,
+    ReservationRemoved,
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureAt, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
@@ -363,6 +365,25 @@ def drained(cluster: str, time_us: int, *nodes: str, until_us: int = 0, why: str
 def resumed(cluster: str, time_us: int, *nodes: str) -> Event:
     payload = NodesResumed(cluster=cluster, nodes=nodes, resumed_at_us=time_us)
     return event(f"resumed/{cluster}/{time_us}", payload, time_us)
+
+
+def reserved(
+    name: str, from_s: float, until_s: float, time_us: int = T0_US, **changes: Any
+) -> Event:
+    """Nodes of p1 kept from a time until another, in seconds after T0."""
+    whole: dict[str, Any] = {
+        "cluster": "p1",
+        "from_us": T0_US + round(from_s * 1e6),
+        "until_us": T0_US + round(until_s * 1e6),
+        "declared_at_us": time_us,
+    }
+    payload = ReservationDeclared(name=name, **(whole | changes))
+    return event(f"reserved/{name}/{time_us}", payload, time_us)
+
+
+def unreserved(name: str, time_us: int, cluster: str = "p1") -> Event:
+    payload = ReservationRemoved(cluster=cluster, name=name, removed_at_us=time_us)
+    return event(f"unreserved/{name}/{time_us}", payload, time_us)
 
 
 def limits(subject: LimitSubject.ValueType, name: str, time_us: int = T0_US, **most: Any) -> Event:

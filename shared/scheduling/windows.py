@@ -1,0 +1,92 @@
+"""Times in which nodes of a cluster are kept for the jobs of a reservation, or for nobody.
+
+A job that is not of a reservation may not be on its nodes while it lasts, from the start of the job
+to its limit. One that is of it is there and nowhere else, and within its time. So where a job may
+be follows from when it starts and when it ends at the latest: see `shut`.
+"""
+
+from collections.abc import Iterable
+from math import inf
+from typing import Final, NamedTuple
+
+from shared.scheduling.eligibility import NodeBits
+
+# All nodes of any cluster.
+_ALL: Final = -1
+
+
+class Window(NamedTuple):
+    """Nodes of a cluster that are kept from a time until another, for the jobs that name it: none
+    where it is a maintenance."""
+
+    name: str
+    from_s: float
+    until_s: float
+    nodes: NodeBits
+
+
+class Windows:
+    """The windows of one cluster."""
+
+    def __init__(self, windows: Iterable[Window] = ()) -> None:
+        self.all = sorted(windows, key=lambda each: (each.from_s, each.until_s, each.name))
+        self._by_name = {each.name: each for each in self.all}
+
+    @property
+    def any(self) -> bool:
+        """Return whether there are some."""
+        return bool(self.all)
+
+    def find(self, name: str) -> Window | None:
+        """Return the window of this name; None where there is none."""
+        return self._by_name.get(name)
+
+    def shut(self, reservation: str, start_s: float, end_s: float) -> NodeBits:
+        """Return the nodes on which a job may not be that would run from one time until another,
+        of this reservation or, where that is empty, of none."""
+        nodes = 0
+        if reservation:
+            own = self._by_name.get(reservation)
+            if own is None or start_s < own.from_s or end_s > own.until_s:
+                return _ALL
+        for each in self.all:
+            if each.from_s >= end_s:
+                break
+            if start_s < each.until_s and each.name != reservation:
+                nodes |= each.nodes
+        return nodes
+
+    def against(self, reservation: str, start_s: float, end_s: float) -> list[Window]:
+        """Return the windows of others that overlap a time, by when they begin."""
+        return [
+            each
+            for each in self.all
+            if each.from_s < end_s and start_s < each.until_s and each.name != reservation
+        ]
+
+    def opens_s(self, reservation: str, start_s: float, end_s: float) -> float:
+        """Return when a job that would run from one time until another could first be on more
+        nodes if it started later; infinite where it never could."""
+        if reservation:
+            own = self._by_name.get(reservation)
+            if own is None or end_s - start_s > own.until_s - max(start_s, own.from_s):
+                return inf
+            if start_s < own.from_s:
+                return own.from_s
+        ends_s = [each.until_s for each in self.against(reservation, start_s, end_s)]
+        return min(ends_s, default=inf)
+
+    def turns_within(self, after_s: float, until_s: float) -> bool:
+        """Return whether some nodes are kept for others from a moment on, after a time and until
+        another."""
+        return any(
+            after_s < each.from_s <= until_s or after_s < each.until_s <= until_s
+            for each in self.all
+        )
+
+    def times_s(self) -> list[float]:
+        """Return when one begins or ends."""
+        return [time_s for each in self.all for time_s in (each.from_s, each.until_s)]
+
+
+NO_WINDOWS: Final = Windows()

@@ -1,0 +1,213 @@
+"""Nodes that are kept for a reservation or a maintenance, and the jobs of one."""
+
+from typing import Any
+
+import pytest
+from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_OWN_RESERVATION,
+    CONSTRAINT_KIND_RESERVED_NODES,
+    VERDICT_HELD,
+    VERDICT_START,
+    Constraint,
+    PlacementDecided,
+)
+from coplace.v1.placement_service_pb2 import ListReservationsRequest
+
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.domain.queue_discipline import QueueDiscipline
+from shared.placement.processor.placement import Placement
+from tests.unit.shared.placement import region
+from tests.unit.shared.placement.region import T0_US, end_us, reserved, round_of, unreserved
+
+# The first round ends 60 s after T0. A job of this walltime has that limit on p1.
+NOW_S = 60.0
+HOUR_S = 3600.0
+
+
+def job(name: str, **asked: Any) -> Event:
+    return region.submitted(name, T0_US + 2, **({"clusters": ["p1"]} | asked))
+
+
+def nodes_of(decided: list[PlacementDecided]) -> dict[str, list[int]]:
+    return {d.job_id: list(d.node_indices) for d in decided if d.verdict == VERDICT_START}
+
+
+def limit_s(**asked: Any) -> float:
+    """The limit of a job that starts: that of the P-state that the policy chose."""
+    made = region.placement(nodes=4)
+    [start] = [d for d in round_of(made, 1, job("a", **asked)) if d.verdict == VERDICT_START]
+    return start.walltime_s
+
+
+def why(made: Placement, job_id: str) -> list[Constraint]:
+    return [c for c in region.answered(made, job_id).constraints if c.cluster in ("", "p1")]
+
+
+def test_a_job_that_ends_before_a_maintenance_starts_on_its_nodes() -> None:
+    made = region.placement(nodes=4)
+    begins_s = NOW_S + limit_s()
+    window = reserved("fans", begins_s, begins_s + HOUR_S, T0_US + 1)
+    assert nodes_of(round_of(made, 1, window, job("a", nodes=4))) == {"a": [0, 1, 2, 3]}
+
+
+def test_a_job_that_would_run_into_a_maintenance_waits_until_it_ends_and_is_told() -> None:
+    made = region.placement(nodes=4)
+    begins_s = NOW_S + limit_s() - 1.0
+    window = reserved("fans", begins_s, begins_s + HOUR_S, T0_US + 1, reason="new fans")
+    assert nodes_of(round_of(made, 1, window, job("a", nodes=1))) == {}
+    [found] = [c for c in why(made, "a") if c.kind == CONSTRAINT_KIND_RESERVED_NODES]
+    ends_us = T0_US + round((begins_s + HOUR_S) * 1e6)
+    assert (found.by, found.until_us, found.needed, found.available) == ("fans", ends_us, 1, 0)
+    assert region.answered(made, "a").reservation.start_at_us == ends_us
+    assert made.wake_us() == T0_US + round(begins_s * 1e6)
+    last = round((begins_s + HOUR_S) / 30)
+    assert nodes_of(round_of(made, last - 3)) == {}
+    assert nodes_of(round_of(made, last + 1)) == {"a": [0]}
+
+
+def test_jobs_are_placed_on_nodes_that_no_maintenance_takes() -> None:
+    made = region.placement(nodes=4)
+    window = reserved("fans", 300.0, HOUR_S, T0_US + 1, nodes=["p1-[0000-0002]"])
+    assert nodes_of(round_of(made, 1, window, job("a"), job("b"))) == {"a": [3]}
+
+
+def test_what_runs_when_a_maintenance_is_declared_runs_on() -> None:
+    made = region.placement(nodes=4)
+    [start] = round_of(made, 1, job("a", nodes=4))
+    window = reserved("fans", 120.0, HOUR_S, T0_US + 61_000_000)
+    decided = round_of(made, 2, region.started(start), window)
+    assert decided == []
+    assert region.answered(made, "a").allocation.nodes
+
+
+def test_a_job_of_a_reservation_runs_on_its_nodes_alone_and_others_do_not() -> None:
+    made = region.placement(nodes=4)
+    ends_s = 10 * HOUR_S
+    mine = reserved("course", 0.0, ends_s, T0_US + 1, nodes=["p1-0002"], users=["ada"])
+    events = job("a", reservation="course"), job("b", nodes=4), job("c", reservation="course")
+    assert nodes_of(round_of(made, 1, mine, *events)) == {"a": [2]}
+    assert nodes_of(round_of(made, 2, region.finished("a", end_us(2)))) == {"c": [2]}
+
+
+def test_a_job_of_a_reservation_waits_for_its_begin_and_blocks_nobody() -> None:
+    """The reservation of EASY stays for the first job that waits for nodes."""
+    made = region.placement(nodes=4)
+    mine = reserved("course", 600.0, 10 * HOUR_S, T0_US + 1, nodes=["p1-0002"], users=["ada"])
+    first = job("a", reservation="course", user="ada")
+    decided = round_of(made, 1, mine, first, job("b", nodes=3), job("c", nodes=2))
+    assert nodes_of(decided) == {"b": [0, 1, 3]}
+    [found] = [c for c in why(made, "a") if c.kind == CONSTRAINT_KIND_OWN_RESERVATION]
+    assert (found.by, found.until_us) == ("course", T0_US + 600_000_000)
+    assert not region.answered(made, "a").HasField("reservation")
+    assert region.answered(made, "c").HasField("reservation")
+    assert nodes_of(round_of(made, 18)) == {}
+    assert nodes_of(round_of(made, 19)) == {"a": [2]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "words"),
+    [
+        ({"name": "other"}, {}, "no cluster that the job may run on has it"),
+        ({"users": ["bob"], "accounts": ["chemistry"]}, {}, "neither for the user nor"),
+        ({"users": []}, {}, "neither for the user nor"),
+        ({"until_us": T0_US + 3_659_000_000}, {}, "does not end by its end"),
+        ({"nodes": ["p1-0001"]}, {"nodes": 2}, "too few nodes"),
+    ],
+)
+def test_a_job_whose_reservation_does_not_take_it_is_held_with_the_reason(
+    changes: dict[str, Any], asked: dict[str, Any], words: str
+) -> None:
+    made = region.placement(nodes=4)
+    whole: dict[str, Any] = {"name": "course", "users": ["ada"]} | changes
+    window = reserved(whole.pop("name"), 0.0, 20 * HOUR_S, T0_US + 1, **whole)
+    [held] = round_of(made, 1, window, job("a", reservation="course", user="ada", **asked))
+    assert held.verdict == VERDICT_HELD
+    assert words in held.reason
+    [found] = why(made, "a")
+    assert (found.kind, found.by) == (CONSTRAINT_KIND_OWN_RESERVATION, "course")
+
+
+def test_a_job_is_held_once_its_reservation_is_over_and_starts_in_a_new_one() -> None:
+    made = region.placement(nodes=1)
+    limit = limit_s()
+    window = reserved("course", 0.0, 2 * limit, T0_US + 1, accounts=["physics"])
+    events = job("a", reservation="course"), job("b", reservation="course")
+    decided = round_of(made, 1, window, *events)
+    assert nodes_of(decided) == {"a": [0]}
+    region.feed(made, [region.started(decided[0])])
+    late = round(limit / 30) + 1
+    [held] = round_of(made, late)
+    assert "does not end by its end" in held.reason
+    [removed] = round_of(made, late + 1, unreserved("course", end_us(late) + 1))
+    assert "no cluster that the job may run on has it" in removed.reason
+    again = reserved("course", 0.0, 9 * limit, end_us(late + 1) + 1, users=["ada"])
+    ended = region.finished("a", end_us(late + 1) + 2)
+    assert nodes_of(round_of(made, late + 2, again, ended)) == {"b": [0]}
+
+
+def test_nodes_of_a_number_are_those_that_are_free_first_and_stay_the_same() -> None:
+    made = region.placement(nodes=4)
+    round_of(made, 1, job("a", nodes=1), job("b", nodes=1, walltime_s=7200.0))
+    asked: dict[str, Any] = {"node_count": 3, "users": ["ada"]}
+    round_of(made, 2, reserved("course", 600.0, HOUR_S, T0_US + 70_000_000, **asked))
+    [listed] = made.queries.reservations(ListReservationsRequest()).reservations
+    assert list(listed.reservation.nodes) == ["p1-[0000,0002-0003]"]
+    assert (listed.nodes, listed.allocated_nodes) == (3, 1)
+    region.feed(made, [reserved("course", 600.0, 2 * HOUR_S, T0_US + 95_000_000, **asked)])
+    [listed] = made.queries.reservations(ListReservationsRequest()).reservations
+    assert list(listed.reservation.nodes) == ["p1-[0000,0002-0003]"]
+    other = reserved("other", 0.0, HOUR_S, T0_US + 96_000_000, node_count=2)
+    with pytest.raises(RejectedError, match="must be at most 1"):
+        made.handle(other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"cluster": "nowhere"}, "cluster"),
+        ({"nodes": ["p1-0004"]}, "nodes"),
+        ({"nodes": ["elsewhere-0001"]}, "nodes"),
+        ({"partition": "gpu"}, "partition"),
+        ({"node_count": 5}, "node_count"),
+    ],
+)
+def test_a_reservation_of_what_a_cluster_has_not_is_refused(
+    changes: dict[str, Any], field: str
+) -> None:
+    made = region.placement(nodes=4)
+    with pytest.raises(RejectedError) as refused:
+        made.handle(reserved("fans", 0.0, HOUR_S, T0_US + 1, **changes))
+    assert refused.value.field == field
+
+
+def test_a_deadline_within_a_maintenance_cannot_be_met() -> None:
+    made = region.placement(nodes=4)
+    window = reserved("fans", 0.0, 10 * HOUR_S, T0_US + 1)
+    [held] = round_of(made, 1, window, job("a", deadline_at_us=T0_US + round(9 * HOUR_S * 1e6)))
+    assert held.verdict == VERDICT_HELD
+    assert "cannot end by its deadline" in held.reason
+
+
+def test_a_restart_decides_what_the_process_before_would_have() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    limit = limit_s()
+    window = reserved("fans", limit, limit + 600.0, T0_US + 1, nodes=["p1-[0000-0001]"])
+    mine = reserved("course", 90.0, 9 * HOUR_S, T0_US + 1, node_count=1, users=["ada"])
+    events = [job(name, nodes=nodes) for name, nodes in (("a", 2), ("b", 2), ("c", 1))]
+    twins.round_of(1, window, mine, *events, job("d", reservation="course", user="ada"))
+    twins.kill()
+    twins.round_of(2)
+    twins.kill()
+    ahead = round((limit + 600.0) / 30) + 1
+    decided = twins.round_of(ahead, unreserved("course", end_us(2) + 1))
+    assert decided
+    twins.kill()
+    twins.round_of(ahead + 1)
+
+
+def test_a_cluster_with_reservations_is_under_easy_whatever_is_chosen() -> None:
+    made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM)
+    window = reserved("fans", 0.0, HOUR_S, T0_US + 1, nodes=["p1-0000"])
+    round_of(made, 1, window, job("a", nodes=3), job("b", nodes=1))
+    assert made.queries.policy().under_easy == {"p1": "nodes of it are reserved or maintained"}
