@@ -43,9 +43,7 @@ def test_a_run_keeps_reserved_and_maintained_nodes_for_their_jobs(
     mine = {str(each.index) for each in requests if each.reservation}
     kept = {each.cluster: each for each in built_in_reservations(clusters, requests)[::2]}
     starts: list[PlacementDecided] = [
-        event.payload
-        for event in _decided(system)
-        if event.payload.verdict == VERDICT_START
+        event.payload for event in _decided(system) if event.payload.verdict == VERDICT_START
     ]
     ran = {start.job_id.split("/")[2]: start for start in starts}
     assert len(ran) == _JOBS
