@@ -11,11 +11,18 @@ from unittest.mock import patch
 from shared.domain.job import Condition, Dependency, Job
 from shared.placement.decide.awaited_conditions import AwaitedConditions
 from shared.placement.decide.layer import DecideLayer
-from shared.placement.decide.pending_reason import PendingReason
+from shared.placement.decide.pending_reason import (
+    OwnReservation,
+    PendingReason,
+    ReservationLacks,
+)
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.decide.same_names import SameNames
 from shared.placement.decide.start_times import StartTimes
+from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
+from shared.placement.state.reservations import Reservation, Reservations
+from shared.scheduling.windows import NO_WINDOWS
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -173,6 +180,55 @@ def a_start_frees_nobody_behind_it() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def reservations_are_for_everybody() -> Iterator[None]:
+    """A job starts in a reservation of others."""
+    with _patched(Reservation, "admits", lambda _reservation, _job: True):
+        yield
+
+
+@contextmanager
+def nobody_wakes_for_reservations() -> Iterator[None]:
+    """No round is wanted when a reservation begins or ends."""
+    with _patched(Reservations, "due_s", lambda _reservations: ()):
+        yield
+
+
+@contextmanager
+def limits_outlast_reservations() -> Iterator[None]:
+    """A job waits for a reservation that ends before its limit."""
+    right = PendingReasons._in_reservation
+
+    def within(reasons: PendingReasons, job: JobRecord, on: Candidate) -> OwnReservation | None:
+        found = right(reasons, job, on)
+        is_short = found is not None and found.lacks is ReservationLacks.TOO_SHORT
+        return None if is_short else found
+
+    with _patched(PendingReasons, "_in_reservation", within):
+        yield
+
+
+@contextmanager
+def deadlines_see_no_maintenance() -> Iterator[None]:
+    """A deadline counts as if nothing were kept for others."""
+    with _patched(PendingReasons, "_opens_s", lambda _reasons, _job, _on, from_s: from_s):
+        yield
+
+
+@contextmanager
+def nothing_is_kept_for_others() -> Iterator[None]:
+    """Jobs start on nodes that are reserved or maintained."""
+    with _patched(Reservations, "windows", lambda _reservations, _cluster: NO_WINDOWS):
+        yield
+
+
+@contextmanager
+def removed_reservations_stay() -> Iterator[None]:
+    """What is removed keeps its nodes."""
+    with _patched(Reservations, "remove", lambda _reservations, _event, _message: None):
+        yield
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     begins_are_ignored,
     nobody_looks_when_a_time_comes,
@@ -186,4 +242,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     singletons_see_only_what_runs,
     singletons_see_only_what_waits,
     a_start_frees_nobody_behind_it,
+    reservations_are_for_everybody,
+    nobody_wakes_for_reservations,
+    limits_outlast_reservations,
+    deadlines_see_no_maintenance,
+    nothing_is_kept_for_others,
+    removed_reservations_stay,
 )

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from functools import singledispatchmethod
 from typing import Any, Final
 
+from coplace.v1.control_pb2 import ReservationDeclared, ReservationRemoved
 from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER,
     DEPENDENCY_CONDITION_AFTER_ANY,
@@ -65,7 +66,7 @@ class Seen:
     is_held: bool = False
     started_us: int = 0
     ended_us: int = 0
-    nodes: int = 0
+    nodes: frozenset[int] = frozenset()
 
     @property
     def order(self) -> tuple[int, int]:
@@ -82,7 +83,9 @@ class Seen:
 class Oracle:
     """Reads what is reported, and answers at the end of a round, which `end_round` begins."""
 
+    every_node: frozenset[int]
     jobs: dict[str, Seen] = field(default_factory=dict)
+    reserved: dict[str, ReservationDeclared] = field(default_factory=dict)
     now_us: int = 0
     _arrivals: int = 0
 
@@ -106,16 +109,18 @@ class Oracle:
     def _finished(self, told: JobFinished) -> None:
         job, is_ok = self.jobs[told.job_id], told.outcome == JOB_OUTCOME_COMPLETED
         job.state, job.ended_us = State.COMPLETED if is_ok else State.FAILED, told.ended_at_us
-        job.started_us, job.nodes = told.started_at_us, 0
+        job.started_us, job.nodes = told.started_at_us, frozenset()
 
     @read.register
     def _declined(self, told: JobDeclined) -> None:
-        self.jobs[told.job_id].state, self.jobs[told.job_id].nodes = State.WAITS, 0
+        job = self.jobs[told.job_id]
+        job.state, job.nodes = State.WAITS, frozenset()
 
     @read.register
     def _requeued(self, told: JobRequeued) -> None:
         job = self.jobs[told.job_id]
-        job.state, job.arrival, job.nodes, job.started_us = State.WAITS, self._next(), 0, 0
+        job.state, job.arrival, job.started_us = State.WAITS, self._next(), 0
+        job.nodes = frozenset()
 
     @read.register
     def _cancelled(self, told: JobCancelled) -> None:
@@ -128,6 +133,14 @@ class Oracle:
     @read.register
     def _released(self, told: JobReleased) -> None:
         self.jobs[told.job_id].is_held = False
+
+    @read.register
+    def _reserved(self, told: ReservationDeclared) -> None:
+        self.reserved[told.name] = told
+
+    @read.register
+    def _unreserved(self, told: ReservationRemoved) -> None:
+        del self.reserved[told.name]
 
     def end_round(self, now_us: int) -> None:
         """See which dependencies are met by now: what was met stays met."""
@@ -147,15 +160,51 @@ class Oracle:
             if job.job.depends_on_any and any(is_over):
                 job.awaits = []
 
-    def start(self, job_id: str, nodes: int) -> None:
+    def start(self, job_id: str, nodes: Iterable[int]) -> None:
         """Note that a start was decided."""
-        self.jobs[job_id].state, self.jobs[job_id].nodes = State.GRANTED, nodes
+        job = self.jobs[job_id]
+        job.state, job.nodes = State.GRANTED, frozenset(nodes)
+
+    def open_to(self, job: Seen, start_us: int) -> frozenset[int]:
+        """The nodes on which a job that starts then runs into nothing that is kept for others until
+        its limit: those of its reservation, where it names one."""
+        end_us = start_us + round(job.job.walltime_s * 1e6)
+        left = set(self.every_node)
+        for name, each in self.reserved.items():
+            nodes = _nodes(each)
+            if name == job.job.reservation:
+                is_within = each.from_us <= start_us and end_us <= each.until_us
+                left &= nodes if is_within else set()
+            elif start_us < each.until_us and each.from_us < end_us:
+                left -= nodes
+        if job.job.reservation and job.job.reservation not in self.reserved:
+            return frozenset()
+        return frozenset(left)
+
+    def free_for(self, job: Seen) -> frozenset[int]:
+        """The nodes that a job could have now."""
+        used = {node for other in self.jobs.values() for node in other.nodes}
+        return self.open_to(job, self.now_us) - used
+
+    def lacks_reservation(self, job: Seen) -> bool:
+        """Whether a job asks for a reservation in which it can't run any more as it is."""
+        if not job.job.reservation:
+            return False
+        own = self.reserved.get(job.job.reservation)
+        if own is None:
+            return True
+        may = job.job.user in own.users or job.job.account in own.accounts
+        start_us = max(self.now_us, own.from_us)
+        is_late = start_us + round(job.job.walltime_s * 1e6) > own.until_us
+        return is_late or not may or len(_nodes(own)) < job.job.nodes
 
     def why_not(self, job: Seen) -> str:
         """Return what keeps a job that waits from a start now, wherever there is room; empty where
         nothing does."""
         if job.is_held:
             return "it is held"
+        if self.lacks_reservation(job):
+            return "it is not of its reservation"
         if self.misses_deadline(job):
             return "it would run past its deadline"
         if job.job.begin_at_us > self.now_us:
@@ -164,9 +213,17 @@ class Oracle:
 
     def misses_deadline(self, job: Seen) -> bool:
         """Whether no start from now on ends by its deadline."""
-        start_us = max(self.now_us, job.job.begin_at_us)
+        if not job.job.deadline_at_us:
+            return False
+        begin_us = max(self.now_us, job.job.begin_at_us)
+        turns_us = [us for each in self.reserved.values() for us in (each.from_us, each.until_us)]
+        starts_us = [
+            us
+            for us in (begin_us, *turns_us)
+            if us >= begin_us and len(self.open_to(job, us)) >= job.job.nodes
+        ]
         limit_us = round(job.job.walltime_s * 1e6)
-        return 0 < job.job.deadline_at_us < start_us + limit_us
+        return not starts_us or job.job.deadline_at_us < min(starts_us) + limit_us
 
     def is_hopeless(self, job: Seen) -> bool:
         """Whether it waits for what can not happen any more, but by a new attempt."""
@@ -185,24 +242,23 @@ class Oracle:
 
     def next_us(self) -> int | None:
         """Return when time alone lets a job start next, or keeps it from one."""
-        times_us: list[int] = []
+        times_us = [us for each in self.reserved.values() for us in (each.from_us, each.until_us)]
         for job in self.waiting():
             times_us.append(job.job.begin_at_us)
             if not self._is_met(job):
                 times_us += [each.due_us for each in job.awaits if each.due_us is not None]
             if job.job.deadline_at_us:
-                times_us.append(job.job.deadline_at_us - round(job.job.walltime_s * 1e6) + 1)
+                limit_us = round(job.job.walltime_s * 1e6)
+                times_us.append(job.job.deadline_at_us - limit_us + 1)
+                times_us += [each.from_us - limit_us + 1 for each in self.reserved.values()]
+            if own := self.reserved.get(job.job.reservation):
+                times_us.append(own.until_us - round(job.job.walltime_s * 1e6) + 1)
         return min((at_us for at_us in times_us if at_us > self.now_us), default=None)
 
     def waiting(self) -> list[Seen]:
         """Return the jobs that wait, by arrival."""
         found = [job for job in self.jobs.values() if job.state is State.WAITS]
         return sorted(found, key=lambda job: job.arrival)
-
-    @property
-    def used(self) -> int:
-        """How many nodes jobs have or may have."""
-        return sum(job.nodes for job in self.jobs.values())
 
     def _next(self) -> int:
         self._arrivals += 1
@@ -268,3 +324,7 @@ class Oracle:
         return awaited.due_us is not None or (
             not self._is_hopeless(job, awaited) and awaited.asked.job_id in free
         )
+
+
+def _nodes(reservation: ReservationDeclared) -> set[int]:
+    return {int(name.rpartition("-")[2]) for name in reservation.nodes}

@@ -28,6 +28,7 @@ from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US
 
 NODES: Final = 4
+RESERVATIONS: Final = ("r0", "r1", "r2")
 CLUSTER: Final = "p1"
 ROUND_US: Final = 30_000_000
 MINUTE_US: Final = 60_000_000
@@ -62,7 +63,10 @@ class Play:
     starts: int = 0
 
     def __post_init__(self) -> None:
-        self._rng, self._oracle = Random(self.seed), Oracle()
+        self._rng, self._oracle = Random(self.seed), Oracle(frozenset(range(NODES)))
+        # Drawn by itself, so that no other draw moves.
+        self._reserving = Random(f"reserved {self.seed}")
+        self._has_reservations = self._reserving.random() < 0.6
         self._steady, self._killed = Placement({}, _RULES, 7.0), Placement({}, _RULES, 7.0)
         self._state: dict[str, bytes] = {}
         self._now_us, self._number, self._sequence = T0_US, 0, 0
@@ -90,6 +94,23 @@ class Play:
         acts += [self._confirm] * 4 if self._granted else []
         acts += [self._end] * 4 if self._runs else []
         rng.choice(acts)()
+        if self._has_reservations and self._reserving.random() < 0.15:
+            self._reserve()
+
+    def _reserve(self) -> None:
+        """A reservation or a maintenance of some nodes, or one is removed."""
+        rng, at_us = self._reserving, self._at_us()
+        name = rng.choice(RESERVATIONS)
+        if name in self._oracle.reserved and rng.random() < 0.3:
+            self._tell(region.unreserved(name, at_us))
+            return
+        from_s = (self._now_us - T0_US) / 1e6 + 60.0 * rng.randint(-2, 12)
+        until_s = max(from_s, (self._now_us - T0_US) / 1e6) + 60.0 * rng.randint(1, 20)
+        nodes = rng.sample(range(NODES), rng.choice([1, 1, 2, 2, 3, NODES]))
+        said: dict[str, Any] = {"nodes": [f"{CLUSTER}-{node:04d}" for node in sorted(nodes)]}
+        if rng.random() < 0.6:
+            said |= rng.choice([{"users": ["ada"]}, {"accounts": ["physics"]}])
+        self._tell(region.reserved(name, from_s, until_s, at_us, **said))
 
     def _tell(self, event: Event) -> None:
         self.events += 1
@@ -125,6 +146,8 @@ class Play:
         said["depends_on_any"] = rng.random() < 0.3
         if rng.random() < 0.05:
             said["held_because"] = "not understood"
+        if self._has_reservations and self._reserving.random() < 0.3:
+            said["reservation"] = self._reserving.choice([*RESERVATIONS, "nobody's"])
         self._tell(region.submitted(f"job-{len(self._oracle.jobs)}", at_us, **said))
 
     def _dependencies(self, at_us: int) -> list[Dependency]:
@@ -216,15 +239,20 @@ class Play:
                 self._violated(one.job_id, "starts though it does not wait")
             elif why := oracle.why_not(job):
                 self._violated(one.job_id, f"starts though {why}")
-            oracle.start(one.job_id, len(one.node_indices))
+            elif not set(one.node_indices) <= oracle.free_for(job):
+                self._violated(one.job_id, f"starts on {list(one.node_indices)}, kept for others")
+            oracle.start(one.job_id, one.node_indices)
             self._granted[one.job_id] = one
         self._judge_heads()
         self._judge_words()
 
     def _judge_heads(self) -> None:
         """The first job in line starts where it fits."""
-        line = [job for job in self._oracle.waiting() if not self._oracle.why_not(job)]
-        free = NODES - self._oracle.used
+        oracle, now_us = self._oracle, self._now_us
+        line = [job for job in oracle.waiting() if not oracle.why_not(job)]
+        # Behind one that awaits its reservation others wait for nothing.
+        line = [job for job in line if not _awaits(oracle, job, now_us)]
+        free = len(oracle.free_for(line[0])) if line else 0
         if line and line[0].job.nodes <= free:
             name = line[0].job.job_id
             self._violated(name, f"is the first in line, fits on {free} nodes and waits")
@@ -236,6 +264,7 @@ class Play:
         for job in oracle.waiting():
             name, verdict = job.job.job_id, self._verdicts.get(job.job.job_id)
             is_kept = job.is_held or oracle.misses_deadline(job) or oracle.is_hopeless(job)
+            is_kept |= oracle.lacks_reservation(job)
             if verdict == VERDICT_HELD and not is_kept and name in startable:
                 self._violated(name, "is held though it may start some time")
             if verdict == VERDICT_QUEUED and is_kept:
@@ -243,3 +272,8 @@ class Play:
 
     def _violated(self, job_id: str, what: str) -> None:
         self.violations.append(f"round {self._number - 1}: {job_id} {what}")
+
+
+def _awaits(oracle: Oracle, job: Seen, now_us: int) -> bool:
+    own = oracle.reserved.get(job.job.reservation)
+    return own is not None and now_us < own.from_us

@@ -219,6 +219,51 @@ def test_clusters_and_nodes_come_and_go(region: Region) -> None:
     assert f"undeclared by {_WHO} since" in told
 
 
+def test_nodes_are_reserved_and_maintained_and_jobs_say_what_they_wait_for(region: Region) -> None:
+    region.tell(cluster_declared=cluster("rho"))
+    region.until(lambda told: "| rho" in told, "nodes")
+    now = "--from", "now", "--for", "2hours"
+    maintained = region.coplace("reservation", "set", "rho", "fans", "--node", "rho-0003", *now)
+    assert "placement now has: fans of rho: rho-0003 (1 nodes, 0 of them allocated)" in maintained
+    later = "--from", "now+1hour", "--for", "9hours", "--user", "ada"
+    reserved = region.coplace("reservation", "set", "rho", "course", "--count", "1", *later)
+    assert "course of rho: rho-0000 (1 nodes, 0 of them allocated)" in reserved
+
+    there: dict[str, Any] = {"reference_cluster": "rho", "clusters": ["rho"]}
+    whole = job(30, 4, **there)
+    of_course = job(31, 1, reservation="course", **there)
+    of_none = job(32, 1, reservation="lecture", **there)
+    for each in (whole, of_course, of_none):
+        region.tell(job_submitted=each)
+    told = region.until(lambda told: " waits" in told, "why", whole.job_id)
+    assert "and run into fans from 20" in told
+    assert "; course from 20" in told
+    told = region.until(lambda told: " waits" in told, "why", of_course.job_id)
+    assert "its reservation course begins at 20" in told
+    assert "own reservation" in told
+    told = region.until(lambda told: " held" in told, "why", of_none.job_id)
+    assert "its reservation lecture: no cluster that the job may run on has it" in told
+
+    region.kill_placement()
+    listed = region.until(lambda told: "course" in told, "reservation", "list", "rho")
+    assert "fans" in listed
+    assert "error" not in region.coplace("reservation", "remove", "rho", "fans")
+    assert "error" not in region.coplace("reservation", "remove", "rho", "course")
+    region.until(lambda told: "is to start" in told, "why", whole.job_id)
+    told = region.until(lambda told: " held" in told, "why", of_course.job_id)
+    assert "its reservation course: no cluster" in told
+
+
+def test_reservations_are_declared_as_the_how_to_says(region: Region) -> None:
+    for name in ("p1", "p2"):
+        region.tell(cluster_declared=cluster(name, nodes=512))
+        region.until(lambda told, name=name: f"| {name}" in told, "nodes")
+    for line in commands_of(HOW_TO / "reserve-nodes.md", "reservation"):
+        told = region.coplace(*line)
+        assert "error" not in told, (line, told)
+    assert "no reservation course" in told
+
+
 def test_the_policy_is_declared_as_the_how_to_says(region: Region) -> None:
     before = region.coplace("policy", "show", "--output", "csv")
     assert "policy,priority-inc-v,priority-inc-v,,,\n" in before

@@ -96,7 +96,7 @@ class PendingReasons:
             return NodesDrained(cluster)
         time_left_s = job.job.time_left_s(self.times.now_s) if job.job.deadline_s else inf
         if time_left_s < candidate.walltime_s:
-            return self._deadline_missed(job, candidate)
+            return _deadline_missed(job, candidate)
         if candidate.power_unknown and (cap := self.unrated.cap_over(cluster)):
             return PowerUndeclared(cluster, cap)
         if not self.models.limits:
@@ -239,7 +239,7 @@ class PendingReasons:
         starts_s = {each.cluster: self._opens_s(job, each, from_s) for each in ranked}
         if any(each.walltime_s <= job.job.time_left_s(starts_s[each.cluster]) for each in ranked):
             return None
-        return self._deadline_missed(job, shortest)
+        return _deadline_missed(job, shortest)
 
     def _opens_s(self, job: JobRecord, candidate: Candidate, from_s: float) -> float:
         """Return when, from a time on, a job could start on a cluster if nothing ran there: it may
@@ -258,14 +258,6 @@ class PendingReasons:
                 return from_s
             from_s = windows.opens_s(*span)
         return inf
-
-    def _deadline_missed(self, job: JobRecord, on: Candidate) -> MissesDeadline:
-        """Return that the job misses its deadline on a cluster: of no time, so that it stays the
-        same."""
-        from_s = max(job.job.submit_s, job.job.begin_s)
-        opens_s = self._opens_s(job, on, from_s)
-        earliest_s = (opens_s if opens_s < inf else from_s) + on.walltime_s
-        return MissesDeadline(job.job.deadline_s, on.cluster, on.walltime_s, earliest_s)
 
     def _ranked_now(self, job: JobRecord) -> list[Candidate]:
         """Return the candidates that a job may have entries for: those that it was ranked on when

@@ -230,9 +230,16 @@ class WaitingJobs:
             due_s = min([due_s, *self._turns_s(waiting)])
         if job.deadline_s:
             latest_s = [job.deadline_s - limit_s for limit_s in _limits_s(waiting)]
+            latest_s += self._last_before_windows_s(waiting)
             late_s = (nextafter(start_s, inf) for start_s in latest_s if start_s >= now_s)
             due_s = min([due_s, *late_s])
         return due_s
+
+    def _last_before_windows_s(self, waiting: _Waiting) -> Iterator[float]:
+        """Yield the latest starts that end before nodes are kept for others."""
+        for choice in waiting.usual:
+            for window in self._pending_reasons.reservations.windows(choice.cluster).all:
+                yield window.from_s - choice.candidate.walltime_s
 
     def _turns_s(self, waiting: _Waiting) -> Iterator[float]:
         """Yield when the reservation of a job ends, or from when on one of its limits does not end
