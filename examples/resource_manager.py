@@ -11,7 +11,8 @@ from coplace_client import channels, decisions, facts, ingest
 SITE, CLUSTER, SOURCE, RUN_US = "north", "example", "north/example", 1_000_000
 HAS = {"cluster": CLUSTER, "site": SITE, "node_model": "any", "nodes": 16, "cores_per_node": 8}
 CLOCKS = {"pstates_ghz": [2.0], "idle_power_w": 100, "peak_bandwidth_gbps": 100}
-NEEDS = {"user": "ada", "account": "lab", "nodes": 1, "walltime_s": 9, "reference_cluster": CLUSTER}
+WHERE = {"reference_cluster": CLUSTER, "clusters": [CLUSTER]}  # it starts no job elsewhere
+NEEDS = {"user": "ada", "account": "lab", "nodes": 1, "walltime_s": 9, **WHERE}
 FILES, jobs, ends = channels.GrpcFiles.from_environment(), {}, {}
 journal = open("resource_manager.journal", "a+", buffering=1)  # noqa: PTH123, SIM115 till the end
 
@@ -25,9 +26,8 @@ async def obey(report, decision, at_us):  # a fact that is reported again is kno
         await report(facts.started(SOURCE, decision, nodes, at_us))
         while time.time_ns() // 1000 < ends[grant][0]:  # noqa: ASYNC110 it may be cancelled
             await asyncio.sleep(0.05)
-        end_us, outcome = ends[grant]
-        if end_us:  # else the run was void: it is not reported
-            await report(facts.ended(SOURCE, job, decision, (at_us, end_us), outcome=outcome))
+        if (end := ends[grant])[0]:  # else the run was void: it is not reported
+            await report(facts.ended(SOURCE, job, decision, (at_us, end[0]), outcome=end[1]))
         print("ended", job.job_id, file=journal)
     elif verdict == placement_pb2.VERDICT_ACTION or (decision.grant and grant not in ends):
         no = facts.action_refused if verdict == placement_pb2.VERDICT_ACTION else facts.declined

@@ -42,6 +42,7 @@ if __name__ == "__main__":
         nodes=4,
         walltime_s=3600,
         reference_cluster="alpha",
+        clusters=["alpha"],  # run.py starts jobs of this cluster alone
         submitted_at_us=now_s * 1_000_000,
     )
     report(cluster_declared=cluster)

@@ -30,7 +30,7 @@ func main() {
 		id := fmt.Sprintf("%s/%d/%d", source, number, begunUs)
 		jobs[id] = &pb.JobSubmitted{
 			JobId: id, Attempt: 1, User: "ada", Account: "lab", Nodes: 1, WalltimeS: 60,
-			ReferenceCluster: cluster, SubmittedAtUs: begunUs,
+			ReferenceCluster: cluster, Clusters: []string{cluster}, SubmittedAtUs: begunUs,
 		}
 		waiting = append(waiting, submitted(jobs[id]))
 	}

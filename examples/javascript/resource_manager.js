@@ -41,16 +41,15 @@ async function run({ freq_ghz, node_indices, cores_per_node }, job, of, started_
 const lines = existsSync(journal) ? readFileSync(journal, "utf8").split("\n").map((line) => line.split(" ")) : [];
 const begunUs = Number(lines[0]?.[1] ?? nowUs());
 keep("begun", begunUs);
-const has = { cluster, site, node_model: "any", nodes: 16, cores_per_node: 8, pstates_ghz: [2] };
-const draws = { idle_power_w: 100, peak_bandwidth_gbps: 100 };
-const needs = { attempt: 1, user: "ada", account: "lab", nodes: 1, walltime_s: 60, reference_cluster: cluster };
-await report(`${cluster}/${begunUs}`, begunUs, { cluster_declared: { ...has, ...draws } });
+const draws = { pstates_ghz: [2], idle_power_w: 100, peak_bandwidth_gbps: 100 };
+const has = { cluster, site, node_model: "any", nodes: 16, cores_per_node: 8, ...draws };
+const where = { reference_cluster: cluster, clusters: [cluster] }; // it starts no job elsewhere
+const needs = { attempt: 1, user: "ada", account: "lab", nodes: 1, walltime_s: 60, ...where };
+await report(`${cluster}/${begunUs}`, begunUs, { cluster_declared: has });
 for (const job_id of Array.from({ length: Number(count) }, (_, number) => `${source}/${number}/${begunUs}`)) {
   jobs.set(job_id, { job_id, submitted_at_us: begunUs, ...needs });
 }
-(async () => {
-  for (const job of jobs.values()) await report(`${job.job_id}/1`, begunUs, { job_submitted: job });
-})();
+(async () => { for (const job of jobs.values()) await report(`${job.job_id}/1`, begunUs, { job_submitted: job }); })();
 const obeyed = lines.filter(([kind]) => kind === "obeyed");
 for (const [, , atUs, text] of obeyed) obey(decode(text), Number(atUs));
 for await (const [decision, cursor] of follow(watchAddress, { site, clusters: [cluster] }, obeyed.at(-1)?.[1] ?? "")) {
