@@ -113,6 +113,8 @@ def submission(request: JobRequest, job: str, cluster: Cluster, ids: Mapping[int
         sequence=request.sequence,
         partitions=request.partitions,
         features=request.features,
+        array=request.array,
+        array_at_most=request.array_at_most,
     )
     return _of_job(JOBS, cluster, job, time_us, payload)
 

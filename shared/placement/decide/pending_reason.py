@@ -138,6 +138,15 @@ class NodeLimitReached:
 
 
 @dataclass(frozen=True, slots=True)
+class TasksLimitReached:
+    """As many tasks of an array have nodes as may at once."""
+
+    array_id: str
+    most: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterClosed:
     """Nothing starts on the cluster: it is lost or undeclared."""
 
@@ -194,6 +203,7 @@ PendingReason = (
     | AccountEmpty
     | JobLimitReached
     | NodeLimitReached
+    | TasksLimitReached
     | ClusterClosed
     | NodesDrained
     | PowerUndeclared
@@ -212,7 +222,7 @@ _LASTING: Final = (
 )
 # A dependency that waits for something yet to happen.
 _HOPEFUL: Final = (Unmet.NOT_ENDED, Unmet.NOT_STARTED, Unmet.BEFORE, Unmet.DELAYED)
-_PASSING: Final = (JobLimitReached, NodeLimitReached)
+_PASSING: Final = (JobLimitReached, NodeLimitReached, TasksLimitReached)
 
 
 def is_lasting(reason: PendingReason) -> bool:

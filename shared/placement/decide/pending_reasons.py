@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import inf
 
+from shared.domain.array_tasks import MOST_TASKS, Places
 from shared.eamc.ranking import EXCLUDED
 from shared.placement.budgets.cap_budgets import UnratedClusters
 from shared.placement.decide.dependencies import Dependencies
@@ -25,6 +26,7 @@ from shared.placement.decide.pending_reason import (
     RequeuedTooOften,
     RunsUndeclared,
     StartsFailed,
+    TasksLimitReached,
     is_lasting,
 )
 from shared.placement.decide.start_times import StartTimes
@@ -32,7 +34,7 @@ from shared.placement.state.allocations import Allocations
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.declines import refused_to
 from shared.placement.state.job_record import JobRecord
-from shared.placement.state.limits import Limit, Subject, subjects_of
+from shared.placement.state.limits import Limit, Subject, SubjectKind, subjects_of
 from shared.placement.state.model_store import ModelStore
 from shared.scheduling.eligibility import partitions_of
 from shared.scheduling.problem import fits_when_empty, nodes_worth
@@ -58,7 +60,26 @@ class PendingReasons:
             or self._waits(job)
         )
         reason = reason or (self._empty(job) if self.models.refused else None)
+        reason = reason or (self._too_many_tasks(job) if job.job.array_at_most else None)
         return reason or (self._too_many_jobs(job) if self.models.limits else None)
+
+    def tasks_left(self, array: JobRecord) -> Places:
+        """Return the tasks that are left in an array and wait for no task of another one."""
+        assert array.progress is not None
+        awaited = (each.job_id for each in array.life.awaits if each.is_of_tasks)
+        return array.progress.eligible(awaited, is_any=array.job.depends_on_any)
+
+    def most_tasks(self, array: JobRecord) -> int:
+        """Return how many more tasks of an array may have nodes, by its own limit and those on
+        jobs: what starts in a pass is compared with them again."""
+        most = [
+            limit.jobs - self.allocations.usage(subject).jobs
+            for subject, limit in self._limits_of(array)
+            if limit.jobs
+        ]
+        if array.job.array_at_most:
+            most.append(array.job.array_at_most - self._running_tasks(array))
+        return min(most, default=MOST_TASKS)
 
     def of_entry(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
         """Return what keeps the entry for this cluster out; None when nothing does."""
@@ -185,6 +206,15 @@ class PendingReasons:
             if not limit.allows_job(used):
                 return JobLimitReached(subject, limit.jobs, used.jobs)
         return None
+
+    def _too_many_tasks(self, job: JobRecord) -> PendingReason | None:
+        most, running = job.job.array_at_most, self._running_tasks(job)
+        array_id = job.job.array_id or job.job.job_id
+        return TasksLimitReached(array_id, most, running) if running >= most else None
+
+    def _running_tasks(self, job: JobRecord) -> int:
+        array_id = job.job.array_id or job.job.job_id
+        return self.allocations.usage(Subject(SubjectKind.ARRAY, array_id)).jobs
 
     def _too_many_nodes(self, job: JobRecord, nodes: int) -> PendingReason | None:
         for subject, limit in self._limits_of(job):

@@ -42,6 +42,7 @@ from shared.placement.decide.pending_reason import (
     RequeuedTooOften,
     RunsUndeclared,
     StartsFailed,
+    TasksLimitReached,
     Unmet,
     WaitsForJob,
     WaitsInCircle,
@@ -84,6 +85,10 @@ class PendingReasonWords:
                 words = f"{subject.kind} {subject.name} may hold {most} nodes at once"
                 figures = f", holds {allocated} and needs {needed} more"
                 return _at_limit(words, figures, (needed, most - allocated, NODES), subject.name)
+            case TasksLimitReached(array_id, most, running):
+                words = f"{most} tasks of {array_id} may have nodes at once"
+                counted = 1, most - running, JOBS
+                return _at_limit(words, f" and {running} have", counted, array_id)
             case PartitionDown() | RefusedThere():
                 return PendingWords(_place(reason))
             case _:

@@ -22,6 +22,8 @@ class SubjectKind(StrEnum):
 
     USER = "user"
     ACCOUNT = "account"
+    # Its tasks; how many may run at once is said with the submission.
+    ARRAY = "array"
 
 
 _KINDS: Final[Mapping[LimitSubject.ValueType, SubjectKind]] = {
@@ -31,7 +33,7 @@ _KINDS: Final[Mapping[LimitSubject.ValueType, SubjectKind]] = {
 
 
 class Subject(NamedTuple):
-    """A user or an account."""
+    """A user, an account or an array."""
 
     kind: SubjectKind
     name: str
@@ -59,14 +61,16 @@ class Limit(NamedTuple):
         return not self.nodes or held.nodes + nodes <= self.nodes
 
 
-def subjects_of(job: Job) -> tuple[Subject, Subject]:
-    """Return the user and the account whose limits a job counts against."""
-    return _subjects(job.user, job.account)
+def subjects_of(job: Job) -> tuple[Subject, ...]:
+    """Return the user and the account whose limits a job counts against; of a task its array, too,
+    where that has a limit."""
+    return _subjects(job.user, job.account, job.array_id if job.array_at_most else "")
 
 
 @lru_cache(maxsize=4096)  # each is asked for at every start and end of a job of theirs
-def _subjects(user: str, account: str) -> tuple[Subject, Subject]:
-    return Subject(SubjectKind.USER, user), Subject(SubjectKind.ACCOUNT, account)
+def _subjects(user: str, account: str, array_id: str) -> tuple[Subject, ...]:
+    own = Subject(SubjectKind.USER, user), Subject(SubjectKind.ACCOUNT, account)
+    return (*own, Subject(SubjectKind.ARRAY, array_id)) if array_id else own
 
 
 def declared(subject: Subject, limit: Limit) -> LimitsDeclared:
