@@ -1,6 +1,7 @@
 """`coplace limits set|show`: what users, accounts and qualities of service may have at once."""
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from math import ceil
 from typing import Annotated, Final
 
@@ -53,9 +54,17 @@ _MOST_NODE_HOURS: Final = 1e10
 _HOUR_S: Final = 3600
 
 
+class Limited(StrEnum):
+    """Whom operators declare limits of."""
+
+    USER = SubjectKind.USER
+    ACCOUNT = SubjectKind.ACCOUNT
+    QOS = SubjectKind.QOS
+
+
 @app.command("set")
 def set_limits(
-    kind: Annotated[SubjectKind, typer.Argument(help="Of whom.")],
+    kind: Annotated[Limited, typer.Argument(help="Of whom.")],
     name: Annotated[str, typer.Argument(help="As jobs name the user, the account or the QOS.")],
     jobs: Annotated[
         int, typer.Option(min=0, max=_MOST, help="Jobs that run at once; 0: any number.")
@@ -78,7 +87,7 @@ def set_limits(
         ),
     ] = 0.0,
     each: Annotated[
-        SubjectKind | None,
+        Limited | None,
         typer.Option(help="Each user or account within the account or QOS has this for itself."),
     ] = None,
     placement: Placement = "127.0.0.1:50053",
@@ -87,7 +96,7 @@ def set_limits(
     wait: Wait = WAIT_S,
 ) -> None:
     """Declare all limits of a user, an account or a QOS: they replace those declared before."""
-    subject = Subject(kind, name, each)
+    subject = Subject(SubjectKind(kind), name, SubjectKind(each) if each else None)
     node_s = ceil(node_hours * _HOUR_S)
     limit = Limit(jobs, nodes, cores, node_s, _counts(resources))
     message = declared(subject, limit)

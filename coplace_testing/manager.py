@@ -101,7 +101,8 @@ class ObedientManager:
 
     def _finish(self, grant: _Grant, outcome: JobOutcome.ValueType, ended_at_us: int) -> None:
         run = self._running.pop(grant)
-        start, job = run.start, self._submission(grant[0])
+        start = run.start
+        job = self._submission(start.array_job_id or start.job_id)
         units = start.node_units or [1] * len(start.node_indices)
         finished = JobFinished(
             job_id=start.job_id,

@@ -17,6 +17,7 @@ from lab.emulator.scales import PER_INSTRUCTION, read_eamc_scale
 from lab.emulator.settings import SimulationSettings
 from lab.emulator.truth.noise import Noise
 from lab.emulator.truth.runs import EmulatedTruth
+from lab.workloads.arrays import with_arrays
 from lab.workloads.clusters import GPU_NODES, clusters, rated
 from lab.workloads.generate import built_in
 from lab.workloads.mislabel import mislabel
@@ -68,7 +69,8 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
         requests = asking_for_partitions(requests, emulated, settings.seed, share)
     if settings.reserved_share:
         requests = in_reservations(requests, emulated, settings.seed, settings.reserved_share)
-    return with_start_terms(requests, settings.seed, settings.timed_share), emulated
+    requests = with_start_terms(requests, settings.seed, settings.timed_share)
+    return with_arrays(requests, settings.seed, settings.arrays_share), emulated
 
 
 def emulator(settings: SimulationSettings) -> Emulator:

@@ -30,6 +30,7 @@ from coplace.v1.plans_pb2 import PlanProposed
 
 from coplace_client.errors import UnusableError
 from lab.emulator import facts
+from lab.emulator.arrays import EmulatedArrays
 from lab.emulator.caps import cap_event, step_times_us
 from lab.emulator.effects import EVERY, Effect
 from lab.emulator.facts import EPOCH_US, id_of, submit_us
@@ -127,6 +128,7 @@ class Emulator:
         self._steps_us += [us for each in reservations for us in (each.from_us, each.until_us)]
         self._start_terms = StartTerms(requests, self._machines)
         self._queued: dict[str, JobRequest] = {}
+        self._arrays = EmulatedArrays()
         self._attempts: dict[str, int] = {}
         self._running: dict[str, RunningJob] = {}
         self._declined: set[tuple[str, int]] = set()
@@ -176,6 +178,8 @@ class Emulator:
         Raises ImpossibleDecisionError for a decision that the clusters cannot obey.
         """
         for decision in decisions:
+            if decision.verdict == VERDICT_START and decision.array_job_id:
+                self._begin_task(decision)
             self._require_current(decision)
         for decision in sorted(decisions, key=lambda d: d.job_id):
             self._stop_or_change(decision)
@@ -197,8 +201,19 @@ class Emulator:
                 self._decline(decision)
             case placement_pb2.VERDICT_REJECTED:
                 self._queued.pop(decision.job_id, None)
+                self._arrays.drop_left(decision.job_id)
             case placement_pb2.VERDICT_ACTION:
                 self._act(decision)
+
+    def _begin_task(self, decision: PlacementDecided) -> None:
+        """Queue a task of an array as a job of its own, for its first start."""
+        task, array = decision.job_id, decision.array_job_id
+        if task in self._queued or task in self._running or array not in self._queued:
+            return
+        self._queued[task], is_last = self._arrays.take(array)
+        if is_last:
+            del self._queued[array]
+            self._start_terms.start(array, self._current.ended_at_us)
 
     def _start_behind_its_hosts(
         self, decision: PlacementDecided, undone: dict[str, PlacementDecided]
@@ -287,16 +302,27 @@ class Emulator:
         cluster = self._machines[request.reference_cluster].cluster
         job = id_of(request, cluster.site)
         self._queued[job] = request
+        self._arrays.submit(job, request)
         self._start_terms.submit(request)
         self._outbox.append(facts.submission(request, job, cluster, self._start_terms.ids))
 
     def _expire(self, now_us: int) -> None:
         """Cancel a job that waits at its deadline."""
         job = self._start_terms.take_expired(now_us)
+        self._leave_queue(job, now_us)
+
+    def _leave_queue(self, job: str, now_us: int) -> None:
         request = self._queued.pop(job)
-        self._start_terms.stop(job, now_us)
+        self._arrays.drop_left(job)
+        self._stop(job, now_us)
         cluster = self._machines[request.reference_cluster].cluster
         self._outbox.append(facts.cancellation(request, job, cluster, now_us))
+
+    def _stop(self, job: str, now_us: int) -> None:
+        """Note that a job ended, and its array where it was the last of its tasks."""
+        self._start_terms.stop(job, now_us)
+        if array := self._arrays.end(job):
+            self._start_terms.stop(array, now_us)
 
     def _decline(self, decision: PlacementDecided) -> None:
         """Give a start back, unless it took place: then that word has crossed the question."""
@@ -359,6 +385,7 @@ class Emulator:
         """End a run and put its job back, which begins anew."""
         self._finish(run, JOB_OUTCOME_CANCELLED, now_us)
         self._queued[run.job_id] = run.request
+        self._arrays.begin_anew(run.job_id)
         self._start_terms.submit(run.request)
         self._attempts[run.job_id] = run.attempt + 1
         self._outbox.append(facts.requeue(run, reason, now_us))
@@ -410,10 +437,7 @@ class Emulator:
         if job in self._running:
             self._finish(self._running[job], JOB_OUTCOME_CANCELLED, now_us)
         else:
-            request = self._queued.pop(job)
-            self._start_terms.stop(job, now_us)
-            cluster = self._machines[request.reference_cluster].cluster
-            self._outbox.append(facts.cancellation(request, job, cluster, now_us))
+            self._leave_queue(job, now_us)
 
     def _finish(self, run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> None:
         run.machine.release(run.job_id, run.allocation.nodes)
@@ -425,7 +449,7 @@ class Emulator:
             facts.node_samples(run, self._noise, now_us),
             facts.finish(run, outcome, now_us),
         ]
-        self._start_terms.stop(run.job_id, now_us)
+        self._stop(run.job_id, now_us)
         del self._running[run.job_id]
 
     def _on_nodes_of(self, run: RunningJob) -> list[RunningJob]:

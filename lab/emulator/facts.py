@@ -114,6 +114,8 @@ def submission(request: JobRequest, job: str, cluster: Cluster, ids: Mapping[int
         partitions=request.partitions,
         features=request.features,
         reservation=request.reservation,
+        array=request.array,
+        array_at_most=request.array_at_most,
     )
     return _of_job(JOBS, cluster, job, time_us, payload)
 

@@ -60,6 +60,9 @@ class SimulationSettings(EnvironmentSettings):
     timed_share: float = Field(
         0.0, ge=0, le=1, description="Share of the built-in jobs that say when they may start"
     )
+    arrays_share: float = Field(
+        0.0, ge=0, le=1, description="Share of the built-in jobs that are arrays of tasks"
+    )
     measured_after_s: float = Field(
         0.0, ge=0, description="Running jobs are measured so long after their start too; 0: never"
     )

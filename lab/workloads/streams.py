@@ -22,6 +22,7 @@ class Stream(IntEnum):
     PARTS = 10
     WINDOW = 11
     START_TERMS = 12
+    ARRAYS = 13
     PARTITIONS = 20
     RESERVED = 21
 

@@ -128,6 +128,9 @@ def fold_runs(known: Iterable[RunRow], facts: Iterable[RunFact]) -> dict[RunKey,
             continue
         row = _row(rows, fact.job_id, fact.attempt)
         rows[row.key] = _fold(row, fact)
+        if isinstance(fact, PlacementDecided) and fact.array_job_id:
+            array = _row(rows, fact.array_job_id, 1)
+            rows[row.key] = _owned_as(rows[row.key], array)
     owners: dict[str, RunRow] = {}
     for key in sorted(rows):
         rows[key] = _settled(rows[key], owners)
@@ -262,15 +265,23 @@ def _settled(row: RunRow, owners: dict[str, RunRow]) -> RunRow:
     """Return a row with what follows from it and from the attempts before, which come first."""
     if row.owner_rank == OwnerRank.INHERITED:
         if owner := owners.get(row.job_id):
-            row = row._replace(
-                user=owner.user,
-                account=owner.account,
-                app_id=owner.app_id,
-                submitted_at_us=owner.submitted_at_us,
-            )
+            row = _owned_as(row, owner)
     else:
         owners[row.job_id] = row
     return row._replace(state=_state(row))
+
+
+def _owned_as(row: RunRow, owner: RunRow) -> RunRow:
+    """Return the row of another attempt, or of a task of an array, with whose it is, where nobody
+    said so of itself."""
+    if row.owner_rank != OwnerRank.INHERITED or not owner.user:
+        return row
+    return row._replace(
+        user=owner.user,
+        account=owner.account,
+        app_id=owner.app_id,
+        submitted_at_us=owner.submitted_at_us,
+    )
 
 
 def _state(row: RunRow) -> RunState.ValueType:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 from coplace.v1.accounts_pb2 import AccountStanding
+from coplace.v1.placement_pb2 import PlacementDecided
 from sqlalchemy import Connection, Engine, Row, Table, and_, bindparam, literal, select, tuple_
 
 from coplace_client.errors import RejectedError
@@ -200,9 +201,10 @@ def _write_stories(connection: Connection, told: Mapping[str, Mapping[str, Story
 
 
 def _write_runs(connection: Connection, facts: Facts) -> None:
-    found = _known(connection, RUNS, "job_id", list(facts.runs))
+    every = [fact for facts_of_job in facts.runs.values() for fact in facts_of_job]
+    arrays = {fact.array_job_id for fact in every if isinstance(fact, PlacementDecided)} - {""}
+    found = _known(connection, RUNS, "job_id", sorted({*facts.runs, *arrays}))
     known: dict[RunKey, RunRow] = {row.key: row for row in map(RunRow._make, found)}
-    every = (fact for facts_of_job in facts.runs.values() for fact in facts_of_job)
     rows = fold_runs(known.values(), every)
     _insert(connection, RUNS, [row._asdict() for key, row in rows.items() if key not in known])
     changed = [row._asdict() for key, row in rows.items() if key in known and row != known[key]]

@@ -13,6 +13,7 @@ from shared.authority.binding import SitedCluster
 from shared.authority.holding import HeldRun, Holdings
 from shared.authority.rules import OwnedJob
 from shared.catalogue.event import Event
+from shared.domain.array_tasks import as_task, parse_tasks
 
 # The messages that are folded, by the topic that has them.
 FOLDED: Final = {
@@ -31,6 +32,8 @@ class _Job:
     since_us: int
     user: str = ""
     account: str = ""
+    # Of the tasks of an array; empty for any other job.
+    indices: str = ""
     held: Holdings = field(default_factory=Holdings)
 
 
@@ -65,16 +68,24 @@ class KnownRegion:
 
     def job(self, job_id: str) -> OwnedJob:
         """Return a job, as far as it is known."""
-        found = self._jobs.get(job_id)
+        found, array = self._jobs.get(job_id), self._array_of(job_id)
         if found is None:
-            return OwnedJob(job_id)
-        held = found.held
+            return OwnedJob(job_id, array.user, array.account) if array else OwnedJob(job_id)
+        held, owner = found.held, found if found.user or array is None else array
         runs = tuple(HeldRun(number, grant, self.cluster(on)) for number, grant, on in held.runs())
         declined = tuple(
             HeldRun(number, grant, self.cluster(on))
             for grant, (number, on) in held.declined.items()
         )
-        return OwnedJob(job_id, found.user, found.account, runs, held.newest_grant, declined)
+        return OwnedJob(job_id, owner.user, owner.account, runs, held.newest_grant, declined)
+
+    def _array_of(self, job_id: str) -> _Job | None:
+        """Return the array that has a task of this id: whose it is, the task is."""
+        named = as_task(job_id)
+        array = self._jobs.get(named[0]) if named else None
+        if named is None or array is None or not array.indices:
+            return None
+        return None if parse_tasks(array.indices).place(named[1]) is None else array
 
     def fold(self, event: Event) -> None:
         """Fold what an event says of the region."""
@@ -99,6 +110,7 @@ class KnownRegion:
         job = self._known(submitted.job_id, time_us)
         if not job.user:
             job.user, job.account = submitted.user, submitted.account
+            job.indices = submitted.array
 
     def _known(self, job_id: str, time_us: int) -> _Job:
         if job_id not in self._jobs:

@@ -48,6 +48,7 @@ from services.prediction.training import (
     pair_examples,
     pair_rows,
 )
+from shared.arrays.known_arrays import KnownArrays
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.payloads.domain_types import cluster_of, job_of
 from shared.catalogue.schemas import names_of
@@ -93,6 +94,7 @@ class Prediction:
     def __init__(self, restored: Mapping[str, bytes], alpha: float = 0.1) -> None:
         self._state = State(restored)
         self._remembered = Remembered(self._state)
+        self._arrays = KnownArrays(self._state)
         self._job_power = JobPower(self._state, alpha)
         self._pair_versions = PairVersions(self._state)
         self._node_power = NodePower(self._state)
@@ -132,9 +134,12 @@ class Prediction:
             case JobSeized():
                 self._next_attempt(message.job_id, message.attempt + 1, message.seized_at_us)
             case JobStarted():
+                self._begin_task(message.job_id)
                 self._start(message)
             case JobFinished():
+                self._begin_task(message.job_id)
                 self._finish(message)
+                self._end_array(message.job_id)
             case JobActionDone():
                 self._node_power.changed(_attempt(message.job_id, message.attempt))
 
@@ -224,7 +229,25 @@ class Prediction:
         key = _attempt(message.job_id, message.attempt)
         if key in self._remembered.jobs or key in self._remembered.runs:
             raise AlreadyAppliedError(key)
+        self._arrays.submit(message)
         self._remembered.jobs.put(key, job_of(message))
+
+    def _begin_task(self, job_id: str) -> None:
+        """Remember the first attempt of a task of an array: it asks for what the array says."""
+        array_id, key = self._arrays.array_of(job_id), _attempt(job_id, 1)
+        if array_id is None or key in self._remembered.jobs or key in self._remembered.runs:
+            return
+        array = self._remembered.jobs.get(_attempt(array_id, 1))
+        if array is not None:
+            self._remembered.jobs.put(
+                key, replace(array, job_id=job_id, array="", array_id=array_id)
+            )
+
+    def _end_array(self, job_id: str) -> None:
+        """Forget an array with the last of its tasks."""
+        array_id = self._arrays.end(job_id)
+        if array_id not in (None, job_id):
+            self._remembered.jobs.drop(_attempt(array_id, 1))
 
     def _next_attempt(self, job_id: str, attempt: int, now_us: int) -> None:
         """It asks for what the one before asked for."""

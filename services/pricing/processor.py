@@ -37,6 +37,7 @@ from services.pricing.runs import (
     run_of_start,
 )
 from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts, CoRunInterval
+from shared.arrays.known_arrays import KnownArrays
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.schemas import names_of
 from shared.domain.job import JobFact, JobState, next_state
@@ -78,6 +79,8 @@ CONSUMES: Final = names_of(
 CHARGES: Final = "prices.charges"
 STANDINGS: Final = "accounts.standings"
 SOURCE: Final = "pricing"
+# What may be the first that is said of a task of an array.
+_OF_RUNS: Final = (JobStarted, JobFinished, JobRequeued, JobSeized, RunPowerPredicted)
 # How long a charge waits that failed and was left out.
 PUT_OFF_US: Final = 24 * 3_600_000_000
 # Who said that an attempt was requeued before anybody said where it ran: the last ones.
@@ -101,6 +104,7 @@ class PricingProcessor:
     def __init__(self, rule: PriceRule, restored: Mapping[str, bytes]) -> None:
         self._rule = rule
         self._state = State(restored)
+        self._arrays = KnownArrays(self._state)
         self._attempts = Attempts(self._state)
         self._tariffs = TariffBook(self._state)
         self._accounts = AccountBook(self._state)
@@ -117,6 +121,8 @@ class PricingProcessor:
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Apply one fact. Raises RejectedError for bad input, AlreadyAppliedError for a copy."""
+        if isinstance(event.payload, _OF_RUNS):
+            self._begin_task(event.payload.job_id)
         match event.payload:
             case JobSubmitted() as fact:
                 self._submit(fact)
@@ -184,7 +190,26 @@ class PricingProcessor:
         """State that changed since the last call."""
         return self._state.changes()
 
+    def _begin_task(self, job_id: str) -> None:
+        """Begin the first attempt of a task of an array, whose submission is that of the array."""
+        array_id = self._arrays.array_of(job_id)
+        if array_id is None or self._attempts.submission_of(job_id) is not None:
+            return
+        submitted = self._attempts.submission_of(array_id)
+        if submitted is not None and self._attempts.get(_key(job_id, 1)).state is JobState.UNKNOWN:
+            own = JobSubmitted(job_id=job_id, attempt=1)
+            own.MergeFrom(submitted)
+            self._submit(own)
+
+    def _end_array(self, job_id: str) -> None:
+        """Forget an array with the last of its tasks: they are charged, it is not."""
+        array_id = self._arrays.end(job_id)
+        if array_id is not None and array_id != job_id:
+            for attempt in self._attempts.of_job(array_id):
+                self._attempts.forget(attempt)
+
     def _submit(self, submitted: JobSubmitted) -> None:
+        self._arrays.submit(submitted)
         attempt = self._advance(_key(submitted.job_id, submitted.attempt), JobFact.SUBMITTED)
         attempt.submitted = _needed_of(submitted)
         self._save(attempt)
@@ -257,6 +282,7 @@ class PricingProcessor:
         attempt.traceparent = traceparent
         self._set_run(attempt, run)
         self._reopen(attempt)
+        self._end_array(finished.job_id)
 
     def _require_holder(self, attempt: Attempt, run: KeptRun) -> None:
         """Raise RejectedError for the end of a run by whom it is not held."""

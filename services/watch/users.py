@@ -9,6 +9,7 @@ from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_REJECTED
 
 from services.watch.model import LoggedDecision
 from shared.catalogue.event import Event
+from shared.domain.array_tasks import as_task, parse_tasks
 
 TOPIC: Final = "jobs.events"
 FOLDED: Final = (
@@ -23,6 +24,8 @@ class JobUsers(Mapping[str, str]):
     """The user of each job, empty where nobody is known to have submitted it. Jobs that are over
     leave after `kept_us`, and where there are more than `most` those that are over first.
 
+    The user of a task of an array is that of the array.
+
     Of what was decided before `forgotten_until_us` it is not known any more whose it was.
     """
 
@@ -34,11 +37,18 @@ class JobUsers(Mapping[str, str]):
         self._kept_us, self._most, self._now_us = kept_us, most, now_us
         # The longest unheard of first.
         self._users: OrderedDict[str, str] = OrderedDict()
+        # The indices of the tasks of each array.
+        self._arrays: dict[str, str] = {}
         # When each was over; the longest ago first.
         self._ended_us: OrderedDict[str, int] = OrderedDict()
 
     def __getitem__(self, job_id: str) -> str:
-        return self._users[job_id]
+        if job_id in self._users or (named := as_task(job_id)) is None:
+            return self._users[job_id]
+        array_id, index = named
+        if array_id not in self._arrays or parse_tasks(self._arrays[array_id]).place(index) is None:
+            raise KeyError(job_id)
+        return self._users[array_id]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._users)
@@ -49,9 +59,11 @@ class JobUsers(Mapping[str, str]):
     def fold(self, event: Event) -> None:
         """Fold what happened to a job."""
         match event.payload:
-            case JobSubmitted(job_id=job_id, user=user):
+            case JobSubmitted(job_id=job_id, user=user, array=indices):
                 # A later submission is of an attempt; its owner is that of the first.
                 self._hear_of(job_id, self._users.get(job_id) or user)
+                if indices:
+                    self._arrays[job_id] = indices
                 self._ended_us.pop(job_id, None)
             case JobRequeued(job_id=job_id) if job_id in self._users:
                 self._hear_of(job_id, self._users[job_id])
@@ -95,5 +107,6 @@ class JobUsers(Mapping[str, str]):
 
     def _drop(self, job_id: str, ended_us: int) -> None:
         self._ended_us.pop(job_id, None)
+        self._arrays.pop(job_id, None)
         if self._users.pop(job_id):
             self.forgotten_until_us = max(self.forgotten_until_us, ended_us)

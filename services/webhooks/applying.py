@@ -6,6 +6,7 @@ from typing import Any
 from coplace.v1.accounts_pb2 import AllocationDeclared
 from coplace.v1.history_service_pb2 import Run
 from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobSubmitted
+from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
 from sqlalchemy import Connection, delete
 from sqlalchemy.dialects.sqlite import insert
@@ -26,9 +27,9 @@ class AppliedEvents:
         self._connection, self._outbox, self._events = connection, outbox, events
         self._written_us = max(written_us for _, written_us in events)
         payloads = [event.payload for event, _ in events]
-        self._job_ids = list(
-            dict.fromkeys(each.job_id for each in payloads if hasattr(each, "job_id"))
-        )
+        named = [each.job_id for each in payloads if hasattr(each, "job_id")]
+        arrays = [each.array_job_id for each in payloads if isinstance(each, PlacementDecided)]
+        self._job_ids = list(dict.fromkeys(each for each in (*named, *arrays) if each))
         self._jobs = {
             row.job_id: row._asdict() for row in known_rows(connection, JOBS, self._job_ids)
         }
@@ -63,7 +64,17 @@ class AppliedEvents:
         known |= {"heard_at_us": self._outbox.now_us, "has_ended": False}
         self._changed_jobs.add(job.job_id)
 
+    def _begin_task(self, decided: PlacementDecided) -> None:
+        """Note whose a task of an array is, when it is decided: the owner of the array."""
+        array = self._jobs.get(decided.array_job_id)
+        if array is not None and decided.job_id not in self._jobs:
+            heard = {"heard_at_us": self._outbox.now_us, "has_ended": False}
+            self._jobs[decided.job_id] = {**array, "job_id": decided.job_id, **heard}
+            self._changed_jobs.add(decided.job_id)
+
     def _happen(self, payload: Any, written_us: int) -> None:
+        if isinstance(payload, PlacementDecided):
+            self._begin_task(payload)
         row = self._jobs.get(payload.job_id)
         if row is not None and isinstance(payload, JobFinished | JobRequeued):
             row |= {"heard_at_us": self._outbox.now_us}

@@ -8,14 +8,13 @@ from typing import Any, Final
 
 from coplace.v1.options_pb2 import (
     ENUM_CHECK_REQUIRED,
-    TEXT_CHECK_OPTIONAL,
     TIME_CHECK_REQUIRED,
     FieldCheck,
 )
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from coplace_client.bounds import LENGTHS, QUANTITIES
-from shared.catalogue.contents.compiled import LONGEST
+from shared.catalogue.contents.compiled import LONGEST, OR_EMPTY
 from shared.catalogue.options import check_of
 from shared.catalogue.schemas import MESSAGES, descriptor_of
 
@@ -67,7 +66,7 @@ def _is_required(field: FieldDescriptor) -> bool:
         return check.present
     if field.has_presence:
         return False
-    is_text = bool(check.text) and check.text != TEXT_CHECK_OPTIONAL
+    is_text = bool(check.text) and check.text not in OR_EMPTY
     is_named = check.value == ENUM_CHECK_REQUIRED or check.time == TIME_CHECK_REQUIRED
     return is_text or is_named or _excludes_zero(check)
 
@@ -103,7 +102,7 @@ def _size(check: FieldCheck, of: str) -> dict[str, int]:
 def _text(check: FieldCheck) -> Iterator[tuple[str, int]]:
     if check.text:
         yield "maxLength", LONGEST[check.text]
-        if check.text != TEXT_CHECK_OPTIONAL:
+        if check.text not in OR_EMPTY:
             yield "minLength", 1
 
 

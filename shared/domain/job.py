@@ -1,6 +1,6 @@
 """Jobs: what a user asked for, and the life that their events describe."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from math import ceil, inf
@@ -9,6 +9,7 @@ from typing import Final
 from coplace_client.bounds import DELAY_S, JOB_MEMORY_GIB, LENGTHS, PRIORITY, QUANTITIES
 from coplace_client.checks import require_not_negative, require_text
 from coplace_client.errors import RejectedError
+from shared.domain.array_tasks import TaskIndices, parse_tasks, task_id
 from shared.domain.cluster import Cluster
 from shared.domain.features import parse_features
 from shared.domain.hostlist import expand
@@ -36,6 +37,10 @@ class Job:
 
     Where it may run is said by `partitions` and `clusters`, any of which will do, `features`, an
     expression, and host lists: all `nodes_wanted` are among its nodes, none of `nodes_excluded`.
+
+    An `array` has tasks of these indices, each of which is as the array says, and `array_at_most`
+    of them have nodes at once (0: any number). A task has the `array_id`, its `array_index`, and
+    its `array_place` among the tasks.
     """
 
     job_id: str
@@ -68,6 +73,11 @@ class Job:
     home_cluster: str = ""
     qos: str = ""
     reservation: str = ""
+    array: str = ""
+    array_at_most: int = 0
+    array_id: str = ""
+    array_index: int = 0
+    array_place: int = 0
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -86,6 +96,18 @@ class Job:
         self._check_unit()
         if self.has_wishes or self.clusters:
             self._check_where()
+        self._check_array()
+
+    def _check_array(self) -> None:
+        if not (self.array or self.array_at_most):
+            return
+        QUANTITIES["array_at_most"].require_if_known("array_at_most", self.array_at_most)
+        if self.array_id:
+            return
+        last = parse_tasks(self.array).ranges[-1][-1]
+        require_text("job_id", task_id(self.job_id, last))
+        if self.attempt != 1:
+            raise RejectedError("attempt", "must be 1 of an array: its tasks have attempts")
 
     def _check_where(self) -> None:
         for field in ("partitions", "clusters"):
@@ -137,6 +159,23 @@ class Job:
         return not (has_more or self.shareable)
 
     @property
+    def tasks(self) -> TaskIndices | None:
+        """Return the indices of its tasks; None of a job that is no array."""
+        return parse_tasks(self.array) if self.array else None
+
+    def task(self, place: int) -> "Job":
+        """Return the job that the task at a place of an array is."""
+        index = parse_tasks(self.array).index(place)
+        return replace(
+            self,
+            job_id=task_id(self.job_id, index),
+            array="",
+            array_id=self.job_id,
+            array_index=index,
+            array_place=place,
+        )
+
+    @property
     def has_wishes(self) -> bool:
         """Return whether not all nodes of a cluster are the same to it."""
         return bool(self.partitions or self.features or self.nodes_wanted or self.nodes_excluded)
@@ -164,6 +203,7 @@ class Condition(StrEnum):
     AFTER = "after"
     AFTER_NOT_OK = "after_not_ok"
     SINGLETON = "singleton"
+    AFTER_CORR = "after_corr"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +224,13 @@ class Dependency:
             require_text("depends_on", self.job_id)
         elif self.job_id or self.delay_s:
             raise RejectedError("depends_on", "of a singleton names no job, and has no delay")
+        if self.is_of_tasks and self.delay_s:
+            raise RejectedError("depends_on", "of tasks on tasks has no delay")
+
+    @property
+    def is_of_tasks(self) -> bool:
+        """Return whether each task of an array waits for the task of the same index."""
+        return self.condition is Condition.AFTER_CORR
 
     @property
     def is_singleton(self) -> bool:
@@ -199,7 +246,8 @@ def job_id(site: str, cluster: str, local_id: str, submit_s: float) -> str:
 
 class JobState(StrEnum):
     """The state of one attempt of a job. What is GRANTED may start at any moment, or has started
-    and was not reported yet."""
+    and was not reported yet. An array is SPLIT while no task is left in it, and some have not
+    ended."""
 
     UNKNOWN = "unknown"
     SUBMITTED = "submitted"
@@ -208,11 +256,13 @@ class JobState(StrEnum):
     FINISHED = "finished"
     CANCELLED = "cancelled"
     REJECTED = "rejected"
+    SPLIT = "split"
 
 
 class JobFact(StrEnum):
     """What a resource manager says happened to an attempt; GRANTED and REJECTED are what
-    placement decided, CANCELLED what somebody asked."""
+    placement decided, CANCELLED what somebody asked. SPLIT is that the last task of an array became
+    a job of its own, or began anew."""
 
     SUBMITTED = "submitted"
     GRANTED = "granted"
@@ -221,6 +271,7 @@ class JobFact(StrEnum):
     FINISHED = "finished"
     CANCELLED = "cancelled"
     REJECTED = "rejected"
+    SPLIT = "split"
 
 
 # What each fact makes of each state. A pair that is missing changes nothing: it is a copy, or a
@@ -246,6 +297,11 @@ TRANSITIONS: Final[dict[tuple[JobState, JobFact], JobState]] = {
     (JobState.REJECTED, JobFact.STARTED): JobState.RUNNING,
     (JobState.REJECTED, JobFact.FINISHED): JobState.FINISHED,
     (JobState.REJECTED, JobFact.CANCELLED): JobState.CANCELLED,
+    (JobState.SUBMITTED, JobFact.SPLIT): JobState.SPLIT,
+    (JobState.FINISHED, JobFact.SPLIT): JobState.SPLIT,
+    (JobState.CANCELLED, JobFact.SPLIT): JobState.SPLIT,
+    (JobState.SPLIT, JobFact.FINISHED): JobState.FINISHED,
+    (JobState.SPLIT, JobFact.CANCELLED): JobState.CANCELLED,
 }
 
 

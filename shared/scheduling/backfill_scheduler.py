@@ -116,7 +116,7 @@ class BackfillScheduler(Scheduler):
         order = self.queue.order_of(arrival)
         if order is None:
             return
-        self.queue.remove(arrival)
+        self.queue.start(arrival)
         if self.reserved_for == arrival:
             if self._is_open:
                 self._cancel(order)

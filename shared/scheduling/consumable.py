@@ -225,7 +225,7 @@ class ConsumableScheduler(BackfillScheduler):
     def _start(self, entry: Entry) -> Served:
         beyond = self._beyond(entry.limit_s)
         kind, allocation = self._nodes.allocation(self._number(entry), entry.nodes, beyond)
-        self.queue.remove(entry.arrival)
+        self.queue.start(entry.arrival)
         end_s, draw_mw = self.end_s(entry), entry.draw_mw
         allocated = AllocatedUnits(end_s, entry.arrival, kind, allocation, draw_mw)
         self._nodes.take(allocated, beyond)

@@ -181,7 +181,7 @@ class EasyScheduler(BackfillScheduler):
         if end_s > self._shadow_s:
             self.extra -= nodes
         self.free -= nodes
-        self.queue.remove(entry.arrival)
+        self.queue.start(entry.arrival)
         self._note(entry.order)
         self._hold(entry.arrival, nodes, end_s, entry.draw_mw)
         return self.number, entry, None, self._blocked is not None

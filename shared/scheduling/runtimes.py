@@ -215,20 +215,22 @@ class PredictedScheduler(EasyScheduler):
         left_beside = self.total - blocked.nodes
         may_take = self._passing_share * left_beside * (self._now_s - since_s)
         left = may_take - self._passed.since(since_s)
-        for _, _, entry in sorted(self._candidates(blocked, left)):
-            if entry.arrival not in self.queue:
-                continue  # it started elsewhere meanwhile
-            if entry.nodes * entry.limit_s > may_take - self._passed.since(since_s):
-                continue
-            delays = not self._fits_beside(entry)
-            if delays and not self._keeps_promise(blocked, entry):
-                continue
-            self._passing_now = entry.arrival
-            yield entry
-            if self._passing_now == _NOBODY and delays:
-                self._forget_reservation()
-                self._block(blocked)
-            self._passing_now = _NOBODY
+        for _, _, first in sorted(self._candidates(blocked, left)):
+            entry: Entry | None = first
+            # Of an array as many tasks as pass; one that is no more there started elsewhere.
+            while entry is not None and entry.arrival in self.queue:
+                if entry.nodes * entry.limit_s > may_take - self._passed.since(since_s):
+                    break
+                delays = not self._fits_beside(entry)
+                if delays and not self._keeps_promise(blocked, entry):
+                    break
+                self._passing_now = entry.arrival
+                yield entry
+                if self._passing_now == _NOBODY and delays:
+                    self._forget_reservation()
+                    self._block(blocked)
+                self._passing_now = _NOBODY
+                entry = entry.next_task() if entry.arrival not in self.queue else None
 
     def _expect(self, entry: Entry) -> tuple[float, float]:
         """Return for how long an entry is predicted to run, and at most, as of its arrival."""

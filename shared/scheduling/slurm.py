@@ -146,7 +146,7 @@ class SlurmScheduler(ProfileScheduler):
         entry, is_backfilled = self._due.pop(0)
         if self._is_capped:
             self.budgets.give_up(entry.arrival)
-        self.queue.remove(entry.arrival)
+        self.queue.start(entry.arrival)
         self.free -= entry.nodes
         self._hold(entry.arrival, entry.nodes, self._now_s + entry.limit_s, entry.draw_mw)
         return self.number, entry, None, is_backfilled
@@ -158,7 +158,7 @@ class SlurmScheduler(ProfileScheduler):
 
     def drop(self, arrival: int) -> None:
         """Take out the entry of a job that started elsewhere."""
-        self.queue.remove(arrival)
+        self.queue.start(arrival)
         self._due = [(each, passes) for each, passes in self._due if each.arrival != arrival]
         if self._is_capped:
             self.budgets.give_up(arrival)
@@ -278,13 +278,16 @@ class SlurmScheduler(ProfileScheduler):
         nobody from it."""
         found: list[tuple[Entry, bool]] = []
         for waiting in self.queue:
-            entry, start_s = self._soonest(profile, waiting)
-            if start_s == inf:
-                continue
-            if start_s > self._now_s:
-                break
-            self._take(profile, entry, start_s)
-            found.append((entry, False))
+            task: Entry | None = waiting
+            while task is not None:
+                entry, start_s = self._soonest(profile, task)
+                if start_s == inf:
+                    break
+                if start_s > self._now_s:
+                    return found
+                self._take(profile, entry, start_s)
+                found.append((entry, False))
+                task = task.next_task()
         return found
 
     def _backfill(self, profile: Profile) -> list[tuple[Entry, bool]]:
@@ -294,28 +297,33 @@ class SlurmScheduler(ProfileScheduler):
         latest_s = self._now_s + self.parameters.window_s
         most, times_s = self.parameters.records, {self._now_s}
         started, looked_at = {entry.arrival for entry, _ in self._due}, 0
-        for waiting in self.queue:
-            if waiting.arrival in started:
-                continue
-            if looked_at >= self.parameters.depth:
-                self.ended_before = waiting.order
-                break
-            looked_at += 1
-            entry, start_s = self._soonest(profile, waiting)
-            if start_s <= self._now_s:
-                found.append((entry, True))
-            elif most and len(times_s) >= most:
-                self.ended_before, self.is_table_full = entry.order, True
-                break
-            elif start_s < latest_s:
-                end_s = start_s + entry.limit_s
-                times_s.update((start_s, end_s))
-                self._reserved.append(
-                    ReservedStart(entry.arrival, entry.nodes, start_s, end_s, entry.draw_mw)
-                )
-            if start_s < latest_s:
-                self._take(profile, entry, start_s)
+        for first in self.queue:
+            waiting = _behind(first, started)
+            while waiting is not None:
+                if looked_at >= self.parameters.depth:
+                    self.ended_before = waiting.order
+                    return found
+                looked_at += 1
+                entry, start_s = self._soonest(profile, waiting)
+                starts = start_s <= self._now_s
+                if not starts and most and len(times_s) >= most:
+                    self.ended_before, self.is_table_full = entry.order, True
+                    return found
+                if start_s < latest_s:
+                    self._take(profile, entry, start_s)
+                if starts:
+                    found.append((entry, True))
+                elif start_s < latest_s:
+                    times_s |= self._reserve(entry, start_s)
+                # Of an array the next task is looked at once this one starts.
+                waiting = waiting.next_task() if starts else None
         return found
+
+    def _reserve(self, entry: Entry, start_s: float) -> set[float]:
+        """Note what is reserved for an entry; return when that begins and ends."""
+        end_s, draw_mw = start_s + entry.limit_s, entry.draw_mw
+        self._reserved.append(ReservedStart(entry.arrival, entry.nodes, start_s, end_s, draw_mw))
+        return {start_s, end_s}
 
     def _soonest(self, profile: Profile, entry: Entry) -> tuple[Entry, float]:
         """Return when an entry starts at the earliest, and in which mode: in another one only where
@@ -367,3 +375,12 @@ class SlurmScheduler(ProfileScheduler):
 
 def _start_s(planned: ReservedStart) -> float:
     return planned.start_s
+
+
+def _behind(entry: Entry, started: set[int]) -> Entry | None:
+    """Return the entry, or that of the first task of its array, that has not started; None where
+    all have."""
+    waiting: Entry | None = entry
+    while waiting is not None and waiting.arrival in started:
+        waiting = waiting.next_task()
+    return waiting

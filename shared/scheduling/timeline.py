@@ -168,7 +168,8 @@ def _entries(workload: Workload, column: int) -> Iterator[Entry]:
     jobs = range(len(order))
     parts = repeat(False), repeat(-1)
     others = repeat(()) if workload.others is None else _others(workload.others, column)
-    rows = zip(order, jobs, units, limit_s, *parts, draws_mw, others, strict=False)
+    later = repeat(None)
+    rows = zip(order, jobs, units, limit_s, *parts, draws_mw, others, later, strict=False)
     # Entry(...) is a function of Python; making its tuple is one of C, and there is one a job.
     return map(partial(tuple.__new__, Entry), rows)
 

@@ -25,13 +25,23 @@ class OtherMode(NamedTuple):
     draw_mw: int
 
 
+class LaterTasks(NamedTuple):
+    """Tasks of an array behind its next one: so many from an arrival number on, and `rest` behind
+    them."""
+
+    arrival: int
+    tasks: int
+    rest: "LaterTasks | None"
+
+
 class Entry(NamedTuple):
-    """A job that may run on one cluster for at most `limit_s`.
+    """A job that may run on one cluster for at most `limit_s`; of an array its next task.
 
     `kind` is the caller's number of jobs that are alike, and `in_parts` means that it matters:
     counting nodes is not enough. `draw_mw` is what the job would draw there beyond idle, and counts
     where there is a cap: where that refuses it, it may start in one of the `others`, which are
-    tried in their order.
+    tried in their order. Once the task of an array starts, the first of the `later` ones is in its
+    place.
     """
 
     order: int
@@ -42,6 +52,22 @@ class Entry(NamedTuple):
     kind: int = -1
     draw_mw: int = 0
     others: tuple[OtherMode, ...] = ()
+    later: LaterTasks | None = None
+
+    def next_task(self) -> "Entry | None":
+        """Return the entry of the next task of an array; None where there is none."""
+        later = self.later
+        if later is None:
+            return None
+        arrival, rest = later.arrival, later.rest
+        if later.tasks > 1:
+            rest = LaterTasks(arrival + 1, later.tasks - 1, rest)
+        return self.of_arrival(arrival)._replace(later=rest)
+
+    def of_arrival(self, arrival: int) -> "Entry":
+        """Return the entry of the task of the same array that has this arrival number, alone."""
+        order = self.order + ((arrival - self.arrival) << _RANK_BITS)
+        return self._replace(order=order, arrival=arrival, later=None)
 
     def in_mode(self, mode: OtherMode) -> "Entry":
         """Return the entry as it starts in another mode."""
@@ -330,16 +356,50 @@ class WaitQueue:
         self.blocks.insert(number + 1, later)
         self._firsts.insert(number + 1, later.entries[0].order)
 
-    def remove(self, arrival: int) -> None:
-        """Take a job's entry out, if it has one."""
-        order = self._orders.pop(arrival, None)
+    def start(self, arrival: int) -> None:
+        """Take the entry of a job that starts out, if it has one; where it is a task of an array,
+        the next task is in its place."""
+        order = self._orders.get(arrival)
         if order is None:
             return
-        blocks = self.blocks
         number = self.block_of(order)
-        block = blocks[number]
+        block = self.blocks[number]
+        place = block.place_of(order)
+        entry = block.entries[place]
+        task = entry.next_task()
+        if task is None:
+            self._remove(arrival, number, place)
+        elif self._is_behind(task.order, number, place):
+            self._remove(arrival, number, place)
+            self.add(task)
+        else:
+            # It asks for the same: no bound but this changes, and who walks through the block finds
+            # it where it is.
+            block.entries[place] = task
+            block.last_order = max(block.last_order, task.order)
+            del self._orders[arrival]
+            self._orders[task.arrival] = task.order
+
+    def _is_behind(self, order: int, number: int, place: int) -> bool:
+        """Return whether an order is behind the entry that follows on a place of a block."""
+        entries = self.blocks[number].entries
+        if place + 1 < len(entries):
+            return entries[place + 1].order < order
+        return number + 1 < len(self.blocks) and self._firsts[number + 1] <= order
+
+    def remove(self, arrival: int) -> None:
+        """Take a job's entry out, if it has one."""
+        order = self._orders.get(arrival)
+        if order is None:
+            return
+        number = self.block_of(order)
+        self._remove(arrival, number, self.blocks[number].place_of(order))
+
+    def _remove(self, arrival: int, number: int, place: int) -> None:
+        del self._orders[arrival]
+        block = self.blocks[number]
         entries = block.entries
-        removed = entries.pop(block.place_of(order))
+        removed = entries.pop(place)
         block.on_remove(removed)
         self._left += 1
         if removed.in_parts:

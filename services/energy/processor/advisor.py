@@ -26,6 +26,7 @@ from services.energy.processor.measured import signature_of
 from services.energy.processor.misuse import Count, Misuse
 from services.energy.processor.profile import METRICS
 from services.energy.processor.runs import JobRun, Runs
+from shared.arrays.known_arrays import KnownArrays
 from shared.catalogue.digest import require_sha256
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.payloads.domain_types import coefficients_of
@@ -74,7 +75,8 @@ class Advisor:
         # Whether a row of the AppDB was there before the open round began.
         self._rows = self._state.table("row", bool)
         self._new_rows = {row for row, is_old in self._rows.items() if not is_old}
-        self._runs = Runs(self._state.table("job", JobRun), round(remember_s * 1e6))
+        arrays = KnownArrays(self._state)
+        self._runs = Runs(self._state.table("job", JobRun), arrays, round(remember_s * 1e6))
         self._misuse = Misuse(self._state.table("user", Count), half_life_days)
         self._models = self._state.table("coefficients", CoefficientsPublished)
         self._state.require_all_read()

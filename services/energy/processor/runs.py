@@ -12,6 +12,7 @@ from coplace.v1.jobs_pb2 import (
 )
 from google.protobuf.message import Message
 
+from shared.arrays.known_arrays import KnownArrays
 from shared.catalogue.schemas import names_of
 from shared.domain.job import JobFact, JobState, next_state
 from shared.streams.stages.stage import EarlyError
@@ -37,8 +38,8 @@ class Runs:
     """Folds job events; an ended job is remembered for `remember_us` after its end arrived, since
     what was measured of it may arrive behind that."""
 
-    def __init__(self, table: Table[JobRun], remember_us: int) -> None:
-        self._jobs = table
+    def __init__(self, table: Table[JobRun], arrays: KnownArrays, remember_us: int) -> None:
+        self._jobs, self._arrays = table, arrays
         self._remember_us = remember_us
         self._ends = [(run.ended_us, job_id) for job_id, run in table.items() if run.ended_us]
         heapify(self._ends)
@@ -58,12 +59,20 @@ class Runs:
         """Take a job's event in; copies and late ones change nothing."""
         match message:
             case JobSubmitted():
+                self._arrays.submit(message)
                 self._begin(message.job_id, message.attempt, message.user)
+            case JobStarted() | JobFinished() | JobRequeued() | JobSeized():
+                self._begin_task(message.job_id)
+                self._go_on(message)
+
+    def _go_on(self, message: JobStarted | JobFinished | JobRequeued | JobSeized) -> None:
+        match message:
             case JobStarted():
                 self._advance(message, JobFact.STARTED, cluster=message.cluster)
             case JobFinished():
                 self._begin(message.job_id, message.attempt, message.user)
                 self._advance(message, JobFact.FINISHED)
+                self._end_array(message.job_id)
             case JobRequeued():
                 self._follow(message.job_id, message.attempt)
             case JobSeized():
@@ -82,6 +91,21 @@ class Runs:
             run = self._jobs.get(job_id)
             if run is not None and run.ended_us == ended_us:
                 self._jobs.drop(job_id)
+
+    def _begin_task(self, job_id: str) -> None:
+        """Begin the first attempt of a task of an array: nobody submits it by itself."""
+        if self._jobs.get(job_id) is None and (array_id := self._arrays.array_of(job_id)):
+            array = self._jobs.get(array_id)
+            if array is not None:
+                self._begin(job_id, 1, array.user)
+
+    def _end_array(self, job_id: str) -> None:
+        """End an array with the last of its tasks."""
+        array_id = self._arrays.end(job_id)
+        array = self._jobs.get(array_id) if array_id else None
+        if array_id and array is not None and array.state is not JobState.FINISHED:
+            self._jobs.put(array_id, array._replace(state=JobState.FINISHED))
+            self._ending.add(array_id)
 
     def _begin(self, job_id: str, attempt: int, user: str) -> None:
         before = self._jobs.get(job_id)

@@ -16,6 +16,7 @@ from coplace.v1.options_pb2 import (
     TEXT_CHECK_OPTIONAL,
     TEXT_CHECK_REQUIRED,
     TEXT_CHECK_RESOURCE,
+    TEXT_CHECK_TASKS,
     TEXT_CHECK_VERSION,
     TIME_CHECK_OR_NEVER,
     FieldCheck,
@@ -29,6 +30,7 @@ from shared.catalogue.contents.whole import WHOLE, require_ascending
 from shared.catalogue.options import check_of, rule_of
 from shared.catalogue.payloads.domain_types import MOST_VERSION
 from shared.catalogue.texts import MOST_LIST_BYTES
+from shared.domain.array_tasks import MOST_TEXT as MOST_TASKS_TEXT
 from shared.domain.resources import MOST_NAME as MOST_RESOURCE_NAME
 
 Check = Callable[[Any], None]
@@ -41,7 +43,10 @@ LONGEST: Final = {
     TEXT_CHECK_HOST_LIST: MOST_LIST_BYTES,
     TEXT_CHECK_VERSION: MOST_VERSION,
     TEXT_CHECK_RESOURCE: MOST_RESOURCE_NAME,
+    TEXT_CHECK_TASKS: MOST_TASKS_TEXT,
 }
+# Texts that may be left out.
+OR_EMPTY: Final = frozenset({TEXT_CHECK_OPTIONAL, TEXT_CHECK_TASKS})
 
 
 @cache
@@ -212,7 +217,7 @@ class _Source:
 
 def _text(check: FieldCheck, path: str) -> Iterator[str]:
     longest = LONGEST[check.text]
-    if check.text == TEXT_CHECK_OPTIONAL:
+    if check.text in OR_EMPTY:
         yield f"if v and (len(v) > {longest} or not v.isprintable()):"
     else:
         yield f"if not v or len(v) > {longest} or not v.isprintable():"

@@ -13,6 +13,7 @@ from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished, S
 from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER,
     DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_CORR,
     DEPENDENCY_CONDITION_AFTER_NOT_OK,
     DEPENDENCY_CONDITION_AFTER_OK,
     DEPENDENCY_CONDITION_SINGLETON,
@@ -40,6 +41,7 @@ _CONDITIONS: Final[Mapping[DependencyCondition.ValueType, Condition]] = {
     DEPENDENCY_CONDITION_AFTER: Condition.AFTER,
     DEPENDENCY_CONDITION_AFTER_NOT_OK: Condition.AFTER_NOT_OK,
     DEPENDENCY_CONDITION_SINGLETON: Condition.SINGLETON,
+    DEPENDENCY_CONDITION_AFTER_CORR: Condition.AFTER_CORR,
 }
 CONDITION_MESSAGES: Final = {condition: message for message, condition in _CONDITIONS.items()}
 
@@ -121,6 +123,8 @@ def job_of(message: JobSubmitted) -> Job:
         home_cluster=message.home_cluster,
         qos=message.qos,
         reservation=message.reservation,
+        array=message.array,
+        array_at_most=message.array_at_most,
     )
 
 

@@ -3,10 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from shared.domain.array_tasks import (
+    NO_PLACES,
+    as_task,
+    count_of,
+    has_place,
+    in_both,
+    parse_tasks,
+    with_place,
+)
 from shared.domain.job import Condition, Dependency, JobState
 from shared.placement.decide.pending_reason import Unmet, WaitsForJob
 from shared.placement.decide.same_names import SameNames
 from shared.placement.decide.start_times import StartTimes
+from shared.placement.state.array_progress import ArrayProgress
 from shared.placement.state.job_record import JobRecord
 
 
@@ -24,6 +34,8 @@ class AwaitedConditions:
         if dependency.is_singleton:
             before = self.same_names.awaited(job)
             return WaitsForJob(before, condition, Unmet.BEFORE) if before else None
+        if dependency.is_of_tasks and job.progress is not None:
+            return self._unmet_by_tasks(job, job.progress, dependency)
         lacks = self._lacks(job, dependency)
         if lacks is not None:
             return WaitsForJob(job_id, condition, lacks)
@@ -33,13 +45,42 @@ class AwaitedConditions:
 
     def settled(self, job: JobRecord, dependency: Dependency) -> Dependency | None:
         """Return a dependency with the end of its delay, once that is known; None where it is met.
-        A singleton stays: whether it is met changes with each start."""
+        A singleton stays: whether it is met changes with each start. So does that of tasks on
+        tasks, until all of the other array has completed."""
         if dependency.is_singleton:
             return dependency
+        if dependency.is_of_tasks and job.progress is not None:
+            self._note_met(job, job.progress, dependency)
+            return None if self._lacks(job, dependency) is None else dependency
         unmet = self.unmet(job, dependency)
         if unmet is not None and unmet.unmet is Unmet.DELAYED:
             return replace(dependency, due_s=unmet.until_s)
         return dependency if unmet else None
+
+    def _unmet_by_tasks(
+        self, job: JobRecord, progress: ArrayProgress, dependency: Dependency
+    ) -> WaitsForJob | None:
+        """Return why no task of an array may start of those that are left in it."""
+        job_id, condition = dependency.job_id, dependency.condition
+        if in_both(progress.left, progress.met.get(job_id, NO_PLACES)):
+            return None
+        lacks = self._lacks(job, dependency)
+        return None if lacks is None else WaitsForJob(job_id, condition, lacks)
+
+    def _note_met(self, job: JobRecord, progress: ArrayProgress, dependency: Dependency) -> None:
+        """Note which tasks of an array may start since those of the same index completed."""
+        awaited = self.get(dependency.job_id)
+        if awaited is None or awaited.progress is None or not job.may_see(awaited):
+            return
+        own, other = parse_tasks(job.job.array), parse_tasks(awaited.job.array)
+        met = awaited.progress.completed
+        if own != other:
+            met = NO_PLACES
+            for first, behind in awaited.progress.completed:
+                for place in map(own.place, map(other.index, range(first, behind))):
+                    met = met if place is None else with_place(met, place)
+        if met != progress.met.get(dependency.job_id, NO_PLACES):
+            progress.met[dependency.job_id] = met
 
     def _due_s(self, dependency: Dependency) -> float:
         """Return when the delay of a dependency ends, after what it waits for has happened: counted
@@ -60,19 +101,60 @@ class AwaitedConditions:
         if dependency.due_s is not None:
             return None
         awaited, condition = self.get(dependency.job_id), dependency.condition
+        array, place = self._task_of_array(job, dependency, awaited)
+        if array is not None and job.may_see(array):
+            return _lacks_of_task(array, place, condition)
         if awaited is None or not job.may_see(awaited):
             return Unmet.NOT_ELIGIBLE
         if condition is Condition.AFTER:
-            has_started = awaited.ended or awaited.life.state is JobState.RUNNING
-            return None if has_started else Unmet.NOT_STARTED
+            return None if _has_started(awaited) else Unmet.NOT_STARTED
         if not awaited.ended:
             return Unmet.NOT_ENDED
-        is_met = condition is Condition.AFTER_ANY or (
-            awaited.life.completed is (condition is Condition.AFTER_OK)
-        )
-        if is_met:
-            return None
-        if awaited.life.completed:
-            return Unmet.COMPLETED
         is_rejected = awaited.life.state is JobState.REJECTED
-        return Unmet.REJECTED if is_rejected else Unmet.FAILED
+        return _lacks_ended(condition, completed=awaited.life.completed, is_rejected=is_rejected)
+
+    def _task_of_array(
+        self, job: JobRecord, dependency: Dependency, awaited: JobRecord | None
+    ) -> tuple[JobRecord | None, int]:
+        """Return the array that has the task that a dependency names, and its place there: where
+        tasks wait for tasks, and for one that is no job of its own; without an array for any other
+        job."""
+        if dependency.is_of_tasks and awaited is not None and job.job.array_id:
+            array, index = awaited, job.job.array_index
+        elif awaited is None and (named := as_task(dependency.job_id)) is not None:
+            array, index = self.get(named[0]), named[1]
+        else:
+            return None, -1
+        if array is None or array.progress is None:
+            return None, -1
+        place = parse_tasks(array.job.array).place(index)
+        return (None, -1) if place is None else (array, place)
+
+
+def _has_started(job: JobRecord) -> bool:
+    """Return whether a job has started, or starts no more; of an array whether all its tasks
+    have."""
+    if job.progress is not None:
+        return count_of(job.progress.begun) == len(parse_tasks(job.job.array))
+    return job.ended or job.life.state is JobState.RUNNING
+
+
+def _lacks_of_task(array: JobRecord, place: int, condition: Condition) -> Unmet | None:
+    """Return why the task at a place of an array does not meet a condition; None where it does."""
+    progress = array.progress
+    assert progress is not None
+    if condition is Condition.AFTER:
+        return None if has_place(progress.begun, place) else Unmet.NOT_STARTED
+    completed = has_place(progress.completed, place)
+    if not completed and not has_place(progress.failed, place):
+        return Unmet.NOT_ENDED
+    return _lacks_ended(condition, completed=completed, is_rejected=False)
+
+
+def _lacks_ended(condition: Condition, *, completed: bool, is_rejected: bool) -> Unmet | None:
+    """Return why a job that ended does not meet a condition; None where it does."""
+    if condition is Condition.AFTER_ANY or completed is (condition is not Condition.AFTER_NOT_OK):
+        return None
+    if completed:
+        return Unmet.COMPLETED
+    return Unmet.REJECTED if is_rejected else Unmet.FAILED

@@ -4,6 +4,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable
 from math import inf
 
+from shared.domain.array_tasks import as_task
 from shared.domain.job import JobState
 from shared.placement.decide.awaited_conditions import AwaitedConditions
 from shared.placement.decide.pending_reason import PendingReason, WaitsInCircle, is_lasting
@@ -46,7 +47,7 @@ class Dependencies:
             )
             is_enough = job.job.depends_on_any and len(after) < len(before)
             after = () if is_enough else after
-        elif job.life.state is not JobState.GRANTED:  # else it may wait again
+        elif job.life.state not in (JobState.GRANTED, JobState.SPLIT):  # else it may wait again
             after = tuple(d for d in before if d.is_singleton)
         job.life.awaits = after
         self._watch(job.job.job_id, self._watched(job) if job.waits else frozenset())
@@ -94,6 +95,9 @@ class Dependencies:
     def _watched(self, job: JobRecord) -> frozenset[str]:
         """Return the jobs that a waiting job waits for: not those that it outwaits a delay of."""
         named = {d.job_id for d in job.life.awaits if not d.is_singleton and d.due_s is None}
+        # A task that is no job of its own changes with its array.
+        left = (as_task(each) for each in named if self._get(each) is None)
+        named |= {task[0] for task in left if task is not None}
         if any(d.is_singleton for d in job.life.awaits):
             awaited = self._same_names.awaited(job)
             named |= {awaited} if awaited is not None else set()

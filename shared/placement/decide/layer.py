@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from coplace.v1.accounts_pb2 import AccountStanding
 from coplace.v1.control_pb2 import (
@@ -33,9 +34,11 @@ from shared.placement.decide.waiting_jobs import WaitingJobs
 from shared.placement.decide.withdrawals import Withdrawals
 from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.modes import modes_of
+from shared.placement.state.array_progress import ArrayProgress
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.layer import Folds, StateLayer
+from shared.placement.state.limits import Subject, SubjectKind
 from shared.placement.state.plans import jobs_of, wanted_ghz
 from shared.placement.state.user_runs import ran_s
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start, schedule
@@ -82,6 +85,9 @@ class DecideLayer:
         )
         self.looks = Looks(kept, models.rules)
         self._all_stale, self._has_sent_back = False, False
+        # Arrays whose tasks started since their entries were made, and whether a pass left some
+        # behind others of them.
+        self._split, self._has_skipped = set[str](), False
         # Jobs whose time came, and singletons that may wait for another job since one started.
         self._due, self._behind = set[str](), set[str]()
         self.folds: Folds = {
@@ -155,7 +161,9 @@ class DecideLayer:
     def starting(self, plan: Dispatch) -> Iterator[Starting]:
         """Yield what a pass starts, up to the first start that would be beyond a limit or a margin:
         each is to be taken before the next is asked for."""
-        self._has_sent_back = False
+        self._has_sent_back, self._has_skipped = False, False
+        for start in plan.starts:
+            self._note_array(start)
         for number, start in enumerate(plan.starts):
             job = self._jobs.of_arrival(start.entry.arrival)
             choice = self.waiting_jobs.choice(job, start.cluster)
@@ -166,7 +174,24 @@ class DecideLayer:
                 rest = [self._jobs.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
                 self.waiting_jobs.restore(rest)
                 return
+            if job.progress is not None:
+                job = self._task(job, job.progress, start)
             yield Starting(job, start, choice, mode, predicted_s(plan, start))
+
+    def _note_array(self, start: Start) -> None:
+        """Note that a task of an array starts, whose next one is in the queues now."""
+        array = self._jobs.of_arrival(start.entry.arrival)
+        if array.progress is not None:
+            self.waiting_jobs.note_started(array, start.entry)
+            self._split.add(array.job.job_id)
+            later = start.entry.later
+            self._has_skipped |= later is not None and later.arrival > start.entry.arrival + 1
+
+    def _task(self, array: JobRecord, progress: ArrayProgress, start: Start) -> JobRecord:
+        """Return the task of an array that starts, as a job of its own."""
+        task = self._jobs.split(array, start.entry.arrival - progress.first_arrival)
+        self.waiting_jobs.split(array, task)
+        return task
 
     def take(self, starting: Starting, now_s: float) -> Started:
         """Grant a job its nodes, and take it out of the queue."""
@@ -191,7 +216,8 @@ class DecideLayer:
         A start can bring its user to a limit. A pass counts up to the first start that would be
         beyond it; then the jobs at the limit leave the queue, with what was reserved for them.
         """
-        return self._refresh_stale() or plan.is_relieved or self._has_sent_back
+        has_more = self._has_sent_back or self._has_skipped
+        return self._refresh_stale() or plan.is_relieved or has_more
 
     def end_passes(self, plan: Dispatch) -> None:
         """Note what the last pass of a round leaves to the next."""
@@ -219,11 +245,21 @@ class DecideLayer:
         limits = self._state.models.limits
         limited = {subject for subject in changed if subject.declared in limits}
         behind, self._behind = self._settled(self._behind), set()
+        self.waiting_jobs.refresh(self._arrays_changed(changed))
         if self._all_stale:
             self._all_stale = False
             return self.waiting_jobs.refresh_all()
         jobs: Sequence[JobRecord] = self.waiting_jobs.limited_by(limited) if limited else []
         return self.waiting_jobs.refresh([*jobs, *behind])
+
+    def _arrays_changed(self, changed: Iterable[Subject]) -> list[JobRecord]:
+        """Return the arrays of which tasks started or others have nodes now than before, with their
+        tasks that wait, by arrival."""
+        arrays, self._split = self._split, set()
+        arrays |= {each.name for each in changed if each.kind is SubjectKind.ARRAY}
+        tasks = (self._jobs.tasks_of(array_id) for array_id in arrays)
+        waiting = [task for task in chain.from_iterable(tasks) if task.waits]
+        return [*self._jobs.found(arrays), *waiting]
 
     def _is_kept_out(self, job: JobRecord, candidate: Candidate) -> bool:
         """Return whether something keeps the job, or its entry for this cluster, since the pass

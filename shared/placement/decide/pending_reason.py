@@ -136,6 +136,15 @@ class AmountLimitReached:
 
 
 @dataclass(frozen=True, slots=True)
+class TasksLimitReached:
+    """As many tasks of an array have nodes as may at once."""
+
+    array_id: str
+    most: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterClosed:
     """Nothing starts on the cluster: it is lost or undeclared."""
 
@@ -213,6 +222,7 @@ PendingReason = (
     | AccountEmpty
     | JobLimitReached
     | AmountLimitReached
+    | TasksLimitReached
     | ClusterClosed
     | NodesDrained
     | PowerUndeclared
@@ -233,7 +243,7 @@ _LASTING: Final = (
 )
 # A dependency that waits for something yet to happen.
 _HOPEFUL: Final = (Unmet.NOT_ENDED, Unmet.NOT_STARTED, Unmet.BEFORE, Unmet.DELAYED)
-_PASSING: Final = (JobLimitReached, AmountLimitReached)
+_PASSING: Final = (JobLimitReached, AmountLimitReached, TasksLimitReached)
 
 
 def is_lasting(reason: PendingReason) -> bool:

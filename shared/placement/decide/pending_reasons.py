@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
+from shared.domain.array_tasks import MOST_TASKS, Places
 from shared.domain.cluster import Cluster
 from shared.eamc.ranking import EXCLUDED
 from shared.placement.budgets.cap_budgets import UnratedClusters
@@ -17,7 +18,6 @@ from shared.placement.decide.pending_reason import (
     FitsNoMore,
     HeldJob,
     JobLimitReached,
-    MissesDeadline,
     NoCluster,
     NodesDrained,
     OwnReservation,
@@ -29,6 +29,7 @@ from shared.placement.decide.pending_reason import (
     ReservationLacks,
     RunsUndeclared,
     StartsFailed,
+    TasksLimitReached,
     is_lasting,
 )
 from shared.placement.decide.start_times import StartTimes
@@ -40,6 +41,7 @@ from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import (
     Limit,
     Subject,
+    SubjectKind,
     allows_job,
     beyond,
     subjects_of,
@@ -83,7 +85,26 @@ class PendingReasons:
             or self._waits(job)
         )
         reason = reason or (self._empty(job) if self.models.refused else None)
+        reason = reason or (self._too_many_tasks(job) if job.job.array_at_most else None)
         return reason or (self._too_many_jobs(job) if self.models.limits else None)
+
+    def tasks_left(self, array: JobRecord) -> Places:
+        """Return the tasks that are left in an array and wait for no task of another one."""
+        assert array.progress is not None
+        awaited = (each.job_id for each in array.life.awaits if each.is_of_tasks)
+        return array.progress.eligible(awaited, is_any=array.job.depends_on_any)
+
+    def most_tasks(self, array: JobRecord) -> int:
+        """Return how many more tasks of an array may have nodes, by its own limit and those on
+        jobs: what starts in a pass is compared with them again."""
+        most = [
+            limit.jobs - self.allocations.usage(subject).jobs
+            for subject, limit in self._limits_of(array)
+            if limit.jobs
+        ]
+        if array.job.array_at_most:
+            most.append(array.job.array_at_most - self._running_tasks(array))
+        return min(most, default=MOST_TASKS)
 
     def of_entry(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
         """Return what keeps the entry for this cluster out; None when nothing does."""
@@ -289,6 +310,15 @@ class PendingReasons:
             if not allows_job(limit, used):
                 return JobLimitReached(subject, limit.jobs, used.jobs)
         return None
+
+    def _too_many_tasks(self, job: JobRecord) -> PendingReason | None:
+        most, running = job.job.array_at_most, self._running_tasks(job)
+        array_id = job.job.array_id or job.job.job_id
+        return TasksLimitReached(array_id, most, running) if running >= most else None
+
+    def _running_tasks(self, job: JobRecord) -> int:
+        array_id = job.job.array_id or job.job.job_id
+        return self.allocations.usage(Subject(SubjectKind.ARRAY, array_id)).jobs
 
     def _too_much(self, job: JobRecord, on: Cluster, units: int) -> PendingReason | None:
         for subject, limit in self._limits_of(job):

@@ -116,8 +116,8 @@ class Planning:
 
     def _queued(self) -> Iterator[tuple[int, _Usual]]:
         """Yield the jobs that wait for nodes alone, by arrival number, with their entries of no
-        plan."""
-        jobs = self._waiting_jobs.jobs()
+        plan. Arrays are in none: an item of a plan would be of all their tasks."""
+        jobs = [job for job in self._waiting_jobs.jobs() if job.progress is None]
         jobs.sort(key=lambda job: (-job.job.priority, job.arrival))
         for job in jobs:
             if usual := self._waiting_jobs.usual_entries(job):

@@ -139,7 +139,7 @@ class PublishedDecisions:
                     self._play(key, decided)
 
     def _play(self, key: str, decided: PlacementDecided) -> None:
-        job = self._job_table.get(decided.job_id)
+        job = self._job_table.named(decided.job_id)
         if job is None or job.job.attempt < decided.attempt:
             return
         if job.job.attempt == decided.attempt and not self._came_true(job, decided):

@@ -101,8 +101,9 @@ def name_of(job: Job) -> SharedName:
 
 def _situation(job: JobRecord) -> tuple[SharedName, NamedJob | None] | None:
     """Return the name of a job and its place among those that wait; without one where it started,
-    None where it has no name or no start of it is expected."""
-    if job.ended or not job.job.job_name:
+    None where it has no name or no start of it is expected. Of an array its tasks are no others:
+    they do not wait for each other."""
+    if job.ended or not job.job.job_name or job.job.array_id:
         return None
     return name_of(job.job), _place(job) if job.waits else None
 

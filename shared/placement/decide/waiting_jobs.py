@@ -10,6 +10,7 @@ from shared.domain.pstates import has_ghz
 from shared.placement.decide.choices import Choice, Choices, as_evaluated, as_planned, choices
 from shared.placement.decide.kinds import Kinds
 from shared.placement.decide.pending_reasons import PendingReasons
+from shared.placement.state.array_progress import ArrayProgress
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import Subject, subjects_of
@@ -17,7 +18,7 @@ from shared.placement.state.planned import PlannedMode
 from shared.placement.state.plans import Plans
 from shared.placement.state.policy_in_force import PolicyInForce, Ranking
 from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
-from shared.scheduling.wait_queue import Entry, WaitQueues
+from shared.scheduling.wait_queue import Entry, LaterTasks, WaitQueues
 
 _NONE: Final[Mapping[str, Entry]] = {}
 
@@ -30,6 +31,19 @@ class _Waiting:
     usual: Choices = ()
     choices: Choices = ()
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    # The arrival number by which the entries are in the queues: of an array that of a task.
+    queued_as: int = -1
+
+    @property
+    def first_arrival(self) -> int:
+        """Return the arrival number of its entries; below 0 without any."""
+        return next((entry.arrival for entry in self.entries.values()), -1)
+
+    @property
+    def is_queued_otherwise(self) -> bool:
+        """Return whether a pass left another task of an array in the queues than its entries
+        say."""
+        return self.job.progress is not None and self.queued_as != self.first_arrival
 
 
 class WaitingJobs:
@@ -58,6 +72,13 @@ class WaitingJobs:
         round."""
         waiting = self._waiting.get(job.job.job_id)
         return waiting.entries if waiting and waiting.job is job else _NONE
+
+    def arrival(self, job: JobRecord) -> int:
+        """Return the arrival number by which a job has reservations: of an array that of its next
+        task."""
+        waiting = self._waiting.get(job.job.job_id)
+        is_array = waiting is not None and waiting.job is job and job.progress is not None
+        return waiting.queued_as if waiting is not None and is_array else job.arrival
 
     def choices(self, job: JobRecord) -> Choices:
         """Return the job's candidates among the clusters that were there at the end of the last
@@ -106,20 +127,20 @@ class WaitingJobs:
         """Drop a job that waits no more, or begins anew."""
         waiting = self._waiting.pop(job_id, None)
         if waiting is not None:
-            self.queues.remove([waiting.job.arrival])
+            self.queues.remove([waiting.queued_as])
             self._times.note(job_id, inf)
 
     def refresh(self, jobs: Iterable[JobRecord]) -> bool:
         """Bring the entries of these jobs up to date; True when one that waits on lost some."""
-        changed: list[_Waiting] = []
+        changed: dict[str, _Waiting] = {}
         lost_some = False
         for waiting in self._places_of(jobs):
             before, waiting.entries = waiting.entries, self._entries_of(waiting)
             self._times.note(waiting.job.job.job_id, self._due_s(waiting))
             lost_some |= bool(before.keys() - waiting.entries.keys())
-            if waiting.entries != before:
-                changed.append(waiting)
-        self._enqueue(changed)
+            if waiting.entries != before or waiting.is_queued_otherwise:
+                changed[waiting.job.job.job_id] = waiting
+        self._enqueue(list(changed.values()))
         return lost_some
 
     def refresh_all(self) -> bool:
@@ -130,8 +151,24 @@ class WaitingJobs:
         return lost_some
 
     def restore(self, jobs: Iterable[JobRecord]) -> None:
-        """Return what a pass took out of the queue for starts that do not take place."""
-        self._enqueue([self._waiting[job.job.job_id] for job in jobs])
+        """Return what a pass took out of the queue for starts that do not take place. Arrays have
+        other entries by now: see split."""
+        alone = [job.job.job_id for job in jobs if job.progress is None]
+        self._enqueue([self._waiting[job_id] for job_id in alone])
+
+    def note_started(self, array: JobRecord, started: Entry) -> None:
+        """Note which task of an array a pass left in the queues when it started this one."""
+        later = started.later
+        self._waiting[array.job.job_id].queued_as = -1 if later is None else later.arrival
+
+    def split(self, array: JobRecord, task: JobRecord) -> None:
+        """Let a task wait as its array does, which a pass has started: it is in no queue."""
+        found, entries = self._waiting[array.job.job_id], {}
+        for choice in found.choices:
+            if (entry := found.entries.get(choice.cluster)) is not None:
+                entries[choice.cluster] = entry.of_arrival(task.arrival)
+        rest = found.gone, found.evaluated, found.usual, found.choices, entries
+        self._waiting[task.job.job_id] = _Waiting(task, *rest)
 
     def _places_of(self, jobs: Iterable[JobRecord]) -> list[_Waiting]:
         """Return the jobs of these that wait, with their choices among the clusters that are
@@ -155,7 +192,10 @@ class WaitingJobs:
             place.usual, place.gone, place.evaluated = found, gone, place.job.evaluated.candidates
 
     def _planned(self, job: JobRecord) -> Mapping[str, PlannedMode]:
-        """Return what the plan has of a job at P-states that its clusters still have."""
+        """Return what the plan has of a job at P-states that its clusters still have. Arrays are in
+        no plan: one item would be of all their tasks."""
+        if job.progress is not None:
+            return {}
         clusters = self._pending_reasons.models.clusters
         return {
             name: mode
@@ -180,7 +220,9 @@ class WaitingJobs:
         for waiting in changed:
             for cluster, entry in waiting.entries.items():
                 added[cluster].append(entry)
-        self.queues.remove([waiting.job.arrival for waiting in changed])
+        self.queues.remove([waiting.queued_as for waiting in changed])
+        for waiting in changed:
+            waiting.queued_as = waiting.first_arrival
         for cluster, entries in added.items():
             self.queues.add(cluster, entries)
 
@@ -216,7 +258,25 @@ class WaitingJobs:
         number = kinds.number(cluster.name, kind)
         in_parts = not counts_nodes(job.job, kind, cluster)
         most_s = job.job.time_left_s(self._times.now_s)
-        return choice.entry(job.job, job.arrival, number, in_parts=in_parts, most_s=most_s)
+        entry = choice.entry(job.job, job.arrival, number, in_parts=in_parts, most_s=most_s)
+        return entry if job.progress is None else self._of_tasks(job, job.progress, entry)
+
+    def _of_tasks(self, array: JobRecord, progress: ArrayProgress, entry: Entry) -> Entry | None:
+        """Return the entry of an array as that of its next task; None where none may start."""
+        left, most = (
+            self._pending_reasons.tasks_left(array),
+            self._pending_reasons.most_tasks(array),
+        )
+        runs: list[tuple[int, int]] = []
+        for first, behind in left:
+            if most <= 0:
+                break
+            runs.append((progress.first_arrival + first, min(behind - first, most)))
+            most -= behind - first
+        later: LaterTasks | None = None
+        for arrival, count in reversed(runs):
+            later = LaterTasks(arrival, count, later)
+        return entry._replace(later=later).next_task()
 
     def _due_s(self, waiting: _Waiting) -> float:
         """Return when time changes the entries of a job next: it may begin, a delay ends, its

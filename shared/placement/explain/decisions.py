@@ -116,4 +116,6 @@ class Decisions:
             policy=self.rules.now.policy,
             decided_at_us=self.ended.ended_at_us,
             degradation_model_version=self.degradation_version,
+            array_job_id=job.job.array_id,
+            array_index=job.job.array_index,
         )

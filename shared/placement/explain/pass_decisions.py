@@ -208,7 +208,7 @@ class PassDecisions:
     def reservation(self, job: JobRecord) -> Reservation | None:
         """Return the earliest nodes that the pass reserved for a job, None when it has no
         reservation."""
-        promised = self.refusals.refusals.plan.reservations_of(job.arrival)
+        promised = self.refusals.refusals.plan.reservations_of(self.waiting_jobs.arrival(job))
         own = [(each.start_s, name, each) for name, each in promised.items()]
         if not own:
             return None

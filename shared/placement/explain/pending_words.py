@@ -46,6 +46,7 @@ from shared.placement.decide.pending_reason import (
     ReservationLacks,
     RunsUndeclared,
     StartsFailed,
+    TasksLimitReached,
     Unmet,
     WaitsForJob,
     WaitsInCircle,
@@ -98,6 +99,10 @@ class PendingReasonWords:
                 words = f"{subject.words} may hold {most:g} {unit} at once"
                 figures = f", holds {held:g} and needs {needed:g} more"
                 return _at_limit(words, figures, (needed, most - held, unit), subject.shown)
+            case TasksLimitReached(array_id, most, running):
+                words = f"{most} tasks of {array_id} may have nodes at once"
+                counted = 1, most - running, JOBS
+                return _at_limit(words, f" and {running} have", counted, array_id)
             case PartitionDown() | RefusedThere():
                 return PendingWords(_place(reason))
             case OwnReservation():

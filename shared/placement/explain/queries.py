@@ -43,6 +43,7 @@ from coplace_client.errors import RejectedError
 from shared.authority.binding import SitedCluster
 from shared.authority.holding import HeldRun
 from shared.authority.rules import OwnedJob
+from shared.domain.array_tasks import count_of
 from shared.domain.job import Dependency, Job, JobState
 from shared.placement.budgets.layer import BudgetLayer
 from shared.placement.budgets.overshoots import UnderCap
@@ -52,6 +53,7 @@ from shared.placement.decide.pending_reason import is_lasting
 from shared.placement.decide.schedulers import Arriving
 from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.run_shares import TO_THEIR_LIMITS, ExpectedRuns
+from shared.placement.explain.array_standing import array_standing
 from shared.placement.explain.constraints import Constraint, WaitReason, write
 from shared.placement.explain.listed_partitions import listed_features, listed_partitions
 from shared.placement.explain.node_groups import MOST_GROUPS, node_groups
@@ -139,11 +141,14 @@ class Queries:
     def arrival(self, job_id: str) -> int | None:
         """Return the arrival number of a job that has a place in the queue."""
         job = self._job_table.get(job_id)
-        return job.arrival if job and job.waits and self._waiting_jobs.entries(job) else None
+        if job is None or not job.waits or not self._waiting_jobs.entries(job):
+            return None
+        return self._waiting_jobs.arrival(job)
 
     def answer(self, job_id: str) -> ExplainResponse | None:
-        """Return an explanation without its forecast; None of a job that is not known."""
-        job = self._job_table.get(job_id)
+        """Return an explanation without its forecast; None of a job that is not known. A task that
+        is left in its array waits as that does."""
+        job = self._job_table.get(job_id) or self._array_with(job_id)
         if job is None:
             return None
         answer = ExplainResponse(
@@ -155,6 +160,8 @@ class Queries:
         )
         if job.run.allocation is not None:
             answer.allocation.CopyFrom(self._allocation(job, job.run.allocation))
+        if (array := self._array_of(job)) is not None:
+            answer.array.CopyFrom(array_standing(array, self._job_table.tasks_of(array.job.job_id)))
         if job.waits or _was_rejected(job):
             answer.misfits.extend(each.message() for each in job.evaluated.misfits)
         if job.waits:
@@ -163,9 +170,20 @@ class Queries:
             answer.reason = _why_not_waiting(job)
         return answer
 
+    def _array_with(self, job_id: str) -> JobRecord | None:
+        """Return the array in which a task is left."""
+        found = self._job_table.left_in(job_id)
+        return None if found is None else found[0]
+
+    def _array_of(self, job: JobRecord) -> JobRecord | None:
+        """Return an array, and that of a task which waits."""
+        if job.progress is not None:
+            return job
+        return self._job_table.get(job.job.array_id) if job.waits and job.job.array_id else None
+
     def owned(self, job_id: str) -> OwnedJob:
         """Return who owns a job, and on which cluster it is."""
-        job = self._job_table.get(job_id)
+        job = self._job_table.get(job_id) or self._array_with(job_id)
         if job is None:
             return OwnedJob(job_id)
         on = job.run.allocation
@@ -183,8 +201,9 @@ class Queries:
         return sum(bool(job.grants.withdrawn) for job, _ in self._job_table.allocations.granted())
 
     def waiting(self) -> int:
-        """Return how many jobs may be started, and are not."""
-        return len(self._job_table.waiting())
+        """Return how many jobs and tasks of arrays may be started, and are not."""
+        waiting = self._job_table.waiting()
+        return sum(count_of(job.progress.left) if job.progress else 1 for job in waiting)
 
     def occupancy(self) -> Mapping[str, Occupancy]:
         """Return what is allocated of each cluster."""
@@ -467,6 +486,8 @@ class Queries:
             return _ENDED[job.life.state]
         if job.life.state is JobState.RUNNING:
             return JOB_STANDING_SUSPENDED if job.run.is_suspended else JOB_STANDING_RUNNING
+        if job.life.state is JobState.SPLIT:
+            return JOB_STANDING_RUNNING
         if job.life.state is JobState.GRANTED:
             return JOB_STANDING_DECIDED
         pending_reason = self._pending_reasons.of_job(job)
@@ -585,6 +606,8 @@ def _why_not_waiting(job: JobRecord) -> str:
         return f"{told}; it had been rejected: {rejected}" if rejected else told
     if job.life.state is JobState.REJECTED:
         return misfit_words(job.evaluated.misfits)
+    if job.progress is not None and job.life.state is JobState.SPLIT:
+        return "its tasks were decided, and some have not ended"
     if job.life.state is JobState.FINISHED:
         return "completed" if job.life.completed else "ended without completing"
     return withdrawal_words(job.grants.withdrawn) if job.grants.withdrawn else ""

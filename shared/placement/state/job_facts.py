@@ -56,7 +56,11 @@ class JobFacts:
         whose the job is says the first one."""
         job, awaits = job_of(message), dependencies_of(message)
         known = self._table.get(job.job_id)
-        if known is not None:
+        if known is None and job.attempt > 1:
+            known = self._table.named(job.job_id)
+        if known is None:
+            self._table.require_free_ids(job)
+        else:
             if job.attempt <= known.job.attempt:
                 raise AlreadyAppliedError(event.id)
             if job.user != known.job.user:
@@ -65,6 +69,15 @@ class JobFacts:
             if known.run.held_on:
                 problem = f"{known.job.attempt} is held by {known.run.held_on!r}: requeue it first"
                 raise EarlyError("attempt", problem)
+            if known.progress is not None or job.array:
+                raise RejectedError("array", "is of one submission: its tasks have attempts")
+            job = replace(
+                job,
+                array_at_most=known.job.array_at_most,
+                array_id=known.job.array_id,
+                array_index=known.job.array_index,
+                array_place=known.job.array_place,
+            )
         tracked = self._table.track(job, event.traceparent, awaits)
         if message.held_because and stamp_of(event) > tracked.requests.asked:
             tracked.requests.held = message.held_because[:MOST_TEXT]
@@ -72,7 +85,7 @@ class JobFacts:
 
     def requeue(self, event: Event, message: JobRequeued) -> None:
         """Queue the next attempt of a job at the end, since its resource manager requeued it."""
-        known = self._table.known(message.job_id)
+        known = self._table.known_alone(message.job_id)
         if message.attempt <= known.job.attempt:
             raise AlreadyAppliedError(event.id)
         if known.run.held_on:
@@ -87,7 +100,7 @@ class JobFacts:
         That is right, whatever was decided, if it has the live grant. A run without a grant is
         right too, but where the job is held by another cluster: it replaces nothing.
         """
-        known = self._table.known(message.job_id)
+        known = self._table.known_alone(message.job_id)
         void = self._void_claim(known, message)
         if void is not None:
             _require_few_void(known)
@@ -110,6 +123,7 @@ class JobFacts:
         started = _started(job, message, names[message.cluster])
         job.life.state, job.life.ended_s = state, None
         job.life.started_s = message.started_at_us / 1e6
+        self._table.note_started(job)
         job.notice.verdict, job.grants.withdrawn = 0, None
         job.run.actions, job.run.runs_on = (), ""
         self._table.allocations.hold_instead(job, started)
@@ -141,7 +155,11 @@ class JobFacts:
 
     def finish(self, event: Event, message: JobFinished) -> None:
         """End an attempt, as its holder says, whatever is known of its start: its nodes are
-        free."""
+        free. An array that its resource manager says never started is cancelled."""
+        array = self._table.get(message.job_id)
+        if array is not None and array.progress is not None and not message.started_at_us:
+            self._end_array(event, array)
+            return
         if self._is_answered(message):
             return
         job = self._table.newest(event, message.job_id, message.attempt)
@@ -164,6 +182,13 @@ class JobFacts:
         self._table.allocations.release(job)
         job.life.completed = message.outcome == JOB_OUTCOME_COMPLETED
         self._table.end(job, state)
+
+    def _end_array(self, event: Event, array: JobRecord) -> None:
+        """Let no task start that is left in an array: its resource manager has it no more."""
+        if array.requests.cancelled is not None:
+            raise AlreadyAppliedError(event.id)
+        array.requests.cancelled = "it left the queue of its resource manager"
+        self._table.drop_left(array)
 
     def _leave_queue(self, event: Event, job: JobRecord) -> None:
         """Cancel a job that left the queue of its resource manager while another cluster holds it:
@@ -243,7 +268,7 @@ class JobFacts:
 
     def _is_answered(self, message: JobDeclined | JobFinished) -> bool:
         """Return whether the message is the last on a start that was seized."""
-        job = self._table.known(message.job_id)
+        job = self._table.known_alone(message.job_id)
         answered = [void for void in job.grants.seized if void.is_of(message)]
         if answered:
             job.grants.seized = tuple(void for void in job.grants.seized if void not in answered)

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from shared.domain.job import Dependency, Job, JobState
 from shared.placement.state.actions import Action, ActionKind, Refused
+from shared.placement.state.array_progress import ArrayProgress
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.declines import Declined
 from shared.placement.state.grants import VoidStart, WithdrawalReason
@@ -196,7 +197,8 @@ class Notice:
 @dataclass(slots=True)
 class JobRecord:
     """The newest attempt of a job. `expected_run` is what the last runs of its user said of it when
-    it was submitted, `declined` what resource managers refused it, a cluster each."""
+    it was submitted, `declined` what resource managers refused it, a cluster each. An array has
+    the `progress` of its tasks."""
 
     job: Job
     arrival: int
@@ -210,6 +212,7 @@ class JobRecord:
     notice: Notice = field(default_factory=Notice)
     expected_run: ExpectedRun = AS_REQUESTED
     declined: tuple[Declined, ...] = ()
+    progress: ArrayProgress | None = None
 
     def declined_on(self, cluster: str) -> Declined | None:
         """Return what the resource manager of a cluster refused it; None where that is nothing."""

@@ -1,6 +1,7 @@
 """What users and operators ask of jobs."""
 
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from coplace.v1.jobs_pb2 import (
@@ -40,7 +41,9 @@ class JobRequests:
 
     def set_back(self, ended_us: int) -> None:
         """Set back what was asked from a clock ahead of the end of this round."""
-        for job in self._table.found(self._asked_of):
+        tasks = (self._table.tasks_of(job_id) for job_id in self._asked_of)
+        jobs = self._table.found(self._asked_of)
+        for job in (*jobs, *chain.from_iterable(tasks)):
             for name in _STAMPS:
                 asked = getattr(job.requests, name)
                 if is_ahead(asked[0], ended_us):
@@ -58,34 +61,39 @@ class JobRequests:
         job = self._table.known(message.job_id)
         if job.requests.cancelled is not None:
             raise AlreadyAppliedError(event.id)
-        job.requests.cancelled = message.reason[:MOST_TEXT]
+        self._cancel(job, message.reason[:MOST_TEXT])
+        if job.progress is not None:
+            for task in self._table.tasks_of(job.job.job_id):
+                if task.requests.cancelled is None:
+                    self._cancel(task, message.reason[:MOST_TEXT])
+
+    def _cancel(self, job: JobRecord, reason: str) -> None:
+        job.requests.cancelled = reason
         self._table.revisit(job)
+        if job.progress is not None:
+            self._table.drop_left(job)
+            return
         state = next_state(job.life.state, JobFact.CANCELLED)
         if state is not job.life.state:
             self._table.end(job, state)
 
     def hold(self, event: Event, message: JobHeld) -> None:
-        """Hold a job, so that it does not start; one that runs is held when it is requeued."""
-        self._asked(event, message.job_id).requests.held = message.reason[:MOST_TEXT]
+        """Hold a job, so that it does not start; one that runs is held when it is requeued. An
+        array is held with all its tasks."""
+        for job in self._asked(event, message.job_id):
+            job.requests.held = message.reason[:MOST_TEXT]
 
     def release(self, event: Event, message: JobReleased) -> None:
         """Release a job, also when it was held since its starts were declined: it may start."""
-        job = self._asked(event, message.job_id)
-        job.requests.held, job.grants.missed_starts, job.life.requeues, job.requests.isolated = (
-            None,
-            0,
-            0,
-            False,
-        )
-        self._table.refuse(job, ())
+        for job in self._asked(event, message.job_id):
+            job.requests.held, job.requests.isolated = None, False
+            job.grants.missed_starts, job.life.requeues = 0, 0
+            self._table.refuse(job, ())
 
     def prioritize(self, event: Event, message: JobPrioritized) -> None:
         """Give a job another priority: one that waits goes to its new place in the queue."""
-        job = self._table.known(message.job_id)
-        require_newer(event, job.requests.priority_asked)
-        job.requests.priority_asked = stamp_of(event)
-        job.job = replace(job.job, priority=message.priority)
-        self._revisit(job)
+        for job in self._newer(event, message.job_id, "priority_asked"):
+            job.job = replace(job.job, priority=message.priority)
 
     def seize(self, event: Event, message: JobSeized) -> None:
         """Seize an attempt, since an operator vouches that it does not run where it was started or
@@ -122,7 +130,7 @@ class JobRequests:
 
     def suspend(self, event: Event, message: JobSuspended) -> None:
         """Ask that a run be suspended. Raises RejectedError where there is none."""
-        job = self._table.known(message.job_id)
+        job = self._table.known_alone(message.job_id)
         if job.run.allocation is None:
             raise RejectedError("job_id", f"has no run to suspend, it is {job.life.state}: hold it")
         by = f"{event.source[:MOST_TEXT]}: {message.reason[:MOST_TEXT]}"
@@ -130,16 +138,26 @@ class JobRequests:
 
     def resume(self, event: Event, message: JobResumed) -> None:
         """Ask that a run that was suspended go on."""
-        self._asked_to_suspend(event, self._table.known(message.job_id)).requests.suspend = None
+        self._asked_to_suspend(
+            event, self._table.known_alone(message.job_id)
+        ).requests.suspend = None
 
-    def _asked(self, event: Event, job_id: str) -> JobRecord:
+    def _asked(self, event: Event, job_id: str) -> list[JobRecord]:
         """Return the job of which something is asked, unless something newer was. Of one that has
         ended it is asked for its next attempt."""
+        return self._newer(event, job_id, "asked")
+
+    def _newer(self, event: Event, job_id: str, stamp: str) -> list[JobRecord]:
+        """Return the job of an event, and of an array the tasks that are jobs of their own: those
+        of which nothing newer was asked. Raises AlreadyAppliedError where that is not the job."""
         job = self._table.known(job_id)
-        require_newer(event, job.requests.asked)
-        job.requests.asked = stamp_of(event)
-        self._revisit(job)
-        return job
+        require_newer(event, getattr(job.requests, stamp))
+        tasks = self._table.tasks_of(job_id) if job.progress is not None else []
+        newer = [each for each in tasks if stamp_of(event) > getattr(each.requests, stamp)]
+        for each in (job, *newer):
+            setattr(each.requests, stamp, stamp_of(event))
+            self._revisit(each)
+        return [job, *newer]
 
     def _asked_to_suspend(self, event: Event, job: JobRecord) -> JobRecord:
         """Return the job, unless something newer was asked of its run."""

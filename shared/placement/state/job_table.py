@@ -1,18 +1,29 @@
 """The jobs that placement tracks, in their newest attempts."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, KeysView
 from dataclasses import replace
 from heapq import heappop, heappush, nlargest
+from itertools import chain
 from typing import Final
 
 from coplace.v1.jobs_pb2 import JobDeclined
 
+from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
+from shared.domain.array_tasks import (
+    TaskIndices,
+    as_task,
+    has_place,
+    parse_tasks,
+    task_id,
+    with_place,
+)
 from shared.domain.cluster import Cluster
 from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
 from shared.placement.state.actions import Action
 from shared.placement.state.allocations import Allocations
+from shared.placement.state.array_progress import ArrayProgress, ArrivalNumbers
 from shared.placement.state.candidate import CANDIDATES, Candidate
 from shared.placement.state.declines import Declined, declined_words
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
@@ -38,14 +49,17 @@ class JobTable:
     """
 
     def __init__(self, state: State, remember_days: float, clusters: Iterable[Cluster]) -> None:
-        self.by_arrival: dict[int, str] = {}
+        self.by_arrival = ArrivalNumbers()
         self.allocations = Allocations()
         self._remember_s = remember_days * _DAY_S
         self._rows = state.table(TABLE, JOBS)
         self._candidates = state.table("candidates", CANDIDATES)
         self._expected = state.table("expected-runs", ExpectedRun)
         self._declined = state.table("declined", tuple[Declined, ...])
+        self._progress = state.table("arrays", ArrayProgress)
         self._jobs = self._rows.rows
+        # By array, its tasks that are jobs of their own and have not ended.
+        self._tasks: dict[str, set[str]] = defaultdict(set)
         self._ended: list[tuple[float, str]] = []
         self._ending: set[str] = set()
         self._unadmitted: set[str] = set()
@@ -74,9 +88,68 @@ class JobTable:
 
     def known(self, job_id: str) -> JobRecord:
         """Return a job in its newest attempt. Raises EarlyError for an unknown one."""
-        if job_id not in self._jobs:
+        job = self.named(job_id)
+        if job is None:
             raise EarlyError("job_id", f"{job_id[:80]!r} was never submitted: submit it first")
-        return self._jobs[job_id]
+        return job
+
+    def known_alone(self, job_id: str) -> JobRecord:
+        """Return a job in its newest attempt that is no array. Raises EarlyError for an unknown
+        one, RejectedError for an array: such a fact is one on a task."""
+        job = self.known(job_id)
+        if job.progress is not None:
+            first = task_id(job_id[:80], parse_tasks(job.job.array).index(0))
+            raise RejectedError("job_id", f"is an array: name one of its tasks, such as {first!r}")
+        return job
+
+    def named(self, job_id: str) -> JobRecord | None:
+        """Return a job that an event names, None where it is unknown. A task that was left in its
+        array is a job of its own from now on."""
+        job = self._jobs.get(job_id)
+        if job is None and (found := self.left_in(job_id)) is not None:
+            array, place = found
+            return self.split(array, place)
+        return job
+
+    def left_in(self, job_id: str) -> tuple[JobRecord, int] | None:
+        """Return the array that an id names a task of, with its place there; None where there is no
+        such array, or it is a job of its own."""
+        named = as_task(job_id)
+        array = self._jobs.get(named[0]) if named else None
+        if named is None or array is None or array.progress is None:
+            return None
+        place = parse_tasks(array.job.array).place(named[1])
+        if place is None or not has_place(array.progress.left, place):
+            return None
+        return array, place
+
+    def tasks_of(self, array_id: str) -> list[JobRecord]:
+        """Return the tasks of an array that are jobs of their own and have not ended, by
+        arrival."""
+        return self.found(self._tasks.get(array_id, ()))
+
+    def require_free_ids(self, job: Job) -> None:
+        """Raise RejectedError where the id of a job is that of a task of an array, or those of its
+        tasks are of other jobs."""
+        named = as_task(job.job_id)
+        array = self._jobs.get(named[0]) if named else None
+        tasks = array.job.tasks if array else None
+        if named and tasks and tasks.place(named[1]) is not None:
+            raise RejectedError("job_id", f"is a task of {named[0][:80]!r}: choose another")
+        if job.array:
+            self._require_free_task_ids(job, parse_tasks(job.array))
+
+    def _require_free_task_ids(self, job: Job, tasks: TaskIndices) -> None:
+        if len(self._jobs) < len(tasks):
+            others = (found for each in self._jobs if (found := as_task(each)) is not None)
+            taken = (index for name, index in others if name == job.job_id)
+            used = next((index for index in taken if tasks.place(index) is not None), None)
+        else:
+            indices = chain.from_iterable(tasks.ranges)
+            used = next((n for n in indices if task_id(job.job_id, n) in self._jobs), None)
+        if used is not None:
+            own = task_id(job.job_id[:80], used)
+            raise RejectedError("job_id", f"has a task {own!r}, which is another job")
 
     def newest(self, event: Event, job_id: str, attempt: int) -> JobRecord:
         """Return a job if this is its newest attempt.
@@ -84,7 +157,7 @@ class JobTable:
         Raises EarlyError for an attempt that is not known yet, AlreadyAppliedError for an older
         one: what happens to it is of no consequence.
         """
-        job = self.known(job_id)
+        job = self.known_alone(job_id)
         if attempt > job.job.attempt:
             problem = f"{attempt} is not known, the newest is {job.job.attempt}: requeue first"
             raise EarlyError("attempt", problem)
@@ -144,6 +217,10 @@ class JobTable:
         self._rows.put(job.job_id, tracked)
         self.by_arrival[tracked.arrival] = job.job_id
         self._next_arrival += 1
+        if job.array:
+            self._begin_array(tracked)
+        elif job.array_id:
+            self._begin_task(tracked)
         self._unadmitted.add(job.job_id)
         self._declined.drop(job.job_id)
         self.evaluate(tracked, ())
@@ -151,6 +228,96 @@ class JobTable:
         if tracked.requests.cancelled is not None:
             self.end(tracked, next_state(tracked.life.state, JobFact.CANCELLED))
         return tracked
+
+    def split(self, array: JobRecord, place: int) -> JobRecord:
+        """Make a job of its own of a task that is left in an array: it waits at its place there, as
+        the array does."""
+        assert array.progress is not None
+        job, arrival = array.job.task(place), array.progress.first_arrival + place
+        awaits = tuple(each for each in array.life.awaits if not each.is_singleton)
+        task = JobRecord(job, arrival, array.traceparent, Life(awaits=awaits))
+        task.evaluated, task.requests = replace(array.evaluated), replace(array.requests)
+        array.progress.take(place)
+        self._rows.put(job.job_id, task)
+        self.by_arrival[task.arrival] = job.job_id
+        self._tasks[array.job.job_id].add(job.job_id)
+        if not task.evaluated.admitted:
+            self._unadmitted.add(job.job_id)
+        if task.evaluated.candidates:
+            self._candidates.put(job.job_id, task.evaluated.candidates)
+        self.expect(task, array.expected_run)
+        self.revisit(task)
+        self._follow_tasks(array)
+        return task
+
+    def save_progress(self, array: JobRecord) -> None:
+        """Store the progress of an array that was changed from outside."""
+        self._progress.changed(array.job.job_id)
+
+    def drop_left(self, array: JobRecord) -> None:
+        """Let no task that is left in an array start; the others are jobs of their own."""
+        assert array.progress is not None
+        array.progress.drop_left()
+        self._follow_tasks(array)
+
+    def note_started(self, task: JobRecord) -> None:
+        """Note that a task of an array started, and when the last of them did."""
+        array = self._jobs.get(task.job.array_id) if task.job.array_id else None
+        if array is None or array.progress is None:
+            return
+        array.progress.begun = with_place(array.progress.begun, task.job.array_place)
+        array.life.started_s = max(array.life.started_s, task.life.started_s)
+        self._progress.changed(array.job.job_id)
+        self.revisit(array)
+
+    def _begin_array(self, array: JobRecord) -> None:
+        first, count = self._next_arrival, len(parse_tasks(array.job.array))
+        array.progress = ArrayProgress(first, ((0, count),))
+        self._progress.put(array.job.job_id, array.progress)
+        self._reserve(array, array.progress, count)
+
+    def _reserve(self, array: JobRecord, progress: ArrayProgress, count: int) -> None:
+        """Give the tasks of an array their arrival numbers."""
+        behind = progress.first_arrival + count
+        self.by_arrival.reserve(progress.first_arrival, behind, array.job.job_id)
+        self._next_arrival = max(self._next_arrival, behind)
+
+    def _begin_task(self, task: JobRecord) -> None:
+        """Note that an attempt of a task begins."""
+        array = self._jobs.get(task.job.array_id)
+        if array is None or array.progress is None:
+            return
+        self._tasks[array.job.job_id].add(task.job.job_id)
+        array.progress.begin_anew(task.job.array_place)
+        self._follow_tasks(array)
+
+    def _end_task(self, task: JobRecord) -> None:
+        """Note that the newest attempt of a task ended."""
+        array = self._jobs.get(task.job.array_id)
+        if array is None or array.progress is None:
+            return
+        self._tasks[array.job.job_id].discard(task.job.job_id)
+        array.progress.end(task.job.array_place, completed=task.life.completed)
+        array.life.stopped_s = max(array.life.stopped_s, task.life.stopped_s)
+        self._follow_tasks(array)
+
+    def _follow_tasks(self, array: JobRecord) -> None:
+        """Bring the state of an array up to date with its tasks: it has ended when all have."""
+        progress, state = array.progress, array.life.state
+        assert progress is not None
+        self._progress.changed(array.job.job_id)
+        self.revisit(array)
+        if progress.left:
+            return
+        array.life.state = next_state(state, JobFact.SPLIT)
+        if not self._tasks.get(array.job.job_id):
+            array.life.completed = not progress.failed
+            has_run = progress.completed or array.life.stopped_s
+            is_cancelled = array.requests.cancelled is not None and not has_run
+            fact = JobFact.CANCELLED if is_cancelled else JobFact.FINISHED
+            self.end(array, next_state(array.life.state, fact))
+        elif array.life.state is not state:
+            array.life.ended_s = None
 
     def begin_next(self, before: JobRecord, attempt: int, seized: str = "") -> JobRecord:
         """Begin another attempt after one that was requeued or, for this reason, seized."""
@@ -175,6 +342,11 @@ class JobTable:
         )
         self._ending.add(job.job.job_id)
         self.revisit(job)
+        if job.job.array_id:
+            self._end_task(job)
+        elif job.progress is not None and job.progress.left:
+            job.progress.drop_left()
+            self._progress.changed(job.job.job_id)
 
     def tell(self, job: JobRecord, void: VoidStart) -> None:
         """Note a void start of which its resource manager is to be notified, once in a round."""
@@ -353,12 +525,21 @@ class JobTable:
                 del self.by_arrival[job.arrival]
                 self._rows.drop(job_id)
                 self._touched.add(job_id)
+                if job.progress is not None:
+                    self.by_arrival.give_back(job.progress.first_arrival)
+                    self._progress.drop(job_id)
+                    self._tasks.pop(job_id, None)
 
     def _adopt(self, job: JobRecord) -> None:
         job_id, placed = job.job.job_id, job.run.allocation
         job.evaluated.candidates = self._candidates.get(job_id) or ()
         job.expected_run = self._expected.get(job_id) or AS_REQUESTED
         job.declined = self._declined.get(job_id) or ()
+        job.progress = self._progress.get(job_id)
+        if job.progress is not None:
+            self._reserve(job, job.progress, len(parse_tasks(job.job.array)))
+        elif job.job.array_id and not job.ended:
+            self._tasks[job.job.array_id].add(job_id)
         self.by_arrival[job.arrival] = job_id
         self._next_arrival = max(self._next_arrival, job.arrival + 1)
         if placed is not None:

@@ -35,6 +35,8 @@ class SubjectKind(StrEnum):
     USER = "user"
     ACCOUNT = "account"
     QOS = "qos"
+    # Its tasks; how many may run at once is said with the submission.
+    ARRAY = "array"
 
 
 _KINDS: Final[Mapping[LimitSubject.ValueType, SubjectKind]] = {
@@ -51,8 +53,8 @@ _WITHIN: Final[Mapping[SubjectKind, tuple[SubjectKind, ...]]] = {
 
 
 class Subject(NamedTuple):
-    """A user, an account or a QOS; or, within the last two, each user or account for itself: `who`
-    is which one, empty for all that a limit is declared for."""
+    """A user, an account, a QOS or an array; or, within an account or a QOS, each user or account
+    for itself: `who` is which one, empty for all that a limit is declared for."""
 
     kind: SubjectKind
     name: str
@@ -152,12 +154,13 @@ def usage_of(job: Job, cluster: Cluster, units: int) -> Usage:
 
 
 def subjects_of(job: Job) -> tuple[Subject, ...]:
-    """Return those whose limits a job counts against."""
-    return _subjects(job.user, job.account, job.qos)
+    """Return those whose limits a job counts against: of a task its array too, where that has
+    one."""
+    return _subjects(job.user, job.account, job.qos, job.array_id if job.array_at_most else "")
 
 
 @lru_cache(maxsize=4096)  # each is asked for at every start and end of a job of theirs
-def _subjects(user: str, account: str, qos: str) -> tuple[Subject, ...]:
+def _subjects(user: str, account: str, qos: str, array_id: str) -> tuple[Subject, ...]:
     found = [
         Subject(SubjectKind.USER, user),
         Subject(SubjectKind.ACCOUNT, account),
@@ -169,6 +172,8 @@ def _subjects(user: str, account: str, qos: str) -> tuple[Subject, ...]:
             Subject(SubjectKind.QOS, qos, SubjectKind.USER, user),
             Subject(SubjectKind.QOS, qos, SubjectKind.ACCOUNT, account),
         ]
+    if array_id:
+        found.append(Subject(SubjectKind.ARRAY, array_id))
     return tuple(found)
 
 

@@ -1,0 +1,1 @@
+"""Arrays of tasks, as those keep them who follow jobs and decide nothing."""

@@ -1,0 +1,162 @@
+"""The tasks of a job array: their indices as ranges, and sets of their places.
+
+The place of a task is its number among the tasks of its array, from 0. Sets of places are kept as
+runs, so that an array of a hundred thousand tasks takes as much as an array of one.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from re import compile as pattern
+from typing import Final
+
+from coplace_client.errors import RejectedError
+
+MOST_TEXT: Final = 4096
+MOST_TASKS: Final = 1_000_000
+_MOST_INDEX: Final = 2**31 - 1
+_RANGE: Final = pattern(r"(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?")
+# The first place of a run, and the place behind its last.
+Run = tuple[int, int]
+Places = tuple[Run, ...]
+NO_PLACES: Final[Places] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIndices:
+    """The indices of an array, ascending: `ranges`, each with how many places are before it."""
+
+    ranges: tuple[range, ...]
+    before: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.before[-1] + len(self.ranges[-1])
+
+    def index(self, place: int) -> int:
+        """Return the index of the task at a place."""
+        number = bisect_right(self.before, place) - 1
+        return self.ranges[number][place - self.before[number]]
+
+    def place(self, index: int) -> int | None:
+        """Return the place of an index; None where the array has no such task."""
+        number = bisect_right(self.ranges, index, key=_first) - 1
+        if number < 0 or index not in self.ranges[number]:
+            return None
+        return self.before[number] + self.ranges[number].index(index)
+
+
+@lru_cache(maxsize=4096)
+def parse_tasks(text: str) -> TaskIndices:
+    """Return the indices that ranges name, such as "0-99" or "1,3,5-9:2". Raises RejectedError."""
+    if not text or len(text) > MOST_TEXT:
+        raise RejectedError("array", f"must be 1 to {MOST_TEXT:,} characters")
+    ranges: list[range] = []
+    for part in text.split(","):
+        one = _range(part)
+        if ranges and one.start <= ranges[-1][-1]:
+            raise RejectedError("array", f"must ascend, {part[:40]!r} does not: order its ranges")
+        ranges.append(one)
+    sizes = [len(each) for each in ranges]
+    if sum(sizes) > MOST_TASKS:
+        raise RejectedError("array", f"must name at most {MOST_TASKS:,} tasks, got {sum(sizes):,}")
+    return TaskIndices(tuple(ranges), tuple(accumulate(sizes[:-1], initial=0)))
+
+
+def task_id(array_id: str, index: int) -> str:
+    """Return the id of the job that a task of an array becomes."""
+    return f"{array_id}_{index}"
+
+
+def as_task(job_id: str) -> tuple[str, int] | None:
+    """Return the array and the index that an id would name, if that array exists; None for an id
+    that names no task."""
+    array_id, underscore, index = job_id.rpartition("_")
+    is_index = index.isascii() and index.isdigit() and len(index) <= len(str(_MOST_INDEX))
+    if not (array_id and underscore and is_index) or task_id(array_id, int(index)) != job_id:
+        return None
+    return array_id, int(index)
+
+
+def with_place(places: Places, place: int) -> Places:
+    """Return a set with one more place."""
+    at = _run_of(places, place)
+    first, behind = places[at] if at >= 0 else (place, place)
+    if place < behind:
+        return places
+    kept, later = places[: at + 1], places[at + 1 :]
+    if at >= 0 and behind == place:
+        kept = kept[:-1]
+    else:
+        first = place
+    behind = place + 1
+    if later and later[0][0] == behind:
+        behind, later = later[0][1], later[1:]
+    return (*kept, (first, behind), *later)
+
+
+def without_place(places: Places, place: int) -> Places:
+    """Return a set without a place."""
+    at = _run_of(places, place)
+    if at < 0 or place >= places[at][1]:
+        return places
+    first, behind = places[at]
+    rest = tuple(run for run in ((first, place), (place + 1, behind)) if run[0] < run[1])
+    return (*places[:at], *rest, *places[at + 1 :])
+
+
+def has_place(places: Places, place: int) -> bool:
+    """Return whether a set has a place."""
+    at = _run_of(places, place)
+    return at >= 0 and place < places[at][1]
+
+
+def count_of(places: Places) -> int:
+    """Return how many places a set has."""
+    return sum(behind - first for first, behind in places)
+
+
+def in_both(one: Places, other: Places) -> Places:
+    """Return the places that two sets have."""
+    return tuple(_in_both(one, other))
+
+
+def _in_both(one: Places, other: Places) -> Iterator[Run]:
+    left, right = 0, 0
+    while left < len(one) and right < len(other):
+        first = max(one[left][0], other[right][0])
+        behind = min(one[left][1], other[right][1])
+        if first < behind:
+            yield first, behind
+        if one[left][1] < other[right][1]:
+            left += 1
+        else:
+            right += 1
+
+
+def _run_of(places: Places, place: int) -> int:
+    """Return the number of the last run that begins not behind a place; -1 where none does."""
+    return bisect_right(places, place, key=_first_place) - 1
+
+
+def _first(indices: range) -> int:
+    return indices.start
+
+
+def _first_place(run: Run) -> int:
+    return run[0]
+
+
+def _range(part: str) -> range:
+    found = _RANGE.fullmatch(part.strip())
+    if found is None:
+        problem = f"must be ranges such as 0-99 or 1-9:2, got {part[:40]!r}"
+        raise RejectedError("array", problem)
+    first, last, step = (int(each) if each else None for each in found.groups())
+    assert first is not None
+    last, step = first if last is None else last, 1 if step is None else step
+    if not first <= last <= _MOST_INDEX or not step:
+        problem = f"must ascend to at most {_MOST_INDEX:,} by steps of at least 1"
+        raise RejectedError("array", f"{problem}, got {part[:40]!r}")
+    return range(first, last + 1, step)

@@ -1,0 +1,133 @@
+"""How far the tasks of arrays are, and which arrival numbers are theirs."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import chain
+
+from shared.domain.array_tasks import (
+    NO_PLACES,
+    Places,
+    count_of,
+    in_both,
+    with_place,
+    without_place,
+)
+
+
+@dataclass(slots=True)
+class ArrayProgress:
+    """The tasks of an array by their places. Those that are `left` are in the array; each of the
+    others is a job of its own, `completed` or `failed` once it ended. Those that have `begun`
+    started, or ended without. The task at place 0 has the arrival number `first_arrival`, and so
+    on.
+
+    `met` are the places for which a dependency of tasks on tasks of the same index is met, by the
+    id of the other array.
+    """
+
+    first_arrival: int
+    left: Places
+    completed: Places = NO_PLACES
+    failed: Places = NO_PLACES
+    begun: Places = NO_PLACES
+    met: dict[str, Places] = field(default_factory=dict)
+
+    def take(self, place: int) -> None:
+        """Take a task out of the array: it is a job of its own now."""
+        self.left = without_place(self.left, place)
+
+    def end(self, place: int, *, completed: bool) -> None:
+        """Note that a task ended."""
+        self.begin_anew(place)
+        self.begun = with_place(self.begun, place)
+        if completed:
+            self.completed = with_place(self.completed, place)
+        else:
+            self.failed = with_place(self.failed, place)
+
+    def begin_anew(self, place: int) -> None:
+        """Note that a task begins another attempt, if it ended."""
+        self.completed = without_place(self.completed, place)
+        self.failed = without_place(self.failed, place)
+
+    def drop_left(self) -> None:
+        """Let no task that is left in the array start: all of them failed."""
+        for first, behind in self.left:
+            self.failed = _with_run(self.failed, first, behind)
+            self.begun = _with_run(self.begun, first, behind)
+        self.left = NO_PLACES
+
+    def eligible(self, awaited: Iterable[str], *, is_any: bool) -> Places:
+        """Return the places that are left and may start: where tasks wait for those of `awaited`
+        arrays, the places for which all of these are met, or one where that is enough."""
+        met = [self.met.get(array_id, NO_PLACES) for array_id in awaited]
+        if not is_any or not met:
+            return reduce(in_both, met, self.left)
+        some = NO_PLACES
+        for first, behind in chain.from_iterable(met):
+            some = _with_run(some, first, behind)
+        return in_both(self.left, some)
+
+    def not_ended(self, tasks: int) -> int:
+        """Return how many of the tasks are jobs of their own that have not ended."""
+        ended = count_of(self.completed) + count_of(self.failed)
+        return tasks - count_of(self.left) - ended
+
+
+def _with_run(places: Places, first: int, behind: int) -> Places:
+    """Return a set with one more run of places."""
+    before = [run for run in places if run[1] < first]
+    after = [run for run in places if run[0] > behind]
+    touching = [run for run in places if run[1] >= first and run[0] <= behind]
+    first = min([first, *(run[0] for run in touching)])
+    behind = max([behind, *(run[1] for run in touching)])
+    return (*before, (first, behind), *after)
+
+
+class ArrivalNumbers(Mapping[int, str]):
+    """The jobs by their arrival numbers. Those of tasks that are left in an array lead to the
+    array."""
+
+    def __init__(self) -> None:
+        self._ids: dict[int, str] = {}
+        # Ascending, the first arrival number of each array, that behind its last, and its id.
+        self._firsts: list[int] = []
+        self._arrays: list[tuple[int, str]] = []
+
+    def __getitem__(self, arrival: int) -> str:
+        found = self._ids.get(arrival) or self._array(arrival)
+        if found is None:
+            raise KeyError(arrival)
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __setitem__(self, arrival: int, job_id: str) -> None:
+        self._ids[arrival] = job_id
+
+    def __delitem__(self, arrival: int) -> None:
+        del self._ids[arrival]
+
+    def reserve(self, first: int, behind: int, array_id: str) -> None:
+        """Give an array the numbers of its tasks."""
+        at = bisect_right(self._firsts, first)
+        self._firsts.insert(at, first)
+        self._arrays.insert(at, (behind, array_id))
+
+    def give_back(self, first: int) -> None:
+        """Drop the numbers of the tasks of an array that is known no more."""
+        at = bisect_right(self._firsts, first) - 1
+        del self._firsts[at], self._arrays[at]
+
+    def _array(self, arrival: int) -> str | None:
+        at = bisect_right(self._firsts, arrival) - 1
+        if at < 0:
+            return None
+        behind, array_id = self._arrays[at]
+        return array_id if arrival < behind else None

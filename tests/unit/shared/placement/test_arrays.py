@@ -1,0 +1,370 @@
+"""Arrays of tasks: one entry of the queue, and a job of each task once it is decided."""
+
+import pytest
+from coplace.v1.control_pb2 import LIMIT_SUBJECT_USER
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER as AFTER
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_CORR as AFTER_CORR
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_NOT_OK as AFTER_NOT_OK
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK as AFTER_OK
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_FAILED
+from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_CANCELLED,
+    JOB_STANDING_FINISHED,
+    JOB_STANDING_RESERVED,
+    JOB_STANDING_RUNNING,
+    ArrayStanding,
+)
+
+from coplace_client.errors import RejectedError
+from shared.catalogue.event import Event
+from shared.placement.processor.placement import Placement
+from shared.streams.stages.stage import AlreadyAppliedError
+from tests.unit.shared.placement.region import (
+    T0_US,
+    Twins,
+    after,
+    answered,
+    cancelled,
+    declined,
+    end_us,
+    feed,
+    finished,
+    held,
+    limits,
+    placement,
+    prioritized,
+    released,
+    requeued,
+    round_of,
+    started,
+    starts,
+    submitted,
+    verdicts,
+)
+
+
+def full() -> list[Event]:
+    """Two jobs that take all nodes."""
+    return [submitted("x", nodes=4), submitted("y", nodes=4)]
+
+
+def emptied(number: int) -> list[Event]:
+    """They end in a round."""
+    return [finished("x", end_us(number - 1)), finished("y", end_us(number - 1))]
+
+
+def standing(processor: Placement, job_id: str) -> ArrayStanding:
+    """How far the tasks of an array are."""
+    return answered(processor, job_id).array
+
+
+def test_the_tasks_of_an_array_start_in_the_order_of_their_indices() -> None:
+    processor = placement()
+    decided = round_of(processor, 0, submitted("a", array="0-99", nodes=2))
+    assert starts(decided) == ["a_0", "a_1", "a_2", "a_3"]
+    assert [(each.array_job_id, each.array_index) for each in decided[:4]] == [
+        ("a", 0),
+        ("a", 1),
+        ("a", 2),
+        ("a", 3),
+    ]
+
+
+def test_indices_go_by_ranges_and_steps() -> None:
+    processor = placement()
+    decided = round_of(processor, 0, submitted("a", array="1,3,5-9:2,20", nodes=1))
+    assert starts(decided) == ["a_1", "a_3", "a_5", "a_7", "a_9", "a_20"]
+
+
+def test_an_array_has_its_place_in_the_queue() -> None:
+    processor = placement()
+    early = submitted("a", T0_US, array="0-5", nodes=2)
+    late = submitted("b", T0_US + 1, nodes=2)
+    first = round_of(processor, 0, early, late)
+    assert starts(first) == ["a_0", "a_1", "a_2", "a_3"]
+    ended = finished("a_0", end_us(0)), finished("a_1", end_us(0)), finished("a_2", end_us(0))
+    assert starts(round_of(processor, 1, *ended)) == ["a_4", "a_5", "b"]
+
+
+def test_at_most_so_many_tasks_have_nodes_at_once() -> None:
+    processor = placement()
+    first = round_of(processor, 0, submitted("a", array="0-9", array_at_most=3))
+    assert starts(first) == ["a_0", "a_1", "a_2"]
+    waits = answered(processor, "a")
+    assert waits.reason == "3 tasks of a may have nodes at once and 3 have"
+    assert round_of(processor, 1) == []
+    assert starts(round_of(processor, 2, finished("a_1", end_us(1)))) == ["a_3"]
+
+
+def test_a_declined_task_counts_no_more_and_goes_before_those_that_are_left() -> None:
+    processor = placement()
+    first = round_of(processor, 0, submitted("a", array="0-9", array_at_most=2))
+    second = round_of(processor, 1, declined(first[0], end_us(0)))
+    assert starts(second) == ["a_0"]
+    assert second[0].grant == 2
+
+
+def test_the_standing_of_an_array_counts_its_starts() -> None:
+    processor = placement()
+    first = round_of(processor, 0, submitted("a", array="0-9", nodes=2))
+    ended = finished("a_0", end_us(0)), finished("a_1", end_us(0), outcome=JOB_OUTCOME_FAILED)
+    round_of(processor, 1, *map(started, first[:4]), *ended)
+    assert standing(processor, "a") == ArrayStanding(
+        job_id="a", tasks=10, waiting=4, running=4, completed=1, failed=1, next_index=6
+    )
+    assert answered(processor, "a").standing == JOB_STANDING_RESERVED
+
+
+def test_a_task_that_is_left_waits_as_its_array_does() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-9", nodes=4))
+    task, array = answered(processor, "a_7"), answered(processor, "a")
+    assert (task.job_id, task.standing, task.reason) == ("a_7", array.standing, array.reason)
+    assert task.array.next_index == 0
+    assert processor.queries.answer("a_10") is None
+    assert processor.queries.owned("a_7").user == "ada"
+
+
+def test_a_cancelled_task_never_starts_and_the_others_do() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"))
+    decided = round_of(processor, 1, cancelled("a_1", end_us(0)))
+    assert verdicts(decided) == [("a_1", "cancelled")]
+    assert starts(round_of(processor, 2, *emptied(2))) == ["a_0", "a_2", "a_3"]
+
+
+def test_a_cancelled_array_ends_with_its_starts() -> None:
+    processor = placement()
+    first = round_of(processor, 0, submitted("a", array="0-9", nodes=4))
+    round_of(processor, 1, *map(started, first[:2]))
+    decided = round_of(processor, 2, cancelled("a", end_us(1), "enough"))
+    assert sorted(verdicts(decided)) == [
+        ("a", "cancelled"),
+        ("a_0", "cancelled"),
+        ("a_1", "cancelled"),
+    ]
+    assert answered(processor, "a").standing == JOB_STANDING_RUNNING
+    ends = [finished(f"a_{n}", end_us(2), outcome=JOB_OUTCOME_CANCELLED) for n in range(2)]
+    assert starts(round_of(processor, 3, *ends)) == []
+    assert standing(processor, "a").failed == 10
+
+
+def test_an_array_that_is_cancelled_before_any_task_starts_is_cancelled() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"))
+    round_of(processor, 1, cancelled("a", end_us(0)))
+    assert answered(processor, "a").standing == JOB_STANDING_CANCELLED
+    assert starts(round_of(processor, 2, *emptied(2))) == []
+
+
+def test_an_array_that_left_the_queue_of_its_resource_manager_starts_no_more() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"))
+    round_of(processor, 1, finished("a", end_us(0), outcome=JOB_OUTCOME_CANCELLED))
+    assert starts(round_of(processor, 2, *emptied(2))) == []
+
+
+def test_a_held_array_starts_nothing_until_it_or_a_task_is_released() -> None:
+    processor = placement()
+    array = submitted("a", array="0-3", held_because="checked first")
+    assert verdicts(round_of(processor, 0, array)) == [("a", "held")]
+    assert starts(round_of(processor, 1, released("a_2", end_us(0)))) == ["a_2"]
+    assert starts(round_of(processor, 2, released("a", end_us(1)))) == ["a_0", "a_1", "a_3"]
+
+
+def test_a_held_task_is_left_out_until_it_is_released() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"))
+    round_of(processor, 1, held("a_0", end_us(0), "look first"))
+    assert starts(round_of(processor, 2, *emptied(2))) == ["a_1", "a_2", "a_3"]
+    assert starts(round_of(processor, 3, released("a_0", end_us(2)))) == ["a_0"]
+
+
+def test_the_priority_of_an_array_and_of_a_task_moves_them() -> None:
+    processor = placement()
+    others = [submitted(f"b{n}", T0_US + 1, nodes=4) for n in range(2)]
+    round_of(processor, 0, *full(), *others, submitted("a", T0_US + 2, array="0-3", nodes=4))
+    early = prioritized("a_3", 20, end_us(0)), prioritized("a_2", 5, end_us(0) + 2)
+    round_of(processor, 1, *early, prioritized("a", 10, end_us(0) + 1))
+    # What is newer on the array is on its tasks too.
+    assert starts(round_of(processor, 2, *emptied(2))) == ["a_0", "a_1"]
+    round_of(processor, 3, prioritized("a_3", -1, end_us(2)))
+    ends = finished("a_0", end_us(3)), finished("a_1", end_us(3))
+    assert starts(round_of(processor, 4, *ends)) == ["a_2", "b0"]
+
+
+def test_a_requeued_task_waits_as_its_next_attempt_behind_the_others() -> None:
+    processor = placement()
+    first = round_of(processor, 0, submitted("a", array="0-9", nodes=4))
+    round_of(processor, 1, *map(started, first[:2]))
+    decided = round_of(processor, 2, requeued("a_0", end_us(1)))
+    assert starts(decided) == ["a_2"]
+    assert standing(processor, "a").waiting == 8
+    assert answered(processor, "a_0").attempt == 2
+
+
+def test_limits_hold_for_each_task() -> None:
+    processor = placement()
+    limit = limits(LIMIT_SUBJECT_USER, "ada", most_running_jobs=2)
+    first = round_of(processor, 0, limit, submitted("a", array="0-9"))
+    assert starts(first) == ["a_0", "a_1"]
+    other = submitted("b", end_us(0), user="bob")
+    assert starts(round_of(processor, 1, other)) == ["b"]
+    assert starts(round_of(processor, 2, finished("a_0", end_us(1)))) == ["a_2"]
+
+
+def test_what_is_reserved_is_for_the_next_task() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3", nodes=3))
+    assert answered(processor, "a").reservation.nodes == 3
+    round_of(processor, 1, submitted("b", end_us(0), nodes=2))
+    assert starts(round_of(processor, 2, finished("x", end_us(1)))) == ["a_0"]
+    assert answered(processor, "a").reservation.nodes == 3
+    assert not answered(processor, "b").HasField("reservation")
+
+
+def test_a_job_after_an_array_waits_for_all_its_starts() -> None:
+    processor = placement()
+    later = submitted("b", T0_US + 1, depends_on=after(AFTER_OK, "a"))
+    first = round_of(processor, 0, submitted("a", array="0-1", nodes=4), later)
+    assert starts(first) == ["a_0", "a_1"]
+    assert starts(round_of(processor, 1, finished("a_0", end_us(0)))) == []
+    assert starts(round_of(processor, 2, finished("a_1", end_us(1)))) == ["b"]
+    assert answered(processor, "a").standing == JOB_STANDING_FINISHED
+
+
+def test_one_task_that_failed_makes_after_ok_hopeless_and_meets_after_not_ok() -> None:
+    processor = placement()
+    strict = submitted("b", T0_US + 1, depends_on=after(AFTER_OK, "a"))
+    lax = submitted("c", T0_US + 2, depends_on=after(AFTER_NOT_OK, "a"))
+    round_of(processor, 0, submitted("a", array="0-1", nodes=4), strict, lax)
+    failed = finished("a_0", end_us(0), outcome=JOB_OUTCOME_FAILED)
+    assert starts(round_of(processor, 1, failed)) == []
+    decided = round_of(processor, 2, finished("a_1", end_us(1)))
+    assert sorted(verdicts(decided)) == [("b", "held"), ("c", "start")]
+
+
+def test_after_an_array_means_that_all_its_tasks_have_started() -> None:
+    processor = placement()
+    later = submitted("b", T0_US + 1, depends_on=after(AFTER, "a"), nodes=1)
+    first = round_of(processor, 0, submitted("a", array="0-1", nodes=3), later)
+    assert starts(round_of(processor, 1, started(first[0]))) == []
+    assert starts(round_of(processor, 2, started(first[1]))) == ["b"]
+
+
+def test_a_job_may_wait_for_one_task() -> None:
+    processor = placement()
+    later = submitted("b", T0_US + 1, depends_on=after(AFTER_OK, "a_2"))
+    round_of(processor, 0, submitted("a", array="0-2", nodes=4), later)
+    assert answered(processor, "b").reason == "after_ok a_2: it has not ended"
+    assert starts(round_of(processor, 1, finished("a_0", end_us(0)))) == ["a_2"]
+    assert starts(round_of(processor, 2, finished("a_2", end_us(1)))) == ["b"]
+
+
+def test_a_job_that_waits_for_a_task_of_a_cancelled_array_is_hopeless() -> None:
+    processor = placement()
+    later = submitted("b", T0_US + 2, depends_on=after(AFTER_OK, "a_2"))
+    array = submitted("a", T0_US + 1, array="0-2", nodes=4)
+    round_of(processor, 0, *full(), array, later)
+    decided = round_of(processor, 1, cancelled("a", end_us(0)))
+    assert ("b", "held") in verdicts(decided)
+
+
+def test_each_task_waits_for_the_task_of_the_same_index() -> None:
+    processor = placement()
+    second = submitted("b", T0_US + 1, array="0-3", depends_on=after(AFTER_CORR, "a"))
+    first = round_of(processor, 0, submitted("a", array="0-3", nodes=2), second)
+    assert starts(first) == ["a_0", "a_1", "a_2", "a_3"]
+    assert starts(round_of(processor, 1, finished("a_2", end_us(0)))) == ["b_2"]
+    failed = finished("a_0", end_us(1), outcome=JOB_OUTCOME_FAILED)
+    assert starts(round_of(processor, 2, failed)) == []
+    assert starts(round_of(processor, 3, finished("a_1", end_us(2)))) == ["b_1"]
+    assert starts(round_of(processor, 4, finished("a_3", end_us(3)))) == ["b_3"]
+    assert answered(processor, "b").reason == "after_corr a: it ended without completing"
+    assert standing(processor, "b").waiting == 1
+
+
+def test_arrays_of_other_indices_are_compared_index_by_index() -> None:
+    processor = placement()
+    second = submitted("b", T0_US + 1, array="2,4,9", depends_on=after(AFTER_CORR, "a"))
+    round_of(processor, 0, submitted("a", array="0-8:4", nodes=2), second)
+    assert starts(round_of(processor, 1, finished("a_4", end_us(0)))) == ["b_4"]
+    ends = finished("a_0", end_us(1)), finished("a_8", end_us(1))
+    assert starts(round_of(processor, 2, *ends)) == ["b_2", "b_9"]
+
+
+@pytest.mark.parametrize("array", ["3-1", "1,1", "5,3", "a", "1-9:0", " ", "0-1000000", "-1"])
+def test_wrong_indices_are_refused(array: str) -> None:
+    processor = placement()
+    with pytest.raises(RejectedError):
+        feed(processor, [submitted("a", array=array)])
+
+
+def test_ids_of_tasks_are_taken() -> None:
+    processor = placement()
+    feed(processor, [submitted("a", array="0-3"), submitted("b_7")])
+    with pytest.raises(RejectedError, match="is a task of 'a'"):
+        feed(processor, [submitted("a_3")])
+    with pytest.raises(RejectedError, match="has a task 'b_7'"):
+        feed(processor, [submitted("b", array="0-9")])
+    feed(processor, [submitted("a_4"), submitted("b", array="0-6")])
+    with pytest.raises(AlreadyAppliedError):
+        feed(processor, [submitted("a", array="0-3")])
+
+
+def test_what_happens_to_a_task_is_not_said_of_its_array() -> None:
+    processor = placement()
+    [first, *_] = round_of(processor, 0, submitted("a", array="0-3"))
+    with pytest.raises(RejectedError, match="is an array: name one of its tasks, such as 'a_0'"):
+        feed(processor, [started(first, job_id="a")])
+
+
+def test_a_resource_manager_may_start_a_task_by_itself() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"))
+    own = PlacementDecided(job_id="a_2", attempt=1, cluster="p1", node_indices=[0])
+    round_of(processor, 1, started(own, started_at_us=end_us(0)))
+    assert answered(processor, "a_2").standing == JOB_STANDING_RUNNING
+    assert standing(processor, "a").waiting == 3
+
+
+def test_a_hundred_thousand_tasks_are_one_entry_and_few_bytes() -> None:
+    processor = placement()
+    round_of(processor, 0, *full())
+    processor.changes()
+    round_of(processor, 1, submitted("a", end_us(0), array="0-99999"))
+    assert sum(len(value or b"") for value in processor.changes().values()) < 4_000
+    assert len(processor.layers.decide.waiting_jobs.queues.queue("p1")) == 1
+    assert processor.queries.waiting() == 100_000
+
+
+def test_a_placement_that_was_killed_decides_tasks_as_one_that_was_not() -> None:
+    twins = Twins(placement)
+    first = twins.round_of(
+        0,
+        submitted("a", array="0-30", nodes=1, array_at_most=5),
+        submitted("b", T0_US + 1, array="0-30:3", depends_on=after(AFTER_CORR, "a")),
+        submitted("c", T0_US + 2, depends_on=after(AFTER_OK, "a_4")),
+    )
+    twins.kill()
+    decided, number = first, 1
+    seen = list(starts(first))
+    while decided or number < 6:
+        ends = [finished(each.job_id, end_us(number - 1)) for each in decided if each.grant]
+        decided = twins.round_of(number, *ends)
+        twins.kill()
+        seen += starts(decided)
+        number += 1
+    assert sorted(seen) == sorted(
+        [*(f"a_{n}" for n in range(31)), *(f"b_{n}" for n in range(0, 31, 3)), "c"]
+    )
+
+
+def test_an_array_that_fits_nowhere_is_rejected_as_one() -> None:
+    processor = placement()
+    later = submitted("b", T0_US + 1, depends_on=after(AFTER_OK, "a_2"))
+    decided = round_of(processor, 0, submitted("a", array="0-3", nodes=9), later)
+    assert ("a", "rejected") in verdicts(decided)
+    assert standing(processor, "a").failed == 4
+    assert ("b", "held") in verdicts(decided)
