@@ -32,8 +32,8 @@ class JobRequest:
     user says it is, `runs` what it is where that is something else. It consists of `nodes` equal
     units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each, in one of
     `partitions`, on nodes with `features`, or in a `reservation`. It starts not before `begin_s`,
-    and ends by `deadline_s` or is cancelled then; 0 without. An `array` is so many such jobs, of which
-    `array_at_most` have nodes at once (0: any number).
+    and ends by `deadline_s` or is cancelled then; 0 without. An `array` is so many such jobs, of
+    which `array_at_most` have nodes at once (0: any number).
     """
 
     index: int

@@ -331,3 +331,10 @@ class PendingReasons:
     def _limits_of(self, job: JobRecord) -> list[tuple[Subject, Limit]]:
         limits = self.models.limits
         return [(s, limits[s.declared]) for s in subjects_of(job.job) if s.declared in limits]
+
+
+def _deadline_missed(job: JobRecord, on: Candidate) -> MissesDeadline:
+    """Return that the job misses its deadline on a cluster: of no time, so that it stays the
+    same."""
+    earliest_s = max(job.job.submit_s, job.job.begin_s) + on.walltime_s
+    return MissesDeadline(job.job.deadline_s, on.cluster, on.walltime_s, earliest_s)
