@@ -18,6 +18,7 @@ from shared.placement.decide.pending_reason import (
     FitsNoMore,
     HeldJob,
     JobLimitReached,
+    MissesDeadline,
     NoCluster,
     NodesDrained,
     OwnReservation,
