@@ -78,13 +78,15 @@ def _exceeding(payload: Message) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def _named(payload: Message) -> Iterator[tuple[SubjectKind.ValueType, str]]:
     for field in guarded_fields(payload.DESCRIPTOR):
-        name, kind = getattr(payload, field.name), field.kind
+        found, kind = getattr(payload, field.name), field.kind
         if field.by:
             kinds = kinds_by_value(payload.DESCRIPTOR, field.by)
             # A value of a later release: it may concern anything.
             kind = kinds.get(getattr(payload, field.by), SUBJECT_KIND_REGION)
-        if name or kind == SUBJECT_KIND_REGION:
-            yield kind, name
+        names = (found,) if isinstance(found, str) else tuple(found)
+        for name in names or ("",):
+            if name or kind == SUBJECT_KIND_REGION:
+                yield kind, name
 
 
 def _one(named: Mapping[SubjectKind.ValueType, list[str]], kind: SubjectKind.ValueType) -> str:

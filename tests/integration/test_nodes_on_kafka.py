@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
-from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.control_pb2 import ClusterDeclared, ManagerAlive
 from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
 from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 from coplace.v1.jobs_pb2 import JobRequeued, JobStarted, JobSubmitted
@@ -252,6 +252,41 @@ def test_nodes_are_reserved_and_maintained_and_jobs_say_what_they_wait_for(regio
     region.until(lambda told: "is to start" in told, "why", whole.job_id)
     told = region.until(lambda told: " held" in told, "why", of_course.job_id)
     assert "its reservation course: no cluster" in told
+
+
+def test_a_silent_manager_and_a_limit_of_a_qos_are_why_jobs_wait(region: Region) -> None:
+    """What placement heard is kept over a kill: the manager is silent afterwards too."""
+    region.tell(cluster_declared=cluster("tau", nodes=4))
+    region.until(lambda told: "| tau" in told, "nodes")
+    now_us = time.time_ns() // 1000
+    region.tell(
+        manager_alive=ManagerAlive(
+            manager="slurm of tau", clusters=["tau"], silent_after_s=2, alive_at_us=now_us
+        )
+    )
+    region.until(lambda told: "silent" in told, "clusters")
+    own = job(81, 1, clusters=["tau"], home_cluster="tau", reference_cluster="tau")
+    free = job(82, 1, clusters=["tau"], reference_cluster="tau", qos="long", user="eve")
+    second = job(83, 1, clusters=["tau"], reference_cluster="tau", qos="long", user="eve")
+    for each in own, free, second:
+        region.tell(job_submitted=each)
+    region.kill_placement()
+    for each in own, free:
+        told = region.until(lambda told: "why: " in told, "why", each.job_id)
+        assert "no word from its resource manager, slurm of tau" in told
+    set_one = ("limits", "set", "qos", "long", "--each", "user", "--jobs", "1")
+    assert "each user of qos long: at most 1 jobs at once" in region.coplace(*set_one)
+    now_us = time.time_ns() // 1000
+    region.tell(
+        manager_alive=ManagerAlive(
+            manager="slurm of tau", clusters=["tau"], silent_after_s=3600, alive_at_us=now_us
+        )
+    )
+    for each in own, free:
+        region.until(lambda told: "is to start" in told, "why", each.job_id)
+    words = "user eve of qos long may run 1 jobs at once"
+    region.until(lambda told: words in told, "why", second.job_id)
+    assert "silent" not in region.coplace("clusters")
 
 
 def test_reservations_are_declared_as_the_how_to_says(region: Region) -> None:
