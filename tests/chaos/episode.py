@@ -27,6 +27,7 @@ from tests.chaos.events import EVENTS, declare, publish
 from tests.chaos.faults import ARMING, FAULTS, Fault
 from tests.chaos.managers import Temper
 from tests.chaos.neighbours import NEIGHBOURS
+from tests.chaos.reservations import KEPT, remove_all
 from tests.chaos.world import Scale, World
 
 EVENTS_AN_EPISODE: Final = 1_000
@@ -61,7 +62,8 @@ class Report:
 
 class Episode:
     """Plays one seed, where it is `planned` with planners at work, where it is `timed` with jobs
-    that say when they may start; `faults` happen with other weights than they usually do."""
+    that say when they may start, and nodes that are reserved; `faults` happen with other weights
+    than they usually do."""
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class Episode:
             **(DECLARATIONS if declares else {}),
             **(BILLING if bills else {}),
             **(NEIGHBOURS if shares else {}),
+            **(KEPT if timed else {}),
         }
 
     def play(self) -> Report:
@@ -144,6 +147,7 @@ class Episode:
             if isinstance(event.payload, PowerCapDeclared):
                 self._lift(event.payload)
         fund_all(world)
+        remove_all(world)
         self._be_patient()
 
     def _declare_again(self) -> None:

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 START_TERMS: Final = frozenset(
     {
         *("begin_at_us", "deadline_at_us", "depends_on_any", "job_name", "sequence"),
-        *("held_because", "delay_s"),
+        *("held_because", "delay_s", "reservation"),
     }
 )
+# Names of reservations, of which jobs ask for some.
+RESERVATIONS: Final = ("course", "fans", "vacation")
 _NAMES: Final = ("train", "train", "test")
 _CONDITIONS: Final = (
     DEPENDENCY_CONDITION_AFTER,
@@ -36,7 +38,7 @@ _CONDITIONS: Final = (
 
 def put_start_terms(world: "World", submitted: JobSubmitted) -> None:
     """Draw some of a begin, a deadline, dependencies with delays, a name, a place in the order of
-    its resource manager, and a reason that it is held for."""
+    its resource manager, a reservation, and a reason that it is held for."""
     rng, at_us = world.rng, submitted.submitted_at_us
     if rng.random() < 0.2:
         submitted.begin_at_us = at_us + some_time_us(rng, SECOND_US, HOUR_US)
@@ -55,6 +57,13 @@ def put_start_terms(world: "World", submitted: JobSubmitted) -> None:
     if submitted.job_name and rng.random() < 0.4:
         submitted.depends_on.append(Dependency(condition=DEPENDENCY_CONDITION_SINGLETON))
     submitted.depends_on_any = rng.random() < 0.3
+    _ask_and_hold(world, submitted)
+
+
+def _ask_and_hold(world: "World", submitted: JobSubmitted) -> None:
+    rng = world.rng
+    if rng.random() < 0.15:
+        submitted.reservation = rng.choice(RESERVATIONS)
     if rng.random() < 0.03:
         submitted.held_because = "something that nobody understands"
         world.held.add(submitted.job_id)

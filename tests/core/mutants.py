@@ -206,8 +206,8 @@ MUTANTS: Final = (
     Mutant(
         "a reservation counts nodes where its job may not be",
         "scheduling/consumable.py",
-        "self._nodes.ways(entry.kind)[soonest.way].kind, extra)",
-        "self._nodes.ways(entry.kind)[soonest.way].held, extra)",
+        "self._nodes.ways(soonest.kind)[soonest.way].kind, extra)",
+        "self._nodes.ways(soonest.kind)[soonest.way].held, extra)",
         soonest=5,
     ),
     Mutant(
@@ -347,8 +347,8 @@ MUTANTS: Final = (
     Mutant(
         "the limit of a job may end after its reservation",
         "placement/decide/pending_reasons.py",
-        "        if max(now_s, found.from_s) + candidate.walltime_s > found.until_s:\n",
-        "        if max(now_s, found.from_s) > found.until_s:\n",
+        "        if max(now_s, own.from_s) + candidate.walltime_s > own.until_s:\n",
+        "        if max(now_s, own.from_s) > own.until_s:\n",
     ),
     Mutant(
         "a reservation of nodes counts for their cluster",

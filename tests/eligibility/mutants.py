@@ -21,7 +21,7 @@ from shared.placement.decide.same_names import SameNames
 from shared.placement.decide.start_times import StartTimes
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
-from shared.placement.state.reservations import Reservation, Reservations
+from shared.placement.state.reservations import NodeReservation, Reservations
 from shared.scheduling.windows import NO_WINDOWS
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -183,7 +183,7 @@ def a_start_frees_nobody_behind_it() -> Iterator[None]:
 @contextmanager
 def reservations_are_for_everybody() -> Iterator[None]:
     """A job starts in a reservation of others."""
-    with _patched(Reservation, "admits", lambda _reservation, _job: True):
+    with _patched(NodeReservation, "admits", lambda _reservation, _job: True):
         yield
 
 

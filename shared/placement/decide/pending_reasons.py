@@ -49,7 +49,7 @@ from shared.placement.state.limits import (
     usage_of,
 )
 from shared.placement.state.model_store import ModelStore
-from shared.placement.state.reservations import Reservation, Reservations
+from shared.placement.state.reservations import NodeReservation, Reservations
 from shared.placement.state.silent_managers import SilentManagers
 from shared.scheduling.eligibility import RefusedToJob, partitions_of
 from shared.scheduling.problem import fits_when_empty
@@ -181,7 +181,7 @@ class PendingReasons:
         nodes = 0 if found is None else self.reservations.nodes_of(found)
         return refused_outside(refused, name, nodes)
 
-    def reservations_of(self, job: JobRecord) -> list[Reservation]:
+    def reservations_of(self, job: JobRecord) -> list[NodeReservation]:
         """Return the reservations of the name that a job asks for, of all its clusters."""
         found = (
             self.reservations.find(each.cluster, job.job.reservation)
@@ -206,15 +206,15 @@ class PendingReasons:
         name, cluster, now_s = job.job.reservation, candidate.cluster, self.times.now_s
         if cluster not in self.models.declared:
             return OwnReservation(name, ReservationLacks.UNKNOWN)
-        found = self.reservations.find(cluster, name)
-        if found is None:
+        own = self.reservations.find(cluster, name)
+        if own is None:
             return OwnReservation(name, ReservationLacks.UNKNOWN)
-        if found.until_s <= now_s:
-            return OwnReservation(name, ReservationLacks.ENDED, cluster, found.until_s)
-        if not found.admits(job.job):
+        if own.until_s <= now_s:
+            return OwnReservation(name, ReservationLacks.ENDED, cluster, own.until_s)
+        if not own.admits(job.job):
             return OwnReservation(name, ReservationLacks.NOT_FOR_JOB, cluster)
-        if max(now_s, found.from_s) + candidate.walltime_s > found.until_s:
-            return OwnReservation(name, ReservationLacks.TOO_SHORT, cluster, found.until_s)
+        if max(now_s, own.from_s) + candidate.walltime_s > own.until_s:
+            return OwnReservation(name, ReservationLacks.TOO_SHORT, cluster, own.until_s)
         on, refused = self.models.clusters[cluster], self.refused_on(job, cluster)
         if not fits_when_empty(job.job, on, candidate.nodes, refused):
             return OwnReservation(name, ReservationLacks.TOO_FEW_NODES, cluster)

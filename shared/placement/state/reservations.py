@@ -1,7 +1,7 @@
 """Reservations and maintenance: which nodes are kept for whom, from when until when. A fold over
 what operators and resource managers declare.
 
-What ended or was removed stays known for some days: jobs that name it are told so, and a copy of an
+What ended or was removed stays known for some days: jobs that name it say so, and a copy of an
 earlier declaration counts no more.
 """
 
@@ -39,7 +39,7 @@ _REMEMBERED_S: Final = 7 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class NodeReservation:
     """The newest declaration of a name on a cluster. `nodes` are host lists, of nodes that were
     named or chosen; without any it has all of its partition or its cluster."""
 
@@ -106,9 +106,9 @@ class Reservations:
         free_from: Callable[[str], Mapping[int, float]],
     ) -> None:
         self._clusters, self._names, self._free_from = clusters, names, free_from
-        self._rows = state.table(_TABLE, Reservation)
+        self._rows = state.table(_TABLE, NodeReservation)
         # Those that were not removed, by cluster and name.
-        self._known: dict[str, dict[str, Reservation]] = {}
+        self._known: dict[str, dict[str, NodeReservation]] = {}
         self._windows: dict[str, Windows] = {}
         # Saved since the last round ended; after a restart all.
         self._saved_now: set[str] = set()
@@ -126,7 +126,7 @@ class Reservations:
         if before is not None:
             require_newer(event, before.declared)
         self._require_room(message)
-        asked = Reservation(
+        asked = NodeReservation(
             declared=stamp_of(event),
             by=event.source[:_MOST_TEXT],
             cluster=message.cluster,
@@ -190,11 +190,11 @@ class Reservations:
         """Note that a cluster is declared otherwise than before."""
         self._windows.pop(cluster, None)
 
-    def find(self, cluster: str, name: str) -> Reservation | None:
+    def find(self, cluster: str, name: str) -> NodeReservation | None:
         """Return a reservation that was not removed; None where there is none."""
         return self._known.get(cluster, {}).get(name)
 
-    def listed(self) -> list[Reservation]:
+    def listed(self) -> list[NodeReservation]:
         """Return all that were not removed, by cluster, then by when they begin."""
         return sorted(self._live(), key=lambda row: (row.cluster, row.from_us, row.name))
 
@@ -212,7 +212,7 @@ class Reservations:
             )
         return found
 
-    def nodes_of(self, reservation: Reservation) -> NodeBits:
+    def nodes_of(self, reservation: NodeReservation) -> NodeBits:
         """Return the nodes that a reservation has as its cluster is declared now."""
         cluster = self._clusters()[reservation.cluster]
         if reservation.nodes:
@@ -225,7 +225,7 @@ class Reservations:
         for row in self._live():
             yield from (time_s for time_s in (row.from_s, row.until_s) if time_s > self._now_s)
 
-    def _live(self) -> Iterator[Reservation]:
+    def _live(self) -> Iterator[NodeReservation]:
         return (row for named in self._known.values() for row in named.values())
 
     def _declared(self, cluster: str) -> Cluster:
@@ -234,7 +234,7 @@ class Reservations:
             raise RejectedError("cluster", f"{cluster[:80]!r} is not declared")
         return found
 
-    def _offered(self, asked: Reservation, cluster: Cluster) -> NodeBits:
+    def _offered(self, asked: NodeReservation, cluster: Cluster) -> NodeBits:
         """Return the nodes of its partition, or of its cluster; none where the cluster has no such
         partition any more."""
         if not asked.partition:
@@ -265,7 +265,7 @@ class Reservations:
             raise RejectedError("nodes", f"{problem}, which has {cluster.nodes}")
 
     def _chosen(
-        self, asked: Reservation, cluster: Cluster, within: NodeBits, kept: NodeBits
+        self, asked: NodeReservation, cluster: Cluster, within: NodeBits, kept: NodeBits
     ) -> tuple[str, ...]:
         """Return as many nodes as are asked for, as host lists: those that the reservation had,
         then those that are expected to be free first, then by index; none that another reservation
@@ -288,12 +288,12 @@ class Reservations:
         chosen = sorted(node for _, _, node in there[: asked.node_count])
         return tuple(fold(names.name(node) for node in chosen))
 
-    def _save(self, key: str, row: Reservation) -> None:
+    def _save(self, key: str, row: NodeReservation) -> None:
         self._rows.put(key, row)
         self._saved_now.add(key)
         self._note(row)
 
-    def _note(self, row: Reservation) -> None:
+    def _note(self, row: NodeReservation) -> None:
         """Note a row among those that are known, or that it is removed."""
         named = self._known.setdefault(row.cluster, {})
         if row.is_removed:
@@ -302,7 +302,7 @@ class Reservations:
             named[row.name] = row
         self._windows.pop(row.cluster, None)
 
-    def _forget(self, key: str, row: Reservation) -> None:
+    def _forget(self, key: str, row: NodeReservation) -> None:
         self._rows.drop(key)
         self._note(replace(row, is_removed=True))
         if not self._known[row.cluster]:

@@ -13,6 +13,7 @@ from tests.chaos.audit import (
     nodes,
     power,
     rejections,
+    reservations,
     rules,
     starts,
     surcharges,
@@ -60,6 +61,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     rejections.no_start_is_where_the_job_may_not_be,
     rejections.every_job_that_waits_knows_the_clusters_that_are_there,
     nodes.no_job_starts_on_a_drained_node,
+    reservations.no_start_runs_into_reserved_nodes,
     decisions.every_job_ends_or_waits_with_a_reason,
 )
 

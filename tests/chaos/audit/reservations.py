@@ -1,0 +1,82 @@
+"""Reserved and maintained nodes take no other jobs, worked out word by word from what was published
+of them; of a number of nodes nobody but placement knows which they are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from coplace.v1.control_pb2 import ReservationDeclared, ReservationRemoved
+from coplace.v1.placement_pb2 import PlacementDecided
+
+from shared.catalogue.event import Event
+from shared.domain.hostlist import expand
+from tests.chaos.audit.evidence import Evidence, is_hostile
+from tests.chaos.audit.nodes import names_of
+from tests.chaos.audit.rejections import Declared, Stamp
+
+
+def no_start_runs_into_reserved_nodes(evidence: Evidence) -> Iterator[str]:
+    """Nor does a job of a reservation start elsewhere, before it, or so late that its limit ends
+    behind it."""
+    words, declared = _Words(), Declared()
+    for ended in evidence.ends_of_rounds(declared.learn, words.learn):
+        words.forget_but(set(declared.clusters))
+        for name, cluster in declared.clusters.items():
+            names = names_of(cluster)
+            for decided in evidence.starts.get((ended.round, name), []):
+                if not is_hostile(decided.job_id):
+                    asked = evidence.world.journal.submissions.get(decided.job_id)
+                    own = asked.reservation if asked is not None else ""
+                    yield from _broken(words, decided, own, names)
+
+
+def _broken(
+    words: "_Words", decided: PlacementDecided, own: str, names: list[str]
+) -> Iterator[str]:
+    starts_us = decided.decided_at_us
+    ends_us = starts_us + decided.walltime_s * 1e6 - 1  # of rounding
+    got = {names[index] for index in decided.node_indices}
+    of = f"{decided.job_id} in round {decided.round}"
+    known = words.of(decided.cluster)
+    if own and own not in known:
+        yield f"{of} starts in {own}, which is not declared"
+    for name, each in known.items():
+        nodes = {*expand(",".join(each.nodes))} if each.nodes else {*names}
+        if name == own:
+            if not each.from_us <= starts_us <= ends_us <= each.until_us:
+                yield f"{of} is not within the time of {own}"
+            if not (got <= nodes or each.node_count):
+                yield f"{of} is not on the nodes of {own}"
+        elif each.node_count == 0 and starts_us < each.until_us and each.from_us < ends_us:
+            for node in sorted(got & nodes):
+                yield f"{of} runs into {name} on {node}"
+
+
+@dataclass(slots=True)
+class _Words:
+    """The newest word on each reservation, by cluster and name."""
+
+    _said: dict[tuple[str, str], tuple[Stamp, ReservationDeclared | None]] = field(
+        default_factory=dict
+    )
+
+    def learn(self, event: Event) -> None:
+        """One more."""
+        told = event.payload
+        if not isinstance(told, ReservationDeclared | ReservationRemoved):
+            return
+        key, stamp = (told.cluster, told.name), (event.time_us, event.id)
+        known, _ = self._said.get(key, ((0, ""), None))
+        if stamp > known:
+            self._said[key] = stamp, told if isinstance(told, ReservationDeclared) else None
+
+    def forget_but(self, clusters: set[str]) -> None:
+        """What was said of clusters that are undeclared is forgotten."""
+        self._said = {key: said for key, said in self._said.items() if key[0] in clusters}
+
+    def of(self, cluster: str) -> dict[str, ReservationDeclared]:
+        """What is reserved of a cluster, by name."""
+        return {
+            name: told
+            for (of, name), (_, told) in self._said.items()
+            if of == cluster and told is not None
+        }
