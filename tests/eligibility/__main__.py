@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 
+from tests.eligibility.array_plays import ArrayPlay
 from tests.eligibility.plays import Play
 
 ROUNDS = 80
@@ -15,11 +16,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="the first")
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="in each play")
+    parser.add_argument("--arrays", action="store_true", help="arrays of tasks")
     arguments = parser.parse_args()
+    play = ArrayPlay if arguments.arrays else Play
     began_s, seed, violated = time.monotonic(), arguments.seed, 0
     events = starts = 0
     while time.monotonic() - began_s < 60 * arguments.minutes:
-        played = Play(seed).play(arguments.rounds)
+        played = play(seed).play(arguments.rounds)
         events, starts = events + played.events, starts + played.starts
         if played.violations:
             violated += 1

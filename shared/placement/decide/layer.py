@@ -85,8 +85,8 @@ class DecideLayer:
         )
         self.looks = Looks(kept, models.rules)
         self._all_stale, self._has_sent_back = False, False
-        # Arrays whose tasks started since their entries were made, and whether a pass left some
-        # behind others of them.
+        # Arrays whose tasks started since their entries were made, and whether a pass may have left
+        # out what the next one starts.
         self._split, self._has_skipped = set[str](), False
         # Jobs whose time came, and singletons that may wait for another job since one started.
         self._due, self._behind = set[str](), set[str]()
@@ -173,6 +173,7 @@ class DecideLayer:
             if self._has_sent_back or self._is_kept_out(job, choice.candidate):
                 rest = [self._jobs.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
                 self.waiting_jobs.restore(rest)
+                self._has_skipped = True
                 return
             if job.progress is not None:
                 job = self._task(job, job.progress, start)
