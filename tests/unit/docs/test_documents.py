@@ -1,7 +1,12 @@
 """Documents that point nowhere, or print programs that do not run, are worse than none."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
+from typing import Final
+
+import pytest
 
 from tests.support.paste import steps
 from tests.support.snippets import HOW_TO, REPOSITORY, programs
@@ -21,6 +26,47 @@ DOCUMENTS = sorted(
     ]
 )
 _LINK = re.compile(r"\]\((?!https?:)(?P<target>[^)\s]+)\)")
+# Words a sentence, on a page: in the median, and of nine in ten.
+_MEDIAN_WORDS: Final = 14
+_MOST_WORDS: Final = 24
+_NO_PROSE: Final = re.compile(r"^```.*?^```|^(?:\||#|\s*<).*?$", re.MULTILINE | re.DOTALL)
+_LINK_TEXT: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_ITEM: Final = re.compile(r"\n\s*\n|\n\s*[-*] |\n\s*\d+\. ")
+_END: Final = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z0-9(])")
+
+
+def sentence_lengths(text: str) -> Iterator[int]:
+    """Yield the words of each sentence of at least three; code is one word."""
+    plain = re.sub(r"`[^`]*`", "x", _LINK_TEXT.sub(r"\1", _NO_PROSE.sub("", text)))
+    for item in _ITEM.split(plain):
+        yield from filter(
+            lambda words: words >= 3, (len(each.split()) for each in _END.split(item))
+        )
+
+
+def test_sentences_are_short_on_each_page() -> None:
+    long = {}
+    for document in DOCUMENTS:
+        lengths = sorted(sentence_lengths(document.read_text()))
+        if document.name != "CHANGELOG.md" and lengths:
+            most = lengths[int(0.9 * len(lengths))]
+            if median(lengths) > _MEDIAN_WORDS or most > _MOST_WORDS:
+                long[str(document.relative_to(REPOSITORY))] = (median(lengths), most)
+    assert long == {}, "pages, with the median and the ninth tenth of their sentences' words"
+
+
+@pytest.mark.parametrize(
+    ("text", "lengths"),
+    [
+        ("One two three. Four five six seven.", [3, 4]),
+        ("A `long piece of code` is one word, a [link with text](to/a/page) is its text.", [12]),
+        ("# Heading of four words\nThree words here\n- Another item is here\n", [3, 4]),
+        ("| a | table | is | none |\n\n```\nThis is no sentence.\n```\n", []),
+        ("A clause before it: Two after it.", [4, 3]),
+    ],
+)
+def test_words_of_sentences_are_counted(text: str, lengths: list[int]) -> None:
+    assert [*sentence_lengths(text)] == lengths
 
 
 def test_every_link_of_a_document_leads_somewhere() -> None:

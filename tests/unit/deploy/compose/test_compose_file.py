@@ -15,6 +15,7 @@ from prometheus_client import generate_latest
 from pydantic_settings import BaseSettings
 
 from deploy.compose import check, images
+from lab.demo.options import DemoOptions, variables
 from lab.emulator.settings import SimulationSettings
 from services.archive.meter import ArchiveMeter
 from services.archive.settings import ArchiveSettings
@@ -95,6 +96,29 @@ def test_every_setting_that_the_file_names_is_read() -> None:
         *(SimulationSettings, RestSettings, ServiceAddresses, ArchiveSettings, HistorySettings),
         WebhooksSettings,
     )
+
+
+def test_an_emulated_run_in_containers_has_the_settings_of_the_embedded_one() -> None:
+    lines = (ROOT / "deploy/compose/demo.env").read_text().splitlines()
+    chosen = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    in_containers = {
+        variable: re.sub(
+            r"\$\{(\w+):?-(.*)\}", lambda left_open: chosen.get(*left_open.groups()), str(value)
+        )
+        for name in OURS
+        for variable, value in SERVICES[name]["environment"].items()
+    }
+    embedded = DemoOptions().environment(chosen["COPLACE_NAMESPACE"])
+    defaults = variables(PlacementSettings(policy=PlacementSettings().policy))
+    assert {
+        name: (value, in_containers.get(name))
+        for name, value in (embedded.items() - defaults.items())
+        if not _is_same(value, in_containers.get(name, ""))
+    } == {}
+
+
+def _is_same(value: str, other: str) -> bool:
+    return yaml.safe_load(value.lower()) == yaml.safe_load(other)
 
 
 def test_images_that_are_replaced_have_the_names_that_the_file_uses() -> None:
