@@ -33,7 +33,7 @@ _HELD: Final = {
     **{(verb, "place"): _ASKED for verb in ("dlq show", "dlq replay")},
     **{(verb, "account"): _ASKED for verb in ("statement", "accounts statement")},
     ("accounts allocate", "account"): _DECLARED,
-    ("limits set", "name"): _DECLARED,
+    **{("limits set", name): _DECLARED for name in ("name", "resources")},
     **{(f"reservation {verb}", "cluster"): _ASKED for verb in ("set", "remove", "list", "show")},
     **{(f"reservation {verb}", "name"): _ASKED for verb in ("remove", "show")},
     **{("reservation set", name): _DECLARED for name in ("name", "users", "accounts")},
