@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -108,13 +109,23 @@ def _read_object(data: Mapping[str, Any], message: Message, path: str, wrongs: W
         where = f"{path}{_printable(name)}"
         field = fields.get(name)
         if field is None:
-            wrongs.add(where, f"is unknown: there are {', '.join(sorted(fields)) or 'none'}")
+            wrongs.add(where, f"is unknown: {_advice(name, fields)}")
             continue
         oneof = field.containing_oneof
         if oneof is not None and chosen.setdefault(oneof.name, name) != name:
             wrongs.add(where, f"goes without {chosen[oneof.name]}")
             continue
         _read_field(field, value, message, where, wrongs)
+
+
+def _advice(name: str, fields: Mapping[str, FieldDescriptor]) -> str:
+    """Which name was meant, such as that of a field in the spelling of gRPC; else all that there
+    are."""
+    meant = next((there for there, one in fields.items() if one.name == name), "")
+    close = [meant] if meant else get_close_matches(name, fields, 1)
+    if close:
+        return f"is {close[0]} meant?"
+    return f"there are {', '.join(sorted(fields)) or 'none'}"
 
 
 def _read_field(

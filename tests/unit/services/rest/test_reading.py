@@ -4,6 +4,7 @@ import json
 from random import Random
 
 import pytest
+from coplace.v1.jobs_pb2 import JobSubmitted
 from google.protobuf.json_format import MessageToDict, MessageToJson
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
@@ -71,6 +72,21 @@ def test_of_two_that_exclude_each_other_the_second_is_wrong() -> None:
     asked = GetMessageClass(_BODIES["coplace.v1.ProjectRequest"])
     _, wrong = read({"subjects": [{"appId": "a", "signature": {}}]}, asked)
     assert wrong == ["subjects[0].signature: goes without appId"]
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("job_id", "is jobId meant?"),
+        ("wallTimeS", "is walltimeS meant?"),
+        ("zzz", "there are account, appId, "),
+    ],
+)
+def test_an_unknown_field_says_which_one_was_meant(name: str, advice: str) -> None:
+    message, wrong = read({name: 1}, JobSubmitted)
+    [detail] = wrong
+    assert message == JobSubmitted()
+    assert f"is unknown: {advice}" in detail
 
 
 def test_so_many_wrong_fields_are_listed_and_no_more() -> None:
