@@ -1,6 +1,6 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
 lab.benchmarks.placement_rounds [rounds] [clusters] [asking] [capped] [in_parts] [planned]
-[solving] [draining] [repeats] [partitions] [predicted]
+[solving] [draining] [repeats] [partitions] [predicted] [reserved]
 
 Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
 P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
@@ -23,6 +23,8 @@ With `in_parts` 1, half of the jobs are of units of 6 or 12 cores and accept nei
 
 With `partitions` N each cluster has as many partitions of half of its nodes, which overlap, and
 each job asks for one of them.
+
+With `reserved` N, so many parts of each cluster are maintained for half a day, one after the other.
 
 With `planned` N, a plan of the queue as the planner's look-ahead makes it is in every Nth round.
 The planner is another process: what it takes to search is not counted, what placement does with
@@ -105,6 +107,17 @@ def overlapping(cluster: str, count: int) -> Iterator[Partition]:
         first = number * (NODES // 2) // count
         last = first + NODES // 2 - 1
         yield Partition(name=f"part-{number}", nodes=[f"{cluster}-[{first:04d}-{last:04d}]"])
+
+
+def maintained(count: int, times: int) -> Iterator[Event]:
+    """Yield maintenance of parts of each cluster, which overlap, one every six hours."""
+    part = NODES // 8
+    for number, time_ in ((n, t) for n in range(1, count + 1) for t in range(times)):
+        name, first, from_s = f"p{number}", time_ * part % NODES, (time_ + 1) * 6 * 3600.0
+        nodes = [f"{name}-[{first:04d}-{first + part - 1:04d}]"]
+        yield region.reserved(
+            f"{name}-{time_}", from_s, from_s + 12 * 3600.0, cluster=name, nodes=nodes
+        )
 
 
 def caps(count: int) -> Iterator[Event]:
@@ -220,6 +233,7 @@ class Rounds:
         solving: bool = False,
         draining: bool = False,
         partitions: int = 0,
+        reserved: int = 0,
         runtimes: Runtimes | None = None,
     ) -> None:
         self._draining, self._partitions = draining, partitions
@@ -232,6 +246,7 @@ class Rounds:
         region.feed(self.placement, clusters(count, partitions))
         if is_capped:
             region.feed(self.placement, caps(count))
+        region.feed(self.placement, maintained(count, reserved))
         self.queued, self._before = 0, 0
         if self._has_users:
             self._run_before()
@@ -386,6 +401,7 @@ def main(
     repeats: int = 1,
     partitions: int = 0,
     predicted: int = 0,
+    reserved: int = 0,
 ) -> None:
     """Print milliseconds a round and jobs decided a second, and what an answer takes."""
     gc.set_threshold(*GC_THRESHOLDS)
@@ -402,6 +418,7 @@ def main(
         solving=bool(solving),
         draining=bool(draining),
         partitions=partitions,
+        reserved=reserved,
     )
     rounds = new_rounds()
     queued = rounds.queued

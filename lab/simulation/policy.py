@@ -48,6 +48,12 @@ class SimulatedPolicy(StrEnum):
         return self.discipline in (Discipline.EASY, Discipline.FCFS)
 
     @property
+    def knows_maintenance(self) -> bool:
+        """Return whether it knows when nodes are maintained: not where jobs are planned, or
+        Slurm's backfill looks."""
+        return self not in (SimulatedPolicy.SLURM, SimulatedPolicy.LOOK_AHEAD)
+
+    @property
     def takes_discipline(self) -> bool:
         """Return whether what may pass what waits is another choice: of EAMC's policies."""
         return self.ranking is not None and self is not SimulatedPolicy.LOOK_AHEAD

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
 import numpy as np
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from coplace_client.errors import UnusableError
 from lab.simulation.policy import SimulatedPolicy
@@ -20,6 +20,7 @@ from shared.process.user_files import read_yaml
 from shared.replay.played import Fleet, SharedCap
 from shared.scheduling.pool import Discipline, Over, Pool
 from shared.scheduling.power import Cap, Scope, Step, milliwatts
+from shared.scheduling.windows import Maintained
 from shared.scheduling.workload import Ints
 
 _MODULE_OF: Final = {model: name for name, model in eamc_source.NODE_MODEL_OF_MODULE.items()}
@@ -42,6 +43,23 @@ class SizeUnit(StrEnum):
     CORE = "core"
 
 
+class Maintenance(PlainModel):
+    """So many nodes of a cluster are there for nobody, from a time of the workload until
+    another."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    from_s: float = Field(ge=0, allow_inf_nan=False)
+    until_s: float = Field(gt=0, allow_inf_nan=False)
+    nodes: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.until_s <= self.from_s:
+            raise ValueError(f"until_s, {self.until_s}, must be behind from_s, {self.from_s}")
+        return self
+
+
 class SimulatedCluster(PlainModel):
     """One cluster; `module` is its node model as the files of coefficients and signatures call it.
 
@@ -58,6 +76,16 @@ class SimulatedCluster(PlainModel):
     unit: SizeUnit = SizeUnit.NODE
     cap_w: float = Field(inf, gt=0, description="what it draws at most")
     site: str = Field("", description="where it is; caps may be of all that is there")
+    maintenance: list[Maintenance] = Field(
+        default_factory=list, description="when some of its nodes are there for nobody"
+    )
+
+    @model_validator(mode="after")
+    def _maintains_what_it_has(self) -> Self:
+        for each in self.maintenance:
+            if each.nodes > self.nodes:
+                raise ValueError(f"maintenance of {each.nodes} nodes, {self.name} has {self.nodes}")
+        return self
 
     @property
     def units_per_node(self) -> int:
@@ -133,7 +161,16 @@ class System:
     def pools(self) -> list[Pool]:
         """Return what the timeline plays on, one of each cluster."""
         return [
-            Pool(each.units, each.cap_w, each.idle_unit_w, self.cap_counts_idle)
+            Pool(
+                each.units,
+                each.cap_w,
+                each.idle_unit_w,
+                self.cap_counts_idle,
+                maintained=tuple(
+                    Maintained(m.from_s, m.until_s, m.nodes * each.units_per_node)
+                    for m in each.maintenance
+                ),
+            )
             for each in self.clusters
         ]
 
@@ -180,7 +217,8 @@ class System:
         self, policies: Iterable[SimulatedPolicy], discipline: Discipline | None = None
     ) -> None:
         """Raise UnusableError for a policy that knows no caps over several clusters, under one, by
-        itself or under a discipline that was chosen beside it."""
+        itself or under a discipline that was chosen beside it; so for maintenance."""
+        self._require_maintained_by(policies, discipline)
         over, others = self.over, [each for each in policies if not each.keeps_shared_caps]
         if over and discipline is Discipline.SLURM:
             raise UnusableError(
@@ -191,6 +229,21 @@ class System:
             raise UnusableError(
                 f"policy {others[0]} keeps caps of single clusters alone, and {over[0][0].subject} "
                 "has one: take easy or fcfs, or cap_w of each cluster in its place"
+            )
+
+    def _require_maintained_by(
+        self, policies: Iterable[SimulatedPolicy], discipline: Discipline | None
+    ) -> None:
+        """Raise UnusableError for a policy or a discipline that knows no maintenance, where there
+        is some."""
+        found = [each.name for each in self.clusters if each.maintenance]
+        unaware = [each for each in policies if not each.knows_maintenance]
+        if discipline is Discipline.SLURM:
+            unaware.append(SimulatedPolicy.SLURM)
+        if found and unaware:
+            raise UnusableError(
+                f"{unaware[0]} knows no maintenance, and {found[0]} has some: take easy, fcfs or "
+                "conservative, or leave it out"
             )
 
     def _under(self, name: str) -> Iterator[int]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from shared.scheduling.conservative import ConservativeScheduler
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import DONE, Dispatcher, Scheduler, Served
 from shared.scheduling.easy import EasyScheduler
@@ -156,6 +157,8 @@ class Backfill(Dispatcher):
         for each in schedulers:
             if isinstance(each, ConsumableScheduler):
                 steps_s.update(each.windows.times_s())
+            elif isinstance(each, ConservativeScheduler):
+                steps_s.update(each.times_s)
         # When a cap changes, or nodes are kept for others or no more, the next time last.
         self._steps_s = sorted((s for s in steps_s if s > -inf), reverse=True)
 

@@ -8,6 +8,7 @@ then all reservations are made anew.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import inf
 
 from shared.scheduling.dispatch import DONE, Served
@@ -15,14 +16,23 @@ from shared.scheduling.power import PowerBudget
 from shared.scheduling.profile import Profile
 from shared.scheduling.profile_scheduler import ProfileScheduler
 from shared.scheduling.wait_queue import Entry
+from shared.scheduling.windows import Maintained
 
 
 class ConservativeScheduler(ProfileScheduler):
-    """Keeps one profile, in which every entry that waits has its place."""
+    """Keeps one profile, in which every entry that waits has its place. What is maintained is
+    taken of it beforehand: from a time until another so many nodes are not there."""
 
-    def __init__(self, nodes: int, number: int = 0, budgets: Sequence[PowerBudget] = ()) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        number: int = 0,
+        budgets: Sequence[PowerBudget] = (),
+        maintained: Sequence[Maintained] = (),
+    ) -> None:
         super().__init__(nodes, number, budgets)
-        self._profile = Profile(0.0, nodes, self._cap)
+        self._maintained = maintained
+        self._profile = self._empty_from(0.0)
         self._reserved_s: dict[int, float] = {}
         self._new: list[Entry] = []
         self._next: Entry | None = None
@@ -92,6 +102,21 @@ class ConservativeScheduler(ProfileScheduler):
         if start_s < inf:
             self._profile.take(start_s, start_s + entry.limit_s, -entry.nodes, -entry.draw_mw)
 
+    @property
+    def times_s(self) -> list[float]:
+        """Return when what is maintained is there no more, and when it is back."""
+        return [time_s for each in self._maintained for time_s in (each.from_s, each.until_s)]
+
+    def _empty_from(self, now_s: float) -> Profile:
+        """Return the profile while nothing runs and nothing waits."""
+        profile = Profile(now_s, self._nodes, self._cap)
+        times_s = sorted({now_s, *(time_s for time_s in self.times_s if time_s > now_s)})
+        for from_s, until_s in pairwise(times_s):
+            there = [m.units for m in self._maintained if m.from_s <= from_s < m.until_s]
+            if there:  # the last nodes are in all of them
+                profile.take(from_s, until_s, max(there), 0)
+        return profile
+
     def _is_late(self) -> bool:
         """Return True when a job ran past its limit, or did so and kept another from its
         reservation."""
@@ -124,7 +149,7 @@ class ConservativeScheduler(ProfileScheduler):
             _, _, nodes = self._releases.release(holder)
             limit_s = self._started[holder].limit_s
             self._releases.hold((self._now_s + limit_s, holder, nodes))
-        self._profile = Profile(self._now_s, self._nodes, self._cap)
+        self._profile = self._empty_from(self._now_s)
         for release_s, holder, nodes in self._releases.in_order:
             self._profile.take(self._now_s, release_s, nodes, self._started[holder].draw_mw)
         self._reserved_s, self._new = {}, list(self.queue)

@@ -5,12 +5,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
+import numpy as np
+
+from shared.scheduling.capacity import Capacity
 from shared.scheduling.conservative import ConservativeScheduler
+from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, milliwatts
+from shared.scheduling.problem import CORES, MEMORY, UNKNOWN, NodeTable, whole_node
+from shared.scheduling.sharing import Nobody
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill, SlurmScheduler
 from shared.scheduling.wait_queue import WaitQueue
+from shared.scheduling.windows import Maintained, Windows
 
 # A cap over several pools, by their numbers.
 Over = tuple[Cap, Sequence[int]]
@@ -31,7 +38,8 @@ class Pool:
     """The resources of one cluster: nodes, or cores where it gives out cores.
 
     All together draws `cap_w` at most: `idle_w` of each unit, whatever runs, and what jobs draw
-    beyond that. Where idle power does not count the cap is one of dynamic power alone.
+    beyond that. Where idle power does not count the cap is one of dynamic power alone. Some units
+    are `maintained` for a time, which Slurm's discipline does not know.
     """
 
     units: int
@@ -39,6 +47,7 @@ class Pool:
     idle_w: float = 0.0
     cap_counts_idle: bool = True
     slurm: SlurmBackfill = SLURM_DEFAULTS
+    maintained: tuple[Maintained, ...] = ()
 
     @property
     def base_mw(self) -> int:
@@ -64,16 +73,37 @@ class Pool:
 
     def scheduler(
         self, discipline: Discipline, number: int, budgets: Sequence[PowerBudget] = ()
-    ) -> EasyScheduler | ConservativeScheduler | SlurmScheduler:
+    ) -> EasyScheduler | ConsumableScheduler | ConservativeScheduler | SlurmScheduler:
         """Return a scheduler of the pool with nothing running and nothing waiting, under these
         budgets."""
         if discipline is Discipline.CONSERVATIVE:
-            return ConservativeScheduler(self.units, number, budgets)
+            return ConservativeScheduler(self.units, number, budgets, self.maintained)
         load, queue = Load(self.units, self.units), WaitQueue()
         if discipline is Discipline.SLURM:
             return SlurmScheduler(load, queue, self.slurm, number, budgets)
         backfills = discipline is Discipline.EASY
+        if self.maintained:
+            return self._between_windows(queue, number, budgets, backfills=backfills)
         return EasyScheduler(load, queue, number=number, budgets=budgets, backfills=backfills)
+
+    def _between_windows(
+        self, queue: WaitQueue, number: int, budgets: Sequence[PowerBudget], *, backfills: bool
+    ) -> ConsumableScheduler:
+        """Return a scheduler that knows its units one by one, all alike."""
+        amounts = np.array([[1] * self.units, [UNKNOWN] * self.units], dtype=np.int64)
+        table = NodeTable((CORES, MEMORY), amounts)
+        found = [each.window(n, self.units) for n, each in enumerate(self.maintained)]
+        return ConsumableScheduler(
+            Capacity(table),
+            [],
+            queue,
+            [whole_node(1, len(table.names))],
+            Nobody(),
+            number,
+            budgets,
+            backfills=backfills,
+            windows=Windows(found),
+        )
 
 
 def budgets_of(pools: Sequence[Pool], over: Sequence[Over] = ()) -> list[list[PowerBudget]]:

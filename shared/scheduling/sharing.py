@@ -50,6 +50,26 @@ class Neighbours(Protocol):
         ...
 
 
+class Nobody:
+    """Jobs have no neighbours."""
+
+    def accepts_anyone(self, app: str) -> bool:
+        """Return False."""
+        return False
+
+    def cost(self, newcomer: Member, group: Group) -> float:
+        """Return infinity."""
+        return inf
+
+    def slowdown(self, one: Member, others: Group) -> float:
+        """Return NaN: nothing is predicted of neighbours."""
+        return nan
+
+    def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
+        """Return that jobs are alone."""
+        return "jobs are alone on their nodes"
+
+
 class PairCosts:
     """Costs of jobs on nodes of one model to each other, by trees of pairs; NaN beside an
     application without a signature.

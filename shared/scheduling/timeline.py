@@ -166,7 +166,7 @@ def _entries(workload: Workload, column: int) -> Iterator[Entry]:
         for values in (workload.order, workload.units, workload.limit_s, draw_mw)
     )
     jobs = range(len(order))
-    parts = repeat(False), repeat(-1)
+    parts = repeat(False), repeat(0)  # all of one kind
     others = repeat(()) if workload.others is None else _others(workload.others, column)
     later = repeat(None)
     rows = zip(order, jobs, units, limit_s, *parts, draws_mw, others, later, strict=False)

@@ -25,6 +25,19 @@ class Window(NamedTuple):
     nodes: NodeBits
 
 
+class Maintained(NamedTuple):
+    """So many nodes of a cluster, the last ones, that are kept for nobody."""
+
+    from_s: float
+    until_s: float
+    units: int
+
+    def window(self, number: int, units: int) -> Window:
+        """Return it as a window on so many nodes, with a number for a name."""
+        nodes = ((1 << self.units) - 1) << (units - self.units)
+        return Window(f"{number}", self.from_s, self.until_s, nodes)
+
+
 class Windows:
     """The windows of one cluster."""
 

@@ -271,6 +271,7 @@ MUTANTS: Final = (
         "scheduling/windows.py",
         "            if each.from_s >= end_s:\n",
         "            if each.from_s > end_s:\n",
+        soonest=18,
     ),
     Mutant(
         "nodes are kept a moment longer than they are reserved",
@@ -301,24 +302,28 @@ MUTANTS: Final = (
         "scheduling/consumable.py",
         "if not self._has_windows or entry.nodes <= self.units_now(other):",
         "if entry.nodes <= self.units_now(entry):",
+        soonest=13,
     ),
     Mutant(
         "the first of the queue is promised nodes that are kept for others then",
         "scheduling/consumable.py",
         "            if then == shut or soonest.start_s == inf:\n",
         "            if soonest.start_s < inf or soonest.start_s == inf:\n",
+        soonest=6,
     ),
     Mutant(
         "the first of the queue is promised nothing sooner when a maintenance ends",
         "scheduling/consumable.py",
         "            if opens_s <= soonest.start_s or not soonest.fits:\n",
         "            if not soonest.fits:\n",
+        soonest=6,
     ),
     Mutant(
         "what is promised is counted on nodes that are kept for others",
         "scheduling/consumable.py",
         "self._nodes.ways(soonest.kind)[soonest.way].kind",
         "self._nodes.ways(self._blocked.kind if self._blocked else 0)[soonest.way].kind",
+        soonest=166,
     ),
     Mutant(
         "a job that awaits its reservation has others wait behind it",
@@ -337,6 +342,7 @@ MUTANTS: Final = (
         "placement/state/layer.py",
         "        yield from self.reservations.due_s()\n",
         "",
+        soonest=22,
     ),
     Mutant(
         "a reservation is for everybody",

@@ -8,6 +8,7 @@ from coplace_client.errors import UnusableError
 from lab.simulation.policy import SimulatedPolicy
 from lab.simulation.system import SizeUnit, System, built_in_system, read_system
 from shared.replay.played import SharedCap
+from shared.scheduling.pool import Discipline
 from shared.scheduling.power import NO_CAP_MW, Scope
 from tests.unit.lab.simulation.setups import cluster
 
@@ -161,3 +162,36 @@ def test_the_built_in_clusters_are_those_of_the_paper() -> None:
     assert (cap.subject, cap.limit_mw(0.0), numbers) == ("the region", 200_000_000, [0, 1])
     with pytest.raises(ValueError, match="p3: the built-in clusters are p1, p2"):
         built_in_system(["p1", "p3"])
+
+
+MAINTAINED = """
+clusters:
+  - name: a
+    module: m
+    nodes: 4
+    cores_per_node: 8
+    unit: core
+    maintenance: [{from_s: 10, until_s: 20, nodes: 3}]
+"""
+
+
+def test_maintenance_is_of_so_many_units_and_refused_where_nobody_knows_it(path: Path) -> None:
+    path.write_text(MAINTAINED)
+    system = read_system(path)
+    assert [tuple(each) for each in system.pools[0].maintained] == [(10, 20, 24)]
+    system.require_kept_by([SimulatedPolicy.EASY, SimulatedPolicy.CONSERVATIVE])
+    with pytest.raises(UnusableError, match="look-ahead knows no maintenance, and a has some"):
+        system.require_kept_by([SimulatedPolicy.LOOK_AHEAD])
+    with pytest.raises(UnusableError, match="slurm knows no maintenance"):
+        system.require_kept_by([SimulatedPolicy.BASE], Discipline.SLURM)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [("nodes: 5", "maintenance of 5 nodes, a has 4"), ("until_s: 10", "must be behind from_s")],
+)
+def test_maintenance_that_is_none_is_refused(path: Path, wrong: str, problem: str) -> None:
+    right = "nodes: 3" if wrong.startswith("nodes") else "until_s: 20"
+    path.write_text(MAINTAINED.replace(right, wrong))
+    with pytest.raises(UnusableError, match=problem):
+        read_system(path)
