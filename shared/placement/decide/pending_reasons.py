@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import inf
 
-from shared.domain.array_tasks import MOST_TASKS, Places
+from shared.domain.array_tasks import MOST_TASKS, Ordinals
 from shared.eamc.ranking import EXCLUDED
 from shared.placement.budgets.cap_budgets import UnratedClusters
 from shared.placement.decide.dependencies import Dependencies
@@ -63,7 +63,7 @@ class PendingReasons:
         reason = reason or (self._too_many_tasks(job) if job.job.array_at_most else None)
         return reason or (self._too_many_jobs(job) if self.models.limits else None)
 
-    def tasks_left(self, array: JobRecord) -> Places:
+    def tasks_left(self, array: JobRecord) -> Ordinals:
         """Return the tasks that are left in an array and wait for no task of another one."""
         assert array.progress is not None
         awaited = (each.job_id for each in array.life.awaits if each.is_of_tasks)
