@@ -6,10 +6,11 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 
 from shared.domain.array_tasks import (
     NO_ORDINALS,
-    Ordinals,
     as_task,
     count_of,
+    packed,
     parse_tasks,
+    unpacked,
     with_ordinal,
 )
 from shared.streams.state.state import State
@@ -19,7 +20,7 @@ class KeptArray(NamedTuple):
     """The indices of an array as they were submitted, and the ordinals of the tasks that ended."""
 
     indices: str
-    ended: Ordinals = NO_ORDINALS
+    ended: bytes = packed(NO_ORDINALS)
 
 
 class KnownArrays:
@@ -49,9 +50,9 @@ class KnownArrays:
         if found is None:
             return None
         array_id, kept, ordinal = found
-        ended = with_ordinal(kept.ended, ordinal)
+        ended = with_ordinal(unpacked(kept.ended), ordinal)
         if count_of(ended) < len(parse_tasks(kept.indices)):
-            self._rows.put(array_id, kept._replace(ended=ended))
+            self._rows.put(array_id, kept._replace(ended=packed(ended)))
             return None
         self._rows.drop(array_id)
         return array_id

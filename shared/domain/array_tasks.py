@@ -8,15 +8,18 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from re import compile as pattern
 from typing import Final
 
 from coplace_client.errors import RejectedError
 
 MOST_TEXT: Final = 4096
-MOST_TASKS: Final = 1_000_000
+# What is kept of each is bounded by it.
+MOST_TASKS: Final = 100_000
 _MOST_INDEX: Final = 2**31 - 1
+_BYTES: Final = 4
+_ONES: Final = pattern("1+")
 _RANGE: Final = pattern(r"(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?")
 # The first ordinal of a run, and the ordinal behind its last.
 RunOfOrdinals = tuple[int, int]
@@ -120,6 +123,30 @@ def count_of(ordinals: Ordinals) -> int:
 def in_both(one: Ordinals, other: Ordinals) -> Ordinals:
     """Return the ordinals that two sets have."""
     return tuple(_in_both(one, other))
+
+
+def packed(ordinals: Ordinals) -> bytes:
+    """Return a set as bytes: its runs, or a bit an ordinal where these are fewer. So no set takes
+    more than an eighth of a byte a task."""
+    size = ordinals[-1][1] if ordinals else 0
+    if 2 * _BYTES * len(ordinals) <= size // 8 + 1:
+        numbers = chain.from_iterable(ordinals)
+        return b"".join([b"r", *(number.to_bytes(_BYTES, "little") for number in numbers)])
+    bits = bytearray(b"0" * size)
+    for first, behind in ordinals:
+        bits[size - behind : size - first] = b"1" * (behind - first)
+    return b"b" + int(bits, 2).to_bytes(size // 8 + 1, "little")
+
+
+def unpacked(value: bytes) -> Ordinals:
+    """Return the set that has these bytes."""
+    if value.startswith(b"b"):
+        bits = f"{int.from_bytes(value[1:], 'little'):b}"[::-1]
+        return tuple(found.span() for found in _ONES.finditer(bits))
+    numbers = [
+        int.from_bytes(value[at : at + _BYTES], "little") for at in range(1, len(value), _BYTES)
+    ]
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _in_both(one: Ordinals, other: Ordinals) -> Iterator[RunOfOrdinals]:

@@ -5,15 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
+from typing import Final, NamedTuple
 
 from shared.domain.array_tasks import (
     NO_ORDINALS,
     Ordinals,
     count_of,
     in_both,
+    packed,
+    unpacked,
     with_ordinal,
     without_ordinal,
 )
+from shared.streams.state.rows import Form, RowCodec
 
 
 @dataclass(slots=True)
@@ -84,6 +88,32 @@ def _with_run(ordinals: Ordinals, first: int, behind: int) -> Ordinals:
     first = min([first, *(run[0] for run in touching)])
     behind = max([behind, *(run[1] for run in touching)])
     return (*before, (first, behind), *after)
+
+
+class _KeptProgress(NamedTuple):
+    """The progress of an array with its sets as bytes."""
+
+    first_arrival: int
+    left: bytes
+    completed: bytes
+    failed: bytes
+    begun: bytes
+    met: dict[str, bytes]
+
+
+def _kept(row: ArrayProgress) -> _KeptProgress:
+    met = {array_id: packed(found) for array_id, found in row.met.items()}
+    sets = row.left, row.completed, row.failed, row.begun
+    return _KeptProgress(row.first_arrival, *map(packed, sets), met)
+
+
+def _restored(kept: _KeptProgress) -> ArrayProgress:
+    met = {array_id: unpacked(found) for array_id, found in kept.met.items()}
+    sets = kept.left, kept.completed, kept.failed, kept.begun
+    return ArrayProgress(kept.first_arrival, *map(unpacked, sets), met)
+
+
+ARRAYS: Final = RowCodec(ArrayProgress, form=Form(_KeptProgress, _kept, _restored))
 
 
 class ArrivalNumbers(Mapping[int, str]):

@@ -23,7 +23,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
 from shared.placement.state.actions import Action
 from shared.placement.state.allocations import Allocations
-from shared.placement.state.array_progress import ArrayProgress, ArrivalNumbers
+from shared.placement.state.array_progress import ARRAYS, ArrayProgress, ArrivalNumbers
 from shared.placement.state.candidate import CANDIDATES, Candidate
 from shared.placement.state.declines import Declined, declined_words
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
@@ -56,7 +56,7 @@ class JobTable:
         self._candidates = state.table("candidates", CANDIDATES)
         self._expected = state.table("expected-runs", ExpectedRun)
         self._declined = state.table("declined", tuple[Declined, ...])
-        self._progress = state.table("arrays", ArrayProgress)
+        self._progress = state.table("arrays", ARRAYS)
         self._jobs = self._rows.rows
         # By array, its tasks that are jobs of their own and have not ended.
         self._tasks: dict[str, set[str]] = defaultdict(set)
@@ -288,6 +288,8 @@ class JobTable:
         if array is None or array.progress is None:
             return
         self._tasks[array.job.job_id].add(task.job.job_id)
+        if array.requests.cancelled is not None:
+            task.requests.cancelled = array.requests.cancelled
         array.progress.begin_anew(task.job.array_ordinal)
         self._follow_tasks(array)
 
