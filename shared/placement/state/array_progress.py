@@ -103,14 +103,14 @@ class _KeptProgress(NamedTuple):
 
 def _kept(row: ArrayProgress) -> _KeptProgress:
     met = {array_id: packed(found) for array_id, found in row.met.items()}
-    sets = row.left, row.completed, row.failed, row.begun
-    return _KeptProgress(row.first_arrival, *map(packed, sets), met)
+    sets = packed(row.left), packed(row.completed), packed(row.failed), packed(row.begun)
+    return _KeptProgress(row.first_arrival, *sets, met)
 
 
 def _restored(kept: _KeptProgress) -> ArrayProgress:
     met = {array_id: unpacked(found) for array_id, found in kept.met.items()}
-    sets = kept.left, kept.completed, kept.failed, kept.begun
-    return ArrayProgress(kept.first_arrival, *map(unpacked, sets), met)
+    done = unpacked(kept.completed), unpacked(kept.failed), unpacked(kept.begun)
+    return ArrayProgress(kept.first_arrival, unpacked(kept.left), *done, met)
 
 
 ARRAYS: Final = RowCodec(ArrayProgress, form=Form(_KeptProgress, _kept, _restored))

@@ -19,9 +19,9 @@ from tests.unit.shared.placement import region
 DAY_US = 86_400_000_000
 
 
-def array(**changes: object) -> JobSubmitted:
+def array() -> JobSubmitted:
     """Tasks 1, 3 and 5."""
-    return pricing.submitted(array="1-5:2", **changes)
+    return pricing.submitted(array="1-5:2")
 
 
 def test_an_array_is_known_until_its_last_task_has_ended_also_after_a_restart() -> None:
