@@ -63,6 +63,8 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
     yield f"{answer.job_id}{attempt} {_STANDINGS[answer.standing]}"
     if answer.reason:
         yield f"why: {answer.reason}"
+    if answer.HasField("array"):
+        yield _tasks(answer)
     if answer.HasField("allocation"):
         yield from _allocation(answer.allocation)
     if answer.HasField("forecast"):
@@ -80,6 +82,20 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
     if answer.clusters:
         known = f"at {_at(answer.as_of_us)}" if answer.as_of_us else "before placement restarted"
         yield f"as known {known}"
+
+
+def _tasks(answer: ExplainResponse) -> str:
+    """Return how far the tasks of an array are; of a task where it waits."""
+    array = answer.array
+    at_most = f", at most {array.at_most} at once" if array.at_most else ""
+    following = f"; next is {array.next_index}" if array.HasField("next_index") else ""
+    counts = ", ".join(
+        f"{getattr(array, state)} {state}"
+        for state in ("waiting", "running", "completed", "failed")
+        if getattr(array, state)
+    )
+    of = "" if array.job_id == answer.job_id else f" of {array.job_id}"
+    return f"tasks{of}: {array.tasks}{at_most}: {counts}{following}"
 
 
 def _promised(answer: ExplainResponse) -> Iterator[str]:

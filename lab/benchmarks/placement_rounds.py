@@ -1,6 +1,6 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
 lab.benchmarks.placement_rounds [rounds] [clusters] [asking] [capped] [in_parts] [planned]
-[solving] [draining] [repeats] [partitions] [predicted] [reserved]
+[solving] [draining] [repeats] [partitions] [predicted] [reserved] [arrays]
 
 Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
 P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
@@ -25,6 +25,7 @@ With `partitions` N each cluster has as many partitions of half of its nodes, wh
 each job asks for one of them.
 
 With `reserved` N, so many parts of each cluster are maintained for half a day, one after the other.
+With `arrays` N, so many arrays of 100 tasks wait among the first jobs, as wide as these are.
 
 With `planned` N, a plan of the queue as the planner's look-ahead makes it is in every Nth round.
 The planner is another process: what it takes to search is not counted, what placement does with
@@ -150,6 +151,21 @@ def submissions(
         )
 
 
+def with_arrays(jobs: Iterable[Event], every: int, rng: np.random.Generator) -> Iterator[Event]:
+    """Yield submissions, and behind each of so many an array of a hundred such tasks."""
+    for number, event in enumerate(jobs):
+        yield event
+        if number % every == 0:
+            yield region.submitted(
+                f"array-{number:06d}",
+                time_us=event.time_us,
+                app_id=region.APPS[int(rng.integers(len(region.APPS)))],
+                nodes=int(2 ** rng.integers(0, 9)),
+                walltime_s=float(rng.uniform(600, 86_400)),
+                array="0-99",
+            )
+
+
 def of_users(jobs: Iterable[Event]) -> Iterator[Event]:
     """Yield submissions of users by turns, of jobs that share no nodes."""
     for number, event in enumerate(jobs):
@@ -235,6 +251,7 @@ class Rounds:
         partitions: int = 0,
         reserved: int = 0,
         runtimes: Runtimes | None = None,
+        arrays: int = 0,
     ) -> None:
         self._draining, self._partitions = draining, partitions
         self._has_users = runtimes is not None
@@ -250,7 +267,10 @@ class Rounds:
         self.queued, self._before = 0, 0
         if self._has_users:
             self._run_before()
-        region.feed(self.placement, self._submissions(0, QUEUED + 100 * count))
+        first = self._submissions(0, QUEUED + 100 * count)
+        if arrays:
+            first = with_arrays(first, max(1, QUEUED // arrays), np.random.default_rng(2))
+        region.feed(self.placement, first)
         self.seconds: list[float] = []
         self.cpu_s: list[float] = []
         self.starts = self.plans = self.passed = 0
@@ -402,6 +422,7 @@ def main(
     partitions: int = 0,
     predicted: int = 0,
     reserved: int = 0,
+    arrays: int = 0,
 ) -> None:
     """Print milliseconds a round and jobs decided a second, and what an answer takes."""
     gc.set_threshold(*GC_THRESHOLDS)
@@ -419,6 +440,7 @@ def main(
         draining=bool(draining),
         partitions=partitions,
         reserved=reserved,
+        arrays=arrays,
     )
     rounds = new_rounds()
     queued = rounds.queued

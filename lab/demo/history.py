@@ -24,6 +24,7 @@ from google.protobuf.message import Message
 
 from lab.demo.submission_power import SubmissionPower, submission_powers
 from shared.catalogue.event import Event, ReadTopic
+from shared.domain.array_tasks import as_task
 from shared.domain.job import JobAttempt
 
 Payload = TypeVar("Payload", bound=Message)
@@ -66,7 +67,11 @@ class History:
         """
         jobs, commands = list(topic("jobs.events")), list(topic("commands"))
         submitted = {job.job_id for job in payloads(jobs, JobSubmitted)}
-        finished = [job for job in payloads(jobs, JobFinished) if job.job_id in submitted]
+        finished = [
+            job
+            for job in payloads(jobs, JobFinished)
+            if job.job_id in submitted or ((task := as_task(job.job_id)) and task[0] in submitted)
+        ]
         decided = list(topic("placement.decisions"))
         return cls(
             clusters=_as_declared_last(commands),

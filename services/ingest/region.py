@@ -85,7 +85,7 @@ class KnownRegion:
         array = self._jobs.get(named[0]) if named else None
         if named is None or array is None or not array.indices:
             return None
-        return None if parse_tasks(array.indices).place(named[1]) is None else array
+        return None if parse_tasks(array.indices).ordinal(named[1]) is None else array
 
     def fold(self, event: Event) -> None:
         """Fold what an event says of the region."""

@@ -46,7 +46,7 @@ class JobUsers(Mapping[str, str]):
         if job_id in self._users or (named := as_task(job_id)) is None:
             return self._users[job_id]
         array_id, index = named
-        if array_id not in self._arrays or parse_tasks(self._arrays[array_id]).place(index) is None:
+        if parse_tasks(self._arrays[array_id]).ordinal(index) is None:
             raise KeyError(job_id)
         return self._users[array_id]
 

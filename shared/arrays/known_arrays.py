@@ -4,15 +4,23 @@ from typing import NamedTuple
 
 from coplace.v1.jobs_pb2 import JobSubmitted
 
-from shared.domain.array_tasks import NO_PLACES, Places, as_task, count_of, parse_tasks, with_place
+from shared.domain.array_tasks import (
+    NO_ORDINALS,
+    as_task,
+    count_of,
+    packed,
+    parse_tasks,
+    unpacked,
+    with_ordinal,
+)
 from shared.streams.state.state import State
 
 
 class KeptArray(NamedTuple):
-    """The indices of an array as they were submitted, and the places of the tasks that ended."""
+    """The indices of an array as they were submitted, and the ordinals of the tasks that ended."""
 
     indices: str
-    ended: Places = NO_PLACES
+    ended: bytes = packed(NO_ORDINALS)
 
 
 class KnownArrays:
@@ -41,10 +49,10 @@ class KnownArrays:
         found = self._task(job_id)
         if found is None:
             return None
-        array_id, kept, place = found
-        ended = with_place(kept.ended, place)
+        array_id, kept, ordinal = found
+        ended = with_ordinal(unpacked(kept.ended), ordinal)
         if count_of(ended) < len(parse_tasks(kept.indices)):
-            self._rows.put(array_id, kept._replace(ended=ended))
+            self._rows.put(array_id, kept._replace(ended=packed(ended)))
             return None
         self._rows.drop(array_id)
         return array_id
@@ -54,5 +62,5 @@ class KnownArrays:
         kept = self._rows.get(named[0]) if named else None
         if named is None or kept is None:
             return None
-        place = parse_tasks(kept.indices).place(named[1])
-        return None if place is None else (named[0], kept, place)
+        ordinal = parse_tasks(kept.indices).ordinal(named[1])
+        return None if ordinal is None else (named[0], kept, ordinal)

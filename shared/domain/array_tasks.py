@@ -1,32 +1,35 @@
-"""The tasks of a job array: their indices as ranges, and sets of their places.
+"""The tasks of a job array: their indices as ranges, and sets of their ordinals.
 
-The place of a task is its number among the tasks of its array, from 0. Sets of places are kept as
-runs, so that an array of a hundred thousand tasks takes as much as an array of one.
+The ordinal of a task is its number among the tasks of its array, from 0. Sets of ordinals are kept
+as runs, so that an array of a hundred thousand tasks takes as much as an array of one.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from re import compile as pattern
 from typing import Final
 
 from coplace_client.errors import RejectedError
 
 MOST_TEXT: Final = 4096
-MOST_TASKS: Final = 1_000_000
+# What is kept of each is bounded by it.
+MOST_TASKS: Final = 100_000
 _MOST_INDEX: Final = 2**31 - 1
+_BYTES: Final = 4
+_ONES: Final = pattern("1+")
 _RANGE: Final = pattern(r"(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?")
-# The first place of a run, and the place behind its last.
-Run = tuple[int, int]
-Places = tuple[Run, ...]
-NO_PLACES: Final[Places] = ()
+# The first ordinal of a run, and the ordinal behind its last.
+RunOfOrdinals = tuple[int, int]
+Ordinals = tuple[RunOfOrdinals, ...]
+NO_ORDINALS: Final[Ordinals] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TaskIndices:
-    """The indices of an array, ascending: `ranges`, each with how many places are before it."""
+    """The indices of an array, ascending: `ranges`, each with how many ordinals are before it."""
 
     ranges: tuple[range, ...]
     before: tuple[int, ...]
@@ -34,13 +37,13 @@ class TaskIndices:
     def __len__(self) -> int:
         return self.before[-1] + len(self.ranges[-1])
 
-    def index(self, place: int) -> int:
-        """Return the index of the task at a place."""
-        number = bisect_right(self.before, place) - 1
-        return self.ranges[number][place - self.before[number]]
+    def index(self, ordinal: int) -> int:
+        """Return the index of the task of an ordinal."""
+        number = bisect_right(self.before, ordinal) - 1
+        return self.ranges[number][ordinal - self.before[number]]
 
-    def place(self, index: int) -> int | None:
-        """Return the place of an index; None where the array has no such task."""
+    def ordinal(self, index: int) -> int | None:
+        """Return the ordinal of an index; None where the array has no such task."""
         number = bisect_right(self.ranges, index, key=_first) - 1
         if number < 0 or index not in self.ranges[number]:
             return None
@@ -79,50 +82,74 @@ def as_task(job_id: str) -> tuple[str, int] | None:
     return array_id, int(index)
 
 
-def with_place(places: Places, place: int) -> Places:
-    """Return a set with one more place."""
-    at = _run_of(places, place)
-    first, behind = places[at] if at >= 0 else (place, place)
-    if place < behind:
-        return places
-    kept, later = places[: at + 1], places[at + 1 :]
-    if at >= 0 and behind == place:
+def with_ordinal(ordinals: Ordinals, ordinal: int) -> Ordinals:
+    """Return a set with one more ordinal."""
+    at = _run_of(ordinals, ordinal)
+    first, behind = ordinals[at] if at >= 0 else (ordinal, ordinal)
+    if ordinal < behind:
+        return ordinals
+    kept, later = ordinals[: at + 1], ordinals[at + 1 :]
+    if at >= 0 and behind == ordinal:
         kept = kept[:-1]
     else:
-        first = place
-    behind = place + 1
+        first = ordinal
+    behind = ordinal + 1
     if later and later[0][0] == behind:
         behind, later = later[0][1], later[1:]
     return (*kept, (first, behind), *later)
 
 
-def without_place(places: Places, place: int) -> Places:
-    """Return a set without a place."""
-    at = _run_of(places, place)
-    if at < 0 or place >= places[at][1]:
-        return places
-    first, behind = places[at]
-    rest = tuple(run for run in ((first, place), (place + 1, behind)) if run[0] < run[1])
-    return (*places[:at], *rest, *places[at + 1 :])
+def without_ordinal(ordinals: Ordinals, ordinal: int) -> Ordinals:
+    """Return a set without an ordinal."""
+    at = _run_of(ordinals, ordinal)
+    if at < 0 or ordinal >= ordinals[at][1]:
+        return ordinals
+    first, behind = ordinals[at]
+    rest = tuple(run for run in ((first, ordinal), (ordinal + 1, behind)) if run[0] < run[1])
+    return (*ordinals[:at], *rest, *ordinals[at + 1 :])
 
 
-def has_place(places: Places, place: int) -> bool:
-    """Return whether a set has a place."""
-    at = _run_of(places, place)
-    return at >= 0 and place < places[at][1]
+def has_ordinal(ordinals: Ordinals, ordinal: int) -> bool:
+    """Return whether a set has an ordinal."""
+    at = _run_of(ordinals, ordinal)
+    return at >= 0 and ordinal < ordinals[at][1]
 
 
-def count_of(places: Places) -> int:
-    """Return how many places a set has."""
-    return sum(behind - first for first, behind in places)
+def count_of(ordinals: Ordinals) -> int:
+    """Return how many ordinals a set has."""
+    return sum(behind - first for first, behind in ordinals)
 
 
-def in_both(one: Places, other: Places) -> Places:
-    """Return the places that two sets have."""
+def in_both(one: Ordinals, other: Ordinals) -> Ordinals:
+    """Return the ordinals that two sets have."""
     return tuple(_in_both(one, other))
 
 
-def _in_both(one: Places, other: Places) -> Iterator[Run]:
+def packed(ordinals: Ordinals) -> bytes:
+    """Return a set as bytes: its runs, or a bit an ordinal where these are fewer. So no set takes
+    more than an eighth of a byte a task."""
+    size = ordinals[-1][1] if ordinals else 0
+    if 2 * _BYTES * len(ordinals) <= size // 8 + 1:
+        numbers = chain.from_iterable(ordinals)
+        return b"".join([b"r", *(number.to_bytes(_BYTES, "little") for number in numbers)])
+    bits = bytearray(b"0" * size)
+    for first, behind in ordinals:
+        bits[size - behind : size - first] = b"1" * (behind - first)
+    return b"b" + int(bits, 2).to_bytes(size // 8 + 1, "little")
+
+
+def unpacked(value: bytes) -> Ordinals:
+    """Return the set that has these bytes."""
+    if value.startswith(b"b"):
+        bits = f"{int.from_bytes(value[1:], 'little'):b}"[::-1]
+        return tuple(found.span() for found in _ONES.finditer(bits))
+    numbers = [
+        int.from_bytes(value[at : at + _BYTES], "little") for at in range(1, len(value), _BYTES)
+    ]
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _in_both(one: Ordinals, other: Ordinals) -> Iterator[RunOfOrdinals]:
     left, right = 0, 0
     while left < len(one) and right < len(other):
         first = max(one[left][0], other[right][0])
@@ -135,16 +162,16 @@ def _in_both(one: Places, other: Places) -> Iterator[Run]:
             right += 1
 
 
-def _run_of(places: Places, place: int) -> int:
-    """Return the number of the last run that begins not behind a place; -1 where none does."""
-    return bisect_right(places, place, key=_first_place) - 1
+def _run_of(ordinals: Ordinals, ordinal: int) -> int:
+    """Return the number of the last run that begins not behind an ordinal; -1 where none does."""
+    return bisect_right(ordinals, ordinal, key=_first_ordinal) - 1
 
 
 def _first(indices: range) -> int:
     return indices.start
 
 
-def _first_place(run: Run) -> int:
+def _first_ordinal(run: RunOfOrdinals) -> int:
     return run[0]
 
 

@@ -40,7 +40,7 @@ class Job:
 
     An `array` has tasks of these indices, each of which is as the array says, and `array_at_most`
     of them have nodes at once (0: any number). A task has the `array_id`, its `array_index`, and
-    its `array_place` among the tasks.
+    its `array_ordinal` among the tasks.
     """
 
     job_id: str
@@ -77,7 +77,7 @@ class Job:
     array_at_most: int = 0
     array_id: str = ""
     array_index: int = 0
-    array_place: int = 0
+    array_ordinal: int = 0
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -163,16 +163,16 @@ class Job:
         """Return the indices of its tasks; None of a job that is no array."""
         return parse_tasks(self.array) if self.array else None
 
-    def task(self, place: int) -> "Job":
-        """Return the job that the task at a place of an array is."""
-        index = parse_tasks(self.array).index(place)
+    def task(self, ordinal: int) -> "Job":
+        """Return the job that the task of this ordinal is."""
+        index = parse_tasks(self.array).index(ordinal)
         return replace(
             self,
             job_id=task_id(self.job_id, index),
             array="",
             array_id=self.job_id,
             array_index=index,
-            array_place=place,
+            array_ordinal=ordinal,
         )
 
     @property

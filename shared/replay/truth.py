@@ -136,7 +136,9 @@ class Truth:
                     declared[cluster.cluster] = cluster
                 case JobSubmitted() as submitted:
                     with suppress(RejectedError):
-                        if (job := job_of(submitted)).reference_cluster in models.clusters:
+                        job = job_of(submitted)
+                        # The runs of tasks are of other jobs than the array: it is left out.
+                        if job.reference_cluster in models.clusters and not job.array:
                             jobs.setdefault(submitted.job_id, job)
                     submissions.setdefault(submitted.job_id, event)
                 case JobStarted() as started:

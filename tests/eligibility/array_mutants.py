@@ -4,8 +4,9 @@ arrays must find."""
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
+from unittest.mock import patch
 
-from shared.domain.array_tasks import Places
+from shared.domain.array_tasks import Ordinals
 from shared.placement.decide.pending_reason import PendingReason
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.decide.waiting_jobs import WaitingJobs
@@ -49,10 +50,8 @@ def what_ended_is_forgotten_by_a_kill() -> Iterator[None]:
     """The end of a task is not stored with its array."""
 
     def end_task(table: JobTable, task: JobRecord) -> None:
-        saved = table._progress.changed
-        table._progress.changed = lambda _key: None  # type: ignore[method-assign]
-        right(table, task)
-        table._progress.changed = saved  # type: ignore[method-assign]
+        with patch.object(table._progress, "changed"):
+            right(table, task)
 
     right = JobTable._end_task
     with _patched(JobTable, "_end_task", end_task):
@@ -82,7 +81,7 @@ def a_hold_is_on_what_is_left_alone() -> Iterator[None]:
 def tasks_wait_for_no_task_of_the_same_index() -> Iterator[None]:
     """The first task that completes lets all others of the other array start."""
 
-    def tasks_left(_reasons: PendingReasons, array: JobRecord) -> Places:
+    def tasks_left(_reasons: PendingReasons, array: JobRecord) -> Ordinals:
         assert array.progress is not None
         return array.progress.left
 

@@ -16,10 +16,12 @@ from coplace.v1.jobs_pb2 import (
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
+from shared.domain.eamc_policy import Policy
 from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import Round
 from tests.eligibility.oracle import ENDED, State
-from tests.eligibility.plays import _RULES, NODES, ROUND_US, _one_cluster
+from tests.eligibility.plays import NODES, ROUND_US, _one_cluster
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US
 
@@ -29,6 +31,10 @@ _CONDITIONS: Final = (
     DEPENDENCY_CONDITION_AFTER_OK,
     DEPENDENCY_CONDITION_AFTER_CORR,
     DEPENDENCY_CONDITION_AFTER_CORR,
+)
+# Nothing is held for what resource managers did to it.
+_RULES: Final = PolicySettings(
+    Policy.BASE, start_timeout_s=0.0, most_missed_starts=0, most_requeues=0
 )
 ACTIVE: Final = (State.GRANTED, State.RUNS)
 
@@ -198,7 +204,7 @@ class ArrayPlay:
         self._tell(act(name, self._at_us()))
         for task in tasks:
             task.is_held = not is_held
-        # What is granted and held now is asked back, and given back.
+        # What is granted and held now is withdrawn, and declined.
         for task in tasks:
             if task.is_held and (decided := self._granted.pop(task.job_id, None)) is not None:
                 self._tell(region.declined(decided, self._at_us()))

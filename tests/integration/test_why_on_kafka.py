@@ -29,6 +29,7 @@ _DEADLINE_S = 60.0
 _WORKERS = ("placement", "placement-2")
 _RUNS, _WAITS = "north/alpha/1/1767225600", "north/alpha/2/1767225601"
 _IMPOSSIBLE = "north/alpha/3/1767225602"
+_ARRAY = "north/alpha/4/1767225603"
 _TIME_US = 1_767_225_600_000_000
 
 
@@ -113,7 +114,7 @@ def cluster() -> ClusterDeclared:
     )
 
 
-def job(job_id: str, nodes: int = 4) -> JobSubmitted:
+def job(job_id: str, nodes: int = 4, array: str = "", at_most: int = 0) -> JobSubmitted:
     return JobSubmitted(
         job_id=job_id,
         attempt=1,
@@ -123,6 +124,8 @@ def job(job_id: str, nodes: int = 4) -> JobSubmitted:
         walltime_s=3600,
         reference_cluster="alpha",
         submitted_at_us=_TIME_US,
+        array=array,
+        array_at_most=at_most,
     )
 
 
@@ -197,3 +200,18 @@ def test_when_the_one_that_decides_is_killed_another_answers(region: Region) -> 
     region.servers.wait_ready(deciding)
     assert region.why(_RUNS).stdout == before
     assert region.why(_WAITS).stdout.startswith(f"{_WAITS} waits")
+
+
+def test_an_array_and_each_of_its_tasks_say_how_far_it_is(region: Region) -> None:
+    region.publish("jobs.events", job(_ARRAY, 2, array="0-99999", at_most=3), _ARRAY)
+    answer = region.why(_ARRAY)
+    while "as known at" not in answer.stdout:
+        time.sleep(0.1)
+        answer = region.why(_ARRAY)
+    first, why, tasks = answer.stdout.splitlines()[:3]
+    assert first.startswith(f"{_ARRAY} waits")
+    assert why == "why: alpha: needs 2 nodes, 0 free"
+    assert tasks == "tasks: 100000, at most 3 at once: 100000 waiting; next is 0"
+    first, _, tasks = region.why(f"{_ARRAY}_4711").stdout.splitlines()[:3]
+    assert first.startswith(f"{_ARRAY}_4711 waits")
+    assert tasks.startswith(f"tasks of {_ARRAY}: 100000, at most 3 at once: ")

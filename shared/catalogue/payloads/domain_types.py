@@ -43,6 +43,8 @@ _CONDITIONS: Final[Mapping[DependencyCondition.ValueType, Condition]] = {
     DEPENDENCY_CONDITION_SINGLETON: Condition.SINGLETON,
     DEPENDENCY_CONDITION_AFTER_CORR: Condition.AFTER_CORR,
 }
+# An array keeps a set of tasks for each.
+_MOST_OF_TASKS: Final = 4
 CONDITION_MESSAGES: Final = {condition: message for message, condition in _CONDITIONS.items()}
 
 
@@ -152,6 +154,9 @@ def cores_of(message: JobFinished) -> int:
 def dependencies_of(message: JobSubmitted) -> tuple[Dependency, ...]:
     """Return what the attempt waits for."""
     LENGTHS["depends_on"].require("depends_on", len(message.depends_on))
+    conditions = [each.condition for each in message.depends_on]
+    if conditions.count(DEPENDENCY_CONDITION_AFTER_CORR) > _MOST_OF_TASKS:
+        raise RejectedError("depends_on", f"has more than {_MOST_OF_TASKS} of tasks on tasks")
     for dependency in message.depends_on:
         if dependency.condition not in _CONDITIONS:
             raise RejectedError("depends_on", f"of {dependency.job_id[:80]!r} needs a condition")

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from shared.domain.array_tasks import (
-    NO_PLACES,
+    NO_ORDINALS,
     as_task,
     count_of,
-    has_place,
+    has_ordinal,
     in_both,
     parse_tasks,
-    with_place,
+    with_ordinal,
 )
 from shared.domain.job import Condition, Dependency, JobState
 from shared.placement.decide.pending_reason import Unmet, WaitsForJob
@@ -62,7 +62,7 @@ class AwaitedConditions:
     ) -> WaitsForJob | None:
         """Return why no task of an array may start of those that are left in it."""
         job_id, condition = dependency.job_id, dependency.condition
-        if in_both(progress.left, progress.met.get(job_id, NO_PLACES)):
+        if in_both(progress.left, progress.met.get(job_id, NO_ORDINALS)):
             return None
         lacks = self._lacks(job, dependency)
         return None if lacks is None else WaitsForJob(job_id, condition, lacks)
@@ -75,11 +75,11 @@ class AwaitedConditions:
         own, other = parse_tasks(job.job.array), parse_tasks(awaited.job.array)
         met = awaited.progress.completed
         if own != other:
-            met = NO_PLACES
+            met = NO_ORDINALS
             for first, behind in awaited.progress.completed:
-                for place in map(own.place, map(other.index, range(first, behind))):
-                    met = met if place is None else with_place(met, place)
-        if met != progress.met.get(dependency.job_id, NO_PLACES):
+                for ordinal in map(own.ordinal, map(other.index, range(first, behind))):
+                    met = met if ordinal is None else with_ordinal(met, ordinal)
+        if met != progress.met.get(dependency.job_id, NO_ORDINALS):
             progress.met[dependency.job_id] = met
 
     def _due_s(self, dependency: Dependency) -> float:
@@ -101,9 +101,9 @@ class AwaitedConditions:
         if dependency.due_s is not None:
             return None
         awaited, condition = self.get(dependency.job_id), dependency.condition
-        array, place = self._task_of_array(job, dependency, awaited)
+        array, ordinal = self._task_of_array(job, dependency, awaited)
         if array is not None and job.may_see(array):
-            return _lacks_of_task(array, place, condition)
+            return _lacks_of_task(array, ordinal, condition)
         if awaited is None or not job.may_see(awaited):
             return Unmet.NOT_ELIGIBLE
         if condition is Condition.AFTER:
@@ -116,19 +116,18 @@ class AwaitedConditions:
     def _task_of_array(
         self, job: JobRecord, dependency: Dependency, awaited: JobRecord | None
     ) -> tuple[JobRecord | None, int]:
-        """Return the array that has the task that a dependency names, and its place there: where
+        """Return the array that has the task that a dependency names, and its ordinal there: where
         tasks wait for tasks, and for one that is no job of its own; without an array for any other
         job."""
-        if dependency.is_of_tasks and awaited is not None and job.job.array_id:
-            array, index = awaited, job.job.array_index
-        elif awaited is None and (named := as_task(dependency.job_id)) is not None:
+        array, index = awaited, job.job.array_index
+        if awaited is None and (named := as_task(dependency.job_id)) is not None:
             array, index = self.get(named[0]), named[1]
-        else:
+        elif not (dependency.is_of_tasks and job.job.array_id):
             return None, -1
         if array is None or array.progress is None:
             return None, -1
-        place = parse_tasks(array.job.array).place(index)
-        return (None, -1) if place is None else (array, place)
+        ordinal = parse_tasks(array.job.array).ordinal(index)
+        return (None, -1) if ordinal is None else (array, ordinal)
 
 
 def _has_started(job: JobRecord) -> bool:
@@ -139,14 +138,14 @@ def _has_started(job: JobRecord) -> bool:
     return job.ended or job.life.state is JobState.RUNNING
 
 
-def _lacks_of_task(array: JobRecord, place: int, condition: Condition) -> Unmet | None:
-    """Return why the task at a place of an array does not meet a condition; None where it does."""
+def _lacks_of_task(array: JobRecord, ordinal: int, condition: Condition) -> Unmet | None:
+    """Return why a task of an array does not meet a condition; None where it does."""
     progress = array.progress
     assert progress is not None
     if condition is Condition.AFTER:
-        return None if has_place(progress.begun, place) else Unmet.NOT_STARTED
-    completed = has_place(progress.completed, place)
-    if not completed and not has_place(progress.failed, place):
+        return None if has_ordinal(progress.begun, ordinal) else Unmet.NOT_STARTED
+    completed = has_ordinal(progress.completed, ordinal)
+    if not completed and not has_ordinal(progress.failed, ordinal):
         return Unmet.NOT_ENDED
     return _lacks_ended(condition, completed=completed, is_rejected=False)
 

@@ -186,7 +186,7 @@ class DecideLayer:
             self.waiting_jobs.note_started(array, start.entry)
             self._split.add(array.job.job_id)
             later = start.entry.later
-            self._has_skipped |= later is not None and later.arrival > start.entry.arrival + 1
+            self._has_skipped |= later is None or later.arrival > start.entry.arrival + 1
 
     def _task(self, array: JobRecord, progress: ArrayProgress, start: Start) -> JobRecord:
         """Return the task of an array that starts, as a job of its own."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from shared.domain.array_tasks import MOST_TASKS, Places
+from shared.domain.array_tasks import MOST_TASKS, Ordinals
 from shared.domain.cluster import Cluster
 from shared.eamc.ranking import EXCLUDED
 from shared.placement.budgets.cap_budgets import UnratedClusters
@@ -89,7 +89,7 @@ class PendingReasons:
         reason = reason or (self._too_many_tasks(job) if job.job.array_at_most else None)
         return reason or (self._too_many_jobs(job) if self.models.limits else None)
 
-    def tasks_left(self, array: JobRecord) -> Places:
+    def tasks_left(self, array: JobRecord) -> Ordinals:
         """Return the tasks that are left in an array and wait for no task of another one."""
         assert array.progress is not None
         awaited = (each.job_id for each in array.life.awaits if each.is_of_tasks)

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from shared.domain.array_tasks import as_task
 from shared.domain.job import Job
 from shared.domain.natural_order import NaturalKey, natural
 from shared.placement.state.job_record import JobRecord
@@ -59,7 +60,11 @@ class SameNames:
         at = bisect_left(waiting, place)
         if at:
             return waiting[at - 1].job_id
-        others = self._started.get(name, set()) - {job.job.job_id}
+        own = job.job.job_id
+        others = self._started.get(name, set()) - {own}
+        # Tasks of one array do not wait for each other.
+        if job.progress is not None:
+            others = {each for each in others if not _is_task_of(each, own)}
         return min(others, default=None)
 
     def _enter(self, job_id: str, now: tuple[SharedName, NamedJob | None] | None) -> set[str]:
@@ -101,11 +106,16 @@ def name_of(job: Job) -> SharedName:
 
 def _situation(job: JobRecord) -> tuple[SharedName, NamedJob | None] | None:
     """Return the name of a job and its place among those that wait; without one where it started,
-    None where it has no name or no start of it is expected. Of an array its tasks are no others:
-    they do not wait for each other."""
-    if job.ended or not job.job.job_name or job.job.array_id:
+    None where it has no name or no start of it is expected. The place of a task that waits is that
+    of its array."""
+    if job.ended or not job.job.job_name or (job.job.array_id and job.waits):
         return None
     return name_of(job.job), _place(job) if job.waits else None
+
+
+def _is_task_of(job_id: str, array_id: str) -> bool:
+    named = as_task(job_id)
+    return named is not None and named[0] == array_id
 
 
 def _place(job: JobRecord) -> NamedJob:

@@ -20,6 +20,8 @@ from shared.placement.state.policy_in_force import PolicyInForce, Ranking
 from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
 from shared.scheduling.wait_queue import Entry, LaterTasks, WaitQueues
 
+# Runs of tasks that one entry names: those behind them come in a further pass.
+_MOST_RUNS: Final = 64
 _NONE: Final[Mapping[str, Entry]] = {}
 
 
@@ -268,7 +270,7 @@ class WaitingJobs:
             self._pending_reasons.most_tasks(array),
         )
         runs: list[tuple[int, int]] = []
-        for first, behind in left:
+        for first, behind in left[:_MOST_RUNS]:
             if most <= 0:
                 break
             runs.append((progress.first_arrival + first, min(behind - first, most)))

@@ -53,7 +53,7 @@ from shared.placement.decide.pending_reason import is_lasting
 from shared.placement.decide.schedulers import Arriving
 from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.run_shares import TO_THEIR_LIMITS, ExpectedRuns
-from shared.placement.explain.array_standing import array_standing
+from shared.placement.explain.array_answer import array_answer
 from shared.placement.explain.constraints import Constraint, WaitReason, write
 from shared.placement.explain.listed_partitions import listed_features, listed_partitions
 from shared.placement.explain.node_groups import MOST_GROUPS, node_groups
@@ -161,7 +161,7 @@ class Queries:
         if job.run.allocation is not None:
             answer.allocation.CopyFrom(self._allocation(job, job.run.allocation))
         if (array := self._array_of(job)) is not None:
-            answer.array.CopyFrom(array_standing(array, self._job_table.tasks_of(array.job.job_id)))
+            answer.array.CopyFrom(array_answer(array, self._job_table.tasks_of(array.job.job_id)))
         if job.waits or _was_rejected(job):
             answer.misfits.extend(each.message() for each in job.evaluated.misfits)
         if job.waits:

@@ -5,67 +5,71 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
+from typing import Final, NamedTuple
 
 from shared.domain.array_tasks import (
-    NO_PLACES,
-    Places,
+    NO_ORDINALS,
+    Ordinals,
     count_of,
     in_both,
-    with_place,
-    without_place,
+    packed,
+    unpacked,
+    with_ordinal,
+    without_ordinal,
 )
+from shared.streams.state.rows import Form, RowCodec
 
 
 @dataclass(slots=True)
 class ArrayProgress:
-    """The tasks of an array by their places. Those that are `left` are in the array; each of the
+    """The tasks of an array by their ordinals. Those that are `left` are in the array; each of the
     others is a job of its own, `completed` or `failed` once it ended. Those that have `begun`
-    started, or ended without. The task at place 0 has the arrival number `first_arrival`, and so
+    started, or ended without. The task at ordinal 0 has the arrival number `first_arrival`, and so
     on.
 
-    `met` are the places for which a dependency of tasks on tasks of the same index is met, by the
+    `met` are the ordinals for which a dependency of tasks on tasks of the same index is met, by the
     id of the other array.
     """
 
     first_arrival: int
-    left: Places
-    completed: Places = NO_PLACES
-    failed: Places = NO_PLACES
-    begun: Places = NO_PLACES
-    met: dict[str, Places] = field(default_factory=dict)
+    left: Ordinals
+    completed: Ordinals = NO_ORDINALS
+    failed: Ordinals = NO_ORDINALS
+    begun: Ordinals = NO_ORDINALS
+    met: dict[str, Ordinals] = field(default_factory=dict)
 
-    def take(self, place: int) -> None:
+    def take(self, ordinal: int) -> None:
         """Take a task out of the array: it is a job of its own now."""
-        self.left = without_place(self.left, place)
+        self.left = without_ordinal(self.left, ordinal)
 
-    def end(self, place: int, *, completed: bool) -> None:
+    def end(self, ordinal: int, *, completed: bool) -> None:
         """Note that a task ended."""
-        self.begin_anew(place)
-        self.begun = with_place(self.begun, place)
+        self.begin_anew(ordinal)
+        self.begun = with_ordinal(self.begun, ordinal)
         if completed:
-            self.completed = with_place(self.completed, place)
+            self.completed = with_ordinal(self.completed, ordinal)
         else:
-            self.failed = with_place(self.failed, place)
+            self.failed = with_ordinal(self.failed, ordinal)
 
-    def begin_anew(self, place: int) -> None:
+    def begin_anew(self, ordinal: int) -> None:
         """Note that a task begins another attempt, if it ended."""
-        self.completed = without_place(self.completed, place)
-        self.failed = without_place(self.failed, place)
+        self.completed = without_ordinal(self.completed, ordinal)
+        self.failed = without_ordinal(self.failed, ordinal)
 
     def drop_left(self) -> None:
         """Let no task that is left in the array start: all of them failed."""
         for first, behind in self.left:
             self.failed = _with_run(self.failed, first, behind)
             self.begun = _with_run(self.begun, first, behind)
-        self.left = NO_PLACES
+        self.left = NO_ORDINALS
 
-    def eligible(self, awaited: Iterable[str], *, is_any: bool) -> Places:
-        """Return the places that are left and may start: where tasks wait for those of `awaited`
-        arrays, the places for which all of these are met, or one where that is enough."""
-        met = [self.met.get(array_id, NO_PLACES) for array_id in awaited]
+    def eligible(self, awaited: Iterable[str], *, is_any: bool) -> Ordinals:
+        """Return the ordinals that are left and may start: where tasks wait for those of `awaited`
+        arrays, the ordinals for which all of these are met, or one where that is enough."""
+        met = [self.met.get(array_id, NO_ORDINALS) for array_id in awaited]
         if not is_any or not met:
             return reduce(in_both, met, self.left)
-        some = NO_PLACES
+        some = NO_ORDINALS
         for first, behind in chain.from_iterable(met):
             some = _with_run(some, first, behind)
         return in_both(self.left, some)
@@ -76,14 +80,40 @@ class ArrayProgress:
         return tasks - count_of(self.left) - ended
 
 
-def _with_run(places: Places, first: int, behind: int) -> Places:
-    """Return a set with one more run of places."""
-    before = [run for run in places if run[1] < first]
-    after = [run for run in places if run[0] > behind]
-    touching = [run for run in places if run[1] >= first and run[0] <= behind]
+def _with_run(ordinals: Ordinals, first: int, behind: int) -> Ordinals:
+    """Return a set with one more run of ordinals."""
+    before = [run for run in ordinals if run[1] < first]
+    after = [run for run in ordinals if run[0] > behind]
+    touching = [run for run in ordinals if run[1] >= first and run[0] <= behind]
     first = min([first, *(run[0] for run in touching)])
     behind = max([behind, *(run[1] for run in touching)])
     return (*before, (first, behind), *after)
+
+
+class _KeptProgress(NamedTuple):
+    """The progress of an array with its sets as bytes."""
+
+    first_arrival: int
+    left: bytes
+    completed: bytes
+    failed: bytes
+    begun: bytes
+    met: dict[str, bytes]
+
+
+def _kept(row: ArrayProgress) -> _KeptProgress:
+    met = {array_id: packed(found) for array_id, found in row.met.items()}
+    sets = packed(row.left), packed(row.completed), packed(row.failed), packed(row.begun)
+    return _KeptProgress(row.first_arrival, *sets, met)
+
+
+def _restored(kept: _KeptProgress) -> ArrayProgress:
+    met = {array_id: unpacked(found) for array_id, found in kept.met.items()}
+    done = unpacked(kept.completed), unpacked(kept.failed), unpacked(kept.begun)
+    return ArrayProgress(kept.first_arrival, unpacked(kept.left), *done, met)
+
+
+ARRAYS: Final = RowCodec(ArrayProgress, form=Form(_KeptProgress, _kept, _restored))
 
 
 class ArrivalNumbers(Mapping[int, str]):

@@ -76,7 +76,7 @@ class JobFacts:
                 array_at_most=known.job.array_at_most,
                 array_id=known.job.array_id,
                 array_index=known.job.array_index,
-                array_place=known.job.array_place,
+                array_ordinal=known.job.array_ordinal,
             )
         tracked = self._table.track(job, event.traceparent, awaits)
         if message.held_because and stamp_of(event) > tracked.requests.asked:

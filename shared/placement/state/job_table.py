@@ -14,16 +14,16 @@ from shared.catalogue.event import Event
 from shared.domain.array_tasks import (
     TaskIndices,
     as_task,
-    has_place,
+    has_ordinal,
     parse_tasks,
     task_id,
-    with_place,
+    with_ordinal,
 )
 from shared.domain.cluster import Cluster
 from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
 from shared.placement.state.actions import Action
 from shared.placement.state.allocations import Allocations
-from shared.placement.state.array_progress import ArrayProgress, ArrivalNumbers
+from shared.placement.state.array_progress import ARRAYS, ArrayProgress, ArrivalNumbers
 from shared.placement.state.candidate import CANDIDATES, Candidate
 from shared.placement.state.declines import Declined, declined_words
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
@@ -56,7 +56,7 @@ class JobTable:
         self._candidates = state.table("candidates", CANDIDATES)
         self._expected = state.table("expected-runs", ExpectedRun)
         self._declined = state.table("declined", tuple[Declined, ...])
-        self._progress = state.table("arrays", ArrayProgress)
+        self._progress = state.table("arrays", ARRAYS)
         self._jobs = self._rows.rows
         # By array, its tasks that are jobs of their own and have not ended.
         self._tasks: dict[str, set[str]] = defaultdict(set)
@@ -107,21 +107,21 @@ class JobTable:
         array is a job of its own from now on."""
         job = self._jobs.get(job_id)
         if job is None and (found := self.left_in(job_id)) is not None:
-            array, place = found
-            return self.split(array, place)
+            array, ordinal = found
+            return self.split(array, ordinal)
         return job
 
     def left_in(self, job_id: str) -> tuple[JobRecord, int] | None:
-        """Return the array that an id names a task of, with its place there; None where there is no
-        such array, or it is a job of its own."""
+        """Return the array that an id names a task of, with its ordinal there; None where there is
+        no such array, or it is a job of its own."""
         named = as_task(job_id)
         array = self._jobs.get(named[0]) if named else None
         if named is None or array is None or array.progress is None:
             return None
-        place = parse_tasks(array.job.array).place(named[1])
-        if place is None or not has_place(array.progress.left, place):
+        ordinal = parse_tasks(array.job.array).ordinal(named[1])
+        if ordinal is None or not has_ordinal(array.progress.left, ordinal):
             return None
-        return array, place
+        return array, ordinal
 
     def tasks_of(self, array_id: str) -> list[JobRecord]:
         """Return the tasks of an array that are jobs of their own and have not ended, by
@@ -134,7 +134,7 @@ class JobTable:
         named = as_task(job.job_id)
         array = self._jobs.get(named[0]) if named else None
         tasks = array.job.tasks if array else None
-        if named and tasks and tasks.place(named[1]) is not None:
+        if named and tasks and tasks.ordinal(named[1]) is not None:
             raise RejectedError("job_id", f"is a task of {named[0][:80]!r}: choose another")
         if job.array:
             self._require_free_task_ids(job, parse_tasks(job.array))
@@ -143,7 +143,7 @@ class JobTable:
         if len(self._jobs) < len(tasks):
             others = (found for each in self._jobs if (found := as_task(each)) is not None)
             taken = (index for name, index in others if name == job.job_id)
-            used = next((index for index in taken if tasks.place(index) is not None), None)
+            used = next((index for index in taken if tasks.ordinal(index) is not None), None)
         else:
             indices = chain.from_iterable(tasks.ranges)
             used = next((n for n in indices if task_id(job.job_id, n) in self._jobs), None)
@@ -229,15 +229,15 @@ class JobTable:
             self.end(tracked, next_state(tracked.life.state, JobFact.CANCELLED))
         return tracked
 
-    def split(self, array: JobRecord, place: int) -> JobRecord:
+    def split(self, array: JobRecord, ordinal: int) -> JobRecord:
         """Make a job of its own of a task that is left in an array: it waits at its place there, as
         the array does."""
         assert array.progress is not None
-        job, arrival = array.job.task(place), array.progress.first_arrival + place
+        job, arrival = array.job.task(ordinal), array.progress.first_arrival + ordinal
         awaits = tuple(each for each in array.life.awaits if not each.is_singleton)
         task = JobRecord(job, arrival, array.traceparent, Life(awaits=awaits))
         task.evaluated, task.requests = replace(array.evaluated), replace(array.requests)
-        array.progress.take(place)
+        array.progress.take(ordinal)
         self._rows.put(job.job_id, task)
         self.by_arrival[task.arrival] = job.job_id
         self._tasks[array.job.job_id].add(job.job_id)
@@ -265,7 +265,7 @@ class JobTable:
         array = self._jobs.get(task.job.array_id) if task.job.array_id else None
         if array is None or array.progress is None:
             return
-        array.progress.begun = with_place(array.progress.begun, task.job.array_place)
+        array.progress.begun = with_ordinal(array.progress.begun, task.job.array_ordinal)
         array.life.started_s = max(array.life.started_s, task.life.started_s)
         self._progress.changed(array.job.job_id)
         self.revisit(array)
@@ -288,7 +288,9 @@ class JobTable:
         if array is None or array.progress is None:
             return
         self._tasks[array.job.job_id].add(task.job.job_id)
-        array.progress.begin_anew(task.job.array_place)
+        if array.requests.cancelled is not None:
+            task.requests.cancelled = array.requests.cancelled
+        array.progress.begin_anew(task.job.array_ordinal)
         self._follow_tasks(array)
 
     def _end_task(self, task: JobRecord) -> None:
@@ -297,7 +299,7 @@ class JobTable:
         if array is None or array.progress is None:
             return
         self._tasks[array.job.job_id].discard(task.job.job_id)
-        array.progress.end(task.job.array_place, completed=task.life.completed)
+        array.progress.end(task.job.array_ordinal, completed=task.life.completed)
         array.life.stopped_s = max(array.life.stopped_s, task.life.stopped_s)
         self._follow_tasks(array)
 

@@ -18,6 +18,7 @@ from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_RUNNING,
     JOB_STANDING_WAITING,
     Allocation,
+    ArrayStanding,
     ClusterOutlook,
     ExplainResponse,
     Forecast,
@@ -216,3 +217,13 @@ def test_programs_read_one_row_of_a_job_that_runs_and_one_a_cluster_that_it_does
         ("p2", "misfit", "no GPUs"),
     ]
     assert all(tuple(row) == columns for row in rows)
+
+
+def test_an_array_says_how_far_its_tasks_are() -> None:
+    array = ArrayStanding(job_id="a", tasks=10, waiting=7, running=2, failed=1, at_most=2)
+    answer = ExplainResponse(job_id="a", standing=JOB_STANDING_WAITING, array=array)
+    assert "tasks: 10, at most 2 at once: 7 waiting, 2 running, 1 failed" in why.lines(answer)
+    answer.array.next_index, answer.job_id = 3, "a_9"
+    assert [line for line in why.lines(answer) if line.startswith("tasks of a:")] == [
+        "tasks of a: 10, at most 2 at once: 7 waiting, 2 running, 1 failed; next is 3"
+    ]

@@ -328,3 +328,23 @@ def test_a_plan_is_not_reported_where_nothing_waits_nor_keeps_a_run_from_its_end
     outputs = to_the_end(emulator)
     assert outputs[-1].round.last
     assert not payloads(outputs, PlanProposed)
+
+
+def test_tasks_of_an_array_run_as_jobs_and_the_run_ends_with_the_last() -> None:
+    emulator, [array] = in_round_one(request(array="3-4"))
+    tasks = [f"{array.job_id}_{index}" for index in (3, 4)]
+    decided = [start(array, job_id=task, array_job_id=array.job_id) for task in tasks]
+    decided[1].node_indices[:] = [node + 2 for node in decided[1].node_indices]
+    emulator.apply(decided)
+    outputs = to_the_end(emulator)
+    assert [each.job_id for each in payloads(outputs, JobStarted)] == tasks
+    ends = payloads(outputs, JobFinished)
+    assert sorted(each.job_id for each in ends) == tasks
+    assert emulator.finished
+
+
+def test_a_cancelled_array_leaves_the_queue_with_the_tasks_that_never_started() -> None:
+    emulator, [array] = in_round_one(request(array="0-9"))
+    emulator.apply([start(array, verdict=VERDICT_CANCELLED)])
+    [end] = payloads(to_the_end(emulator), JobFinished)
+    assert (end.job_id, end.outcome) == (array.job_id, JOB_OUTCOME_CANCELLED)

@@ -6,7 +6,8 @@ from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER as AFTER
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_CORR as AFTER_CORR
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_NOT_OK as AFTER_NOT_OK
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK as AFTER_OK
-from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_FAILED
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_SINGLETON as SINGLETON
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_FAILED, Dependency
 from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
@@ -234,6 +235,33 @@ def test_a_job_after_an_array_waits_for_all_its_starts() -> None:
     assert answered(processor, "a").standing == JOB_STANDING_FINISHED
 
 
+def test_a_singleton_waits_for_tasks_of_its_name_that_run_and_tasks_for_none_of_their_array() -> (
+    None
+):
+    processor = placement()
+    singleton = [Dependency(condition=SINGLETON)]
+    early = submitted("s", T0_US, job_name="n", depends_on=[*singleton, *after(AFTER_OK, "x")])
+    array = submitted("a", T0_US + 1, job_name="n", array="0-9", depends_on=singleton, nodes=4)
+    round_of(processor, 0, submitted("x", nodes=4), submitted("y", nodes=4), early, array)
+    assert "s: it goes first" in answered(processor, "a").reason
+    round_of(processor, 1, held("s", end_us(0)), cancelled("s", end_us(0) + 1))
+    assert starts(round_of(processor, 2, *emptied(2))) == ["a_0", "a_1"]
+    late = submitted("t", end_us(2), job_name="n", depends_on=singleton, nodes=1)
+    round_of(processor, 3, late, cancelled("a", end_us(2)))
+    assert "it goes first" in answered(processor, "t").reason
+    ends = [finished(f"a_{n}", end_us(3), outcome=JOB_OUTCOME_CANCELLED) for n in range(2)]
+    assert starts(round_of(processor, 4, *ends)) == ["t"]
+
+
+def test_a_task_that_is_requeued_after_its_array_was_cancelled_is_cancelled() -> None:
+    processor = placement()
+    round_of(processor, 0, submitted("a", array="0-9", nodes=4))
+    round_of(processor, 1, finished("a_0", end_us(0), outcome=JOB_OUTCOME_FAILED))
+    round_of(processor, 2, cancelled("a", end_us(1)))
+    decided = round_of(processor, 3, requeued("a_0", end_us(2)))
+    assert ("a_0", "cancelled") in verdicts(decided)
+
+
 def test_one_task_that_failed_makes_after_ok_hopeless_and_meets_after_not_ok() -> None:
     processor = placement()
     strict = submitted("b", T0_US + 1, depends_on=after(AFTER_OK, "a"))
@@ -294,7 +322,7 @@ def test_arrays_of_other_indices_are_compared_index_by_index() -> None:
     assert starts(round_of(processor, 2, *ends)) == ["b_2", "b_9"]
 
 
-@pytest.mark.parametrize("array", ["3-1", "1,1", "5,3", "a", "1-9:0", " ", "0-1000000", "-1"])
+@pytest.mark.parametrize("array", ["3-1", "1,1", "5,3", "a", "1-9:0", " ", "0-100000", "-1"])
 def test_wrong_indices_are_refused(array: str) -> None:
     processor = placement()
     with pytest.raises(RejectedError):
@@ -337,6 +365,29 @@ def test_a_hundred_thousand_tasks_are_one_entry_and_few_bytes() -> None:
     assert sum(len(value or b"") for value in processor.changes().values()) < 4_000
     assert len(processor.layers.decide.waiting_jobs.queues.queue("p1")) == 1
     assert processor.queries.waiting() == 100_000
+
+
+def test_tasks_that_end_in_any_order_take_no_more_than_a_bit_each() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-99999"))
+    array = processor.layers.state.jobs.known("a")
+    assert array.progress is not None
+    array.progress.left = tuple((n, n + 1) for n in range(0, 100_000, 2))
+    array.progress.failed = tuple((n, n + 1) for n in range(1, 100_000, 2))
+    processor.changes()
+    decided = round_of(processor, 1, *emptied(1), prioritized("a", 1, end_us(0)))
+    assert starts(decided) == [f"a_{2 * n}" for n in range(8)]
+    assert max(len(value or b"") for value in processor.changes().values()) < 50_000
+
+
+def test_more_runs_of_tasks_than_an_entry_names_start_in_one_round() -> None:
+    processor = placement(100)
+    both = [submitted(name, nodes=100) for name in ("x", "y")]
+    round_of(processor, 0, *both, submitted("a", T0_US + 1, array="0-300"))
+    holes = [cancelled(f"a_{n}", end_us(0) + n) for n in range(1, 300, 2)]
+    round_of(processor, 1, *holes)
+    decided = round_of(processor, 2, *emptied(2))
+    assert starts(decided) == [f"a_{2 * n}" for n in range(151)]
 
 
 def test_a_placement_that_was_killed_decides_tasks_as_one_that_was_not() -> None:
