@@ -95,6 +95,11 @@ IMAGES ?= 1
 bundle: dist $(if $(filter 1,$(IMAGES)),system-containers) ## one archive for a site without internet: OUT= IMAGES=0
 	$(BIN)/python -m deploy.release --out dist --bundle '$(OUT)' $(if $(filter 0,$(IMAGES)),--no-images)
 
+.PHONY: bundle-check
+bundle-check: setup $(if $(filter 1,$(IMAGES)),system-containers) ## use the archive where there is no network: OUT= IMAGES=0
+	ls '$(OUT)'/coplace-*-bundle.tar.gz >/dev/null 2>&1 || $(MAKE) bundle
+	unshare --net $(BIN)/python -m tests.distributions.offline '$(OUT)'/coplace-*-bundle.tar.gz
+
 LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 \
     $(foreach own,coplace coplace-agent coplace-client,--no-emit-package $(own)) \
     --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
@@ -128,7 +133,8 @@ system-kubernetes:
 	@deploy/require-commands.sh $(KUBERNETES_PACKAGES)
 # All at once, while pip installs.
 system-tests:
-	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES) $(EXAMPLE_PACKAGES) $(DATABASE_PACKAGES)
+	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES) $(EXAMPLE_PACKAGES) $(DATABASE_PACKAGES) \
+	    $(CONTAINER_PACKAGES)
 
 ## Checks ------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from merman import Merman
 from sphinx.application import Sphinx
+from sphinx.search import languages
+from sphinx.search.en import SearchEnglish
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 from coplace_client.errors import UnusableError
@@ -32,7 +34,25 @@ _OPTIONS: Final[Mapping[str, Any]] = {
     "suppress_warnings": ["misc.highlighting_failure", "myst.header"],
     "templates_path": [],
     "exclude_patterns": ["files"],
+    "language": "en",
 }
+
+
+class _RememberedStems(SearchEnglish):
+    """Stems each word of the search index once: pages have most words in common."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._stems: dict[str, str] = {}
+
+    def stem(self, word: str) -> str:
+        """Return the stem of a word."""
+        if word not in self._stems:
+            self._stems[word] = super().stem(word)
+        return self._stems[word]
+
+
+languages["en"] = _RememberedStems
 
 
 class BrokenSiteError(UnusableError):

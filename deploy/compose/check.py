@@ -43,10 +43,10 @@ SERVICES = (
 TOPICS = "topics"
 CREDENTIALS = "credentials"
 EMULATOR = "simulation"
-# Started once the run is over, and asked over HTTP.
-ASKED = ("archive", "history", "rest")
+# Started once the run is over; all but webhooks are asked over HTTP.
+ASKED = ("archive", "history", "rest", "webhooks")
 # Without one an emulated run is that of placement alone, which the check compares with.
-NOT_PLAYED = ("planner", "webhooks", *ASKED)
+NOT_PLAYED = ("planner", *ASKED)
 
 _NAME = "coplace-check"
 _DEMO = Path(__file__).with_name("demo.env")
@@ -119,7 +119,7 @@ def _ask(
         require_names(Asking(f"https://localhost:{port}", _OUT / "operator/ca.pem"))
     else:
         require_answers(Asking(f"http://127.0.0.1:{port}"), _JOBS)
-    tell(f"answered over HTTP: {', '.join(ASKED)}")
+    tell(f"healthy, and answered over HTTP: {', '.join(ASKED)}")
 
 
 def _make_credentials(project: Project, tell: Callable[[str], None]) -> Path:
@@ -159,9 +159,9 @@ def _start(project: Project, tell: Callable[[str], None], *, secure: bool) -> No
 def _variables() -> dict[str, str]:
     """Settings of the containers, and of the command line on this machine."""
     kafka_port, redis_port, ingest_port, energy_port, placement_port, watch_port, *others = (
-        free_ports(12)
+        free_ports(13)
     )
-    rest_port, history_port, *others = others
+    rest_port, history_port, webhooks_port, *others = others
     tokens = dict(zip(("INGEST", "ENERGY", "PLACEMENT", "WATCH"), others, strict=True))
     lines = _DEMO.read_text().splitlines()
     return {
@@ -180,6 +180,7 @@ def _variables() -> dict[str, str]:
         "COPLACE_PUBLISH_WATCH": str(watch_port),
         "COPLACE_PUBLISH_REST": str(rest_port),
         "COPLACE_PUBLISH_HISTORY": str(history_port),
+        "COPLACE_PUBLISH_WEBHOOKS": str(webhooks_port),
         **{f"COPLACE_PUBLISH_{name}_TOKENS": str(port) for name, port in tokens.items()},
     }
 

@@ -107,6 +107,7 @@ class Project:
 
     def _command(self, *arguments: str) -> list[str]:
         files = [f"--file={file}" for file in self._files]
-        profiles = (f"--profile={name}" for name in ("demo", "rest", "archive", "history"))
+        names = ("demo", "rest", "archive", "history", "webhooks")
+        profiles = (f"--profile={name}" for name in names)
         options = (*files, f"--project-name={self._name}", *profiles)
         return [sys.executable, "-m", "podman_compose", *options, *arguments]

@@ -2,10 +2,11 @@
 
 import argparse
 import sys
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from deploy.release.bundle import build_bundle
+from deploy.release.bundle import build_and_save_images, build_bundle
 from deploy.release.dist import build_dist
 
 
@@ -22,7 +23,8 @@ def main() -> None:
         build_dist(asked.out)
     else:
         archive = asked.bundle / f"coplace-{version('coplace')}-bundle.tar.gz"
-        build_bundle(asked.out, archive, _tell, with_images=not asked.no_images)
+        save_images = None if asked.no_images else partial(build_and_save_images, tell=_tell)
+        build_bundle(asked.out, archive, _tell, save_images)
 
 
 def _tell(what: str) -> None:

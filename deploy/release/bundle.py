@@ -27,7 +27,7 @@ Coplace for a site without internet
     sha256sum --check SHA256SUMS
     python3 -m venv coplace
     coplace/bin/pip install --no-index --find-links wheels 'coplace[lab]'
-    for image in images/*.tar; do podman load --input $image; done
+    podman load --input images/coplace.tar
     helm install region chart/coplace-*.tgz --values YOUR_VALUES
 
 foreign-images.txt names the images of others that the chart and the compose file start. Fetch each
@@ -38,9 +38,13 @@ Coplace is under the Apache License 2.0: Apache-2.0.txt has its text.
 
 
 def build_bundle(
-    dist: Path, archive: Path, tell: Callable[[str], None], *, with_images: bool
+    dist: Path,
+    archive: Path,
+    tell: Callable[[str], None],
+    save_images: Callable[[Path, Path], None] | None,
 ) -> None:
-    """Write the archive out of a folder of wheels. Raises CalledProcessError and PodmanError."""
+    """Write the archive out of a folder of wheels, and with images where there is what saves them
+    into a file, with a folder to work in. Raises CalledProcessError and PodmanError."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
         folder = Path(scratch) / "coplace"
@@ -48,8 +52,9 @@ def build_bundle(
         tell("collecting wheels")
         _collect_wheels(dist, folder / "wheels")
         _pack_chart(folder / "chart")
-        if with_images:
-            _save_images(folder / "images", Path(scratch) / "podman", tell)
+        if save_images:
+            (folder / "images").mkdir()
+            save_images(folder / "images" / "coplace.tar", Path(scratch) / "podman")
         images = "".join(f"{image} sha256:\n" for image in sorted({*foreign_images()}))
         (folder / "foreign-images.txt").write_text(images, encoding="utf-8")
         (folder / "README.txt").write_text(_README, encoding="utf-8")
@@ -83,11 +88,16 @@ def _pack_chart(folder: Path) -> None:
     pack(folder / f"coplace-{described['version']}.tgz", ROOT / "helm", ["coplace"])
 
 
-def _save_images(folder: Path, run_dir: Path, tell: Callable[[str], None]) -> None:
-    folder.mkdir()
+def build_and_save_images(file: Path, run_dir: Path, tell: Callable[[str], None]) -> None:
+    """Build our images and save them into one file, which has once what several have. Raises
+    PodmanError."""
     podman = Podman(cache_dir() / "containers", run_dir)
     provide_images(podman, tell, OF_THE_CHART)
-    for extra in OF_THE_CHART:
-        tell(f"saving {image_of(extra)}")
-        file = str(folder / f"coplace-{extra}.tar")
-        podman.call("save", "--format", "docker-archive", "--output", file, image_of(extra))
+    tell("saving the images")
+    save(podman, file)
+
+
+def save(podman: Podman, file: Path) -> None:
+    """Save our images into one file. Raises PodmanError."""
+    images = map(image_of, OF_THE_CHART)
+    podman.call("save", "--quiet", "--multi-image-archive", "--output", str(file), *images)

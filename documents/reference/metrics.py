@@ -72,7 +72,11 @@ def _titled(path: Path) -> str:
 
 
 def _calls(path: Path, names: dict[str, str]) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    source = path.read_text(encoding="utf-8")
+    # Few files have one, and to parse all takes seconds.
+    if not any(name in source for name in names):
+        return
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
             called = (
                 node.func.attr

@@ -2,30 +2,30 @@
 internet, from which a machine without a network installs."""
 
 import json
-import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from deploy.release.bundle import build_bundle, foreign_images
-from deploy.release.dist import SOURCES, describe
+from deploy.compose.images import OF_THE_CHART, image_of
+from deploy.compose.podman import Podman
+from deploy.release.bundle import build_bundle, foreign_images, save
+from deploy.release.dist import EXTRAS, SOURCES, describe
+from deploy.release.tools import ROOT, pack
 from tests.distributions.environments import Environment, build_wheels
 from tests.support.agent_ingest import Ingest, served
-from tests.support.snippets import HOW_TO, blocks, programs
+from tests.support.snippets import HOW_TO, programs
 
 # Half a minute, and the same for the wheels of others.
 pytestmark = pytest.mark.rest
 _PAGE: Final = HOW_TO / "distributions.md"
-_OFFLINE: Final = HOW_TO / "offline.md"
-_NO_NETWORK: Final = """
-reach='import socket; socket.create_connection(("192.0.2.1", 80), 1)'
-if python3 -c "$reach" 2>/dev/null; then exit 99; fi
-if ip route 2>/dev/null | grep -q default; then exit 98; fi
-"""
+_UP: Final = "echo serving health; while :; do :; done"
 _BUF: Final = Path(sys.executable).with_name("buf")
 
 
@@ -90,25 +90,69 @@ def test_the_client_reports_as_its_page_says(dist: Path, tmp_path: Path) -> None
     assert event.job_cancelled.job_id == "north/alpha/1/1767225600"
 
 
-def test_a_machine_without_a_network_installs_from_the_archive_and_plays_the_demo(
+def test_a_machine_without_a_network_installs_plays_the_demo_and_starts_each_service(
     dist: Path, tmp_path: Path
 ) -> None:
+    """The images are small ones under the names of ours: those take minutes (make bundle-check)."""
     archive = tmp_path / "coplace-0-bundle.tar.gz"
-    build_bundle(dist, archive, lambda _: None, with_images=False)
-    [typed] = [block.text for block in blocks(_OFFLINE) if "tar -xf" in block.text]
+    build_bundle(dist, archive, lambda _: None, _save_small_images)
     done = subprocess.run(
-        ["unshare", "--net", "bash", "-euc", f"{_NO_NETWORK}{typed}"],
-        cwd=tmp_path,
-        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path)},
+        ["unshare", "--net", sys.executable, "-m", "tests.distributions.offline", archive],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    folder = tmp_path / "coplace"
-    assert (folder / "out" / "charges.jsonl").exists()
-    assert {f"{image} sha256:" for image in foreign_images()} == {
-        *(folder / "foreign-images.txt").read_text().splitlines()
-    }
-    assert "Apache License" in (folder / "Apache-2.0.txt").read_text()
-    shutil.rmtree(folder)
+    assert [line for line in done.stdout.splitlines() if "small" in line] == [
+        f"{image_of(extra)}: small" for extra in OF_THE_CHART
+    ]
+    assert "localhost/coplace-rest:latest: services.rest is up" in done.stdout
+    assert "installed from wheels, played the demo" in done.stdout
+    with tarfile.open(archive) as packed:
+        listed = packed.extractfile("coplace/foreign-images.txt")
+        licence = packed.extractfile("coplace/Apache-2.0.txt")
+        assert listed
+        assert licence
+        assert {f"{image} sha256:" for image in foreign_images()} == {
+            *listed.read().decode().splitlines()
+        }
+        assert b"Apache License" in licence.read()
+
+
+def test_where_there_is_a_network_the_archive_is_not_used(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.distributions.offline", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "there is a network here: call it by `unshare --net`\n",
+    )
+
+
+def test_the_extras_that_are_handed_out_are_those_that_users_need() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert {*EXTRAS} == {*declared["project"]["optional-dependencies"]} - {"demo", "dev", "docs"}
+
+
+def _save_small_images(file: Path, run_dir: Path) -> None:
+    """A shell, and in place of Python what says that it is up."""
+    root = file.parents[2] / "root"
+    libraries = re.findall(r"(/\S+) \(", subprocess.check_output(["ldd", "/bin/sh"], text=True))
+    for path in ("/bin/sh", *libraries):
+        target = root / path.removeprefix("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    for name, line in {"true": ":", "coplace": "echo small", "python": _UP}.items():
+        (root / "bin" / name).write_text(f"#!/bin/sh\n{line}\n")
+        (root / "bin" / name).chmod(0o755)
+    pack(file.parents[2] / "root.tar.gz", root, [path.name for path in root.iterdir()])
+    podman = Podman(file.parents[2] / "small", run_dir)
+    first, *others = map(image_of, OF_THE_CHART)
+    podman.call("import", str(file.parents[2] / "root.tar.gz"), first)
+    for image in others:
+        podman.call("tag", first, image)
+    save(podman, file)
+    podman.call("rmi", "--all", "--force")

@@ -102,6 +102,7 @@ class Principal:
     stages: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    dead_letters: bool = False
     group_prefix: str = ""
     reads_rows: tuple[str, ...] = ()
     writes_rows: tuple[str, ...] = ()
@@ -111,8 +112,13 @@ class Principal:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Return those of its names that are consumer groups, and write dead letters."""
+        """Return those of its names that are consumer groups."""
         return (*self.stages, *self.groups)
+
+    @property
+    def writers_of_dead_letters(self) -> tuple[str, ...]:
+        """Return those of its names that write dead letters of what they read."""
+        return self.called if self.dead_letters else self.consumers
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -227,7 +233,7 @@ class Access:
             yield self._rule(user, Resource.TOPIC, spec.name, Operation.WRITE)
         if set(one.called) & set(spec.consumers):
             yield self._rule(user, Resource.TOPIC, spec.name, Operation.READ)
-        if set(one.consumers) & set(spec.consumers):
+        if set(one.writers_of_dead_letters) & set(spec.consumers):
             yield self._rule(user, Resource.TOPIC, DLQ_PREFIX + spec.name, Operation.WRITE)
 
     def _of_mirror(self, user: str) -> Iterator[AclRule]:

@@ -118,7 +118,7 @@ def test_an_emulated_run_in_containers_has_the_settings_of_the_embedded_one() ->
 
 
 def _is_same(value: str, other: str) -> bool:
-    return yaml.safe_load(value.lower()) == yaml.safe_load(other)
+    return bool(yaml.safe_load(value.lower()) == yaml.safe_load(other))
 
 
 def test_images_that_are_replaced_have_the_names_that_the_file_uses() -> None:

@@ -8,6 +8,7 @@ import pytest
 from cli.restore.restore import READ_MODELS
 from cli.stages import access, every_stage, topics_in_use
 from coplace_client.errors import UnusableError
+from services.history.facts import TOPICS
 from shared.catalogue.access.redis import acl_file
 from shared.catalogue.access.rules import (
     CONNECT_LEADER,
@@ -18,6 +19,7 @@ from shared.catalogue.access.rules import (
     load_principals,
     strimzi_users,
 )
+from shared.catalogue.topics import DLQ_PREFIX
 from shared.domain.rounds import RoundSource
 from shared.process.settings import Settings
 from shared.streams.stages.outcomes import are_told_by
@@ -69,6 +71,15 @@ def test_the_keys_of_a_read_model_are_its_principals_own() -> None:
         rows = chain(*model._keys.values(), (f"{what}:{topic}:0" for what, topic in kinds))
         for key in rows:
             assert f"ns.{key}".startswith(tuple(prefixes)), key
+
+
+def test_the_history_may_write_dead_letters_of_all_that_it_reads_without_a_group() -> None:
+    allowed = [rule for rule in access("").rules() if rule.name.startswith(DLQ_PREFIX)]
+    writers = {(rule.principal, rule.name) for rule in allowed if rule.operation is Operation.WRITE}
+    assert {name for who, name in writers if who == "history"} == {
+        f"{DLQ_PREFIX}{topic}" for topic in TOPICS
+    }
+    assert not {who for who, _ in writers} & {"archive", "watch", "webhooks"}
 
 
 def test_a_namespace_goes_before_every_name_but_kafkas_own() -> None:
