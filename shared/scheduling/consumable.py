@@ -59,8 +59,8 @@ class ConsumableScheduler(BackfillScheduler):
     ) -> None:
         super().__init__(queue, number, budgets, backfills=backfills)
         self.windows, self._has_windows = windows, windows.any
-        # What kinds are in the present pass for entries of a limit: see `_number_of`.
-        self._numbers: dict[tuple[int, float], int] = {}
+        # What kinds are in the present pass, by how many windows begin before an entry ends.
+        self._numbers: dict[tuple[int, int], int] = {}
         self.kinds, self.neighbours = kinds, neighbours
         self.allocated = {each.holder: each for each in allocated}
         # The reservation once it was asked for, and as of when.
@@ -300,10 +300,12 @@ class ConsumableScheduler(BackfillScheduler):
         such a limit. With a longer one there are no more nodes."""
         if not self._has_windows:
             return kind
-        number = self._numbers.get((kind, limit_s))
+        key = kind, self.windows.begun_by(self._now_s + limit_s)
+        number = self._numbers.get(key)
         if number is None:
             number = self._nodes.without(kind, self._shut(kind, self._now_s, limit_s))
-            self._numbers[kind, limit_s] = number
+            if not _reservation(self.kinds[kind].shape):  # of one its end makes a difference too
+                self._numbers[key] = number
         return number
 
     def _shut(self, kind: int, start_s: float, limit_s: float) -> NodeBits:

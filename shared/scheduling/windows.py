@@ -5,6 +5,7 @@ to its limit. One that is of it is there and nowhere else, and within its time. 
 be follows from when it starts and when it ends at the latest: see `shut`.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from math import inf
 from typing import Final, NamedTuple
@@ -44,6 +45,7 @@ class Windows:
     def __init__(self, windows: Iterable[Window] = ()) -> None:
         self.all = sorted(windows, key=lambda each: (each.from_s, each.until_s, each.name))
         self._by_name = {each.name: each for each in self.all}
+        self._from_s = [each.from_s for each in self.all]
 
     @property
     def any(self) -> bool:
@@ -53,6 +55,11 @@ class Windows:
     def find(self, name: str) -> Window | None:
         """Return the window of this name; None where there is none."""
         return self._by_name.get(name)
+
+    def begun_by(self, end_s: float) -> int:
+        """Return how many begin before a time: of jobs of no reservation that start at the same
+        time, those that end after as many may be on the same nodes."""
+        return bisect_left(self._from_s, end_s)
 
     def shut(self, reservation: str, start_s: float, end_s: float) -> NodeBits:
         """Return the nodes on which a job may not be that would run from one time until another,
