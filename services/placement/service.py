@@ -163,6 +163,7 @@ class PlacementService:
         """Answer with what a job that is not submitted would have to expect."""
         request = _read_quote(data)
         job, queries = request.job, self._on_duty()
+        job.qos = request.qos = request.qos or job.qos
         clusters = (queries.sited(job.reference_cluster),)
         owned = queries.owned(job.job_id)
         about = About(clusters=clusters, user=job.user, account=job.account, job=owned)

@@ -12,7 +12,7 @@ from shared.placement.explain.queries import Queries
 from shared.placement.measures import sharing
 from shared.placement.processor.layers import Layers
 from shared.placement.processor.phases import DECIDE, FOLLOW_UP, RoundInHand
-from shared.placement.state import plans, repair
+from shared.placement.state import plans, repair, silent_managers
 from shared.streams.stages.quarantine import Fault
 from shared.streams.stages.stage import Round
 from shared.streams.state.state import State
@@ -103,6 +103,6 @@ def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes |
     """Return what to change in a state of a wrong clock, so that nothing in it lies ahead of
     now."""
     state = State(restored)
-    for part in (repair, plans, meters, overshoots, sharing):
+    for part in (repair, silent_managers, plans, meters, overshoots, sharing):
         part.repair(state, now_us)
     return state.changes()

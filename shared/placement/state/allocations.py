@@ -23,7 +23,7 @@ class Allocations:
         self._factors: Mapping[str, Mapping[int, float]] = {}
         self._reduced: Collection[str] = frozenset()
         self._jobs: dict[str, JobRecord] = {}
-        self._counted: dict[str, Usage] = {}  # as it was when a job got its nodes
+        self._counted: dict[str, Usage] = {}  # of each job that holds nodes
         self._usage: dict[Subject, Usage] = {}
         self._changed: set[Subject] = set()
 
@@ -34,7 +34,23 @@ class Allocations:
             known = self._occupancy[cluster.name] = Occupancy(cluster)
         else:
             known.declare(cluster)
+            self._recount(cluster.name)
         known.prefer(self._factors.get(cluster.name, {}))
+
+    def _recount(self, cluster: str) -> None:
+        """Count what jobs hold of a cluster as it is declared now: a restart knows it in no other
+        way."""
+        for job in self._jobs.values():
+            if _placed(job).cluster == cluster:
+                self._count(job)
+
+    def _count(self, job: JobRecord) -> None:
+        """Bring what a job counts for up to date."""
+        before = self._counted.get(job.job.job_id, NOTHING)
+        counted = self._occupancy[_placed(job).cluster].usage(job)
+        if counted != before:
+            self._account(job, counted.plus(before, -1))
+            self._counted[job.job.job_id] = counted
 
     def forget(self, cluster: str) -> None:
         """Remove a cluster on which nothing runs."""
@@ -73,8 +89,7 @@ class Allocations:
         job.run.allocation = placed
         self._jobs[job.job.job_id] = job
         self._occupancy[placed.cluster].hold(job)
-        self._counted[job.job.job_id] = self._occupancy[placed.cluster].usage(job)
-        self._account(job, self._counted[job.job.job_id])
+        self._count(job)
 
     def refresh(self, job: JobRecord) -> None:
         """Update what a job draws, and until when it has its nodes."""
@@ -102,10 +117,7 @@ class Allocations:
             return
         job.run.allocation = placed
         self._occupancy[placed.cluster].prolong(job)
-        counted = self._occupancy[placed.cluster].usage(job)
-        if counted != self._counted[job.job.job_id]:
-            self._account(job, counted.plus(self._counted[job.job.job_id], -1))
-            self._counted[job.job.job_id] = counted
+        self._count(job)
 
     def release(self, job: JobRecord) -> None:
         """Release what a job holds, if anything."""

@@ -163,7 +163,6 @@ class StateLayer:
             if not self.jobs.needs(name):
                 self.models.forget_cluster(name)
                 self.jobs.allocations.forget(name)
-                self.managers.forget(name)
 
     def due_s(self) -> Iterator[float]:
         """Return when a plan lets something start or ends, drained nodes are back, resource
@@ -193,6 +192,7 @@ class StateLayer:
         if message.cluster in self.models.undeclared:
             self.nodes.forget(message.cluster)
             self.reservations.forget_cluster(message.cluster)
+            self.managers.forget(message.cluster)
             self.jobs.allocations.close(message.cluster, {})
 
     def _return(self, event: Event, message: ClusterReturned) -> None:

@@ -6,13 +6,14 @@ from coplace.v1.placement_pb2 import CONSTRAINT_KIND_SILENT_MANAGER
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.policy_settings import PolicySettings
-from shared.placement.processor.placement import Placement
-from shared.streams.stages.stage import AlreadyAppliedError
+from shared.placement.processor.placement import Placement, repaired
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement.region import (
     T0_US,
     alive,
     declined,
     end_us,
+    feed,
     placement,
     returned,
     round_of,
@@ -150,6 +151,63 @@ def test_a_restart_finds_the_same_silence() -> None:
         [start] = round_of(processor, 5, submitted("a", end_us(4)))
         assert start.cluster == "p2"
     assert killed.queries.clusters() == lived.queries.clusters()
+
+
+def test_a_word_in_a_round_that_a_kill_cuts_is_heard() -> None:
+    processor = silent()
+    feed(processor, [alive(end_us(4), "p1")])
+    killed = Placement(saved(processor.changes()), PolicySettings(), 7.0)
+    [start] = round_of(killed, 5, submitted("a", end_us(4)))
+    assert start.cluster == "p1"
+
+
+def test_a_successor_whose_clock_is_behind_is_heard_at_once() -> None:
+    processor = silent()
+    hour_us = 3_600_000_000
+    round_of(processor, 5, alive(end_us(4) - hour_us, "p1", manager="the other host"))
+    assert not processor.queries.silent_managers()["p1"]
+    round_of(processor, 9)
+    assert processor.queries.silent_managers()["p1"]
+
+
+def test_of_two_managers_the_one_that_promised_more_decides() -> None:
+    processor = placement()
+    long = alive(T0_US, "p1", silent_after_s=600.0, manager="long")
+    round_of(processor, 0, long, alive(T0_US + 1, "p1", silent_after_s=1.0, manager="short"))
+    round_of(processor, 4)
+    assert not processor.queries.silent_managers()["p1"]
+
+
+def test_names_of_managers_without_end_are_forgotten() -> None:
+    processor = placement()
+    words = [alive(T0_US + n, "p1", manager=f"m{n}") for n in range(100)]
+    round_of(processor, 0, *words)
+    [row] = [value for key, value in saved(processor.changes()).items() if "managers" in key]
+    assert len(row) < 1_000
+
+
+def test_jobs_of_an_undeclared_cluster_are_free_of_its_silent_manager() -> None:
+    processor = silent()
+    job = submitted("a", end_us(4), home_cluster="p1", reference_cluster="p2")
+    assert verdicts(round_of(processor, 5, job)) == [("a", "queued")]
+    [start] = round_of(processor, 6, undeclared("p1", end_us(5)))
+    assert (verdict(start), start.cluster) == ("start", "p2")
+
+
+def test_words_from_a_clock_that_was_a_year_ahead_are_repaired() -> None:
+    year_us = 366 * 86_400_000_000
+    processor = placement()
+    ahead = Round(0, T0_US + year_us)
+    feed(processor, [alive(T0_US + year_us, "p1")])
+    processor.end_round(ahead)
+    state = saved(processor.changes())
+    for key, value in repaired(state, T0_US).items():
+        if value is not None:
+            state[key] = value
+    now = Placement(state, PolicySettings(), 7.0)
+    round_of(now, 1, alive(T0_US + 1, "p1"))
+    round_of(now, 6)
+    assert now.queries.silent_managers()["p1"]
 
 
 def test_clusters_say_that_their_manager_is_silent() -> None:

@@ -184,6 +184,17 @@ def test_what_is_held_is_listed_by_whoever_has_most_of_it() -> None:
     assert (together.cores, together.node_hours) == (144, 3.0)
 
 
+def test_what_runs_is_counted_as_its_cluster_is_declared_now() -> None:
+    lived = limited(limits(LIMIT_SUBJECT_USER, "ada", most_cores=150))
+    assert starts(round_of(lived, 0, submitted("a"))) == ["a"]
+    round_of(lived, 1, declared("p1", 4, end_us(0), cores_per_node=96))
+    killed = Placement(saved(lived.changes()), PolicySettings(policy=Policy.BASE), 7.0)
+    words = "p1: user ada may hold 150 cores at once, holds 96 and needs 96 more"
+    for processor in lived, killed:
+        [b] = round_of(processor, 2, submitted("b", end_us(1), clusters=["p1"]))
+        assert (verdict(b), b.reason) == ("queued", words)
+
+
 def test_both_limits_of_a_qos_are_remembered_and_lifted_one_by_one() -> None:
     of_all = limits(LIMIT_SUBJECT_QOS, "long", most_running_jobs=1)
     of_each = limits(LIMIT_SUBJECT_QOS, "long", each=LIMIT_SUBJECT_USER, most_running_jobs=1)
