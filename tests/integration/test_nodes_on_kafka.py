@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,10 @@ def cluster(name: str, **changes: Any) -> ClusterDeclared:
         "peak_bandwidth_gbps": 200,
     }
     return ClusterDeclared(**(values | changes))
+
+
+def _has(words: str, told: str) -> bool:
+    return words in told
 
 
 def job(number: int, nodes: int, **changes: Any) -> JobSubmitted:
@@ -292,7 +297,7 @@ def test_a_silent_manager_and_a_limit_of_a_qos_are_why_jobs_wait(region: Region)
 def test_reservations_are_declared_as_the_how_to_says(region: Region) -> None:
     for name in ("p1", "p2"):
         region.tell(cluster_declared=cluster(name, nodes=512))
-        region.until(lambda told, name=name: f"| {name}" in told, "nodes")
+        region.until(partial(_has, f"| {name}"), "nodes")
     for line in commands_of(HOW_TO / "reserve-nodes.md", "reservation"):
         told = region.coplace(*line)
         assert "error" not in told, (line, told)
