@@ -4,7 +4,11 @@ of them; of a number of nodes nobody but placement knows which they are."""
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from coplace.v1.control_pb2 import ReservationDeclared, ReservationRemoved
+from coplace.v1.control_pb2 import (
+    ClusterUndeclared,
+    ReservationDeclared,
+    ReservationRemoved,
+)
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from shared.catalogue.event import Event
@@ -17,9 +21,9 @@ from tests.chaos.audit.rejections import Declared, Stamp
 def no_start_runs_into_reserved_nodes(evidence: Evidence) -> Iterator[str]:
     """Nor does a job of a reservation start elsewhere, before it, or so late that its limit ends
     behind it."""
-    words, declared = _Words(), Declared()
+    declared = Declared()
+    words = _Words(declared)
     for ended in evidence.ends_of_rounds(declared.learn, words.learn):
-        words.forget_but(set(declared.clusters))
         for name, cluster in declared.clusters.items():
             names = names_of(cluster)
             for decided in evidence.starts.get((ended.round, name), []):
@@ -55,23 +59,22 @@ def _broken(
 class _Words:
     """The newest word on each reservation, by cluster and name."""
 
+    declared: Declared
     _said: dict[tuple[str, str], tuple[Stamp, ReservationDeclared | None]] = field(
         default_factory=dict
     )
 
     def learn(self, event: Event) -> None:
-        """One more."""
+        """One more. What was said of a cluster that is undeclared is forgotten."""
         told = event.payload
+        if isinstance(told, ClusterUndeclared) and told.cluster not in self.declared.clusters:
+            self._said = {key: said for key, said in self._said.items() if key[0] != told.cluster}
         if not isinstance(told, ReservationDeclared | ReservationRemoved):
             return
         key, stamp = (told.cluster, told.name), (event.time_us, event.id)
         known, _ = self._said.get(key, ((0, ""), None))
         if stamp > known:
             self._said[key] = stamp, told if isinstance(told, ReservationDeclared) else None
-
-    def forget_but(self, clusters: set[str]) -> None:
-        """What was said of clusters that are undeclared is forgotten."""
-        self._said = {key: said for key, said in self._said.items() if key[0] in clusters}
 
     def of(self, cluster: str) -> dict[str, ReservationDeclared]:
         """What is reserved of a cluster, by name."""
