@@ -288,8 +288,7 @@ class JobTable:
         if array is None or array.progress is None:
             return
         self._tasks[array.job.job_id].add(task.job.job_id)
-        if array.requests.cancelled is not None:
-            task.requests.cancelled = array.requests.cancelled
+        _ask_as_array(array, task)
         array.progress.begin_anew(task.job.array_ordinal)
         self._follow_tasks(array)
 
@@ -589,6 +588,20 @@ class JobTable:
             self.tell(after, void)
         self.allocations.release(before)
         del self.by_arrival[before.arrival]
+
+
+def _ask_as_array(array: JobRecord, task: JobRecord) -> None:
+    """Ask of a task what was asked of its array while no attempt of the task was there to ask."""
+    asked, own = array.requests, task.requests
+    if asked.cancelled is not None:
+        own.cancelled = asked.cancelled
+    if asked.asked > own.asked:
+        own.held, own.asked = asked.held, asked.asked
+        if asked.held is None:
+            own.isolated, task.life.requeues = False, 0
+    if asked.priority_asked > own.priority_asked:
+        task.job = replace(task.job, priority=array.job.priority)
+        own.priority_asked = asked.priority_asked
 
 
 def _knows(job: JobRecord, cluster: str) -> bool:

@@ -262,6 +262,26 @@ def test_a_task_that_is_requeued_after_its_array_was_cancelled_is_cancelled() ->
     assert ("a_0", "cancelled") in verdicts(decided)
 
 
+def test_a_task_that_is_requeued_after_its_array_was_held_is_held_until_it_is_released() -> None:
+    processor = placement()
+    round_of(processor, 0, submitted("a", array="0-1", nodes=4))
+    failed = finished("a_0", end_us(0), outcome=JOB_OUTCOME_FAILED)
+    round_of(processor, 1, failed, held("a", end_us(0) + 1))
+    assert verdicts(round_of(processor, 2, requeued("a_0", end_us(1)))) == [("a_0", "held")]
+    assert starts(round_of(processor, 3, released("a", end_us(2)))) == ["a_0"]
+
+
+def test_a_task_that_is_requeued_has_the_newest_priority_of_its_array() -> None:
+    processor = placement()
+    round_of(processor, 0, submitted("a", array="0-1", nodes=4))
+    failed = finished("a_0", end_us(0), outcome=JOB_OUTCOME_FAILED)
+    asked = prioritized("a", 10, end_us(0) + 1)
+    round_of(processor, 1, failed, submitted("b", end_us(0), nodes=4), asked)
+    others = submitted("c", end_us(1), nodes=4), requeued("a_0", end_us(1) + 1)
+    round_of(processor, 2, *others)
+    assert starts(round_of(processor, 3, finished("a_1", end_us(2)))) == ["a_0"]
+
+
 def test_one_task_that_failed_makes_after_ok_hopeless_and_meets_after_not_ok() -> None:
     processor = placement()
     strict = submitted("b", T0_US + 1, depends_on=after(AFTER_OK, "a"))
