@@ -390,6 +390,14 @@ def test_more_runs_of_tasks_than_an_entry_names_start_in_one_round() -> None:
     assert starts(decided) == [f"a_{2 * n}" for n in range(151)]
 
 
+def test_two_thousand_runs_of_tasks_wait_and_start() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-4000"))
+    feed(processor, [cancelled(f"a_{n}", end_us(0) + n) for n in range(1, 4000, 2)])
+    assert len(round_of(processor, 1)) == 2000
+    assert starts(round_of(processor, 2, *emptied(2))) == [f"a_{2 * n}" for n in range(8)]
+
+
 def test_a_placement_that_was_killed_decides_tasks_as_one_that_was_not() -> None:
     twins = Twins(placement)
     first = twins.round_of(
