@@ -8,9 +8,9 @@ from shared.domain.array_tasks import (
     as_task,
     count_of,
     has_ordinal,
-    in_both,
+    of_same_index,
     parse_tasks,
-    with_ordinal,
+    runs_in_both,
 )
 from shared.domain.job import Condition, Dependency, JobState
 from shared.placement.decide.pending_reason import Unmet, WaitsForJob
@@ -62,7 +62,7 @@ class AwaitedConditions:
     ) -> WaitsForJob | None:
         """Return why no task of an array may start of those that are left in it."""
         job_id, condition = dependency.job_id, dependency.condition
-        if in_both(progress.left, progress.met.get(job_id, NO_ORDINALS)):
+        if any(runs_in_both(progress.left, progress.met.get(job_id, NO_ORDINALS))):
             return None
         lacks = self._lacks(job, dependency)
         return None if lacks is None else WaitsForJob(job_id, condition, lacks)
@@ -73,12 +73,7 @@ class AwaitedConditions:
         if awaited is None or awaited.progress is None or not job.may_see(awaited):
             return
         own, other = parse_tasks(job.job.array), parse_tasks(awaited.job.array)
-        met = awaited.progress.completed
-        if own != other:
-            met = NO_ORDINALS
-            for first, behind in awaited.progress.completed:
-                for ordinal in map(own.ordinal, map(other.index, range(first, behind))):
-                    met = met if ordinal is None else with_ordinal(met, ordinal)
+        met = of_same_index(own, other, awaited.progress.completed)
         if met != progress.met.get(dependency.job_id, NO_ORDINALS):
             progress.met[dependency.job_id] = met
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf, nextafter
 from typing import Final
 
@@ -270,7 +271,7 @@ class WaitingJobs:
             self._pending_reasons.most_tasks(array),
         )
         runs: list[tuple[int, int]] = []
-        for first, behind in left[:_MOST_RUNS]:
+        for first, behind in islice(left, _MOST_RUNS):
             if most <= 0:
                 break
             arrival, count = progress.first_arrival + first, min(behind - first, most)

@@ -1,5 +1,7 @@
 """Arrays of tasks: one entry of the queue, and a job of each task once it is decided."""
 
+from time import process_time
+
 import pytest
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_USER
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER as AFTER
@@ -320,6 +322,21 @@ def test_arrays_of_other_indices_are_compared_index_by_index() -> None:
     assert starts(round_of(processor, 1, finished("a_4", end_us(0)))) == ["b_4"]
     ends = finished("a_0", end_us(1)), finished("a_8", end_us(1))
     assert starts(round_of(processor, 2, *ends)) == ["b_2", "b_9"]
+
+
+def test_a_round_with_many_tasks_met_by_those_of_other_indices_is_short() -> None:
+    processor = placement()
+    awaited = submitted("a", T0_US + 1, array="0-99998:2")
+    later = submitted("b", T0_US + 2, array="0-99998", depends_on=after(AFTER_CORR, "a"))
+    round_of(processor, 0, *full(), awaited, later)
+    array = processor.layers.state.jobs.known("a")
+    assert array.progress is not None
+    array.progress.left, array.progress.begun = ((49_999, 50_000),), ((0, 49_999),)
+    array.progress.completed = ((0, 49_999),)
+    before_s = process_time()
+    round_of(processor, 1, held("a_99998", end_us(0)))
+    assert process_time() - before_s < 3
+    assert starts(round_of(processor, 2, *emptied(2))) == [f"b_{2 * n}" for n in range(8)]
 
 
 @pytest.mark.parametrize("array", ["3-1", "1,1", "5,3", "a", "1-9:0", " ", "0-100000", "-1"])
