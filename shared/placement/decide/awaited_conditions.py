@@ -8,6 +8,7 @@ from shared.domain.array_tasks import (
     as_task,
     count_of,
     has_ordinal,
+    in_either,
     of_same_index,
     parse_tasks,
     runs_in_both,
@@ -68,14 +69,15 @@ class AwaitedConditions:
         return None if lacks is None else WaitsForJob(job_id, condition, lacks)
 
     def _note_met(self, job: JobRecord, progress: ArrayProgress, dependency: Dependency) -> None:
-        """Note which tasks of an array may start since those of the same index completed."""
+        """Note which tasks of an array may start since those of the same index completed: also
+        where these are requeued after that."""
         awaited = self.get(dependency.job_id)
         if awaited is None or awaited.progress is None or not job.may_see(awaited):
             return
         own, other = parse_tasks(job.job.array), parse_tasks(awaited.job.array)
-        met = of_same_index(own, other, awaited.progress.completed)
-        if met != progress.met.get(dependency.job_id, NO_ORDINALS):
-            progress.met[dependency.job_id] = met
+        before = progress.met.get(dependency.job_id, NO_ORDINALS)
+        now = of_same_index(own, other, awaited.progress.completed)
+        progress.met[dependency.job_id] = in_either(before, now)
 
     def _due_s(self, dependency: Dependency) -> float:
         """Return when the delay of a dependency ends, after what it waits for has happened: counted

@@ -12,6 +12,7 @@ from coplace.v1.jobs_pb2 import JobDeclined
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.array_tasks import (
+    NO_ORDINALS,
     TaskIndices,
     as_task,
     has_ordinal,
@@ -234,7 +235,7 @@ class JobTable:
         the array does."""
         assert array.progress is not None
         job, arrival = array.job.task(ordinal), array.progress.first_arrival + ordinal
-        awaits = tuple(each for each in array.life.awaits if not each.is_singleton)
+        awaits = _awaits_of_task(array, array.progress, ordinal)
         task = JobRecord(job, arrival, array.traceparent, Life(awaits=awaits))
         task.evaluated, task.requests = replace(array.evaluated), replace(array.requests)
         array.progress.take(ordinal)
@@ -589,6 +590,18 @@ class JobTable:
             self.tell(after, void)
         self.allocations.release(before)
         del self.by_arrival[before.arrival]
+
+
+def _awaits_of_task(
+    array: JobRecord, progress: ArrayProgress, ordinal: int
+) -> tuple[Dependency, ...]:
+    """Return what a task that is left in an array waits for, but for what is met for it."""
+    left, awaits = [each for each in array.life.awaits if not each.is_singleton], list[Dependency]()
+    for each in left:
+        met = progress.met.get(each.job_id, NO_ORDINALS) if each.is_of_tasks else NO_ORDINALS
+        if not has_ordinal(met, ordinal):
+            awaits.append(each)
+    return () if array.job.depends_on_any and len(awaits) < len(left) else tuple(awaits)
 
 
 def _knows(job: JobRecord, cluster: str) -> bool:

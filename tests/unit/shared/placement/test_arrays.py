@@ -315,6 +315,29 @@ def test_each_task_waits_for_the_task_of_the_same_index() -> None:
     assert standing(processor, "b").waiting == 1
 
 
+def test_a_task_may_start_though_the_one_of_its_index_is_requeued_after_it_completed() -> None:
+    twins = Twins(placement)
+    array = submitted("a", T0_US, array="0-3", nodes=2)
+    later = submitted("b", T0_US + 1, array="0-3", nodes=4, depends_on=after(AFTER_CORR, "a"))
+    twins.round_of(0, array, later)
+    assert starts(twins.round_of(1, finished("a_0", end_us(0)))) == []
+    twins.round_of(2, requeued("a_0", end_us(1)))
+    twins.kill()
+    ends = [finished(f"a_{n}", end_us(2)) for n in (1, 2, 3)]
+    assert starts(twins.round_of(3, *ends)) == ["b_0", "b_1"]
+
+
+def test_a_declined_task_may_start_though_the_one_of_its_index_was_requeued() -> None:
+    processor = placement()
+    array = submitted("a", T0_US, array="0-1", nodes=2)
+    later = submitted("b", T0_US + 1, array="0-1", depends_on=after(AFTER_CORR, "a"))
+    round_of(processor, 0, array, later)
+    [decided] = round_of(processor, 1, finished("a_0", end_us(0)))
+    assert starts([decided]) == ["b_0"]
+    both = requeued("a_0", end_us(1)), declined(decided, end_us(1))
+    assert "b_0" in starts(round_of(processor, 2, *both))
+
+
 def test_arrays_of_other_indices_are_compared_index_by_index() -> None:
     processor = placement()
     second = submitted("b", T0_US + 1, array="2,4,9", depends_on=after(AFTER_CORR, "a"))
