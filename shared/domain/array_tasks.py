@@ -18,6 +18,8 @@ from coplace_client.errors import RejectedError
 MOST_TEXT: Final = 4096
 # What is kept of each is bounded by it.
 MOST_TASKS: Final = 100_000
+# Texts whose indices are cached: the longest take 130 kB each.
+_MOST_CACHED: Final = 128
 _MOST_INDEX: Final = 2**31 - 1
 _BYTES: Final = 4
 _ONES: Final = pattern("1+")
@@ -73,7 +75,7 @@ class TaskIndices:
             number += 1
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_MOST_CACHED)
 def parse_tasks(text: str) -> TaskIndices:
     """Return the indices that ranges name, such as "0-99" or "1,3,5-9:2". Raises RejectedError."""
     if not text or len(text) > MOST_TEXT:

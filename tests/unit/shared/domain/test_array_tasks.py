@@ -1,5 +1,6 @@
 """Indices of tasks as ranges, and sets of ordinals as runs."""
 
+import tracemalloc
 from itertools import pairwise
 from time import process_time
 
@@ -101,6 +102,17 @@ def test_every_other_index_of_a_large_array_is_found_at_once() -> None:
     found = of_same_index(own, other, ((0, len(other)),))
     assert process_time() - before_s < 1
     assert found == tuple((n, n + 1) for n in range(0, 99_999, 2))
+
+
+def test_indices_of_many_long_texts_take_few_bytes() -> None:
+    texts = [",".join(str(2 * (n + at)) for at in range(800)) for n in range(200)]
+    tracemalloc.start()
+    try:
+        for text in texts:
+            parse_tasks(text)
+        assert tracemalloc.get_traced_memory()[0] < 20_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_places_and_indices_lead_to_each_other() -> None:
