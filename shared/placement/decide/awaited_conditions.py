@@ -18,7 +18,7 @@ from shared.placement.decide.pending_reason import Unmet, WaitsForJob
 from shared.placement.decide.same_names import SameNames
 from shared.placement.decide.start_times import StartTimes
 from shared.placement.state.array_progress import ArrayProgress
-from shared.placement.state.job_record import JobRecord
+from shared.placement.state.job_record import JobRecord, Life
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class AwaitedConditions:
         lacks = self._lacks(job, dependency)
         if lacks is not None:
             return WaitsForJob(job_id, condition, lacks)
-        due_s = self._due_s(dependency)
+        due_s = self._due_s(job, dependency)
         is_over = due_s <= self.times.now_s or not dependency.delay_s
         return None if is_over else WaitsForJob(job_id, condition, Unmet.DELAYED, due_s)
 
@@ -79,16 +79,19 @@ class AwaitedConditions:
         now = of_same_index(own, other, awaited.progress.completed)
         progress.met[dependency.job_id] = in_either(before, now)
 
-    def _due_s(self, dependency: Dependency) -> float:
+    def _due_s(self, job: JobRecord, dependency: Dependency) -> float:
         """Return when the delay of a dependency ends, after what it waits for has happened: counted
-        from when the resource manager says that was, to the microsecond."""
-        awaited = self.get(dependency.job_id)
-        if dependency.due_s is not None or awaited is None:
-            return dependency.due_s or 0.0
-        life, since_s = awaited.life, 0.0
+        from when the resource manager says that was, to the microsecond. A task that is no job of
+        its own ended with its array, or has just been cancelled with it."""
+        if dependency.due_s is not None:
+            return dependency.due_s
+        awaited, now_s = self.get(dependency.job_id), self.times.now_s
+        array, _ = self._task_of_array(job, dependency, awaited)
+        life, since_s = awaited.life if awaited is not None else Life(), 0.0
+        if awaited is None and array is not None:
+            life = Life(ended_s=array.life.ended_s)
         if dependency.condition is Condition.AFTER:
             since_s = life.started_s
-        now_s = self.times.now_s
         # The clock of a resource manager may be ahead.
         since_s = min(since_s or life.stopped_s or life.ended_s or now_s, now_s)
         return (round(since_s * 1e6) + round(dependency.delay_s * 1e6)) / 1e6

@@ -5,6 +5,7 @@ from time import process_time
 import pytest
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_USER
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER as AFTER
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_ANY as AFTER_ANY
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_CORR as AFTER_CORR
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_NOT_OK as AFTER_NOT_OK
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK as AFTER_OK
@@ -299,6 +300,23 @@ def test_a_job_that_waits_for_a_task_of_a_cancelled_array_is_hopeless() -> None:
     round_of(processor, 0, *full(), array, later)
     decided = round_of(processor, 1, cancelled("a", end_us(0)))
     assert ("b", "held") in verdicts(decided)
+
+
+@pytest.mark.parametrize("awaited", ["a", "a_2"])
+def test_a_delay_after_a_task_of_a_cancelled_array_counts_from_its_cancellation(
+    awaited: str,
+) -> None:
+    processor = placement()
+    [dependency] = after(AFTER_ANY, awaited)
+    dependency.delay_s = 100
+    later = submitted("b", T0_US + 2, depends_on=[dependency])
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"), later)
+    round_of(processor, 1, cancelled("a", end_us(0)))
+    assert starts(round_of(processor, 2, *emptied(2))) == []
+    assert starts(round_of(processor, 4)) == []
+    assert starts(round_of(processor, 5)) == ["b"]
+    late = submitted("c", end_us(5), depends_on=[dependency])
+    assert starts(round_of(processor, 6, late)) == ["c"]
 
 
 def test_each_task_waits_for_the_task_of_the_same_index() -> None:
