@@ -44,6 +44,18 @@ class AwaitedConditions:
         is_over = due_s <= self.times.now_s or not dependency.delay_s
         return None if is_over else WaitsForJob(job_id, condition, Unmet.DELAYED, due_s)
 
+    def unmet_together(self, job: JobRecord) -> list[WaitsForJob]:
+        """Return which dependencies of tasks on tasks are not met for all tasks of an array, where
+        those that are left have no task for which all are met."""
+        awaits = [each for each in job.life.awaits if each.is_of_tasks]
+        if job.progress is None or not awaits:
+            return []
+        awaited = (each.job_id for each in awaits)
+        if any(job.progress.eligible(awaited, is_any=job.job.depends_on_any)):
+            return []
+        lacks = ((each, self._lacks(job, each)) for each in awaits)
+        return [WaitsForJob(d.job_id, d.condition, unmet) for d, unmet in lacks if unmet]
+
     def settled(self, job: JobRecord, dependency: Dependency) -> Dependency | None:
         """Return a dependency with the end of its delay, once that is known; None where it is met.
         A singleton stays: whether it is met changes with each start. So does that of tasks on

@@ -81,6 +81,8 @@ class Dependencies:
             circle = min(each for each in stuck if self._sees(job_id, each))
             found.append(WaitsInCircle(circle))
             return max(found, key=is_lasting)
+        if not found:
+            return min(self._conditions.unmet_together(job), key=is_lasting, default=None)
         return (min if is_any else max)(found, key=is_lasting, default=None)
 
     def due_s(self, job: JobRecord) -> float:

@@ -356,6 +356,21 @@ def test_a_declined_task_may_start_though_the_one_of_its_index_was_requeued() ->
     assert "b_0" in starts(round_of(processor, 2, *both))
 
 
+def test_an_array_says_what_it_waits_for_where_two_others_completed_other_tasks() -> None:
+    processor = placement()
+    both = [submitted(name, array="0-3", nodes=1) for name in ("a", "c")]
+    later = submitted("b", T0_US + 1, array="0-3", depends_on=after(AFTER_CORR, "a", "c"))
+    round_of(processor, 0, *both, later)
+    ends = finished("a_1", end_us(0)), finished("c_2", end_us(0))
+    assert starts(round_of(processor, 1, *ends)) == []
+    assert answered(processor, "b").reason == "after_corr a: it has not ended"
+    failed = finished("a_2", end_us(1), outcome=JOB_OUTCOME_FAILED)
+    rest = [finished(f"a_{n}", end_us(1)) for n in (0, 3)]
+    assert starts(round_of(processor, 2, failed, *rest)) == []
+    assert answered(processor, "b").reason == "after_corr c: it has not ended"
+    assert starts(round_of(processor, 3, finished("c_1", end_us(2)))) == ["b_1"]
+
+
 def test_arrays_of_other_indices_are_compared_index_by_index() -> None:
     processor = placement()
     second = submitted("b", T0_US + 1, array="2,4,9", depends_on=after(AFTER_CORR, "a"))
