@@ -142,15 +142,18 @@ class JobTable:
 
     def _require_free_task_ids(self, job: Job, tasks: TaskIndices) -> None:
         if len(self._jobs) < len(tasks):
-            others = (found for each in self._jobs if (found := as_task(each)) is not None)
+            # Most ids are of no task of this array, which their beginning shows soonest.
+            own = f"{job.job_id}_"
+            named = (as_task(each) for each in self._jobs if each.startswith(own))
+            others = (found for found in named if found is not None)
             taken = (index for name, index in others if name == job.job_id)
             used = next((index for index in taken if tasks.ordinal(index) is not None), None)
         else:
             indices = chain.from_iterable(tasks.ranges)
             used = next((n for n in indices if task_id(job.job_id, n) in self._jobs), None)
         if used is not None:
-            own = task_id(job.job_id[:80], used)
-            raise RejectedError("job_id", f"has a task {own!r}, which is another job")
+            task = task_id(job.job_id[:80], used)
+            raise RejectedError("job_id", f"has a task {task!r}, which is another job")
 
     def newest(self, event: Event, job_id: str, attempt: int) -> JobRecord:
         """Return a job if this is its newest attempt.
