@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain
+from math import gcd
 from re import compile as pattern
 from typing import Final
 
@@ -17,6 +18,8 @@ from coplace_client.errors import RejectedError
 MOST_TEXT: Final = 4096
 # What is kept of each is bounded by it.
 MOST_TASKS: Final = 100_000
+# Texts whose indices are cached: the longest take 130 kB each.
+_MOST_CACHED: Final = 128
 _MOST_INDEX: Final = 2**31 - 1
 _BYTES: Final = 4
 _ONES: Final = pattern("1+")
@@ -49,8 +52,30 @@ class TaskIndices:
             return None
         return self.before[number] + self.ranges[number].index(index)
 
+    def indices(self, ordinals: Ordinals) -> Iterator[range]:
+        """Yield the indices of a set of ordinals, ascending."""
+        for first, behind in ordinals:
+            number = bisect_right(self.before, first) - 1
+            while number < len(self.ranges) and self.before[number] < behind:
+                before = self.before[number]
+                yield self.ranges[number][max(first - before, 0) : behind - before]
+                number += 1
 
-@lru_cache(maxsize=4096)
+    def ordinals(self, indices: range) -> Iterator[RunOfOrdinals]:
+        """Yield the ordinals of those of these indices that the array has, ascending."""
+        number = max(bisect_right(self.ranges, indices[0], key=_first) - 1, 0)
+        while number < len(self.ranges) and self.ranges[number].start <= indices[-1]:
+            own, before = self.ranges[number], self.before[number]
+            found = _common(own, indices)
+            if found:
+                first, behind = before + own.index(found[0]), before + own.index(found[-1]) + 1
+                step = found.step // own.step
+                starts = range(first, behind, step)
+                yield from ((first, behind),) if step == 1 else ((n, n + 1) for n in starts)
+            number += 1
+
+
+@lru_cache(maxsize=_MOST_CACHED)
 def parse_tasks(text: str) -> TaskIndices:
     """Return the indices that ranges name, such as "0-99" or "1,3,5-9:2". Raises RejectedError."""
     if not text or len(text) > MOST_TEXT:
@@ -122,7 +147,41 @@ def count_of(ordinals: Ordinals) -> int:
 
 def in_both(one: Ordinals, other: Ordinals) -> Ordinals:
     """Return the ordinals that two sets have."""
-    return tuple(_in_both(one, other))
+    return tuple(runs_in_both(one, other))
+
+
+def runs_in_both(one: Ordinals, other: Ordinals) -> Iterator[RunOfOrdinals]:
+    """Yield the ordinals that two sets have, ascending."""
+    left, right = 0, 0
+    while left < len(one) and right < len(other):
+        first = max(one[left][0], other[right][0])
+        behind = min(one[left][1], other[right][1])
+        if first < behind:
+            yield first, behind
+        if one[left][1] < other[right][1]:
+            left += 1
+        else:
+            right += 1
+
+
+def in_either(one: Ordinals, other: Ordinals) -> Ordinals:
+    """Return the ordinals that one of two sets has."""
+    found: list[RunOfOrdinals] = []
+    # Both ascend, which costs a sort as little as a merge.
+    for first, behind in sorted(one + other):
+        if not found or first > found[-1][1]:
+            found.append((first, behind))
+        elif behind > found[-1][1]:
+            found[-1] = found[-1][0], behind
+    return tuple(found)
+
+
+def of_same_index(own: TaskIndices, other: TaskIndices, ordinals: Ordinals) -> Ordinals:
+    """Return the ordinals in an array of those indices that these ordinals have in another one."""
+    if own == other:
+        return ordinals
+    runs = chain.from_iterable(own.ordinals(each) for each in other.indices(ordinals))
+    return in_either(tuple(runs), NO_ORDINALS)
 
 
 def packed(ordinals: Ordinals) -> bytes:
@@ -149,17 +208,18 @@ def unpacked(value: bytes) -> Ordinals:
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def _in_both(one: Ordinals, other: Ordinals) -> Iterator[RunOfOrdinals]:
-    left, right = 0, 0
-    while left < len(one) and right < len(other):
-        first = max(one[left][0], other[right][0])
-        behind = min(one[left][1], other[right][1])
-        if first < behind:
-            yield first, behind
-        if one[left][1] < other[right][1]:
-            left += 1
-        else:
-            right += 1
+def _common(one: range, other: range) -> range:
+    """Return the numbers that two ascending ranges have."""
+    shared = gcd(one.step, other.step)
+    apart = other.start - one.start
+    if apart % shared:
+        return range(0)
+    # The least number of steps of the one that lead to a number of the other (Chinese remainders).
+    modulus = other.step // shared
+    steps = apart // shared * pow(one.step // shared, -1, modulus) % modulus
+    start, step = one.start + steps * one.step, one.step * modulus
+    start += max(0, -((start - other.start) // step)) * step
+    return range(start, min(one.stop, other.stop), step)
 
 
 def _run_of(ordinals: Ordinals, ordinal: int) -> int:

@@ -26,12 +26,23 @@ class OtherMode(NamedTuple):
 
 
 class LaterTasks(NamedTuple):
-    """Tasks of an array behind its next one: so many from an arrival number on, and `rest` behind
-    them."""
+    """Tasks of an array behind its next one: the first has this arrival number, which is in the
+    `run`th of the `runs`; behind it are the rest of that run and the later ones. Each run is the
+    arrival number of its first task, and that behind its last."""
 
     arrival: int
-    tasks: int
-    rest: "LaterTasks | None"
+    runs: tuple[tuple[int, int], ...]
+    run: int = 0
+
+    def behind(self) -> "LaterTasks | None":
+        """Return the tasks behind the first of these; None where there is none."""
+        arrival, run = self.arrival + 1, self.run
+        if arrival == self.runs[run][1]:
+            run += 1
+            if run == len(self.runs):
+                return None
+            arrival = self.runs[run][0]
+        return LaterTasks(arrival, self.runs, run)
 
 
 class Entry(NamedTuple):
@@ -59,10 +70,7 @@ class Entry(NamedTuple):
         later = self.later
         if later is None:
             return None
-        arrival, rest = later.arrival, later.rest
-        if later.tasks > 1:
-            rest = LaterTasks(arrival + 1, later.tasks - 1, rest)
-        return self.of_arrival(arrival)._replace(later=rest)
+        return self.of_arrival(later.arrival)._replace(later=later.behind())
 
     def of_arrival(self, arrival: int) -> "Entry":
         """Return the entry of the task of the same array that has this arrival number, alone."""

@@ -8,16 +8,17 @@ from shared.domain.array_tasks import (
     as_task,
     count_of,
     has_ordinal,
-    in_both,
+    in_either,
+    of_same_index,
     parse_tasks,
-    with_ordinal,
+    runs_in_both,
 )
 from shared.domain.job import Condition, Dependency, JobState
 from shared.placement.decide.pending_reason import Unmet, WaitsForJob
 from shared.placement.decide.same_names import SameNames
 from shared.placement.decide.start_times import StartTimes
 from shared.placement.state.array_progress import ArrayProgress
-from shared.placement.state.job_record import JobRecord
+from shared.placement.state.job_record import JobRecord, Life
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,21 @@ class AwaitedConditions:
         lacks = self._lacks(job, dependency)
         if lacks is not None:
             return WaitsForJob(job_id, condition, lacks)
-        due_s = self._due_s(dependency)
+        due_s = self._due_s(job, dependency)
         is_over = due_s <= self.times.now_s or not dependency.delay_s
         return None if is_over else WaitsForJob(job_id, condition, Unmet.DELAYED, due_s)
+
+    def unmet_together(self, job: JobRecord) -> list[WaitsForJob]:
+        """Return which dependencies of tasks on tasks are not met for all tasks of an array, where
+        those that are left have no task for which all are met."""
+        awaits = [each for each in job.life.awaits if each.is_of_tasks]
+        if job.progress is None or not awaits:
+            return []
+        awaited = (each.job_id for each in awaits)
+        if any(job.progress.eligible(awaited, is_any=job.job.depends_on_any)):
+            return []
+        lacks = ((each, self._lacks(job, each)) for each in awaits)
+        return [WaitsForJob(d.job_id, d.condition, unmet) for d, unmet in lacks if unmet]
 
     def settled(self, job: JobRecord, dependency: Dependency) -> Dependency | None:
         """Return a dependency with the end of its delay, once that is known; None where it is met.
@@ -62,36 +75,35 @@ class AwaitedConditions:
     ) -> WaitsForJob | None:
         """Return why no task of an array may start of those that are left in it."""
         job_id, condition = dependency.job_id, dependency.condition
-        if in_both(progress.left, progress.met.get(job_id, NO_ORDINALS)):
+        if any(runs_in_both(progress.left, progress.met.get(job_id, NO_ORDINALS))):
             return None
         lacks = self._lacks(job, dependency)
         return None if lacks is None else WaitsForJob(job_id, condition, lacks)
 
     def _note_met(self, job: JobRecord, progress: ArrayProgress, dependency: Dependency) -> None:
-        """Note which tasks of an array may start since those of the same index completed."""
+        """Note which tasks of an array may start since those of the same index completed: also
+        where these are requeued after that."""
         awaited = self.get(dependency.job_id)
         if awaited is None or awaited.progress is None or not job.may_see(awaited):
             return
         own, other = parse_tasks(job.job.array), parse_tasks(awaited.job.array)
-        met = awaited.progress.completed
-        if own != other:
-            met = NO_ORDINALS
-            for first, behind in awaited.progress.completed:
-                for ordinal in map(own.ordinal, map(other.index, range(first, behind))):
-                    met = met if ordinal is None else with_ordinal(met, ordinal)
-        if met != progress.met.get(dependency.job_id, NO_ORDINALS):
-            progress.met[dependency.job_id] = met
+        before = progress.met.get(dependency.job_id, NO_ORDINALS)
+        now = of_same_index(own, other, awaited.progress.completed)
+        progress.met[dependency.job_id] = in_either(before, now)
 
-    def _due_s(self, dependency: Dependency) -> float:
+    def _due_s(self, job: JobRecord, dependency: Dependency) -> float:
         """Return when the delay of a dependency ends, after what it waits for has happened: counted
-        from when the resource manager says that was, to the microsecond."""
-        awaited = self.get(dependency.job_id)
-        if dependency.due_s is not None or awaited is None:
-            return dependency.due_s or 0.0
-        life, since_s = awaited.life, 0.0
+        from when the resource manager says that was, to the microsecond. A task that is no job of
+        its own ended with its array, or has just been cancelled with it."""
+        if dependency.due_s is not None:
+            return dependency.due_s
+        awaited, now_s = self.get(dependency.job_id), self.times.now_s
+        array, _ = self._task_of_array(job, dependency, awaited)
+        life, since_s = awaited.life if awaited is not None else Life(), 0.0
+        if awaited is None and array is not None:
+            life = Life(ended_s=array.life.ended_s)
         if dependency.condition is Condition.AFTER:
             since_s = life.started_s
-        now_s = self.times.now_s
         # The clock of a resource manager may be ahead.
         since_s = min(since_s or life.stopped_s or life.ended_s or now_s, now_s)
         return (round(since_s * 1e6) + round(dependency.delay_s * 1e6)) / 1e6

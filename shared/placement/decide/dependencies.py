@@ -38,9 +38,10 @@ class Dependencies:
         return {job_id for job_id in affected if self._is_singleton(job_id)}
 
     def settle(self, job: JobRecord) -> bool:
-        """Drop what a job need not wait for any more, and note when delays end; True when that was
-        something."""
+        """Drop what a job need not wait for any more, and note when delays end, and which tasks of
+        an array may start; True when that was something."""
         before = after = job.life.awaits
+        met_before = dict(job.progress.met) if job.progress is not None else {}
         if job.waits:
             after = tuple(
                 each for d in before if (each := self._conditions.settled(job, d)) is not None
@@ -51,7 +52,8 @@ class Dependencies:
             after = tuple(d for d in before if d.is_singleton)
         job.life.awaits = after
         self._watch(job.job.job_id, self._watched(job) if job.waits else frozenset())
-        return after != before
+        has_met = job.progress is not None and job.progress.met != met_before
+        return after != before or has_met
 
     def find_stuck(self) -> set[str]:
         """Look for jobs that wait in a circle; returns the ids of those that were in none before or
@@ -79,6 +81,8 @@ class Dependencies:
             circle = min(each for each in stuck if self._sees(job_id, each))
             found.append(WaitsInCircle(circle))
             return max(found, key=is_lasting)
+        if not found:
+            return min(self._conditions.unmet_together(job), key=is_lasting, default=None)
         return (min if is_any else max)(found, key=is_lasting, default=None)
 
     def due_s(self, job: JobRecord) -> float:

@@ -238,6 +238,8 @@ class DecideLayer:
         for job in self._jobs.found(job_ids):
             if self.dependencies.settle(job):
                 self._jobs.save(job)
+                if job.progress is not None:
+                    self._jobs.save_progress(job)
         return self._jobs.found(job_ids | self.dependencies.find_stuck())
 
     def _refresh_stale(self) -> bool:

@@ -1,10 +1,10 @@
 """What keeps a job, or one of its entries, out of the queue. Everything else waits for nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from shared.domain.array_tasks import MOST_TASKS, Ordinals
+from shared.domain.array_tasks import MOST_TASKS, RunOfOrdinals
 from shared.domain.cluster import Cluster
 from shared.eamc.ranking import EXCLUDED
 from shared.placement.budgets.cap_budgets import UnratedClusters
@@ -89,7 +89,7 @@ class PendingReasons:
         reason = reason or (self._too_many_tasks(job) if job.job.array_at_most else None)
         return reason or (self._too_many_jobs(job) if self.models.limits else None)
 
-    def tasks_left(self, array: JobRecord) -> Ordinals:
+    def tasks_left(self, array: JobRecord) -> Iterable[RunOfOrdinals]:
         """Return the tasks that are left in an array and wait for no task of another one."""
         assert array.progress is not None
         awaited = (each.job_id for each in array.life.awaits if each.is_of_tasks)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf, nextafter
 from typing import Final
 
@@ -270,15 +271,15 @@ class WaitingJobs:
             self._pending_reasons.most_tasks(array),
         )
         runs: list[tuple[int, int]] = []
-        for first, behind in left[:_MOST_RUNS]:
+        for first, behind in islice(left, _MOST_RUNS):
             if most <= 0:
                 break
-            runs.append((progress.first_arrival + first, min(behind - first, most)))
-            most -= behind - first
-        later: LaterTasks | None = None
-        for arrival, count in reversed(runs):
-            later = LaterTasks(arrival, count, later)
-        return entry._replace(later=later).next_task()
+            arrival, count = progress.first_arrival + first, min(behind - first, most)
+            runs.append((arrival, arrival + count))
+            most -= count
+        if not runs:
+            return None
+        return entry._replace(later=LaterTasks(runs[0][0], tuple(runs))).next_task()
 
     def _due_s(self, waiting: _Waiting) -> float:
         """Return when time changes the entries of a job next: it may begin, a delay ends, its

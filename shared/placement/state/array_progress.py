@@ -4,15 +4,17 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import chain
 from typing import Final, NamedTuple
 
 from shared.domain.array_tasks import (
     NO_ORDINALS,
     Ordinals,
+    RunOfOrdinals,
     count_of,
     in_both,
+    in_either,
     packed,
+    runs_in_both,
     unpacked,
     with_ordinal,
     without_ordinal,
@@ -58,36 +60,22 @@ class ArrayProgress:
 
     def drop_left(self) -> None:
         """Let no task that is left in the array start: all of them failed."""
-        for first, behind in self.left:
-            self.failed = _with_run(self.failed, first, behind)
-            self.begun = _with_run(self.begun, first, behind)
+        self.failed = in_either(self.failed, self.left)
+        self.begun = in_either(self.begun, self.left)
         self.left = NO_ORDINALS
 
-    def eligible(self, awaited: Iterable[str], *, is_any: bool) -> Ordinals:
-        """Return the ordinals that are left and may start: where tasks wait for those of `awaited`
+    def eligible(self, awaited: Iterable[str], *, is_any: bool) -> Iterator[RunOfOrdinals]:
+        """Yield the ordinals that are left and may start: where tasks wait for those of `awaited`
         arrays, the ordinals for which all of these are met, or one where that is enough."""
         met = [self.met.get(array_id, NO_ORDINALS) for array_id in awaited]
-        if not is_any or not met:
-            return reduce(in_both, met, self.left)
-        some = NO_ORDINALS
-        for first, behind in chain.from_iterable(met):
-            some = _with_run(some, first, behind)
-        return in_both(self.left, some)
+        if not met:
+            return iter(self.left)
+        return runs_in_both(self.left, reduce(in_either if is_any else in_both, met))
 
     def not_ended(self, tasks: int) -> int:
         """Return how many of the tasks are jobs of their own that have not ended."""
         ended = count_of(self.completed) + count_of(self.failed)
         return tasks - count_of(self.left) - ended
-
-
-def _with_run(ordinals: Ordinals, first: int, behind: int) -> Ordinals:
-    """Return a set with one more run of ordinals."""
-    before = [run for run in ordinals if run[1] < first]
-    after = [run for run in ordinals if run[0] > behind]
-    touching = [run for run in ordinals if run[1] >= first and run[0] <= behind]
-    first = min([first, *(run[0] for run in touching)])
-    behind = max([behind, *(run[1] for run in touching)])
-    return (*before, (first, behind), *after)
 
 
 class _KeptProgress(NamedTuple):

@@ -12,6 +12,7 @@ from coplace.v1.jobs_pb2 import JobDeclined
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.array_tasks import (
+    NO_ORDINALS,
     TaskIndices,
     as_task,
     has_ordinal,
@@ -141,15 +142,18 @@ class JobTable:
 
     def _require_free_task_ids(self, job: Job, tasks: TaskIndices) -> None:
         if len(self._jobs) < len(tasks):
-            others = (found for each in self._jobs if (found := as_task(each)) is not None)
+            # Most ids are of no task of this array, which their beginning shows soonest.
+            own = f"{job.job_id}_"
+            named = (as_task(each) for each in self._jobs if each.startswith(own))
+            others = (found for found in named if found is not None)
             taken = (index for name, index in others if name == job.job_id)
             used = next((index for index in taken if tasks.ordinal(index) is not None), None)
         else:
             indices = chain.from_iterable(tasks.ranges)
             used = next((n for n in indices if task_id(job.job_id, n) in self._jobs), None)
         if used is not None:
-            own = task_id(job.job_id[:80], used)
-            raise RejectedError("job_id", f"has a task {own!r}, which is another job")
+            task = task_id(job.job_id[:80], used)
+            raise RejectedError("job_id", f"has a task {task!r}, which is another job")
 
     def newest(self, event: Event, job_id: str, attempt: int) -> JobRecord:
         """Return a job if this is its newest attempt.
@@ -234,7 +238,7 @@ class JobTable:
         the array does."""
         assert array.progress is not None
         job, arrival = array.job.task(ordinal), array.progress.first_arrival + ordinal
-        awaits = tuple(each for each in array.life.awaits if not each.is_singleton)
+        awaits = _awaits_of_task(array, array.progress, ordinal)
         task = JobRecord(job, arrival, array.traceparent, Life(awaits=awaits))
         task.evaluated, task.requests = replace(array.evaluated), replace(array.requests)
         array.progress.take(ordinal)
@@ -602,6 +606,18 @@ def _ask_as_array(array: JobRecord, task: JobRecord) -> None:
     if asked.priority_asked > own.priority_asked:
         task.job = replace(task.job, priority=array.job.priority)
         own.priority_asked = asked.priority_asked
+
+
+def _awaits_of_task(
+    array: JobRecord, progress: ArrayProgress, ordinal: int
+) -> tuple[Dependency, ...]:
+    """Return what a task that is left in an array waits for, but for what is met for it."""
+    left, awaits = [each for each in array.life.awaits if not each.is_singleton], list[Dependency]()
+    for each in left:
+        met = progress.met.get(each.job_id, NO_ORDINALS) if each.is_of_tasks else NO_ORDINALS
+        if not has_ordinal(met, ordinal):
+            awaits.append(each)
+    return () if array.job.depends_on_any and len(awaits) < len(left) else tuple(awaits)
 
 
 def _knows(job: JobRecord, cluster: str) -> bool:

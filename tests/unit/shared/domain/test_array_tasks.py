@@ -1,6 +1,8 @@
 """Indices of tasks as ranges, and sets of ordinals as runs."""
 
+import tracemalloc
 from itertools import pairwise
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,8 @@ from shared.domain.array_tasks import (
     count_of,
     has_ordinal,
     in_both,
+    in_either,
+    of_same_index,
     packed,
     parse_tasks,
     task_id,
@@ -61,6 +65,54 @@ def test_a_set_comes_back_from_its_bytes_which_are_an_eighth_of_one_each_at_most
 @given(ORDINALS, ORDINALS)
 def test_what_is_in_both_is_in_both(one: set[int], other: set[int]) -> None:
     assert numbers_of(in_both(ordinals_of(one), ordinals_of(other))) == one & other
+
+
+@given(ORDINALS, ORDINALS)
+def test_what_is_in_either_is_in_one(one: set[int], other: set[int]) -> None:
+    assert in_either(ordinals_of(one), ordinals_of(other)) == ordinals_of(one | other)
+
+
+@st.composite
+def texts_of_tasks(draw: st.DrawFn) -> str:
+    """Ranges with steps, some of one index."""
+    parts, behind = list[str](), 0
+    for _ in range(draw(st.integers(1, 4))):
+        first = behind + draw(st.integers(0, 9))
+        last, step = first + draw(st.integers(0, 40)), draw(st.integers(1, 7))
+        parts.append(f"{first}-{last}:{step}")
+        behind = last + 1
+    return ",".join(parts)
+
+
+@given(texts_of_tasks(), texts_of_tasks(), st.sets(st.integers(0, 160)))
+def test_ordinals_of_the_same_index_are_those_found_one_by_one(
+    one: str, two: str, numbers: set[int]
+) -> None:
+    own, other = parse_tasks(one), parse_tasks(two)
+    numbers = {number for number in numbers if number < len(other)}
+    one_by_one = {own.ordinal(other.index(number)) for number in numbers} - {None}
+    found = of_same_index(own, other, ordinals_of(numbers))
+    assert numbers_of(found) == one_by_one
+    assert all(behind < first for (_, behind), (first, _) in pairwise(found))
+
+
+def test_every_other_index_of_a_large_array_is_found_at_once() -> None:
+    own, other = parse_tasks("0-99998"), parse_tasks("0-99998:2")
+    before_s = process_time()
+    found = of_same_index(own, other, ((0, len(other)),))
+    assert process_time() - before_s < 1
+    assert found == tuple((n, n + 1) for n in range(0, 99_999, 2))
+
+
+def test_indices_of_many_long_texts_take_few_bytes() -> None:
+    texts = [",".join(str(2 * (n + at)) for at in range(800)) for n in range(200)]
+    tracemalloc.start()
+    try:
+        for text in texts:
+            parse_tasks(text)
+        assert tracemalloc.get_traced_memory()[0] < 20_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_places_and_indices_lead_to_each_other() -> None:

@@ -1,8 +1,11 @@
 """Arrays of tasks: one entry of the queue, and a job of each task once it is decided."""
 
+from time import process_time
+
 import pytest
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_USER
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER as AFTER
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_ANY as AFTER_ANY
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_CORR as AFTER_CORR
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_NOT_OK as AFTER_NOT_OK
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK as AFTER_OK
@@ -319,6 +322,23 @@ def test_a_job_that_waits_for_a_task_of_a_cancelled_array_is_hopeless() -> None:
     assert ("b", "held") in verdicts(decided)
 
 
+@pytest.mark.parametrize("awaited", ["a", "a_2"])
+def test_a_delay_after_a_task_of_a_cancelled_array_counts_from_its_cancellation(
+    awaited: str,
+) -> None:
+    processor = placement()
+    [dependency] = after(AFTER_ANY, awaited)
+    dependency.delay_s = 100
+    later = submitted("b", T0_US + 2, depends_on=[dependency])
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"), later)
+    round_of(processor, 1, cancelled("a", end_us(0)))
+    assert starts(round_of(processor, 2, *emptied(2))) == []
+    assert starts(round_of(processor, 4)) == []
+    assert starts(round_of(processor, 5)) == ["b"]
+    late = submitted("c", end_us(5), depends_on=[dependency])
+    assert starts(round_of(processor, 6, late)) == ["c"]
+
+
 def test_each_task_waits_for_the_task_of_the_same_index() -> None:
     processor = placement()
     second = submitted("b", T0_US + 1, array="0-3", depends_on=after(AFTER_CORR, "a"))
@@ -333,6 +353,44 @@ def test_each_task_waits_for_the_task_of_the_same_index() -> None:
     assert standing(processor, "b").waiting == 1
 
 
+def test_a_task_may_start_though_the_one_of_its_index_is_requeued_after_it_completed() -> None:
+    twins = Twins(placement)
+    array = submitted("a", T0_US, array="0-3", nodes=2)
+    later = submitted("b", T0_US + 1, array="0-3", nodes=4, depends_on=after(AFTER_CORR, "a"))
+    twins.round_of(0, array, later)
+    assert starts(twins.round_of(1, finished("a_0", end_us(0)))) == []
+    twins.round_of(2, requeued("a_0", end_us(1)))
+    twins.kill()
+    ends = [finished(f"a_{n}", end_us(2)) for n in (1, 2, 3)]
+    assert starts(twins.round_of(3, *ends)) == ["b_0", "b_1"]
+
+
+def test_a_declined_task_may_start_though_the_one_of_its_index_was_requeued() -> None:
+    processor = placement()
+    array = submitted("a", T0_US, array="0-1", nodes=2)
+    later = submitted("b", T0_US + 1, array="0-1", depends_on=after(AFTER_CORR, "a"))
+    round_of(processor, 0, array, later)
+    [decided] = round_of(processor, 1, finished("a_0", end_us(0)))
+    assert starts([decided]) == ["b_0"]
+    both = requeued("a_0", end_us(1)), declined(decided, end_us(1))
+    assert "b_0" in starts(round_of(processor, 2, *both))
+
+
+def test_an_array_says_what_it_waits_for_where_two_others_completed_other_tasks() -> None:
+    processor = placement()
+    both = [submitted(name, array="0-3", nodes=1) for name in ("a", "c")]
+    later = submitted("b", T0_US + 1, array="0-3", depends_on=after(AFTER_CORR, "a", "c"))
+    round_of(processor, 0, *both, later)
+    ends = finished("a_1", end_us(0)), finished("c_2", end_us(0))
+    assert starts(round_of(processor, 1, *ends)) == []
+    assert answered(processor, "b").reason == "after_corr a: it has not ended"
+    failed = finished("a_2", end_us(1), outcome=JOB_OUTCOME_FAILED)
+    rest = [finished(f"a_{n}", end_us(1)) for n in (0, 3)]
+    assert starts(round_of(processor, 2, failed, *rest)) == []
+    assert answered(processor, "b").reason == "after_corr c: it has not ended"
+    assert starts(round_of(processor, 3, finished("c_1", end_us(2)))) == ["b_1"]
+
+
 def test_arrays_of_other_indices_are_compared_index_by_index() -> None:
     processor = placement()
     second = submitted("b", T0_US + 1, array="2,4,9", depends_on=after(AFTER_CORR, "a"))
@@ -340,6 +398,21 @@ def test_arrays_of_other_indices_are_compared_index_by_index() -> None:
     assert starts(round_of(processor, 1, finished("a_4", end_us(0)))) == ["b_4"]
     ends = finished("a_0", end_us(1)), finished("a_8", end_us(1))
     assert starts(round_of(processor, 2, *ends)) == ["b_2", "b_9"]
+
+
+def test_a_round_with_many_tasks_met_by_those_of_other_indices_is_short() -> None:
+    processor = placement()
+    awaited = submitted("a", T0_US + 1, array="0-99998:2")
+    later = submitted("b", T0_US + 2, array="0-99998", depends_on=after(AFTER_CORR, "a"))
+    round_of(processor, 0, *full(), awaited, later)
+    array = processor.layers.state.jobs.known("a")
+    assert array.progress is not None
+    array.progress.left, array.progress.begun = ((49_999, 50_000),), ((0, 49_999),)
+    array.progress.completed = ((0, 49_999),)
+    before_s = process_time()
+    round_of(processor, 1, held("a_99998", end_us(0)))
+    assert process_time() - before_s < 3
+    assert starts(round_of(processor, 2, *emptied(2))) == [f"b_{2 * n}" for n in range(8)]
 
 
 @pytest.mark.parametrize("array", ["3-1", "1,1", "5,3", "a", "1-9:0", " ", "0-100000", "-1"])
@@ -408,6 +481,14 @@ def test_more_runs_of_tasks_than_an_entry_names_start_in_one_round() -> None:
     round_of(processor, 1, *holes)
     decided = round_of(processor, 2, *emptied(2))
     assert starts(decided) == [f"a_{2 * n}" for n in range(151)]
+
+
+def test_two_thousand_runs_of_tasks_wait_and_start() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-4000"))
+    feed(processor, [cancelled(f"a_{n}", end_us(0) + n) for n in range(1, 4000, 2)])
+    assert len(round_of(processor, 1)) == 2000
+    assert starts(round_of(processor, 2, *emptied(2))) == [f"a_{2 * n}" for n in range(8)]
 
 
 def test_a_placement_that_was_killed_decides_tasks_as_one_that_was_not() -> None:
