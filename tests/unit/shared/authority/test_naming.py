@@ -1,4 +1,4 @@
-"""What a payload names is found in each of its fields, one name or several."""
+"""What a payload names is read in each of its fields, one name or several."""
 
 from collections.abc import Sequence
 
