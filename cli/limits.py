@@ -182,8 +182,8 @@ def _words(limit: Limit) -> str:
 
 def _held(listed: ListedLimit) -> str:
     """What is allocated under it now."""
-    by = f" by {listed.who}, who has most," if listed.who else ""
-    return f"{listed.running_jobs:,} jobs run{by} on {listed.nodes:,} nodes"
+    by = f" of {listed.who} (the most of all)" if listed.who else ""
+    return f"{listed.running_jobs:,} jobs{by} run on {listed.nodes:,} nodes"
 
 
 def _counts(text: str) -> Resources:
