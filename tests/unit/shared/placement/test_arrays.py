@@ -3,7 +3,8 @@
 from time import process_time
 
 import pytest
-from coplace.v1.control_pb2 import LIMIT_SUBJECT_USER
+from coplace.v1.accounts_pb2 import STANDING_FUNDED, STANDING_REFUSED, AccountStanding
+from coplace.v1.control_pb2 import LIMIT_SUBJECT_USER, POWER_SCOPE_CLUSTER
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER as AFTER
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_ANY as AFTER_ANY
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_CORR as AFTER_CORR
@@ -11,7 +12,7 @@ from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_NOT_OK as AFTER_NOT_O
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK as AFTER_OK
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_SINGLETON as SINGLETON
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_FAILED, Dependency
-from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.placement_pb2 import CONSTRAINT_KIND_POWER_BUDGET, PlacementDecided
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_FINISHED,
@@ -22,6 +23,7 @@ from coplace.v1.placement_service_pb2 import (
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
+from shared.catalogue.policy_settings import PolicySettings
 from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
@@ -30,13 +32,17 @@ from tests.unit.shared.placement.region import (
     after,
     answered,
     cancelled,
+    capped,
+    declared,
     declined,
     end_us,
+    event,
     feed,
     finished,
     held,
     limits,
     placement,
+    power,
     prioritized,
     released,
     requeued,
@@ -44,6 +50,7 @@ from tests.unit.shared.placement.region import (
     started,
     starts,
     submitted,
+    verdict,
     verdicts,
 )
 
@@ -216,6 +223,32 @@ def test_limits_hold_for_each_task() -> None:
     other = submitted("b", end_us(0), user="bob")
     assert starts(round_of(processor, 1, other)) == ["b"]
     assert starts(round_of(processor, 2, finished("a_0", end_us(1)))) == ["a_2"]
+
+
+def test_a_cap_of_power_holds_for_each_task() -> None:
+    """p1 has four nodes that idle at 100 W; a first run of one node draws 233 W beyond that."""
+    processor = Placement({}, PolicySettings(), 7.0)
+    cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, 400.0 + 2 * 233))
+    feed(processor, [declared("p1", 4), power(), cap])
+    decided = round_of(processor, 0, submitted("a", array="0-9"))
+    assert starts(decided) == ["a_0", "a_1"]
+    [waits] = [each for each in decided if each.job_id == "a"]
+    assert waits.constraints[0].kind == CONSTRAINT_KIND_POWER_BUDGET
+    assert starts(round_of(processor, 1, finished("a_0", end_us(0)))) == ["a_2"]
+
+
+def test_no_task_starts_on_an_account_that_has_used_up_what_it_was_allocated() -> None:
+    empty = AccountStanding(
+        account="physics", number=1, standing=STANDING_REFUSED, allocated_su="40"
+    )
+    processor = placement()
+    feed(processor, [event("pricing/physics/1", empty, T0_US)])
+    [waits] = round_of(processor, 0, submitted("a", array="0-9"))
+    assert (verdict(waits), waits.job_id) == ("queued", "a")
+    assert waits.reason == "account physics has used up its 40 SU"
+    funded = AccountStanding(account="physics", number=2, standing=STANDING_FUNDED)
+    told = event("pricing/physics/2", funded, end_us(0))
+    assert len(starts(round_of(processor, 1, told))) > 1
 
 
 def test_what_is_reserved_is_for_the_next_task() -> None:
