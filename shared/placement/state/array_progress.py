@@ -24,8 +24,8 @@ from shared.streams.state.rows import Form, RowCodec
 class ArrayProgress:
     """The tasks of an array by their ordinals. Those that are `left` are in the array; each of the
     others is a job of its own, `completed` or `failed` once it ended. Those that were `dropped`
-    failed with the array, and are no jobs. Those that have `begun` started, or ended without. The task at ordinal 0 has the arrival number `first_arrival`, and so
-    on.
+    failed with the array, and are no jobs. Those that have `begun` started, or ended without. The
+    task at ordinal 0 has the arrival number `first_arrival`, and so on.
 
     `met` are the ordinals for which a dependency of tasks on tasks of the same index is met, by the
     id of the other array.

@@ -201,6 +201,15 @@ def test_an_array_that_left_the_queue_of_its_resource_manager_starts_no_more() -
     assert starts(round_of(processor, 2, *emptied(2))) == []
 
 
+def test_a_task_that_waits_by_itself_ends_too_when_its_array_left_the_queue() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"))
+    left = finished("a", end_us(0) + 1, outcome=JOB_OUTCOME_CANCELLED)
+    round_of(processor, 1, prioritized("a_1", 5, end_us(0)), left)
+    assert answered(processor, "a_1").standing == JOB_STANDING_CANCELLED
+    assert starts(round_of(processor, 2, *emptied(2))) == []
+
+
 def test_a_held_array_starts_nothing_until_it_or_a_task_is_released() -> None:
     processor = placement()
     array = submitted("a", array="0-3", held_because="checked first")
