@@ -246,7 +246,9 @@ class Prediction:
     def _end_array(self, job_id: str) -> None:
         """Forget an array with the last of its tasks."""
         array_id = self._arrays.end(job_id)
-        if array_id not in (None, job_id):
+        if array_id == job_id:
+            self._arrays.forget(job_id)
+        elif array_id is not None:
             self._remembered.jobs.drop(_attempt(array_id, 1))
 
     def _next_attempt(self, job_id: str, attempt: int, now_us: int) -> None:

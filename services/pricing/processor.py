@@ -420,6 +420,7 @@ class PricingProcessor:
         for as long as a later one may end."""
         attempts = self._attempts.of_job(job_id)
         if all(0 < attempt.forget_due_us <= now_us for attempt in attempts):
+            self._arrays.forget(job_id)
             for attempt in attempts:
                 self._attempts.forget(attempt)
 

@@ -25,7 +25,7 @@ class KeptArray(NamedTuple):
 
 class KnownArrays:
     """Kept with the rest of a state, from the submission of an array until its last task ended, or
-    its resource manager says that none of those that are left will start."""
+    the array is forgotten: tasks may run on after what was left in it has ended."""
 
     def __init__(self, state: State) -> None:
         self._rows = state.table("known-arrays", KeptArray)
@@ -44,7 +44,6 @@ class KnownArrays:
         """Note that a job ended; return the id of the array that has ended with it, as the last of
         its tasks or by itself."""
         if self._rows.get(job_id) is not None:
-            self._rows.drop(job_id)
             return job_id
         found = self._task(job_id)
         if found is None:
@@ -56,6 +55,10 @@ class KnownArrays:
             return None
         self._rows.drop(array_id)
         return array_id
+
+    def forget(self, array_id: str) -> None:
+        """Drop an array; any other job is none."""
+        self._rows.drop(array_id)
 
     def _task(self, job_id: str) -> tuple[str, KeptArray, int] | None:
         named = as_task(job_id)

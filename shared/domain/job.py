@@ -300,6 +300,7 @@ TRANSITIONS: Final[dict[tuple[JobState, JobFact], JobState]] = {
     (JobState.SUBMITTED, JobFact.SPLIT): JobState.SPLIT,
     (JobState.FINISHED, JobFact.SPLIT): JobState.SPLIT,
     (JobState.CANCELLED, JobFact.SPLIT): JobState.SPLIT,
+    (JobState.REJECTED, JobFact.SPLIT): JobState.SPLIT,
     (JobState.SPLIT, JobFact.FINISHED): JobState.FINISHED,
     (JobState.SPLIT, JobFact.CANCELLED): JobState.CANCELLED,
 }

@@ -91,6 +91,7 @@ class Runs:
             run = self._jobs.get(job_id)
             if run is not None and run.ended_us == ended_us:
                 self._jobs.drop(job_id)
+                self._arrays.forget(job_id)
 
     def _begin_task(self, job_id: str) -> None:
         """Begin the first attempt of a task of an array: nobody submits it by itself."""

@@ -25,9 +25,9 @@ from shared.streams.state.rows import Form, RowCodec
 @dataclass(slots=True)
 class ArrayProgress:
     """The tasks of an array by their ordinals. Those that are `left` are in the array; each of the
-    others is a job of its own, `completed` or `failed` once it ended. Those that have `begun`
-    started, or ended without. The task at ordinal 0 has the arrival number `first_arrival`, and so
-    on.
+    others is a job of its own, `completed` or `failed` once it ended. Those that were `dropped`
+    failed with the array, and are no jobs. Those that have `begun` started, or ended without. The
+    task at ordinal 0 has the arrival number `first_arrival`, and so on.
 
     `met` are the ordinals for which a dependency of tasks on tasks of the same index is met, by the
     id of the other array.
@@ -39,6 +39,7 @@ class ArrayProgress:
     failed: Ordinals = NO_ORDINALS
     begun: Ordinals = NO_ORDINALS
     met: dict[str, Ordinals] = field(default_factory=dict)
+    dropped: Ordinals = NO_ORDINALS
 
     def take(self, ordinal: int) -> None:
         """Take a task out of the array: it is a job of its own now."""
@@ -62,6 +63,7 @@ class ArrayProgress:
         """Let no task that is left in the array start: all of them failed."""
         self.failed = in_either(self.failed, self.left)
         self.begun = in_either(self.begun, self.left)
+        self.dropped = in_either(self.dropped, self.left)
         self.left = NO_ORDINALS
 
     def eligible(self, awaited: Iterable[str], *, is_any: bool) -> Iterator[RunOfOrdinals]:
@@ -87,18 +89,20 @@ class _KeptProgress(NamedTuple):
     failed: bytes
     begun: bytes
     met: dict[str, bytes]
+    dropped: bytes
 
 
 def _kept(row: ArrayProgress) -> _KeptProgress:
     met = {array_id: packed(found) for array_id, found in row.met.items()}
     sets = packed(row.left), packed(row.completed), packed(row.failed), packed(row.begun)
-    return _KeptProgress(row.first_arrival, *sets, met)
+    return _KeptProgress(row.first_arrival, *sets, met, packed(row.dropped))
 
 
 def _restored(kept: _KeptProgress) -> ArrayProgress:
     met = {array_id: unpacked(found) for array_id, found in kept.met.items()}
     done = unpacked(kept.completed), unpacked(kept.failed), unpacked(kept.begun)
-    return ArrayProgress(kept.first_arrival, unpacked(kept.left), *done, met)
+    left, dropped = unpacked(kept.left), unpacked(kept.dropped)
+    return ArrayProgress(kept.first_arrival, left, *done, met, dropped)
 
 
 ARRAYS: Final = RowCodec(ArrayProgress, form=Form(_KeptProgress, _kept, _restored))

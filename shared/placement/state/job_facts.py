@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_COMPLETED,
@@ -39,6 +40,8 @@ from shared.placement.state.job_record import MOST_TEXT, JobRecord
 from shared.placement.state.job_table import JobTable
 from shared.placement.state.stamps import stamp_of
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
+
+_LEFT: Final = "it left the queue of its resource manager"
 
 
 class JobFacts:
@@ -184,10 +187,14 @@ class JobFacts:
         self._table.end(job, state)
 
     def _end_array(self, event: Event, array: JobRecord) -> None:
-        """Let no task start that is left in an array: its resource manager has it no more."""
+        """Let no task of an array start: its resource manager has none that waits any more."""
         if array.requests.cancelled is not None:
             raise AlreadyAppliedError(event.id)
-        array.requests.cancelled = "it left the queue of its resource manager"
+        array.requests.cancelled = _LEFT
+        for task in self._table.tasks_of(array.job.job_id):
+            if task.waits and task.requests.cancelled is None:
+                task.requests.cancelled = _LEFT
+                self._table.end(task, next_state(task.life.state, JobFact.CANCELLED))
         self._table.drop_left(array)
 
     def _leave_queue(self, event: Event, job: JobRecord) -> None:
@@ -195,7 +202,7 @@ class JobFacts:
         who does not hold a run can ask that it end, no more."""
         if job.requests.cancelled is not None:
             raise AlreadyAppliedError(event.id)
-        job.requests.cancelled = "it left the queue of its resource manager"
+        job.requests.cancelled = _LEFT
         self._table.revisit(job)
 
     def correct_draw(

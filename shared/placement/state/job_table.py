@@ -19,6 +19,7 @@ from shared.domain.array_tasks import (
     parse_tasks,
     task_id,
     with_ordinal,
+    without_ordinal,
 )
 from shared.domain.cluster import Cluster
 from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
@@ -105,24 +106,33 @@ class JobTable:
 
     def named(self, job_id: str) -> JobRecord | None:
         """Return a job that an event names, None where it is unknown. A task that was left in its
-        array is a job of its own from now on."""
+        array, or ended with it, is a job of its own from now on."""
         job = self._jobs.get(job_id)
-        if job is None and (found := self.left_in(job_id)) is not None:
+        if job is None and (found := self._without_record(job_id)) is not None:
             array, ordinal = found
-            return self.split(array, ordinal)
+            assert array.progress is not None
+            if has_ordinal(array.progress.left, ordinal):
+                return self.split(array, ordinal)
+            if has_ordinal(array.progress.dropped, ordinal):
+                return self._split_dropped(array, ordinal)
         return job
 
     def left_in(self, job_id: str) -> tuple[JobRecord, int] | None:
         """Return the array that an id names a task of, with its ordinal there; None where there is
         no such array, or it is a job of its own."""
+        array, ordinal = self._without_record(job_id) or (None, -1)
+        if array is None or array.progress is None:
+            return None
+        return (array, ordinal) if has_ordinal(array.progress.left, ordinal) else None
+
+    def _without_record(self, job_id: str) -> tuple[JobRecord, int] | None:
+        """Return the array that an id names a task of, with its ordinal there."""
         named = as_task(job_id)
         array = self._jobs.get(named[0]) if named else None
         if named is None or array is None or array.progress is None:
             return None
         ordinal = parse_tasks(array.job.array).ordinal(named[1])
-        if ordinal is None or not has_ordinal(array.progress.left, ordinal):
-            return None
-        return array, ordinal
+        return None if ordinal is None else (array, ordinal)
 
     def tasks_of(self, array_id: str) -> list[JobRecord]:
         """Return the tasks of an array that are jobs of their own and have not ended, by
@@ -237,21 +247,41 @@ class JobTable:
         """Make a job of its own of a task that is left in an array: it waits at its place there, as
         the array does."""
         assert array.progress is not None
-        job, arrival = array.job.task(ordinal), array.progress.first_arrival + ordinal
         awaits = _awaits_of_task(array, array.progress, ordinal)
-        task = JobRecord(job, arrival, array.traceparent, Life(awaits=awaits))
-        task.evaluated, task.requests = replace(array.evaluated), replace(array.requests)
+        task = self._record_task(array, ordinal, Life(awaits=awaits))
+        job_id = task.job.job_id
         array.progress.take(ordinal)
+        self._tasks[array.job.job_id].add(job_id)
+        if not task.evaluated.admitted:
+            self._unadmitted.add(job_id)
+        if task.evaluated.candidates:
+            self._candidates.put(job_id, task.evaluated.candidates)
+        self.expect(task, array.expected_run)
+        self._follow_tasks(array)
+        return task
+
+    def _split_dropped(self, array: JobRecord, ordinal: int) -> JobRecord:
+        """Make a job of its own of a task that ended with its array: its resource manager may have
+        started it before it knew."""
+        is_cancelled = array.requests.cancelled is not None
+        state = JobState.CANCELLED if is_cancelled else JobState.REJECTED
+        assert array.progress is not None
+        array.progress.dropped = without_ordinal(array.progress.dropped, ordinal)
+        self._progress.changed(array.job.job_id)
+        task = self._record_task(array, ordinal, Life(state))
+        task.evaluated.candidates = ()
+        self._ending.add(task.job.job_id)
+        return task
+
+    def _record_task(self, array: JobRecord, ordinal: int, life: Life) -> JobRecord:
+        """Add a record of a task of an array, with what is known and was asked of the array."""
+        assert array.progress is not None
+        job, arrival = array.job.task(ordinal), array.progress.first_arrival + ordinal
+        task = JobRecord(job, arrival, array.traceparent, life)
+        task.evaluated, task.requests = replace(array.evaluated), replace(array.requests)
         self._rows.put(job.job_id, task)
         self.by_arrival[task.arrival] = job.job_id
-        self._tasks[array.job.job_id].add(job.job_id)
-        if not task.evaluated.admitted:
-            self._unadmitted.add(job.job_id)
-        if task.evaluated.candidates:
-            self._candidates.put(job.job_id, task.evaluated.candidates)
-        self.expect(task, array.expected_run)
         self.revisit(task)
-        self._follow_tasks(array)
         return task
 
     def save_progress(self, array: JobRecord) -> None:
@@ -271,8 +301,7 @@ class JobTable:
             return
         array.progress.begun = with_ordinal(array.progress.begun, task.job.array_ordinal)
         array.life.started_s = max(array.life.started_s, task.life.started_s)
-        self._progress.changed(array.job.job_id)
-        self.revisit(array)
+        self._follow_begun(array, task)
 
     def _begin_array(self, array: JobRecord) -> None:
         first, count = self._next_arrival, len(parse_tasks(array.job.array))
@@ -291,8 +320,13 @@ class JobTable:
         array = self._jobs.get(task.job.array_id)
         if array is None or array.progress is None:
             return
-        self._tasks[array.job.job_id].add(task.job.job_id)
         _ask_as_array(array, task)
+        self._follow_begun(array, task)
+
+    def _follow_begun(self, array: JobRecord, task: JobRecord) -> None:
+        """Note that a task has not ended, whatever was known of its end."""
+        assert array.progress is not None
+        self._tasks[array.job.job_id].add(task.job.job_id)
         array.progress.begin_anew(task.job.array_ordinal)
         self._follow_tasks(array)
 
@@ -304,7 +338,10 @@ class JobTable:
         self._tasks[array.job.job_id].discard(task.job.job_id)
         array.progress.end(task.job.array_ordinal, completed=task.life.completed)
         array.life.stopped_s = max(array.life.stopped_s, task.life.stopped_s)
-        self._follow_tasks(array)
+        self._progress.changed(array.job.job_id)
+        # What ended as one, such as by its rejection, has ended.
+        if not array.ended:
+            self._follow_tasks(array)
 
     def _follow_tasks(self, array: JobRecord) -> None:
         """Bring the state of an array up to date with its tasks: it has ended when all have."""

@@ -63,6 +63,31 @@ def test_an_array_that_never_started_costs_nothing() -> None:
     assert Decimal(charge.price_su) == 0
 
 
+def test_a_task_that_starts_although_its_array_left_the_queue_is_charged() -> None:
+    driver = Driver()
+    end = {"outcome": JOB_OUTCOME_CANCELLED, "started_at_us": 0, "cores_per_node": 24}
+    driver.take(array(), pricing.finished(**end))
+    driver.crash()
+    driver.take(pricing.beside(f"{JOB}_1"), pricing.finished(job_id=f"{JOB}_1"))
+    charges = driver.end_round(0, START_US + HOUR_US)
+    assert {charge.job_id: (charge.account, Decimal(charge.price_su)) for charge in charges} == {
+        JOB: ("physics", Decimal(0)),
+        f"{JOB}_1": ("physics", Decimal("34.56")),
+    }
+
+
+def test_an_array_that_left_its_queue_is_forgotten_with_its_record() -> None:
+    state = State({})
+    known = KnownArrays(state)
+    runs = Runs(state.table("job", JobRun), known, remember_us=HOUR_US)
+    runs.fold(array())
+    runs.fold(pricing.finished(started_at_us=0, outcome=JOB_OUTCOME_CANCELLED))
+    runs.forget(START_US)
+    assert known.array_of(f"{JOB}_1") == JOB
+    runs.forget(START_US + HOUR_US)
+    assert known.array_of(f"{JOB}_1") is None
+
+
 def test_the_advisor_follows_tasks_and_forgets_the_array_with_the_last() -> None:
     state = State({})
     runs = Runs(state.table("job", JobRun), KnownArrays(state), remember_us=HOUR_US)

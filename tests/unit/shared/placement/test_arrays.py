@@ -169,10 +169,54 @@ def test_an_array_that_is_cancelled_before_any_task_starts_is_cancelled() -> Non
     assert starts(round_of(processor, 2, *emptied(2))) == []
 
 
+def test_a_start_that_crosses_the_cancellation_of_its_array_has_its_nodes() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3", nodes=2))
+    round_of(processor, 1, finished("x", end_us(0)), cancelled("a", end_us(0)))
+    own = PlacementDecided(job_id="a_2", attempt=1, cluster="p1", node_indices=[0, 1])
+    crossing = started(own, started_at_us=end_us(0) - 1)
+    late = submitted("z", end_us(1), nodes=4, clusters=["p1"])
+    decided = round_of(processor, 2, crossing, late)
+    assert verdicts(decided) == [("a_2", "cancelled"), ("z", "queued")]
+    assert standing(processor, "a").running == 1
+    ended = finished("a_2", end_us(2), outcome=JOB_OUTCOME_CANCELLED)
+    assert starts(round_of(processor, 3, ended)) == ["z"]
+    assert standing(processor, "a").failed == 4
+
+
+def test_a_start_that_crosses_the_rejection_of_its_array_has_its_nodes() -> None:
+    processor = placement()
+    round_of(processor, 0, submitted("a", array="0-3", nodes=9))
+    own = PlacementDecided(job_id="a_2", attempt=1, cluster="p1", node_indices=[0, 1])
+    late = submitted("z", end_us(0), nodes=4, clusters=["p1"])
+    round_of(processor, 1, started(own), late)
+    assert answered(processor, "a_2").standing == JOB_STANDING_RUNNING
+    assert answered(processor, "z").standing == JOB_STANDING_RESERVED
+
+
+def test_ends_of_tasks_that_were_cancelled_with_their_array_leave_it_cancelled() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"))
+    round_of(processor, 1, cancelled("a", end_us(0)))
+    ends = [finished(f"a_{n}", end_us(1), outcome=JOB_OUTCOME_CANCELLED) for n in range(4)]
+    assert round_of(processor, 2, *ends) == []
+    assert answered(processor, "a").standing == JOB_STANDING_CANCELLED
+    assert standing(processor, "a").failed == 4
+
+
 def test_an_array_that_left_the_queue_of_its_resource_manager_starts_no_more() -> None:
     processor = placement()
     round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"))
     round_of(processor, 1, finished("a", end_us(0), outcome=JOB_OUTCOME_CANCELLED))
+    assert starts(round_of(processor, 2, *emptied(2))) == []
+
+
+def test_a_task_that_waits_by_itself_ends_too_when_its_array_left_the_queue() -> None:
+    processor = placement()
+    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"))
+    left = finished("a", end_us(0) + 1, outcome=JOB_OUTCOME_CANCELLED)
+    round_of(processor, 1, prioritized("a_1", 5, end_us(0)), left)
+    assert answered(processor, "a_1").standing == JOB_STANDING_CANCELLED
     assert starts(round_of(processor, 2, *emptied(2))) == []
 
 
