@@ -17,6 +17,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.queue_discipline import QueueDiscipline
 from shared.placement.processor.placement import Placement
+from shared.streams.stages.stage import Round
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, end_us, reserved, round_of, unreserved
 
@@ -106,12 +107,48 @@ def test_a_job_of_a_reservation_waits_for_its_begin_and_blocks_nobody() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ended_s", "starts"), [(120.003, ["a"]), (240.0, ["a"]), (240.001, []), (600.0, [])]
+)
+def test_a_job_as_long_as_its_reservation_starts_when_a_round_ends_after_the_begin(
+    ended_s: float, starts: list[str]
+) -> None:
+    made = region.placement(nodes=4)
+    mine = reserved("course", 120.0, 120.0 + limit_s(), T0_US + 1, users=["ada"])
+    round_of(made, 1, mine, job("a", reservation="course"))
+    found = list(made.end_round(Round(2, T0_US + round(ended_s * 1e6))))
+    decided = region.decisions(found)
+    assert region.starts(decided) == starts
+    assert starts or "does not end by its end" in decided[0].reason
+
+
+def test_a_job_does_not_end_late_where_others_have_its_nodes_next() -> None:
+    made = region.placement(nodes=4)
+    ends_s = 120.0 + limit_s()
+    mine = reserved("course", 120.0, ends_s, T0_US + 1, users=["ada"])
+    next_one = reserved("fans", ends_s, ends_s + HOUR_S, T0_US + 1, nodes=["p1-[0000-0002]"])
+    events = job("a", reservation="course"), job("b", reservation="course")
+    round_of(made, 1, mine, next_one, *events)
+    found = list(made.end_round(Round(2, T0_US + 120_003_000)))
+    assert nodes_of(region.decisions(found)) == {"a": [3]}
+
+
+def test_a_round_is_wanted_when_a_job_as_long_as_its_reservation_is_too_late_for_it() -> None:
+    made = region.placement(nodes=1)
+    mine = reserved("course", 0.0, 60.0 + limit_s(), T0_US + 1, users=["ada"])
+    twin = job("b", reservation="course", walltime_s=3660.0)
+    round_of(made, 1, mine, job("a", reservation="course"), twin)
+    assert made.wake_us() == T0_US + 120_000_001
+    [held] = region.decisions(made.end_round(Round(2, T0_US + 120_000_001)))
+    assert "does not end by its end" in held.reason
+
+
+@pytest.mark.parametrize(
     ("changes", "asked", "words"),
     [
         ({"name": "other"}, {}, "no cluster that the job may run on has it"),
         ({"users": ["bob"], "accounts": ["chemistry"]}, {}, "neither for the user nor"),
         ({"users": []}, {}, "neither for the user nor"),
-        ({"until_us": T0_US + 3_659_000_000}, {}, "does not end by its end"),
+        ({"until_us": T0_US + 3_599_000_000}, {}, "does not end by its end"),
         ({"nodes": ["p1-0001"]}, {"nodes": 2}, "too few nodes"),
     ],
 )
