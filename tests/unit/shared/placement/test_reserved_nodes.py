@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from coplace.v1.jobs_pb2 import REFUSED_KIND_RESERVATION
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_OWN_RESERVATION,
     CONSTRAINT_KIND_RESERVED_NODES,
@@ -181,6 +182,30 @@ def test_a_job_is_held_once_its_reservation_is_over_and_starts_in_a_new_one() ->
     again = reserved("course", 0.0, 9 * limit, end_us(late + 1) + 1, users=["ada"])
     ended = region.finished("a", end_us(late + 1) + 2)
     assert nodes_of(round_of(made, late + 2, again, ended)) == {"b": [0]}
+
+
+def test_what_a_manager_refused_is_granted_again_soon_after_the_begin() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    mine = reserved("course", 120.0, 9 * HOUR_S, T0_US + 1, users=["ada"])
+    twins.round_of(1, mine, job("a", reservation="course"))
+    [early] = twins.round_of(3)
+    twins.kill()
+    refused = {"refused_kind": REFUSED_KIND_RESERVATION, "refused_name": "course"}
+    [held] = twins.round_of(4, region.declined(early, end_us(3) + 1, **refused))
+    assert held.verdict != VERDICT_START
+    twins.kill()
+    assert nodes_of(twins.round_of(5)) == {"a": [0]}
+
+
+def test_what_a_manager_refused_for_a_maintenance_is_granted_again_when_it_is_over() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    [early] = twins.round_of(1, job("a"))
+    window = reserved("fans", 60.0, 600.0, T0_US + 61_000_000)
+    refused = {"refused_kind": REFUSED_KIND_RESERVATION, "refused_name": "fans"}
+    twins.round_of(2, window, region.declined(early, end_us(1) + 2_000_000, **refused))
+    twins.kill()
+    assert nodes_of(twins.round_of(18)) == {}
+    assert nodes_of(twins.round_of(19)) == {"a": [0]}
 
 
 def test_nodes_of_a_number_are_those_that_are_free_first_and_stay_the_same() -> None:
