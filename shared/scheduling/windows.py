@@ -1,8 +1,8 @@
 """Times in which nodes of a cluster are kept for the jobs of a reservation, or for nobody.
 
 A job that is not of a reservation may not be on its nodes while it lasts, from the start of the job
-to its limit. One that is of it is there and nowhere else, and within its time. So where a job may
-be follows from when it starts and when it ends at the latest: see `shut`.
+to its limit. One that is of it is there and nowhere else, and within its time: see `is_within`. So
+where a job may be follows from when it starts and when it ends at the latest: see `shut`.
 """
 
 from bisect import bisect_left
@@ -14,6 +14,26 @@ from shared.scheduling.eligibility import NodeBits
 
 # All nodes of any cluster.
 _ALL: Final = -1
+# How late a job as long as its reservation may start, and end. Rounds end after the begin, never at
+# it.
+MOST_LATE_S: Final = 120.0
+# Times are declared in whole microseconds; sums of seconds are a little off.
+_EXACT_S: Final = 1e-6
+
+
+def late_start_s(from_s: float, until_s: float) -> float:
+    """Return until when a job may start that is as long as its reservation: some time after the
+    begin, in its first half."""
+    return from_s + min(MOST_LATE_S, (until_s - from_s) / 2)
+
+
+def is_within(from_s: float, until_s: float, start_s: float, end_s: float) -> bool:
+    """Return whether a job may run from one time until another in a reservation of its own: it ends
+    by the end, or starts about at the begin and takes no longer than the reservation."""
+    if start_s < from_s or end_s <= until_s:
+        return start_s >= from_s
+    is_late = start_s > late_start_s(from_s, until_s)
+    return not is_late and end_s - start_s <= until_s - from_s + _EXACT_S
 
 
 class Window(NamedTuple):
@@ -67,7 +87,7 @@ class Windows:
         nodes = 0
         if reservation:
             own = self._by_name.get(reservation)
-            if own is None or start_s < own.from_s or end_s > own.until_s:
+            if own is None or not is_within(own.from_s, own.until_s, start_s, end_s):
                 return _ALL
         for each in self.all:
             if each.from_s >= end_s:
@@ -89,7 +109,10 @@ class Windows:
         nodes if it started later; infinite where it never could."""
         if reservation:
             own = self._by_name.get(reservation)
-            if own is None or end_s - start_s > own.until_s - max(start_s, own.from_s):
+            if own is None:
+                return inf
+            first_s = max(start_s, own.from_s)
+            if not is_within(own.from_s, own.until_s, first_s, first_s + (end_s - start_s)):
                 return inf
             if start_s < own.from_s:
                 return own.from_s

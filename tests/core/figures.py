@@ -172,7 +172,8 @@ class Known:
         own = self.windows.get((cluster, asked.reservation))
         if own is None or asked.user != own.user:
             return False
-        return max(now_s, own.from_s) + limit_s <= own.until_s
+        start_s = max(now_s, own.from_s)
+        return own.holds(start_s, start_s + limit_s)
 
     def covered(self, scope: int, name: str) -> list[str]:
         """The clusters that a cap is of."""

@@ -294,8 +294,8 @@ MUTANTS: Final = (
     Mutant(
         "a job of a reservation starts before it begins",
         "scheduling/windows.py",
-        "if own is None or start_s < own.from_s or end_s > own.until_s:",
-        "if own is None or end_s > own.until_s:",
+        "        return start_s >= from_s\n",
+        "        return True\n",
     ),
     Mutant(
         "a job starts at a lower clock, and outlasts its reservation",
@@ -353,8 +353,8 @@ MUTANTS: Final = (
     Mutant(
         "the limit of a job may end after its reservation",
         "placement/decide/pending_reasons.py",
-        "        if max(now_s, own.from_s) + candidate.walltime_s > own.until_s:\n",
-        "        if max(now_s, own.from_s) > own.until_s:\n",
+        "start_s, start_s + candidate.walltime_s):\n",
+        "start_s, start_s):\n",
     ),
     Mutant(
         "a reservation of nodes counts for their cluster",

@@ -37,6 +37,14 @@ class Window(NamedTuple):
         """Whether some of this time is some of that."""
         return start_s < self.until_s and end_s > self.from_s
 
+    def holds(self, start_s: float, end_s: float) -> bool:
+        """Whether a job of it may run then. One that starts in the first two minutes, and the first
+        half, may take as long as it lasts."""
+        length_s = self.until_s - self.from_s
+        may_be_late = start_s - self.from_s <= min(120.0, length_s / 2)
+        is_short = may_be_late and end_s - start_s <= length_s + 1e-6
+        return self.from_s <= start_s and (end_s <= self.until_s or is_short)
+
 
 class Shape(NamedTuple):
     """What one unit of a job needs on a cluster, by resource; on a node go `most` units, 0 is any
@@ -156,7 +164,7 @@ class Nodes:
         own = frozenset[int](range(len(self.has)))
         if entry.reservation >= 0:
             within = [w for w in self.windows if w.number == entry.reservation]
-            within = [w for w in within if w.from_s <= start_s and end_s <= w.until_s]
+            within = [w for w in within if w.holds(start_s, end_s)]
             own = within[0].nodes if within else frozenset()
         left = [place._replace(nodes=(place.nodes & own) - shut) for place in places]
         return entry.shape._replace(places=tuple(p for p in left if p.wanted <= p.nodes))

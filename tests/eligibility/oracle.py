@@ -173,8 +173,7 @@ class Oracle:
         for name, each in self.reserved.items():
             nodes = _nodes(each)
             if name == job.job.reservation:
-                is_within = each.from_us <= start_us and end_us <= each.until_us
-                left &= nodes if is_within else set()
+                left &= nodes if _holds(each, start_us, end_us) else set()
             elif start_us < each.until_us and each.from_us < end_us:
                 left -= nodes
         if job.job.reservation and job.job.reservation not in self.reserved:
@@ -195,8 +194,8 @@ class Oracle:
             return True
         may = job.job.user in own.users or job.job.account in own.accounts
         start_us = max(self.now_us, own.from_us)
-        is_late = start_us + round(job.job.walltime_s * 1e6) > own.until_us
-        return is_late or not may or len(_nodes(own)) < job.job.nodes
+        is_within = _holds(own, start_us, start_us + round(job.job.walltime_s * 1e6))
+        return not (is_within and may) or len(_nodes(own)) < job.job.nodes
 
     def why_not(self, job: Seen) -> str:
         """Return what keeps a job that waits from a start now, wherever there is room; empty where
@@ -253,6 +252,7 @@ class Oracle:
                 times_us += [each.from_us - limit_us + 1 for each in self.reserved.values()]
             if own := self.reserved.get(job.job.reservation):
                 times_us.append(own.until_us - round(job.job.walltime_s * 1e6) + 1)
+                times_us.append(own.from_us + _late_us(own) + 1)
         return min((at_us for at_us in times_us if at_us > self.now_us), default=None)
 
     def waiting(self) -> list[Seen]:
@@ -324,6 +324,19 @@ class Oracle:
         return awaited.due_us is not None or (
             not self._is_hopeless(job, awaited) and awaited.asked.job_id in free
         )
+
+
+def _late_us(reservation: ReservationDeclared) -> int:
+    """How long after the begin a job may start that lasts as long."""
+    return min(120_000_000, (reservation.until_us - reservation.from_us) // 2)
+
+
+def _holds(reservation: ReservationDeclared, start_us: int, end_us: int) -> bool:
+    """Whether a job of a reservation may run then."""
+    length_us = reservation.until_us - reservation.from_us
+    is_late = start_us > reservation.from_us + _late_us(reservation)
+    is_short = not is_late and end_us - start_us <= length_us
+    return reservation.from_us <= start_us and (end_us <= reservation.until_us or is_short)
 
 
 def _nodes(reservation: ReservationDeclared) -> set[int]:

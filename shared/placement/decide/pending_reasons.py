@@ -53,6 +53,7 @@ from shared.placement.state.reservations import NodeReservation, Reservations
 from shared.placement.state.silent_managers import SilentManagers
 from shared.scheduling.eligibility import RefusedToJob, partitions_of
 from shared.scheduling.problem import fits_when_empty
+from shared.scheduling.windows import is_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,8 @@ class PendingReasons:
             return OwnReservation(name, ReservationLacks.ENDED, cluster, own.until_s)
         if not own.admits(job.job):
             return OwnReservation(name, ReservationLacks.NOT_FOR_JOB, cluster)
-        if max(now_s, own.from_s) + candidate.walltime_s > own.until_s:
+        start_s = max(now_s, own.from_s)
+        if not is_within(own.from_s, own.until_s, start_s, start_s + candidate.walltime_s):
             return OwnReservation(name, ReservationLacks.TOO_SHORT, cluster, own.until_s)
         on, refused = self.models.clusters[cluster], self.refused_on(job, cluster)
         if not fits_when_empty(job.job, on, candidate.nodes, refused):

@@ -20,6 +20,7 @@ from shared.placement.state.plans import Plans
 from shared.placement.state.policy_in_force import PolicyInForce, Ranking
 from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
 from shared.scheduling.wait_queue import Entry, LaterTasks, WaitQueues
+from shared.scheduling.windows import late_start_s
 
 # Runs of tasks that one entry names: those behind them come in a further pass.
 _MOST_RUNS: Final = 64
@@ -309,7 +310,8 @@ class WaitingJobs:
         within it."""
         now_s = self._times.now_s
         for each in self._pending_reasons.reservations_of(waiting.job):
-            last_s = (each.until_s - limit_s for limit_s in _limits_s(waiting))
+            last_s = [each.until_s - limit_s for limit_s in _limits_s(waiting)]
+            last_s.append(late_start_s(each.from_s, each.until_s))
             late_s = [nextafter(start_s, inf) for start_s in last_s if start_s >= now_s]
             yield from (s for s in (each.until_s, *late_s) if s > now_s)
 

@@ -154,7 +154,8 @@ class StateLayer:
         """Forget what is too old, and number anew what has become much."""
         self.jobs.forget(now_s)
         self.models.forget(self.jobs.apps)
-        self.reservations.begin_round(now_s)
+        for cluster in sorted(self.reservations.begin_round(now_s)):
+            self._grant_again(cluster)
         self.jobs.allocations.forget_groups()
 
     def forget_undeclared(self) -> None:
@@ -229,7 +230,7 @@ class StateLayer:
 
     def _grant_again(self, cluster: str) -> None:
         """Forget what jobs were refused on a cluster that was declared otherwise or returned, or
-        whose reservations changed."""
+        whose reservations changed, began or ended."""
         for job in self.jobs.declined():
             kept = tuple(each for each in job.declined if each.cluster != cluster)
             self.jobs.refuse(job, kept)

@@ -25,7 +25,7 @@ from shared.scheduling.eligibility import (
     nodes_named,
     nodes_of_partition,
 )
-from shared.scheduling.windows import NO_WINDOWS, Window, Windows
+from shared.scheduling.windows import NO_WINDOWS, Window, Windows, late_start_s
 from shared.streams.state.state import State
 
 _TABLE: Final = "reservation"
@@ -57,6 +57,15 @@ class NodeReservation:
     reason: str
     declared_at_us: int
     is_removed: bool = False
+    # How many of its turns are past, as of the last round.
+    turned: int = 0
+
+    @property
+    def turns_s(self) -> tuple[float, float, float]:
+        """Return when resource managers may answer otherwise than before: at its begin, soon after,
+        since their clocks differ from ours, and at its end."""
+        late_s = late_start_s(self.from_s, self.until_s)
+        return self.from_s, (self.from_s + late_s) / 2, self.until_s
 
     @property
     def from_s(self) -> float:
@@ -169,16 +178,24 @@ class Reservations:
                 self._save(key, replace(row, declared=set_back(row.declared, ended_us)))
         self._saved_now.clear()
 
-    def begin_round(self, now_s: float) -> None:
-        """Let time pass: what ended keeps no nodes any more, and is forgotten after some days."""
+    def begin_round(self, now_s: float) -> set[str]:
+        """Let time pass: what ended keeps no nodes any more, and is forgotten after some days. Return
+        the clusters on which a reservation had a turn."""
         ended = {row.cluster for row in self._live() if self._now_s < row.until_s <= now_s}
         self._now_s = now_s
         for cluster in ended:
             self._windows.pop(cluster, None)
+        turned: set[str] = set()
         for key, row in list(self._rows.items()):
+            past = sum(turn_s <= now_s for turn_s in row.turns_s)
+            if past != row.turned:
+                self._rows.put(key, row := replace(row, turned=past))
+                self._note(row)
+                turned.add(row.cluster)
             newest_s = max(row.declared[0] / 1e6, 0.0 if row.is_removed else row.until_s)
             if newest_s + _REMEMBERED_S < now_s:
                 self._forget(key, row)
+        return turned
 
     def forget_cluster(self, cluster: str) -> None:
         """Forget what was declared of a cluster that was undeclared."""
@@ -221,9 +238,9 @@ class Reservations:
         return self._offered(reservation, cluster)
 
     def due_s(self) -> Iterator[float]:
-        """Yield when reservations begin and end."""
+        """Yield when reservations have their next turns."""
         for row in self._live():
-            yield from (time_s for time_s in (row.from_s, row.until_s) if time_s > self._now_s)
+            yield from (time_s for time_s in row.turns_s if time_s > self._now_s)
 
     def _live(self) -> Iterator[NodeReservation]:
         return (row for named in self._known.values() for row in named.values())

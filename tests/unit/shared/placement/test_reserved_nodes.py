@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from coplace.v1.jobs_pb2 import REFUSED_KIND_RESERVATION
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_OWN_RESERVATION,
     CONSTRAINT_KIND_RESERVED_NODES,
@@ -17,6 +18,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.queue_discipline import QueueDiscipline
 from shared.placement.processor.placement import Placement
+from shared.streams.stages.stage import Round
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, end_us, reserved, round_of, unreserved
 
@@ -106,12 +108,48 @@ def test_a_job_of_a_reservation_waits_for_its_begin_and_blocks_nobody() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ended_s", "starts"), [(120.003, ["a"]), (240.0, ["a"]), (240.001, []), (600.0, [])]
+)
+def test_a_job_as_long_as_its_reservation_starts_when_a_round_ends_after_the_begin(
+    ended_s: float, starts: list[str]
+) -> None:
+    made = region.placement(nodes=4)
+    mine = reserved("course", 120.0, 120.0 + limit_s(), T0_US + 1, users=["ada"])
+    round_of(made, 1, mine, job("a", reservation="course"))
+    found = list(made.end_round(Round(2, T0_US + round(ended_s * 1e6))))
+    decided = region.decisions(found)
+    assert region.starts(decided) == starts
+    assert starts or "does not end by its end" in decided[0].reason
+
+
+def test_a_job_does_not_end_late_where_others_have_its_nodes_next() -> None:
+    made = region.placement(nodes=4)
+    ends_s = 120.0 + limit_s()
+    mine = reserved("course", 120.0, ends_s, T0_US + 1, users=["ada"])
+    next_one = reserved("fans", ends_s, ends_s + HOUR_S, T0_US + 1, nodes=["p1-[0000-0002]"])
+    events = job("a", reservation="course"), job("b", reservation="course")
+    round_of(made, 1, mine, next_one, *events)
+    found = list(made.end_round(Round(2, T0_US + 120_003_000)))
+    assert nodes_of(region.decisions(found)) == {"a": [3]}
+
+
+def test_a_round_is_wanted_when_a_job_as_long_as_its_reservation_is_too_late_for_it() -> None:
+    made = region.placement(nodes=1)
+    mine = reserved("course", 0.0, 60.0 + limit_s(), T0_US + 1, users=["ada"])
+    twin = job("b", reservation="course", walltime_s=3660.0)
+    round_of(made, 1, mine, job("a", reservation="course"), twin)
+    assert made.wake_us() == T0_US + 120_000_001
+    [held] = region.decisions(made.end_round(Round(2, T0_US + 120_000_001)))
+    assert "does not end by its end" in held.reason
+
+
+@pytest.mark.parametrize(
     ("changes", "asked", "words"),
     [
         ({"name": "other"}, {}, "no cluster that the job may run on has it"),
         ({"users": ["bob"], "accounts": ["chemistry"]}, {}, "neither for the user nor"),
         ({"users": []}, {}, "neither for the user nor"),
-        ({"until_us": T0_US + 3_659_000_000}, {}, "does not end by its end"),
+        ({"until_us": T0_US + 3_599_000_000}, {}, "does not end by its end"),
         ({"nodes": ["p1-0001"]}, {"nodes": 2}, "too few nodes"),
     ],
 )
@@ -144,6 +182,30 @@ def test_a_job_is_held_once_its_reservation_is_over_and_starts_in_a_new_one() ->
     again = reserved("course", 0.0, 9 * limit, end_us(late + 1) + 1, users=["ada"])
     ended = region.finished("a", end_us(late + 1) + 2)
     assert nodes_of(round_of(made, late + 2, again, ended)) == {"b": [0]}
+
+
+def test_what_a_manager_refused_is_granted_again_soon_after_the_begin() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    mine = reserved("course", 120.0, 9 * HOUR_S, T0_US + 1, users=["ada"])
+    twins.round_of(1, mine, job("a", reservation="course"))
+    [early] = twins.round_of(3)
+    twins.kill()
+    refused = {"refused_kind": REFUSED_KIND_RESERVATION, "refused_name": "course"}
+    [held] = twins.round_of(4, region.declined(early, end_us(3) + 1, **refused))
+    assert held.verdict != VERDICT_START
+    twins.kill()
+    assert nodes_of(twins.round_of(5)) == {"a": [0]}
+
+
+def test_what_a_manager_refused_for_a_maintenance_is_granted_again_when_it_is_over() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    [early] = twins.round_of(1, job("a"))
+    window = reserved("fans", 60.0, 600.0, T0_US + 61_000_000)
+    refused = {"refused_kind": REFUSED_KIND_RESERVATION, "refused_name": "fans"}
+    twins.round_of(2, window, region.declined(early, end_us(1) + 2_000_000, **refused))
+    twins.kill()
+    assert nodes_of(twins.round_of(18)) == {}
+    assert nodes_of(twins.round_of(19)) == {"a": [0]}
 
 
 def test_nodes_of_a_number_are_those_that_are_free_first_and_stay_the_same() -> None:
