@@ -219,7 +219,7 @@ def test_limits_hold_for_each_task() -> None:
     assert starts(round_of(processor, 2, finished("a_0", end_us(1)))) == ["a_2"]
 
 
-def foreseen_s(processor: Placement, job_id: str) -> tuple[int, float]:
+def expected_s(processor: Placement, job_id: str) -> tuple[int, float]:
     """How many jobs and tasks go before one, and in how many seconds it is expected to start."""
     snapshot, arrival = processor.queries.snapshot(), processor.queries.arrival(job_id)
     assert arrival is not None
@@ -239,14 +239,14 @@ def test_a_job_behind_an_array_is_expected_when_all_its_tasks_have_started(limit
     array = submitted("a", T0_US + 1, nodes=4, array="0-9", array_at_most=most)
     assert starts(round_of(processor, 0, *limit, array)) == ["a_0", "a_1"]
     round_of(processor, 1, submitted("b", end_us(0), nodes=4, user="bob"))
-    before, wait_s = foreseen_s(processor, "b")
+    before, wait_s = expected_s(processor, "b")
     assert (before, round(wait_s / 3600, 1)) == (8, 5.0)
 
 
 def test_a_task_that_is_left_is_expected_in_its_turn() -> None:
     processor = placement()
     round_of(processor, 0, submitted("a", array="0-9", nodes=1, array_at_most=2))
-    waits = [foreseen_s(processor, f"a_{n}") for n in (2, 3, 4, 9)]
+    waits = [expected_s(processor, f"a_{n}") for n in (2, 3, 4, 9)]
     assert [(before, round(wait_s / 3600, 1)) for before, wait_s in waits] == [
         (0, 1.0),
         (1, 1.0),
@@ -258,7 +258,7 @@ def test_a_task_that_is_left_is_expected_in_its_turn() -> None:
 def test_a_forecast_of_an_array_changes_no_decision() -> None:
     twins = Twins(placement)
     twins.round_of(0, submitted("a", array="0-9", nodes=3, array_at_most=1))
-    assert foreseen_s(twins.lived, "a_9")[1] > 0
+    assert expected_s(twins.lived, "a_9")[1] > 0
     assert starts(twins.round_of(1, finished("a_0", end_us(0)))) == ["a_1"]
 
 
