@@ -1,13 +1,15 @@
 """Forecasts of starts: when and where waiting jobs would start if nothing else arrived and every
 limit was used up."""
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from shared.scheduling.backfill import Backfill, ClusterScheduler
 from shared.scheduling.dispatch import Served
 from shared.scheduling.engine import Engine
+from shared.scheduling.wait_queue import Entry
 
 _NOT_KNOWN: Final[Mapping[int, float]] = {}
 
@@ -20,11 +22,76 @@ class Expected:
     start_s: float
 
 
+class HeldBackTasks(NamedTuple):
+    """Tasks of an array that may start once others of it end, one for each: by cluster, the entry
+    of the first with the later ones. The tasks of the array have the arrival numbers from one to
+    before another; `holders` are those that have nodes."""
+
+    entries: Mapping[str, Entry]
+    first: int
+    behind: int
+    holders: tuple[int, ...]
+
+
+class _HoldingBack(Backfill):
+    """Schedulers that get a task of an array when another one of it has ended."""
+
+    def __init__(
+        self, schedulers: Mapping[str, ClusterScheduler], arrays: Sequence[HeldBackTasks]
+    ) -> None:
+        super().__init__(list(schedulers.values()), iter(()))
+        self._names = list(schedulers)
+        self._arrays = sorted(arrays, key=_first)
+        self._tasks = [dict(each.entries) for each in self._arrays]
+        self._array_of = {
+            holder: number for number, each in enumerate(self._arrays) for holder in each.holders
+        }
+        self._ended: list[int] = []
+
+    @property
+    def waits(self) -> bool:
+        """Return True while anything waits, or may once a task ends."""
+        return bool(self._array_of) or any(len(each.queue) for each in self._schedulers)
+
+    def end(self, number: int, holder: int) -> None:
+        """Free the nodes of a job, and note of which array it was."""
+        super().end(number, holder)
+        array = self._array_of.pop(holder, None)
+        if array is not None:
+            self._ended.append(array)
+
+    def decide(self, now_s: float) -> list[Served]:
+        """Return the entries that start now, also of tasks whose turn it is."""
+        for array in self._ended:
+            self._add_next(array)
+        self._ended.clear()
+        started = super().decide(now_s)
+        for _, entry, _, _ in started:
+            array = bisect_right(self._arrays, entry.arrival, key=_first) - 1
+            is_task = array >= 0 and entry.arrival < self._arrays[array].behind
+            if is_task and self._tasks[array]:
+                self._array_of[entry.arrival] = array
+        return started
+
+    def _add_next(self, array: int) -> None:
+        tasks = self._tasks[array]
+        for number, name in enumerate(self._names):
+            if (entry := tasks.pop(name, None)) is not None:
+                self._schedulers[number].add(entry._replace(later=None))
+                if (task := entry.next_task()) is not None:
+                    tasks[name] = task
+
+
+def _first(tasks: HeldBackTasks) -> int:
+    return tasks.first
+
+
 def forecast(
     now_s: float,
     schedulers: Mapping[str, ClusterScheduler],
     share: float = 1.0,
     expected_s: Mapping[int, float] = _NOT_KNOWN,
+    held_back: Sequence[HeldBackTasks] = (),
 ) -> Iterator[tuple[int, Expected]]:
     """Yield the arrival numbers of the jobs in the queue with their expected starts, soonest first:
     as far as it is asked for. The schedulers, numbered by their place, are used up.
@@ -32,7 +99,8 @@ def forecast(
     An entry that starts takes a `share` of its limit; a running job ends when it is expected to, by
     its holder, or else at its limit. By the whole limits, jobs end before them and others arrive:
     most starts come earlier, and where better tiers or priorities arrive some come later. Jobs are
-    left out that fit nowhere as the clusters are, or under no cap.
+    left out that fit nowhere as the clusters are, or under no cap. Tasks that are held back
+    wait until others of their array end.
     """
     names, played = list(schedulers), list(schedulers.values())
     ends = [
@@ -45,7 +113,7 @@ def forecast(
         _, entry, _, _ = served
         return share * entry.limit_s
 
-    engine = Engine(Backfill(played, iter(())), (), runs_s, now_s, ends)
+    engine = Engine(_HoldingBack(schedulers, held_back), (), runs_s, now_s, ends)
     while not engine.is_over:
         for number, entry, _, _ in engine.step():
             yield entry.arrival, Expected(names[number], engine.now_s)

@@ -77,6 +77,30 @@ class Entry(NamedTuple):
         order = self.order + ((arrival - self.arrival) << _RANK_BITS)
         return self._replace(order=order, arrival=arrival, later=None)
 
+    def task(self, arrival: int) -> "Entry | None":
+        """Return the entry of the task that has this arrival number, alone, where it is one of
+        these; None where it is not."""
+        if arrival == self.arrival:
+            return self._replace(later=None)
+        later = self.later
+        if later is None or arrival < later.arrival:
+            return None
+        is_there = any(first <= arrival < behind for first, behind in later.runs[later.run :])
+        return self.of_arrival(arrival) if is_there else None
+
+    def tasks_before(self, order: int) -> int:
+        """Return how many of its tasks, or jobs, are before an order."""
+        if self.order >= order:
+            return 0
+        later = self.later
+        if later is None:
+            return 1
+        # The first arrival number at which a task would not be before it.
+        end = self.arrival + -((self.order - order) >> _RANK_BITS)
+        runs = later.runs[later.run :]
+        counts = [min(behind, end) - max(first, later.arrival) for first, behind in runs]
+        return 1 + sum(count for count in counts if count > 0)
+
     def in_mode(self, mode: OtherMode) -> "Entry":
         """Return the entry as it starts in another mode."""
         return self._replace(limit_s=mode.limit_s, draw_mw=mode.draw_mw, others=())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from shared.placement.decide.kinds import Kinds
 from shared.placement.decide.looks import Looks
 from shared.placement.decide.passing import Passing
-from shared.placement.decide.waiting_jobs import WaitingJobs
+from shared.placement.decide.waiting_jobs import ArrayAhead, WaitingJobs
 from shared.placement.state.occupancy import Occupancy
 from shared.scheduling.backfill import ClusterScheduler
 from shared.scheduling.consumable import ConsumableScheduler
@@ -20,10 +20,12 @@ from shared.scheduling.windows import Windows
 
 @dataclass(frozen=True, slots=True)
 class Arriving:
-    """The entries by cluster, of these kinds, of the job of a question, which is in no queue."""
+    """The entries by cluster, of these kinds, of the job of a question, which is in no queue, and
+    arrays with more tasks than their entries in the queues have."""
 
     kinds: Kinds
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    arrays: Sequence[ArrayAhead] = ()
 
 
 def schedulers_of(
@@ -48,6 +50,10 @@ def schedulers_of(
             queue, kinds = queue.copy(), apart.kinds
             if name in apart.entries:
                 queue.add(apart.entries[name])
+            for array in apart.arrays:
+                queue.remove(array.queued_as)
+                if name in array.next:
+                    queue.add(array.next[name])
         under, is_apart = budgets[name], apart is not None
         schedulers[name] = _scheduler(
             held,

@@ -5,11 +5,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf, nextafter
-from typing import Final
+from typing import Final, NamedTuple
 
 from shared.domain.pstates import has_ghz
 from shared.placement.decide.choices import Choice, Choices, as_evaluated, as_planned, choices
 from shared.placement.decide.kinds import Kinds
+from shared.placement.decide.pending_reason import JobLimitReached, TasksLimitReached
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.state.array_progress import ArrayProgress
 from shared.placement.state.candidate import Candidate
@@ -48,6 +49,18 @@ class _Waiting:
         """Return whether a pass left another task of an array in the queues than its entries
         say."""
         return self.job.progress is not None and self.queued_as != self.first_arrival
+
+
+class ArrayAhead(NamedTuple):
+    """The tasks of an array that a forecast starts, by cluster the entries of the first with those
+    behind it: of those that may start at once, and of those held back until others of it end. In
+    the queues its entries have the arrival number `queued_as`."""
+
+    array: JobRecord
+    first_arrival: int
+    queued_as: int
+    next: dict[str, Entry]
+    held_back: dict[str, Entry]
 
 
 class WaitingJobs:
@@ -104,6 +117,31 @@ class WaitingJobs:
         gone = self._pending_reasons.unranked_clusters(job)
         [found] = choices([job], gone, self._rules.ranking_of(job.evaluated.update))
         return self._entries_by(job, found, kinds)
+
+    def arrays_ahead(self, kinds: Kinds) -> list[ArrayAhead]:
+        """Return the arrays whose tasks wait for nodes, or for others of them to end, with entries
+        of such `kinds`: all tasks that nothing else keeps."""
+        arrays = [each for each in self._waiting.values() if self.is_ahead(each.job)]
+        return [self._ahead(each, kinds) for each in arrays]
+
+    def is_ahead(self, array: JobRecord) -> bool:
+        """Return whether tasks of an array wait for nodes, or for others of them to end."""
+        if array.progress is None or not array.waits:
+            return False
+        reason = self._pending_reasons.of_job(array)
+        return reason is None or isinstance(reason, JobLimitReached | TasksLimitReached)
+
+    def _ahead(self, waiting: _Waiting, kinds: Kinds) -> ArrayAhead:
+        job, progress = waiting.job, waiting.job.progress
+        assert progress is not None
+        most = self._pending_reasons.most_tasks(job)
+        now, later = self._runs_of_tasks(job, progress, None, most)
+        entries = self._open_entries(job, waiting.choices, kinds)
+        both = (
+            {name: task for name, (_, e) in entries.items() if (task := _of_runs(e, runs))}
+            for runs in (now, later)
+        )
+        return ArrayAhead(job, progress.first_arrival, waiting.queued_as, *both)
 
     def is_held_back(self, job: JobRecord, choice: Choice) -> bool:
         """Return whether a plan lets an entry come into the queue later: not so late that the job
@@ -240,6 +278,18 @@ class WaitingJobs:
         """Return the entries of a job that has these choices, by cluster."""
         if self._pending_reasons.of_job(job):
             return {}
+        entries = self._open_entries(job, found, kinds)
+        if job.progress is None or not entries:
+            return entries
+        most = self._pending_reasons.most_tasks(job)
+        runs, _ = self._runs_of_tasks(job, job.progress, _MOST_RUNS, most)
+        return {name: (c, task) for name, (c, e) in entries.items() if (task := _of_runs(e, runs))}
+
+    def _open_entries(
+        self, job: JobRecord, found: Choices, kinds: Kinds
+    ) -> dict[str, tuple[Choice, Entry]]:
+        """Return the entries of a job that nothing keeps out on all clusters: of an array as if it
+        were a job."""
         return {
             c.cluster: (c, entry)
             for c in found
@@ -262,25 +312,22 @@ class WaitingJobs:
         number = kinds.number(cluster.name, kind)
         in_parts = not counts_nodes(job.job, kind, cluster)
         most_s = job.job.time_left_s(self._times.now_s)
-        entry = choice.entry(job.job, job.arrival, number, in_parts=in_parts, most_s=most_s)
-        return entry if job.progress is None else self._of_tasks(job, job.progress, entry)
+        return choice.entry(job.job, job.arrival, number, in_parts=in_parts, most_s=most_s)
 
-    def _of_tasks(self, array: JobRecord, progress: ArrayProgress, entry: Entry) -> Entry | None:
-        """Return the entry of an array as that of its next task; None where none may start."""
-        left, most = (
-            self._pending_reasons.tasks_left(array),
-            self._pending_reasons.most_tasks(array),
-        )
-        runs: list[tuple[int, int]] = []
-        for first, behind in islice(left, _MOST_RUNS):
-            if most <= 0:
-                break
-            arrival, count = progress.first_arrival + first, min(behind - first, most)
-            runs.append((arrival, arrival + count))
+    def _runs_of_tasks(
+        self, array: JobRecord, progress: ArrayProgress, most_runs: int | None, most: int
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Return the arrival numbers of the tasks of an array that may start, of so many runs, in
+        runs: of so many tasks, and of those behind them."""
+        now, behind_them = list[tuple[int, int]](), list[tuple[int, int]]()
+        for first, behind in islice(self._pending_reasons.tasks_left(array), most_runs):
+            arrival, count = progress.first_arrival + first, max(min(behind - first, most), 0)
             most -= count
-        if not runs:
-            return None
-        return entry._replace(later=LaterTasks(runs[0][0], tuple(runs))).next_task()
+            if count:
+                now.append((arrival, arrival + count))
+            if first + count < behind:
+                behind_them.append((arrival + count, progress.first_arrival + behind))
+        return now, behind_them
 
     def _due_s(self, waiting: _Waiting) -> float:
         """Return when time changes the entries of a job next: it may begin, a delay ends, its
@@ -314,6 +361,11 @@ class WaitingJobs:
             last_s.append(late_start_s(each.from_s, each.until_s))
             late_s = [nextafter(start_s, inf) for start_s in last_s if start_s >= now_s]
             yield from (s for s in (each.until_s, *late_s) if s > now_s)
+
+
+def _of_runs(entry: Entry, runs: Sequence[tuple[int, int]]) -> Entry | None:
+    """Return the entry of an array as that of the first task of these runs; None without any."""
+    return entry._replace(later=LaterTasks(runs[0][0], tuple(runs))).next_task() if runs else None
 
 
 def _limits_s(waiting: _Waiting) -> Iterator[float]:

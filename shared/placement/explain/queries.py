@@ -1,8 +1,9 @@
 """The state of a job, and why it does not start: read between rounds, never changed."""
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from coplace.v1.placement_pb2 import CONSTRAINT_KIND_NOT_TRIED, Candidate, Reservation
@@ -43,7 +44,7 @@ from coplace_client.errors import RejectedError
 from shared.authority.binding import SitedCluster
 from shared.authority.holding import HeldRun
 from shared.authority.rules import OwnedJob
-from shared.domain.array_tasks import count_of
+from shared.domain.array_tasks import count_of, parse_tasks
 from shared.domain.job import Dependency, Job, JobState
 from shared.placement.budgets.layer import BudgetLayer
 from shared.placement.budgets.overshoots import UnderCap
@@ -51,6 +52,7 @@ from shared.placement.decide.choices import Choice
 from shared.placement.decide.layer import DecideLayer
 from shared.placement.decide.pending_reason import is_lasting
 from shared.placement.decide.schedulers import Arriving
+from shared.placement.decide.waiting_jobs import ArrayAhead
 from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.run_shares import TO_THEIR_LIMITS, ExpectedRuns
 from shared.placement.explain.array_answer import array_answer
@@ -81,6 +83,7 @@ from shared.placement.state.layer import StateLayer
 from shared.placement.state.limits import Limit, Subject, declared
 from shared.placement.state.occupancy import Occupancy
 from shared.placement.state.policy_in_force import told
+from shared.scheduling.forecast import HeldBackTasks
 from shared.scheduling.power import NO_CAP_MW
 from shared.scheduling.user_runs import AS_REQUESTED
 
@@ -139,8 +142,14 @@ class Queries:
         self.is_deciding = False
 
     def arrival(self, job_id: str) -> int | None:
-        """Return the arrival number of a job that has a place in the queue."""
+        """Return the arrival number of a job that has a place in the queue, or of a task that waits
+        for others of its array."""
         job = self._job_table.get(job_id)
+        if job is None and (left := self._job_table.left_in(job_id)) is not None:
+            array, ordinal = left
+            if array.progress is None or not self._waiting_jobs.is_ahead(array):
+                return None
+            return array.progress.first_arrival + ordinal
         if job is None or not job.waits or not self._waiting_jobs.entries(job):
             return None
         return self._waiting_jobs.arrival(job)
@@ -220,7 +229,7 @@ class Queries:
 
     def snapshot(self) -> Snapshot:
         """Return what a forecast starts from."""
-        return self._snapshot(Arriving(self._waiting_jobs.kinds))
+        return self._snapshot(Arriving(self._waiting_jobs.kinds.copy()))
 
     def quoted(self, job: Job, awaits: tuple[Dependency, ...]) -> QuotedJob:
         """Return a job of a question, evaluated as one that would arrive now."""
@@ -246,9 +255,25 @@ class Queries:
 
     def _snapshot(self, arriving: Arriving) -> Snapshot:
         now_s = self._last.refusals.refusals.plan.now_s if self._last else 0.0
-        schedulers = self._decide.schedulers(now_s, apart=arriving)
+        arrays = self._waiting_jobs.arrays_ahead(arriving.kinds)
+        schedulers = self._decide.schedulers(now_s, apart=replace(arriving, arrays=arrays))
         queues = {cluster: list(scheduler.queue) for cluster, scheduler in schedulers.items()}
-        return Snapshot(now_s, queues, schedulers)
+        return Snapshot(now_s, queues, schedulers, held_back=self._held_back(arrays))
+
+    def _held_back(self, arrays: Sequence[ArrayAhead]) -> list[HeldBackTasks]:
+        """Return the tasks that wait for others of their arrays, with the holders of these."""
+        called: dict[int, list[int]] = defaultdict(list)
+        for number, held in enumerate(self.occupancy().values()) if arrays else ():
+            for holder, arrival in held.holders(number):
+                called[arrival] += [holder, arrival]
+        found = list[HeldBackTasks]()
+        for each in arrays:
+            job, first = each.array.job, each.first_arrival
+            tasks = self._job_table.tasks_of(job.job_id)
+            holders = chain.from_iterable(called.get(task.arrival, ()) for task in tasks)
+            behind = first + len(parse_tasks(job.array))
+            found.append(HeldBackTasks(each.held_back, first, behind, tuple(holders)))
+        return found
 
     def jobs(self, request: ListJobsRequest) -> ListJobsResponse:
         """Return the jobs of a request, each with its state and the reason. Raises RejectedError,

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from shared.scheduling.backfill import ClusterScheduler
-from shared.scheduling.forecast import Expected, forecast
+from shared.scheduling.forecast import Expected, HeldBackTasks, forecast
 from shared.scheduling.wait_queue import Entry
 
 
@@ -14,13 +14,15 @@ from shared.scheduling.wait_queue import Entry
 class Snapshot:
     """What waits and what is held at an instant, by cluster; nobody else has or changes it. What
     starts is to take a `share` of its limit, and what runs to end when it is expected to, by
-    what schedulers call it: without these at its limit."""
+    what schedulers call it: without these at its limit. Tasks that are `held_back` wait for others
+    of their arrays to end."""
 
     now_s: float
     queues: Mapping[str, Sequence[Entry]]
     schedulers: Mapping[str, ClusterScheduler]
     share: float = 1.0
     expected_s: Mapping[int, float] = field(default_factory=dict)
+    held_back: Sequence[HeldBackTasks] = ()
 
 
 class StartEstimate(NamedTuple):
@@ -47,8 +49,12 @@ class StartEstimates:
     ) -> None:
         self.now_s = snapshot.now_s
         self._give_way = give_way
-        self._queues = snapshot.queues
-        ahead = forecast(self.now_s, snapshot.schedulers, snapshot.share, snapshot.expected_s)
+        self._queues = {
+            name: [*queue, *(e.entries[name] for e in snapshot.held_back if name in e.entries)]
+            for name, queue in snapshot.queues.items()
+        }
+        played = snapshot.share, snapshot.expected_s, snapshot.held_back
+        ahead = forecast(self.now_s, snapshot.schedulers, *played)
         self._ahead = islice(ahead, most_starts)
         self._most_starts = most_starts
         self._found: dict[int, Expected] = {}
@@ -57,10 +63,10 @@ class StartEstimates:
     def of(self, arrival: int) -> StartEstimate | None:
         """Return what comes before the job of this arrival number; None when it did not wait."""
         own = {
-            name: entry.order
+            name: found.order
             for name, queue in self._queues.items()
             for entry in queue
-            if entry.arrival == arrival
+            if (found := entry.task(arrival)) is not None
         }
         if not own:
             return None
@@ -80,10 +86,9 @@ class StartEstimates:
         return self._found[arrival]
 
     def _jobs_before(self, orders: Mapping[str, int]) -> int:
-        before = (
-            entry.arrival
-            for name, order in orders.items()
-            for entry in self._queues[name]
-            if entry.order < order
-        )
-        return len(set(before))
+        before: dict[int, int] = {}
+        for name, order in orders.items():
+            for entry in self._queues[name]:
+                tasks = entry.tasks_before(order)
+                before[entry.arrival] = max(before.get(entry.arrival, 0), tasks)
+        return sum(before.values())

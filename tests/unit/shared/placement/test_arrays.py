@@ -24,6 +24,7 @@ from coplace.v1.placement_service_pb2 import (
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
+from shared.placement.explain.start_estimates import StartEstimates
 from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
@@ -293,6 +294,49 @@ def test_no_task_starts_on_an_account_that_has_used_up_what_it_was_allocated() -
     funded = AccountStanding(account="physics", number=2, standing=STANDING_FUNDED)
     told = event("pricing/physics/2", funded, end_us(0))
     assert len(starts(round_of(processor, 1, told))) > 1
+
+
+def expected_s(processor: Placement, job_id: str) -> tuple[int, float]:
+    """How many jobs and tasks go before one, and in how many seconds it is expected to start."""
+    snapshot, arrival = processor.queries.snapshot(), processor.queries.arrival(job_id)
+    assert arrival is not None
+    found = StartEstimates(snapshot, 1000).of(arrival)
+    assert found is not None
+    assert found.expected is not None
+    return found.jobs_before, found.expected.start_s - snapshot.now_s
+
+
+@pytest.mark.parametrize("limits_it", ["own", "user's", "none"])
+def test_a_job_behind_an_array_is_expected_when_all_its_tasks_have_started(limits_it: str) -> None:
+    processor = placement()
+    most = 2 if limits_it == "own" else 0
+    limit = (
+        [limits(LIMIT_SUBJECT_USER, "ada", most_running_jobs=2)] if limits_it == "user's" else []
+    )
+    array = submitted("a", T0_US + 1, nodes=4, array="0-9", array_at_most=most)
+    assert starts(round_of(processor, 0, *limit, array)) == ["a_0", "a_1"]
+    round_of(processor, 1, submitted("b", end_us(0), nodes=4, user="bob"))
+    before, wait_s = expected_s(processor, "b")
+    assert (before, round(wait_s / 3600, 1)) == (8, 5.0)
+
+
+def test_a_task_that_is_left_is_expected_in_its_turn() -> None:
+    processor = placement()
+    round_of(processor, 0, submitted("a", array="0-9", nodes=1, array_at_most=2))
+    waits = [expected_s(processor, f"a_{n}") for n in (2, 3, 4, 9)]
+    assert [(before, round(wait_s / 3600, 1)) for before, wait_s in waits] == [
+        (0, 1.0),
+        (1, 1.0),
+        (2, 2.0),
+        (7, 4.0),
+    ]
+
+
+def test_a_forecast_of_an_array_changes_no_decision() -> None:
+    twins = Twins(placement)
+    twins.round_of(0, submitted("a", array="0-9", nodes=3, array_at_most=1))
+    assert expected_s(twins.lived, "a_9")[1] > 0
+    assert starts(twins.round_of(1, finished("a_0", end_us(0)))) == ["a_1"]
 
 
 def test_what_is_reserved_is_for_the_next_task() -> None:
