@@ -12,6 +12,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_FINISHED,
+    JOB_STANDING_REJECTED,
     JOB_STANDING_RESERVED,
     JOB_STANDING_RUNNING,
     ArrayStanding,
@@ -157,6 +158,24 @@ def test_an_array_that_is_cancelled_before_any_task_starts_is_cancelled() -> Non
     round_of(processor, 1, cancelled("a", end_us(0)))
     assert answered(processor, "a").standing == JOB_STANDING_CANCELLED
     assert starts(round_of(processor, 2, *emptied(2))) == []
+
+
+@pytest.mark.parametrize("last", ["in an earlier round", "in the same round"])
+def test_the_cancellation_of_an_array_is_published_although_no_task_is_alive(last: str) -> None:
+    processor = placement()
+    first = round_of(processor, 0, submitted("a", array="0-9", nodes=4))
+    others = [submitted(name, end_us(0), nodes=4, priority=9) for name in ("x", "y")]
+    round_of(processor, 1, *map(started, first[:2]), *others)
+    ends = [finished(f"a_{n}", end_us(1)) for n in range(2)]
+    asked = cancelled("a", end_us(1) + 1)
+    if last == "in the same round":
+        decided = round_of(processor, 2, asked, *ends)
+    else:
+        round_of(processor, 2, *ends)
+        decided = round_of(processor, 3, asked)
+    assert ("a", "cancelled") in verdicts(decided)
+    assert answered(processor, "a").standing == JOB_STANDING_CANCELLED
+    assert standing(processor, "a").completed == 2
 
 
 def test_a_start_that_crosses_the_cancellation_of_its_array_has_its_nodes() -> None:
@@ -474,6 +493,14 @@ def test_a_placement_that_was_killed_decides_tasks_as_one_that_was_not() -> None
     assert sorted(seen) == sorted(
         [*(f"a_{n}" for n in range(31)), *(f"b_{n}" for n in range(0, 31, 3)), "c"]
     )
+
+
+def test_an_array_that_fits_nowhere_is_rejected_although_a_task_is_a_job_of_its_own() -> None:
+    processor = placement()
+    decided = round_of(processor, 0, submitted("a", array="0-3", nodes=9), held("a_1", T0_US + 5))
+    assert sorted(verdicts(decided)) == [("a", "rejected"), ("a_1", "rejected")]
+    assert answered(processor, "a").standing == JOB_STANDING_REJECTED
+    assert round_of(processor, 1) == []
 
 
 def test_an_array_that_fits_nowhere_is_rejected_as_one() -> None:
