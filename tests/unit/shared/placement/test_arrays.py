@@ -278,6 +278,16 @@ def test_limits_hold_for_each_task() -> None:
     assert starts(round_of(processor, 2, finished("a_0", end_us(1)))) == ["a_2"]
 
 
+def test_what_an_array_at_its_limit_has_reserved_is_given_back_in_the_same_round() -> None:
+    processor = placement(6)
+    limit = limits(LIMIT_SUBJECT_USER, "ada", most_nodes=5)
+    ahead = submitted("y", nodes=2, clusters=["p1"], user="bob", walltime_s=600.0)
+    round_of(processor, 0, limit, ahead)
+    array = submitted("a", end_us(0), array="0-3", nodes=3, clusters=["p1"])
+    late = submitted("b", end_us(0) + 1, nodes=1, clusters=["p1"], user="bob", walltime_s=86_400.0)
+    assert starts(round_of(processor, 1, array, late)) == ["a_0", "b"]
+
+
 def test_what_is_reserved_is_for_the_next_task() -> None:
     processor = placement()
     round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3", nodes=3))
