@@ -230,6 +230,16 @@ def test_a_task_that_waits_by_itself_ends_too_when_its_array_left_the_queue() ->
     assert starts(round_of(processor, 2, *emptied(2))) == []
 
 
+def test_a_task_that_is_declined_after_its_array_left_the_queue_ends() -> None:
+    processor = placement()
+    first, second, *_ = round_of(processor, 0, submitted("a", array="0-9", nodes=4))
+    left = finished("a", end_us(0), outcome=JOB_OUTCOME_CANCELLED)
+    round_of(processor, 1, started(first), left, declined(second, end_us(0) + 1))
+    assert answered(processor, "a_0").standing == JOB_STANDING_RUNNING
+    assert answered(processor, "a_1").standing == JOB_STANDING_CANCELLED
+    assert starts(round_of(processor, 2)) == []
+
+
 def test_a_held_array_starts_nothing_until_it_or_a_task_is_released() -> None:
     processor = placement()
     array = submitted("a", array="0-3", held_because="checked first")
