@@ -338,4 +338,5 @@ def _doubts(record: _Record) -> Iterator[str]:
 def _title(record: _Record, truth: Truth) -> str:
     unknown = len(truth.jobs) - len(truth.complete)
     apart = f", without {unknown:,} whose end is not in the record" if unknown else ""
+    apart += f", without its {truth.arrays:,} arrays" if truth.arrays else ""
     return f"{record.name}, {len(truth.complete):,} jobs{apart}"

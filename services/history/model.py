@@ -4,7 +4,8 @@ The rows are the same whatever the order in which topics are read: facts of one 
 order, and of what several topics say the one of the highest rank counts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -40,6 +41,7 @@ from coplace.v1.placement_pb2 import (
 
 from coplace_client.errors import RejectedError
 from services.history.charges import ChargeRow
+from shared.domain.array_tasks import TaskIndices, as_task, parse_tasks
 from shared.domain.hostlist import expand
 
 RunFact = JobSubmitted | JobStarted | JobFinished | JobRequeued | PlacementDecided | ChargeRow
@@ -119,7 +121,7 @@ class RunRow(NamedTuple):
         return self.place_rank == ClusterRank.FINISHED
 
 
-def fold_runs(known: Iterable[RunRow], facts: Iterable[RunFact]) -> dict[RunKey, RunRow]:
+def fold_runs(known: Iterable[RunRow], facts: Sequence[RunFact]) -> dict[RunKey, RunRow]:
     """Return all runs of some jobs after more facts; `known` are all that were known of these."""
     rows = {row.key: row for row in known}
     for fact in facts:
@@ -131,10 +133,34 @@ def fold_runs(known: Iterable[RunRow], facts: Iterable[RunFact]) -> dict[RunKey,
         if isinstance(fact, PlacementDecided) and fact.array_job_id:
             array = _row(rows, fact.array_job_id, 1)
             rows[row.key] = _owned_as(rows[row.key], array)
+    _own_tasks(rows, facts)
     owners: dict[str, RunRow] = {}
     for key in sorted(rows):
         rows[key] = _settled(rows[key], owners)
     return rows
+
+
+def tasks_of(facts: Iterable[RunFact]) -> dict[str, TaskIndices]:
+    """Return the arrays that were submitted, with their tasks."""
+    arrays: dict[str, TaskIndices] = {}
+    for fact in facts:
+        if isinstance(fact, JobSubmitted) and fact.array:
+            with suppress(RejectedError):
+                arrays[fact.job_id] = parse_tasks(fact.array)
+    return arrays
+
+
+def _own_tasks(rows: dict[RunKey, RunRow], facts: Iterable[RunFact]) -> None:
+    """Note whose the tasks are of arrays that were submitted: these were decided before it was
+    read."""
+    arrays = tasks_of(facts)
+    if not arrays:
+        return
+    for key, row in rows.items():
+        named = as_task(row.job_id)
+        tasks = arrays.get(named[0]) if named else None
+        if named and tasks and tasks.ordinal(named[1]) is not None:
+            rows[key] = _owned_as(row, _row(rows, named[0], 1))
 
 
 def _row(rows: Mapping[RunKey, RunRow], job_id: str, attempt: int) -> RunRow:

@@ -15,7 +15,7 @@ from services.history.auditing import AuditRow, changed
 from services.history.changes import ChangeRow, OutcomeRow, followed
 from services.history.charges import ChargeRow, PostingRow, postings
 from services.history.facts import KINDS, Facts, newer_outcome
-from services.history.model import RunKey, RunRow, fold_runs
+from services.history.model import RunKey, RunRow, fold_runs, tasks_of
 from services.history.story import StoryRow
 from services.history.tables import (
     ACCOUNTS,
@@ -203,7 +203,11 @@ def _write_stories(connection: Connection, told: Mapping[str, Mapping[str, Story
 def _write_runs(connection: Connection, facts: Facts) -> None:
     every = [fact for facts_of_job in facts.runs.values() for fact in facts_of_job]
     arrays = {fact.array_job_id for fact in every if isinstance(fact, PlacementDecided)} - {""}
-    found = _known(connection, RUNS, "job_id", sorted({*facts.runs, *arrays}))
+    found = list(_known(connection, RUNS, "job_id", sorted({*facts.runs, *arrays})))
+    for array_id in tasks_of(every):
+        # Its tasks, which may have been decided before it was read.
+        is_behind, is_before = RUNS.c.job_id > f"{array_id}_", RUNS.c.job_id < f"{array_id}_:"
+        found += connection.execute(select(RUNS).where(is_behind, is_before))
     known: dict[RunKey, RunRow] = {row.key: row for row in map(RunRow._make, found)}
     rows = fold_runs(known.values(), every)
     _insert(connection, RUNS, [row._asdict() for key, row in rows.items() if key not in known])

@@ -1,6 +1,7 @@
 """Events of one transaction: whose jobs are, and who hears what happens to them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from coplace.v1.accounts_pb2 import AllocationDeclared
@@ -8,14 +9,16 @@ from coplace.v1.history_service_pb2 import Run
 from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobSubmitted
 from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
-from sqlalchemy import Connection, delete
+from sqlalchemy import Connection, delete, select
 from sqlalchemy.dialects.sqlite import insert
 
+from coplace_client.errors import RejectedError
 from services.webhooks.budgets import UsedBudgets
 from services.webhooks.facts import JobEvent, JobOwner, job_event
 from services.webhooks.posting import Outbox
 from services.webhooks.tables import EARLY, JOBS, known_rows
 from shared.catalogue.event import Event
+from shared.domain.array_tasks import TaskIndices, as_task, parse_tasks
 
 
 class AppliedEvents:
@@ -35,6 +38,7 @@ class AppliedEvents:
         }
         self._changed_jobs: set[str] = set()
         self._early = list[tuple[JobEvent, int]]()
+        self._arrays: dict[str, TaskIndices] = {}
 
     def apply(self) -> None:
         """Apply them."""
@@ -50,6 +54,7 @@ class AppliedEvents:
                     allocations.append((allocation, event.id))
                 case payload:
                     self._happen(payload, written_us)
+        self._begin_early_tasks()
         self._write_jobs()
         self._write_early()
         if charges or allocations:
@@ -63,18 +68,43 @@ class AppliedEvents:
         known = self._jobs.setdefault(job.job_id, {"job_id": job.job_id, **owner})
         known |= {"heard_at_us": self._outbox.now_us, "has_ended": False}
         self._changed_jobs.add(job.job_id)
+        if job.array:
+            with suppress(RejectedError):
+                self._arrays[job.job_id] = parse_tasks(job.array)
 
-    def _begin_task(self, decided: PlacementDecided) -> None:
-        """Note whose a task of an array is, when it is decided: the owner of the array."""
-        array = self._jobs.get(decided.array_job_id)
-        if array is not None and decided.job_id not in self._jobs:
-            heard = {"heard_at_us": self._outbox.now_us, "has_ended": False}
-            self._jobs[decided.job_id] = {**array, "job_id": decided.job_id, **heard}
-            self._changed_jobs.add(decided.job_id)
+    def _begin_task(self, job_id: str, array_id: str) -> None:
+        """Note whose a task of an array is: the owner of the array."""
+        heard = {"heard_at_us": self._outbox.now_us, "has_ended": False}
+        self._jobs[job_id] = {**self._jobs[array_id], "job_id": job_id, **heard}
+        self._changed_jobs.add(job_id)
+
+    def _begin_early_tasks(self) -> None:
+        """Note whose the tasks of new arrays are of which something is kept already."""
+        for array_id, tasks in self._arrays.items():
+            among = EARLY.c.job_id.between(f"{array_id}_", f"{array_id}_:")
+            found = self._connection.scalars(select(EARLY.c.job_id).where(among))
+            for job_id in (*found, *(early.run.job_id for early, _ in self._early)):
+                named = as_task(job_id)
+                if named is None or named[0] != array_id or tasks.ordinal(named[1]) is None:
+                    continue
+                self._begin_task(job_id, array_id)
+                self._job_ids.append(job_id)
+
+    def _decide_task(self, decided: PlacementDecided, written_us: int) -> None:
+        """Begin a task of an array as soon as it is decided. That it was is kept until the
+        submission of the array is read."""
+        if decided.job_id in self._jobs:
+            return
+        if decided.array_job_id in self._jobs:
+            self._begin_task(decided.job_id, decided.array_job_id)
+            return
+        run = Run(job_id=decided.job_id, attempt=decided.attempt)
+        of_nobody = JobEvent(f"task/{decided.job_id}", "", decided.decided_at_us, run)
+        self._early.append((of_nobody, written_us))
 
     def _happen(self, payload: Any, written_us: int) -> None:
-        if isinstance(payload, PlacementDecided):
-            self._begin_task(payload)
+        if isinstance(payload, PlacementDecided) and payload.array_job_id:
+            self._decide_task(payload, written_us)
         row = self._jobs.get(payload.job_id)
         if row is not None and isinstance(payload, JobFinished | JobRequeued):
             row |= {"heard_at_us": self._outbox.now_us}

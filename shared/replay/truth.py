@@ -160,13 +160,22 @@ class Truth:
 
     @cached_property
     def leaves_us(self) -> Mapping[str, int]:
-        """Return when jobs were cancelled, wherever they were: no decision changes it."""
+        """Return when jobs were cancelled, wherever they were: no decision changes it. Tasks of
+        arrays are left out as these are."""
         ends = ((job_id, event.payload) for job_id, event in self.finishes.items())
         return {
             job_id: end.ended_at_us
             for job_id, end in ends
-            if isinstance(end, JobFinished) and end.outcome == JOB_OUTCOME_CANCELLED
+            if job_id in self.jobs
+            and isinstance(end, JobFinished)
+            and end.outcome == JOB_OUTCOME_CANCELLED
         }
+
+    @cached_property
+    def arrays(self) -> int:
+        """Return how many arrays the record has: they are left out."""
+        submitted = (event.payload for event in self.submissions.values())
+        return sum(isinstance(each, JobSubmitted) and bool(each.array) for each in submitted)
 
     @cached_property
     def complete(self) -> frozenset[str]:

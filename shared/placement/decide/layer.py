@@ -248,12 +248,12 @@ class DecideLayer:
         limits = self._state.models.limits
         limited = {subject for subject in changed if subject.declared in limits}
         behind, self._behind = self._settled(self._behind), set()
-        self.waiting_jobs.refresh(self._arrays_changed(changed))
+        has_lost = self.waiting_jobs.refresh(self._arrays_changed(changed))
         if self._all_stale:
             self._all_stale = False
             return self.waiting_jobs.refresh_all()
         jobs: Sequence[JobRecord] = self.waiting_jobs.limited_by(limited) if limited else []
-        return self.waiting_jobs.refresh([*jobs, *behind])
+        return self.waiting_jobs.refresh([*jobs, *behind]) or has_lost
 
     def _arrays_changed(self, changed: Iterable[Subject]) -> list[JobRecord]:
         """Return the arrays of which tasks started or others have nodes now than before, with their

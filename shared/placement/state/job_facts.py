@@ -151,6 +151,9 @@ class JobFacts:
         job.life.state, job.grants.withdrawn = state, None
         job.grants.declined = message.grant
         self._table.revisit(job)
+        array = self._table.get(job.job.array_id)
+        if array is not None and job.requests.cancelled is None:
+            job.requests.cancelled = array.requests.cancelled
         if job.requests.cancelled is not None:
             self._table.end(job, next_state(state, JobFact.CANCELLED))
         elif job.requests.requeue is not None:

@@ -355,7 +355,8 @@ class JobTable:
         if not self._tasks.get(array.job.job_id):
             array.life.completed = not progress.failed
             has_run = progress.completed or array.life.stopped_s
-            is_cancelled = array.requests.cancelled is not None and not has_run
+            lacks_tasks = bool(progress.dropped) or not has_run
+            is_cancelled = array.requests.cancelled is not None and lacks_tasks
             fact = JobFact.CANCELLED if is_cancelled else JobFact.FINISHED
             self.end(array, next_state(array.life.state, fact))
         elif array.life.state is not state:

@@ -1,5 +1,6 @@
 """Facts in tables: whatever comes when, however often, and wherever the process was killed."""
 
+import itertools
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -106,6 +107,28 @@ def test_a_requeued_attempt_goes_on_as_the_next_one_of_the_same_owner(empty: Dat
     assert rows[JOB, 1].requeue_reason == "a node failed"
     assert (rows[JOB, 2].state, rows[JOB, 2].user) == (RUN_STATE_WAITING, "ada")
     assert rows[JOB, 2].submitted_at_us == T0_US
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_task_is_whose_its_array_is_in_whatever_order_topics_are_read(
+    empty: Database, order: tuple[int, ...]
+) -> None:
+    told = (
+        ("jobs.events", submitted("a", array="0-1")),
+        ("placement.decisions", decided("a_1", array_job_id="a")),
+        ("jobs.events", started("a_1")),
+    )
+    log = FactLog()
+    engine, writer = database(empty)
+    for number in order:
+        topic, payload = told[number]
+        log.add(topic, payload)
+        for place, records in log.records.items():
+            if fresh := records[_at(writer, place) :]:
+                writer.apply([batch(fresh, _at(writer, place))])
+    rows = {row.key: row for row in map(RunRow._make, dump(engine)["runs"])}
+    assert (rows["a_1", 1].user, rows["a_1", 1].account) == ("ada", "physics")
+    assert rows["a_1", 1].submitted_at_us == rows["a", 1].submitted_at_us
 
 
 def test_a_job_without_a_submission_is_whose_its_finish_says(empty: Database) -> None:

@@ -55,6 +55,27 @@ def test_a_user_hears_of_own_jobs_alone(world: World) -> None:
     assert all(b'"user":"ada"' in row.body for row in world.rows())
 
 
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize("is_one_batch", [False, True])
+def test_the_owner_of_an_array_hears_of_its_tasks_in_whatever_order_topics_are_read(
+    world: World, order: tuple[int, ...], is_one_batch: bool
+) -> None:
+    world.add("own", user="ada")
+    told = (
+        ("jobs.events", submitted("a", user="ada", array="0-1")),
+        ("placement.decisions", decided("a_1", array_job_id="a")),
+        ("jobs.events", started("a_1")),
+    )
+    for number in order:
+        topic, payload = told[number]
+        world.log.add(topic, payload)
+        if not is_one_batch:
+            world.apply()
+    world.apply()
+    world.tell("jobs.events", started("a_2"), started("a_1", attempt=2))
+    assert world.types() == ["job.started", "job.started"]
+
+
 def test_who_submitted_a_job_has_it_whoever_reports_its_end(world: World) -> None:
     world.add("adas", user="ada")
     world.add("bobs", user="bob", who="bob")

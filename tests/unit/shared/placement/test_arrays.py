@@ -16,6 +16,7 @@ from coplace.v1.placement_pb2 import CONSTRAINT_KIND_POWER_BUDGET, PlacementDeci
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_FINISHED,
+    JOB_STANDING_REJECTED,
     JOB_STANDING_RESERVED,
     JOB_STANDING_RUNNING,
     ArrayStanding,
@@ -170,6 +171,24 @@ def test_an_array_that_is_cancelled_before_any_task_starts_is_cancelled() -> Non
     assert starts(round_of(processor, 2, *emptied(2))) == []
 
 
+@pytest.mark.parametrize("last", ["in an earlier round", "in the same round"])
+def test_the_cancellation_of_an_array_is_published_although_no_task_is_alive(last: str) -> None:
+    processor = placement()
+    first = round_of(processor, 0, submitted("a", array="0-9", nodes=4))
+    others = [submitted(name, end_us(0), nodes=4, priority=9) for name in ("x", "y")]
+    round_of(processor, 1, *map(started, first[:2]), *others)
+    ends = [finished(f"a_{n}", end_us(1)) for n in range(2)]
+    asked = cancelled("a", end_us(1) + 1)
+    if last == "in the same round":
+        decided = round_of(processor, 2, asked, *ends)
+    else:
+        round_of(processor, 2, *ends)
+        decided = round_of(processor, 3, asked)
+    assert ("a", "cancelled") in verdicts(decided)
+    assert answered(processor, "a").standing == JOB_STANDING_CANCELLED
+    assert standing(processor, "a").completed == 2
+
+
 def test_a_start_that_crosses_the_cancellation_of_its_array_has_its_nodes() -> None:
     processor = placement()
     round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3", nodes=2))
@@ -219,6 +238,16 @@ def test_a_task_that_waits_by_itself_ends_too_when_its_array_left_the_queue() ->
     round_of(processor, 1, prioritized("a_1", 5, end_us(0)), left)
     assert answered(processor, "a_1").standing == JOB_STANDING_CANCELLED
     assert starts(round_of(processor, 2, *emptied(2))) == []
+
+
+def test_a_task_that_is_declined_after_its_array_left_the_queue_ends() -> None:
+    processor = placement()
+    first, second, *_ = round_of(processor, 0, submitted("a", array="0-9", nodes=4))
+    left = finished("a", end_us(0), outcome=JOB_OUTCOME_CANCELLED)
+    round_of(processor, 1, started(first), left, declined(second, end_us(0) + 1))
+    assert answered(processor, "a_0").standing == JOB_STANDING_RUNNING
+    assert answered(processor, "a_1").standing == JOB_STANDING_CANCELLED
+    assert starts(round_of(processor, 2)) == []
 
 
 def test_a_held_array_starts_nothing_until_it_or_a_task_is_released() -> None:
@@ -337,6 +366,16 @@ def test_a_forecast_of_an_array_changes_no_decision() -> None:
     twins.round_of(0, submitted("a", array="0-9", nodes=3, array_at_most=1))
     assert expected_s(twins.lived, "a_9")[1] > 0
     assert starts(twins.round_of(1, finished("a_0", end_us(0)))) == ["a_1"]
+
+
+def test_what_an_array_at_its_limit_has_reserved_is_given_back_in_the_same_round() -> None:
+    processor = placement(6)
+    limit = limits(LIMIT_SUBJECT_USER, "ada", most_nodes=5)
+    ahead = submitted("y", nodes=2, clusters=["p1"], user="bob", walltime_s=600.0)
+    round_of(processor, 0, limit, ahead)
+    array = submitted("a", end_us(0), array="0-3", nodes=3, clusters=["p1"])
+    late = submitted("b", end_us(0) + 1, nodes=1, clusters=["p1"], user="bob", walltime_s=86_400.0)
+    assert starts(round_of(processor, 1, array, late)) == ["a_0", "b"]
 
 
 def test_what_is_reserved_is_for_the_next_task() -> None:
@@ -632,6 +671,14 @@ def test_a_placement_that_was_killed_decides_tasks_as_one_that_was_not() -> None
     assert sorted(seen) == sorted(
         [*(f"a_{n}" for n in range(31)), *(f"b_{n}" for n in range(0, 31, 3)), "c"]
     )
+
+
+def test_an_array_that_fits_nowhere_is_rejected_although_a_task_is_a_job_of_its_own() -> None:
+    processor = placement()
+    decided = round_of(processor, 0, submitted("a", array="0-3", nodes=9), held("a_1", T0_US + 5))
+    assert sorted(verdicts(decided)) == [("a", "rejected"), ("a_1", "rejected")]
+    assert answered(processor, "a").standing == JOB_STANDING_REJECTED
+    assert round_of(processor, 1) == []
 
 
 def test_an_array_that_fits_nowhere_is_rejected_as_one() -> None:

@@ -79,7 +79,7 @@ def recorded(
                 told = confirmation(decided)
                 waiting.append(replace(told, time_us=told.time_us + 1))
                 if decided.job_id in run_s:
-                    came_us = submitted_us[decided.job_id]
+                    came_us = submitted_us[decided.array_job_id or decided.job_id]
                     waiting.append(end_of(decided, came_us, run_s[decided.job_id]))
     return RecordedInputs(tuple(found)), decisions
 

@@ -59,6 +59,20 @@ def test_what_was_declared_on_the_way_is_followed_unless_the_case_is_about_it() 
     assert throughout.unfinished == followed.unfinished == 0
 
 
+def test_arrays_are_left_out_and_counted() -> None:
+    array = region.submitted("a", array="0-3", nodes=2)
+    alone = region.submitted("b", T0_US + 1)
+    gone = region.finished("a_3", T0_US + 100 * S, outcome=JOB_OUTCOME_CANCELLED)
+    run_s = {f"a_{n}": 200.0 for n in range(3)} | {"b": 50.0}
+    inputs, decisions = recorded([array, alone, gone], run_s)
+    assert {"a_0", "b"} <= starts(decisions).keys()
+    truth = Truth.from_record(inputs, decisions, Setting())
+    assert (truth.arrays, list(truth.jobs), dict(truth.leaves_us)) == (1, ["b"], {})
+    course = what_if(inputs)
+    assert [each.job_id for each in course.finished] == ["b"]
+    assert course.unfinished == 0
+
+
 def test_pairs_that_were_measured_as_too_slow_stay_isolated_until_they_are_allowed_again() -> None:
     jobs = [
         region.submitted(
