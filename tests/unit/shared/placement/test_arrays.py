@@ -1,5 +1,7 @@
 """Arrays of tasks: one entry of the queue, and a job of each task once it is decided."""
 
+from typing import Any
+
 import pytest
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_USER
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER as AFTER
@@ -417,7 +419,7 @@ def test_the_delay_after_a_cancelled_array_and_after_a_task_of_it_is_the_same(aw
 
 def test_a_singleton_waits_for_tasks_of_its_name_that_run_though_the_array_has_more() -> None:
     processor = placement()
-    named = {"job_name": "n", "clusters": ["p1"], "nodes": 2}
+    named: dict[str, Any] = {"job_name": "n", "clusters": ["p1"], "nodes": 2}
     first = round_of(processor, 0, submitted("a", array="0-9", sequence="5", **named))
     round_of(processor, 1, *map(started, first[:2]))
     alone = [Dependency(condition=SINGLETON)]
