@@ -1,6 +1,7 @@
 """Arrays of tasks: one entry of the queue, and a job of each task once it is decided."""
 
 from time import process_time
+from typing import Any
 
 import pytest
 from coplace.v1.accounts_pb2 import STANDING_FUNDED, STANDING_REFUSED, AccountStanding
@@ -497,6 +498,17 @@ def test_a_delay_after_a_task_of_a_cancelled_array_counts_from_its_cancellation(
     assert starts(round_of(processor, 5)) == ["b"]
     late = submitted("c", end_us(5), depends_on=[dependency])
     assert starts(round_of(processor, 6, late)) == ["c"]
+
+
+def test_a_singleton_waits_for_tasks_of_its_name_that_run_though_the_array_has_more() -> None:
+    processor = placement()
+    named: dict[str, Any] = {"job_name": "n", "clusters": ["p1"], "nodes": 2}
+    first = round_of(processor, 0, submitted("a", array="0-9", sequence="5", **named))
+    round_of(processor, 1, *map(started, first[:2]))
+    alone = [Dependency(condition=SINGLETON)]
+    early = submitted("s", end_us(0), job_name="n", sequence="1", nodes=1, depends_on=alone)
+    round_of(processor, 2, early)
+    assert "a_0: it goes first" in answered(processor, "s").reason
 
 
 def test_each_task_waits_for_the_task_of_the_same_index() -> None:
