@@ -51,9 +51,9 @@ from shared.placement.state.limits import (
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.reservations import NodeReservation, Reservations
 from shared.placement.state.silent_managers import SilentManagers
-from shared.scheduling.eligibility import RefusedToJob, partitions_of
+from shared.scheduling.eligibility import NodeBits, RefusedToJob, partitions_of
 from shared.scheduling.problem import fits_when_empty
-from shared.scheduling.windows import is_within
+from shared.scheduling.windows import Windows, is_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,15 +271,32 @@ class PendingReasons:
         windows = self.reservations.windows(candidate.cluster)
         if not windows.any:
             return from_s
-        on, refused = (
-            self.models.clusters[candidate.cluster],
-            self.refused_on(job, candidate.cluster),
-        )
-        while from_s < inf:
+        refused = self.refused_on(job, candidate.cluster)
+        asked = job.job.job_id, job.job.attempt, candidate.nodes, candidate.walltime_s, refused
+        start_s = windows.first_start_s(asked, from_s)
+        if start_s is None:
+            start_s = self._first_start_s(job, candidate, windows, refused, from_s)
+            windows.note_first_start(asked, from_s, start_s)
+        return start_s
+
+    def _first_start_s(
+        self,
+        job: JobRecord,
+        candidate: Candidate,
+        windows: Windows,
+        refused: RefusedToJob,
+        from_s: float,
+    ) -> float:
+        """Return the first start between windows from a time on; infinite where none ends by the
+        deadline."""
+        on, too_few = self.models.clusters[candidate.cluster], set[NodeBits]()
+        while candidate.walltime_s <= job.job.time_left_s(from_s):
             span = job.job.reservation, from_s, from_s + candidate.walltime_s
             nodes = refused.nodes | windows.shut(*span)
-            if fits_when_empty(job.job, on, candidate.nodes, refused._replace(nodes=nodes)):
+            there = refused._replace(nodes=nodes)
+            if nodes not in too_few and fits_when_empty(job.job, on, candidate.nodes, there):
                 return from_s
+            too_few.add(nodes)
             from_s = windows.opens_s(*span)
         return inf
 

@@ -299,10 +299,10 @@ class WaitingJobs:
         return due_s
 
     def _last_before_windows_s(self, waiting: _Waiting) -> Iterator[float]:
-        """Yield the latest starts that end before nodes are kept for others."""
+        """Yield on each cluster the next latest start that ends before nodes are kept for others."""
         for choice in waiting.usual:
-            for window in self._pending_reasons.reservations.windows(choice.cluster).all:
-                yield window.from_s - choice.candidate.walltime_s
+            windows = self._pending_reasons.reservations.windows(choice.cluster)
+            yield windows.last_start_s(self._times.now_s, choice.candidate.walltime_s)
 
     def _turns_s(self, waiting: _Waiting) -> Iterator[float]:
         """Yield when the reservation of a job ends, or from when on one of its limits does not end

@@ -179,8 +179,8 @@ class Reservations:
         self._saved_now.clear()
 
     def begin_round(self, now_s: float) -> set[str]:
-        """Let time pass: what ended keeps no nodes any more, and is forgotten after some days. Return
-        the clusters on which a reservation had a turn."""
+        """Let time pass: what ended keeps no nodes any more, and is forgotten after some days.
+        Return the clusters on which a reservation had a turn."""
         ended = {row.cluster for row in self._live() if self._now_s < row.until_s <= now_s}
         self._now_s = now_s
         for cluster in ended:

@@ -17,7 +17,10 @@ from coplace.v1.placement_service_pb2 import ListReservationsRequest
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.queue_discipline import QueueDiscipline
+from shared.placement.decide import pending_reasons
 from shared.placement.processor.placement import Placement
+from shared.scheduling.eligibility import NOTHING_REFUSED, RefusedToJob
+from shared.scheduling.problem import fits_when_empty
 from shared.streams.stages.stage import Round
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, end_us, reserved, round_of, unreserved
@@ -249,6 +252,32 @@ def test_a_deadline_within_a_maintenance_cannot_be_met() -> None:
     [held] = round_of(made, 1, window, job("a", deadline_at_us=T0_US + round(9 * HOUR_S * 1e6)))
     assert held.verdict == VERDICT_HELD
     assert "cannot end by its deadline" in held.reason
+
+
+def test_windows_are_compared_with_a_deadline_once_and_none_that_is_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = region.placement(nodes=4)
+    apart_s = limit_s() - 1.0
+    windows = [
+        reserved(f"m{n}", n * apart_s, n * apart_s + 60.0 + n, T0_US + 1, nodes=["p1-[0001-0003]"])
+        for n in range(100)
+    ]
+    asked: list[RefusedToJob] = []
+
+    def fits(of: Any, on: Any, units: int, refused: RefusedToJob = NOTHING_REFUSED) -> bool:
+        asked.append(refused)
+        return fits_when_empty(of, on, units, refused)
+
+    monkeypatch.setattr(pending_reasons, "fits_when_empty", fits)
+    deadline_us = T0_US + round(50 * apart_s * 1e6)
+    [held] = round_of(made, 1, *windows, job("a", nodes=2, deadline_at_us=deadline_us))
+    assert "cannot end by its deadline" in held.reason
+    assert len(asked) <= 1
+    wake_us = made.wake_us()
+    assert wake_us is not None
+    region.decisions(made.end_round(Round(2, wake_us)))
+    assert len(asked) <= 2
 
 
 def test_a_restart_decides_what_the_process_before_would_have() -> None:
