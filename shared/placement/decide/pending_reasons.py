@@ -1,7 +1,7 @@
 """What keeps a job, or one of its entries, out of the queue. Everything else waits for nodes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from shared.domain.array_tasks import MOST_TASKS, Ordinals
@@ -82,8 +82,8 @@ class PendingReasons:
             or self._hold(job)
             or self._silent(job)
             or self._unfit(job)
-            or (self._misses_deadline(job) if job.job.deadline_s else None)
             or (self._reserved(job) if job.job.reservation else None)
+            or (self._misses_deadline(job) if job.job.deadline_s else None)
             or self._waits(job)
         )
         reason = reason or (self._empty(job) if self.models.refused else None)
@@ -263,7 +263,26 @@ class PendingReasons:
         starts_s = {each.cluster: self._opens_s(job, each, from_s) for each in ranked}
         if any(each.walltime_s <= job.job.time_left_s(starts_s[each.cluster]) for each in ranked):
             return None
-        return _deadline_missed(job, shortest)
+        kept_by, kept_until_s = self._kept_before_deadline(job, shortest)
+        missed = _deadline_missed(job, shortest)
+        return replace(missed, kept_by=kept_by, kept_until_s=kept_until_s)
+
+    def _kept_before_deadline(self, job: JobRecord, on: Candidate) -> tuple[str, float]:
+        """Return what keeps a job from its latest start by its deadline on a cluster, and until
+        when: of no time, so that it stays the same. Its name is empty where nothing does."""
+        windows, reservation = self.reservations.windows(on.cluster), job.job.reservation
+        span = reservation, job.job.deadline_s - on.walltime_s, job.job.deadline_s
+        own = windows.find(reservation)
+        if own is not None and span[1] < own.from_s:
+            return own.name, own.from_s
+        refused = self.refused_on(job, on.cluster)
+        left = refused._replace(nodes=refused.nodes | windows.shut(*span))
+        against = windows.against(*span)
+        declared = self.models.clusters[on.cluster]
+        if not against or fits_when_empty(job.job, declared, on.nodes, left):
+            return "", 0.0
+        last = max(against, key=lambda each: (each.until_s, each.name))
+        return last.name, last.until_s
 
     def _opens_s(self, job: JobRecord, candidate: Candidate, from_s: float) -> float:
         """Return when, from a time on, a job could start on a cluster if nothing ran there: it may
