@@ -254,6 +254,18 @@ def test_a_deadline_within_a_maintenance_cannot_be_met() -> None:
     assert "cannot end by its deadline" in held.reason
 
 
+def test_a_restart_chooses_the_nodes_of_a_number_that_the_process_before_would_have() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    twins.round_of(1, region.drained("p1", T0_US + 5, "p1-0000"))
+    twins.kill()
+    twins.tell(reserved("course", 600.0, 9 * HOUR_S, end_us(1) + 1, node_count=2, users=["ada"]))
+    for made in (twins.lived, twins.killed):
+        [listed] = made.queries.reservations(ListReservationsRequest()).reservations
+        assert list(listed.reservation.nodes) == ["p1-[0001-0002]"]
+        with pytest.raises(RejectedError, match="must be at most 1"):
+            made.handle(reserved("other", 600.0, HOUR_S, end_us(1) + 2, node_count=2))
+
+
 @pytest.mark.parametrize("asked", [{}, {"reservation": "course"}])
 def test_a_deadline_behind_a_window_names_it_until_it_ends(asked: dict[str, str]) -> None:
     twins = region.Twins(lambda: region.placement(nodes=4))
