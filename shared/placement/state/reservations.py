@@ -327,4 +327,5 @@ class Reservations:
 
 
 def _key(cluster: str, name: str) -> str:
-    return f"{cluster}{_SEPARATOR}{name}"
+    """Return the key of a row. The length keeps names apart that hold the separator."""
+    return f"{len(cluster)}{_SEPARATOR}{cluster}{_SEPARATOR}{name}"

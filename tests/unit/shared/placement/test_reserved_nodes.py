@@ -266,6 +266,18 @@ def test_a_restart_chooses_the_nodes_of_a_number_that_the_process_before_would_h
             made.handle(reserved("other", 600.0, HOUR_S, end_us(1) + 2, node_count=2))
 
 
+def test_names_that_hold_what_separates_them_are_of_reservations_of_their_own() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    twins.tell(*(region.declared("p1", 4, cluster=name) for name in ("a", "a|b")))
+    twins.tell(reserved("b|c", 60.0, 600.0, T0_US + 5, cluster="a"))
+    twins.tell(reserved("c", 60.0, 600.0, T0_US + 6, cluster="a|b"))
+    twins.kill()
+    for made in (twins.lived, twins.killed):
+        listed = made.queries.reservations(ListReservationsRequest()).reservations
+        named = [(each.reservation.cluster, each.reservation.name) for each in listed]
+        assert named == [("a", "b|c"), ("a|b", "c")]
+
+
 @pytest.mark.parametrize("asked", [{}, {"reservation": "course"}])
 def test_a_deadline_behind_a_window_names_it_until_it_ends(asked: dict[str, str]) -> None:
     twins = region.Twins(lambda: region.placement(nodes=4))
