@@ -30,8 +30,9 @@ from shared.streams.state.state import State
 
 _TABLE: Final = "reservation"
 _SEPARATOR: Final = "|"
-# Of one cluster, that have not ended.
+# Of one cluster, that have not ended; and of these with what ended or was removed.
 _MOST: Final = 256
+_MOST_ROWS: Final = 1024
 _MOST_TEXT: Final = 256
 # Partitions that an error names.
 _MOST_NAMED: Final = 10
@@ -66,6 +67,11 @@ class NodeReservation:
         since their clocks differ from ours, and at its end."""
         late_s = late_start_s(self.from_s, self.until_s)
         return self.from_s, (self.from_s + late_s) / 2, self.until_s
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it was removed, or had ended by the last round."""
+        return self.is_removed or self.turned == len(self.turns_s)
 
     @property
     def from_s(self) -> float:
@@ -263,7 +269,7 @@ class Reservations:
     def _require_room(self, message: ReservationDeclared) -> None:
         cluster = self._clusters()[message.cluster]
         known = self._known.get(message.cluster, {}).values()
-        live = [each for each in known if each.until_s > self._now_s]
+        live = [each for each in known if not each.is_over]
         if len(live) >= _MOST and message.name not in {each.name for each in live}:
             problem = f"{message.cluster} has {_MOST} reservations: remove one first"
             raise RejectedError("name", problem)
@@ -305,7 +311,17 @@ class Reservations:
         chosen = sorted(node for _, _, node in there[: asked.node_count])
         return tuple(fold(names.name(node) for node in chosen))
 
+    def _drop_oldest(self, cluster: str) -> None:
+        """Forget what was declared first of what is over, where a cluster has too many rows."""
+        rows = [(row.declared, key) for key, row in self._rows.items() if row.cluster == cluster]
+        if len(rows) >= _MOST_ROWS:
+            over = [(declared, key) for declared, key in rows if self._rows.rows[key].is_over]
+            for _, key in sorted(over)[: len(rows) - _MOST_ROWS + 1]:
+                self._forget(key, self._rows.rows[key])
+
     def _save(self, key: str, row: NodeReservation) -> None:
+        if key not in self._rows.rows:
+            self._drop_oldest(row.cluster)
         self._rows.put(key, row)
         self._saved_now.add(key)
         self._note(row)

@@ -21,7 +21,7 @@ from shared.placement.decide import pending_reasons
 from shared.placement.processor.placement import Placement
 from shared.scheduling.eligibility import NOTHING_REFUSED, RefusedToJob
 from shared.scheduling.problem import fits_when_empty
-from shared.streams.stages.stage import Round
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, end_us, reserved, round_of, unreserved
 
@@ -276,6 +276,24 @@ def test_names_that_hold_what_separates_them_are_of_reservations_of_their_own() 
         listed = made.queries.reservations(ListReservationsRequest()).reservations
         named = [(each.reservation.cluster, each.reservation.name) for each in listed]
         assert named == [("a", "b|c"), ("a|b", "c")]
+
+
+def test_what_is_over_is_forgotten_where_there_is_much_of_it_the_oldest_first() -> None:
+    made = region.placement(nodes=4)
+    window = reserved("n0", 60.0, HOUR_S, T0_US + 3, users=["ada"])
+    region.feed(made, [window])
+    for n in range(1, 1100):
+        at_us = T0_US + 2 * n + 8
+        whole = reserved(f"n{n}", 60.0, HOUR_S, at_us), unreserved(f"n{n}", at_us + 1)
+        region.feed(made, whole)
+    kept = [key for key in region.saved(made.changes()) if key.startswith("reservation|")]
+    assert len(kept) == 1024
+    [listed] = made.queries.reservations(ListReservationsRequest()).reservations
+    assert listed.reservation.name == "n0"
+    with pytest.raises(AlreadyAppliedError):
+        made.handle(unreserved("n1099", T0_US + 2 * 1099 + 9))
+    with pytest.raises(RejectedError, match="is no reservation"):
+        made.handle(unreserved("n1", T0_US + 10_000))
 
 
 @pytest.mark.parametrize("asked", [{}, {"reservation": "course"}])
