@@ -128,6 +128,8 @@ class Reservations:
         # Saved since the last round ended; after a restart all.
         self._saved_now: set[str] = set()
         self._now_s = 0.0
+        # Whether the last round forgot some, which jobs may name.
+        self.has_forgotten = False
         for key, row in self._rows.items():
             self._saved_now.add(key)
             self._note(row)
@@ -192,6 +194,7 @@ class Reservations:
         for cluster in ended:
             self._windows.pop(cluster, None)
         turned: set[str] = set()
+        self.has_forgotten = False
         for key, row in list(self._rows.items()):
             past = sum(turn_s <= now_s for turn_s in row.turns_s)
             if past != row.turned:
@@ -201,6 +204,7 @@ class Reservations:
             newest_s = max(row.declared[0] / 1e6, 0.0 if row.is_removed else row.until_s)
             if newest_s + _REMEMBERED_S < now_s:
                 self._forget(key, row)
+                self.has_forgotten = True
         return turned
 
     def forget_cluster(self, cluster: str) -> None:

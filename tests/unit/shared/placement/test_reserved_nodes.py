@@ -296,6 +296,16 @@ def test_what_is_over_is_forgotten_where_there_is_much_of_it_the_oldest_first() 
         made.handle(unreserved("n1", T0_US + 10_000))
 
 
+def test_a_job_is_told_when_its_reservation_is_forgotten_also_after_a_restart() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    window = reserved("course", 60.0, 600.0, T0_US + 5, users=["ada"])
+    [held] = twins.round_of(30, window, job("a", reservation="course"))
+    assert "it ended" in held.reason
+    twins.kill()
+    [forgotten] = twins.round_of(8 * 86_400 // 30)
+    assert "no cluster that the job may run on has it" in forgotten.reason
+
+
 @pytest.mark.parametrize("asked", [{}, {"reservation": "course"}])
 def test_a_deadline_behind_a_window_names_it_until_it_ends(asked: dict[str, str]) -> None:
     twins = region.Twins(lambda: region.placement(nodes=4))
