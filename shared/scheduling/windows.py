@@ -5,8 +5,9 @@ to its limit. One that is of it is there and nowhere else, and within its time: 
 where a job may be follows from when it starts and when it ends at the latest: see `shut`.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterable
+from itertools import accumulate, islice
 from math import inf
 from typing import Final, NamedTuple
 
@@ -19,6 +20,8 @@ _ALL: Final = -1
 MOST_LATE_S: Final = 120.0
 # Times are declared in whole microseconds; sums of seconds are a little off.
 _EXACT_S: Final = 1e-6
+# First starts that are noted at once.
+_MOST_NOTED: Final = 10_000
 
 
 def late_start_s(from_s: float, until_s: float) -> float:
@@ -66,6 +69,9 @@ class Windows:
         self.all = sorted(windows, key=lambda each: (each.from_s, each.until_s, each.name))
         self._by_name = {each.name: each for each in self.all}
         self._from_s = [each.from_s for each in self.all]
+        # Up to each, the last end: it ascends.
+        self._ended_s = list(accumulate([each.until_s for each in self.all], max))
+        self._first_starts: dict[Hashable, tuple[float, float]] = {}
 
     @property
     def any(self) -> bool:
@@ -89,7 +95,7 @@ class Windows:
             own = self._by_name.get(reservation)
             if own is None or not is_within(own.from_s, own.until_s, start_s, end_s):
                 return _ALL
-        for each in self.all:
+        for each in islice(self.all, bisect_right(self._ended_s, start_s), None):
             if each.from_s >= end_s:
                 break
             if start_s < each.until_s and each.name != reservation:
@@ -98,10 +104,11 @@ class Windows:
 
     def against(self, reservation: str, start_s: float, end_s: float) -> list[Window]:
         """Return the windows of others that overlap a time, by when they begin."""
+        first, behind = bisect_right(self._ended_s, start_s), self.begun_by(end_s)
         return [
             each
-            for each in self.all
-            if each.from_s < end_s and start_s < each.until_s and each.name != reservation
+            for each in self.all[first:behind]
+            if start_s < each.until_s and each.name != reservation
         ]
 
     def opens_s(self, reservation: str, start_s: float, end_s: float) -> float:
@@ -118,6 +125,25 @@ class Windows:
                 return own.from_s
         ends_s = [each.until_s for each in self.against(reservation, start_s, end_s)]
         return min(ends_s, default=inf)
+
+    def last_start_s(self, now_s: float, limit_s: float) -> float:
+        """Return the next time, from now on, up to which a start ends before a window begins;
+        infinite where none begins later."""
+        first = bisect_left(self._from_s, now_s + limit_s - _EXACT_S)
+        starts_s = (self._from_s[at] - limit_s for at in range(first, len(self._from_s)))
+        return next((start_s for start_s in starts_s if start_s >= now_s), inf)
+
+    def first_start_s(self, asked: Hashable, from_s: float) -> float | None:
+        """Return the first start, from a time on, that was noted for what somebody asked; None
+        where none was that still holds."""
+        noted = self._first_starts.get(asked)
+        return noted[1] if noted is not None and noted[0] <= from_s <= noted[1] else None
+
+    def note_first_start(self, asked: Hashable, from_s: float, start_s: float) -> None:
+        """Note the first start from a time on. It holds until then: windows are what they are."""
+        if len(self._first_starts) >= _MOST_NOTED:
+            self._first_starts.clear()
+        self._first_starts[asked] = from_s, start_s
 
     def turns_within(self, after_s: float, until_s: float) -> bool:
         """Return whether some nodes are kept for others from a moment on, after a time and until

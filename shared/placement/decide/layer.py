@@ -111,6 +111,7 @@ class DecideLayer:
         self._all_stale |= self.waiting_jobs.forget_kinds()
         self._all_stale |= self._budgets.unrated.begin_round(now_s)
         self._all_stale |= self._state.managers.begin_round(now_s)
+        self._all_stale |= self._state.reservations.has_forgotten
         self._due |= self.times.begin_round(now_s)
 
     def refresh_all(self) -> None:

@@ -95,12 +95,15 @@ class BeginsLater:
 @dataclass(frozen=True, slots=True)
 class MissesDeadline:
     """At its limit the job cannot end by its deadline any more. On `cluster`, where that is the
-    shortest, its limit is `limit_s`; from its submission on, `earliest_s` was its earliest end."""
+    shortest, its limit is `limit_s`; from its submission on, `earliest_s` was its earliest end. A
+    reservation or a maintenance keeps it from its latest start there where `kept_by` names one."""
 
     deadline_s: float
     cluster: str
     limit_s: float
     earliest_s: float
+    kept_by: str = ""
+    kept_until_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

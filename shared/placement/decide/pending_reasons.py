@@ -1,7 +1,7 @@
 """What keeps a job, or one of its entries, out of the queue. Everything else waits for nodes."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from shared.domain.array_tasks import MOST_TASKS, RunOfOrdinals
@@ -51,9 +51,9 @@ from shared.placement.state.limits import (
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.reservations import NodeReservation, Reservations
 from shared.placement.state.silent_managers import SilentManagers
-from shared.scheduling.eligibility import RefusedToJob, partitions_of
+from shared.scheduling.eligibility import NodeBits, RefusedToJob, partitions_of
 from shared.scheduling.problem import fits_when_empty
-from shared.scheduling.windows import is_within
+from shared.scheduling.windows import Windows, is_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class PendingReasons:
             or self._hold(job)
             or self._silent(job)
             or self._unfit(job)
-            or (self._misses_deadline(job) if job.job.deadline_s else None)
             or (self._reserved(job) if job.job.reservation else None)
+            or (self._misses_deadline(job) if job.job.deadline_s else None)
             or self._waits(job)
         )
         reason = reason or (self._empty(job) if self.models.refused else None)
@@ -263,7 +263,26 @@ class PendingReasons:
         starts_s = {each.cluster: self._opens_s(job, each, from_s) for each in ranked}
         if any(each.walltime_s <= job.job.time_left_s(starts_s[each.cluster]) for each in ranked):
             return None
-        return _deadline_missed(job, shortest)
+        kept_by, kept_until_s = self._kept_before_deadline(job, shortest)
+        missed = _deadline_missed(job, shortest)
+        return replace(missed, kept_by=kept_by, kept_until_s=kept_until_s)
+
+    def _kept_before_deadline(self, job: JobRecord, on: Candidate) -> tuple[str, float]:
+        """Return what keeps a job from its latest start by its deadline on a cluster, and until
+        when: of no time, so that it stays the same. Its name is empty where nothing does."""
+        windows, reservation = self.reservations.windows(on.cluster), job.job.reservation
+        span = reservation, job.job.deadline_s - on.walltime_s, job.job.deadline_s
+        own = windows.find(reservation)
+        if own is not None and span[1] < own.from_s:
+            return own.name, own.from_s
+        refused = self.refused_on(job, on.cluster)
+        left = refused._replace(nodes=refused.nodes | windows.shut(*span))
+        against = windows.against(*span)
+        declared = self.models.clusters[on.cluster]
+        if not against or fits_when_empty(job.job, declared, on.nodes, left):
+            return "", 0.0
+        last = max(against, key=lambda each: (each.until_s, each.name))
+        return last.name, last.until_s
 
     def _opens_s(self, job: JobRecord, candidate: Candidate, from_s: float) -> float:
         """Return when, from a time on, a job could start on a cluster if nothing ran there: it may
@@ -271,15 +290,32 @@ class PendingReasons:
         windows = self.reservations.windows(candidate.cluster)
         if not windows.any:
             return from_s
-        on, refused = (
-            self.models.clusters[candidate.cluster],
-            self.refused_on(job, candidate.cluster),
-        )
-        while from_s < inf:
+        refused = self.refused_on(job, candidate.cluster)
+        asked = job.job.job_id, job.job.attempt, candidate.nodes, candidate.walltime_s, refused
+        start_s = windows.first_start_s(asked, from_s)
+        if start_s is None:
+            start_s = self._first_start_s(job, candidate, windows, refused, from_s)
+            windows.note_first_start(asked, from_s, start_s)
+        return start_s
+
+    def _first_start_s(
+        self,
+        job: JobRecord,
+        candidate: Candidate,
+        windows: Windows,
+        refused: RefusedToJob,
+        from_s: float,
+    ) -> float:
+        """Return the first start between windows from a time on; infinite where none ends by the
+        deadline."""
+        on, too_few = self.models.clusters[candidate.cluster], set[NodeBits]()
+        while candidate.walltime_s <= job.job.time_left_s(from_s):
             span = job.job.reservation, from_s, from_s + candidate.walltime_s
             nodes = refused.nodes | windows.shut(*span)
-            if fits_when_empty(job.job, on, candidate.nodes, refused._replace(nodes=nodes)):
+            there = refused._replace(nodes=nodes)
+            if nodes not in too_few and fits_when_empty(job.job, on, candidate.nodes, there):
                 return from_s
+            too_few.add(nodes)
             from_s = windows.opens_s(*span)
         return inf
 

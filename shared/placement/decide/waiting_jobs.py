@@ -342,15 +342,25 @@ class WaitingJobs:
         if job.deadline_s:
             latest_s = [job.deadline_s - limit_s for limit_s in _limits_s(waiting)]
             latest_s += self._last_before_windows_s(waiting)
+            due_s = min([due_s, *self._kept_until_s(waiting)])
             late_s = (nextafter(start_s, inf) for start_s in latest_s if start_s >= now_s)
             due_s = min([due_s, *late_s])
         return due_s
 
     def _last_before_windows_s(self, waiting: _Waiting) -> Iterator[float]:
-        """Yield the latest starts that end before nodes are kept for others."""
+        """Yield for each cluster the next latest start that ends before a window begins."""
         for choice in waiting.usual:
-            for window in self._pending_reasons.reservations.windows(choice.cluster).all:
-                yield window.from_s - choice.candidate.walltime_s
+            windows = self._pending_reasons.reservations.windows(choice.cluster)
+            yield windows.last_start_s(self._times.now_s, choice.candidate.walltime_s)
+
+    def _kept_until_s(self, waiting: _Waiting) -> Iterator[float]:
+        """Yield when nodes are no more kept for others that a job would have by its deadline."""
+        job = waiting.job.job
+        for choice in waiting.usual:
+            windows = self._pending_reasons.reservations.windows(choice.cluster)
+            latest_s = job.deadline_s - choice.candidate.walltime_s
+            against = windows.against(job.reservation, latest_s, job.deadline_s)
+            yield from (each.until_s for each in against)
 
     def _turns_s(self, waiting: _Waiting) -> Iterator[float]:
         """Yield when the reservation of a job ends, or from when on one of its limits does not end

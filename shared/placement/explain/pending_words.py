@@ -194,6 +194,8 @@ def _deadline_words(reason: MissesDeadline) -> str:
     within = f"at its limit of {reason.limit_s:.0f} s on {reason.cluster}"
     if reason.earliest_s > reason.deadline_s:
         why = f"{within} the earliest end was {in_utc(reason.earliest_s)}"
+    elif reason.kept_by:
+        why = f"{within} {reason.kept_by} keeps it from a start until {in_utc(reason.kept_until_s)}"
     else:
         why = f"{within} it had to start by {in_utc(reason.deadline_s - reason.limit_s)}"
     repair = "cancel it, or submit it with a later deadline or a shorter limit"

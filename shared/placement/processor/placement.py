@@ -72,12 +72,12 @@ class Placement:
         is_behind = self.layers.evaluate.has_stale or self.layers.decide.published.is_played
         soon = [self._now_s + _SOON_S] if is_behind else []
         next_s = min([*soon, *self.layers.due_s()], default=inf)
-        return ceil(next_s * 1e6) if next_s < inf else None
+        return round_at_us(next_s) if next_s < inf else None
 
     def next_start_us(self) -> int | None:
         """Return when time alone changes next what a waiting job may do."""
         next_s = min(self.layers.decide.times.due_s(), default=inf)
-        return ceil(next_s * 1e6) if next_s < inf else None
+        return round_at_us(next_s) if next_s < inf else None
 
     def suspects(self) -> Sequence[str]:
         """Return the jobs that the end of this round may start, by arrival."""
@@ -97,6 +97,12 @@ class Placement:
             jobs.isolate(job, reason)
         elif on is not None and on.draw_mw is None:
             jobs.estimate(job, 0)
+
+
+def round_at_us(due_s: float) -> int:
+    """Return when a round is to end so that its time is not before what falls due."""
+    ends_us = ceil(due_s * 1e6)
+    return ends_us if ends_us / 1e6 >= due_s else ends_us + 1
 
 
 def repaired(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:

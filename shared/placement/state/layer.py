@@ -103,7 +103,7 @@ class StateLayer:
             state,
             lambda: self.models.declared,
             lambda: self.models.node_names,
-            lambda cluster: self.jobs.allocations.occupancy[cluster].free_from(),
+            self._free_from,
         )
         self.user_runs = UserRuns(state)
         self.plans = Plans(state)
@@ -207,6 +207,12 @@ class StateLayer:
     def _resume(self, event: Event, message: NodesResumed) -> None:
         self.nodes.resume(event, message)
         self._change_nodes(message)
+
+    def _free_from(self, cluster: str) -> Mapping[int, float]:
+        """Return when each node is expected to be free that is not now. Drains count as they were
+        folded: those that the last round closed are not known after a restart."""
+        unavailable = self.nodes.unavailable(cluster)
+        return self.jobs.allocations.occupancy[cluster].free_from(unavailable)
 
     def _reserve(self, event: Event, message: ReservationDeclared) -> None:
         self.reservations.declare(event, message)

@@ -230,12 +230,14 @@ class Occupancy:
             free = np.array(free)[self.factors[free].argsort(kind="stable")].tolist()
         return tuple(sorted(free[:count]))
 
-    def free_from(self) -> dict[int, float]:
-        """Return when nodes are expected to be free that are not now: of jobs and of drains."""
-        found = dict(self.unavailable)
-        for held in self._held.values():
+    def free_from(self, unavailable: Mapping[int, float]) -> dict[int, float]:
+        """Return when nodes are expected to be free that are not now: of jobs, by their own limits,
+        and of drains, as these say."""
+        found = dict(unavailable)
+        for arrival, held in self._held.items():
+            release_s = self._stays[arrival].run.releases_s
             for node in held.allocation.nodes:
-                found[node] = max(held.release_s, found.get(node, -inf))
+                found[node] = max(release_s, found.get(node, -inf))
         return found
 
     def allocated(self, nodes: NodeBits) -> int:

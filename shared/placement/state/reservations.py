@@ -30,8 +30,9 @@ from shared.streams.state.state import State
 
 _TABLE: Final = "reservation"
 _SEPARATOR: Final = "|"
-# Of one cluster, that have not ended.
+# Of one cluster, that have not ended; and of these with what ended or was removed.
 _MOST: Final = 256
+_MOST_ROWS: Final = 1024
 _MOST_TEXT: Final = 256
 # Partitions that an error names.
 _MOST_NAMED: Final = 10
@@ -66,6 +67,11 @@ class NodeReservation:
         since their clocks differ from ours, and at its end."""
         late_s = late_start_s(self.from_s, self.until_s)
         return self.from_s, (self.from_s + late_s) / 2, self.until_s
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it was removed, or had ended by the last round."""
+        return self.is_removed or self.turned == len(self.turns_s)
 
     @property
     def from_s(self) -> float:
@@ -122,6 +128,8 @@ class Reservations:
         # Saved since the last round ended; after a restart all.
         self._saved_now: set[str] = set()
         self._now_s = 0.0
+        # Whether the last round forgot some, which jobs may name.
+        self.has_forgotten = False
         for key, row in self._rows.items():
             self._saved_now.add(key)
             self._note(row)
@@ -179,13 +187,14 @@ class Reservations:
         self._saved_now.clear()
 
     def begin_round(self, now_s: float) -> set[str]:
-        """Let time pass: what ended keeps no nodes any more, and is forgotten after some days. Return
-        the clusters on which a reservation had a turn."""
+        """Let time pass: what ended keeps no nodes any more, and is forgotten after some days.
+        Return the clusters on which a reservation had a turn."""
         ended = {row.cluster for row in self._live() if self._now_s < row.until_s <= now_s}
         self._now_s = now_s
         for cluster in ended:
             self._windows.pop(cluster, None)
         turned: set[str] = set()
+        self.has_forgotten = False
         for key, row in list(self._rows.items()):
             past = sum(turn_s <= now_s for turn_s in row.turns_s)
             if past != row.turned:
@@ -195,6 +204,7 @@ class Reservations:
             newest_s = max(row.declared[0] / 1e6, 0.0 if row.is_removed else row.until_s)
             if newest_s + _REMEMBERED_S < now_s:
                 self._forget(key, row)
+                self.has_forgotten = True
         return turned
 
     def forget_cluster(self, cluster: str) -> None:
@@ -263,7 +273,7 @@ class Reservations:
     def _require_room(self, message: ReservationDeclared) -> None:
         cluster = self._clusters()[message.cluster]
         known = self._known.get(message.cluster, {}).values()
-        live = [each for each in known if each.until_s > self._now_s]
+        live = [each for each in known if not each.is_over]
         if len(live) >= _MOST and message.name not in {each.name for each in live}:
             problem = f"{message.cluster} has {_MOST} reservations: remove one first"
             raise RejectedError("name", problem)
@@ -305,7 +315,17 @@ class Reservations:
         chosen = sorted(node for _, _, node in there[: asked.node_count])
         return tuple(fold(names.name(node) for node in chosen))
 
+    def _drop_oldest(self, cluster: str) -> None:
+        """Forget what was declared first of what is over, where a cluster has too many rows."""
+        rows = [(row.declared, key) for key, row in self._rows.items() if row.cluster == cluster]
+        if len(rows) >= _MOST_ROWS:
+            over = [(declared, key) for declared, key in rows if self._rows.rows[key].is_over]
+            for _, key in sorted(over)[: len(rows) - _MOST_ROWS + 1]:
+                self._forget(key, self._rows.rows[key])
+
     def _save(self, key: str, row: NodeReservation) -> None:
+        if key not in self._rows.rows:
+            self._drop_oldest(row.cluster)
         self._rows.put(key, row)
         self._saved_now.add(key)
         self._note(row)
@@ -327,4 +347,5 @@ class Reservations:
 
 
 def _key(cluster: str, name: str) -> str:
-    return f"{cluster}{_SEPARATOR}{name}"
+    """Return the key of a row. The length keeps names apart that hold the separator."""
+    return f"{len(cluster)}{_SEPARATOR}{cluster}{_SEPARATOR}{name}"

@@ -17,8 +17,11 @@ from coplace.v1.placement_service_pb2 import ListReservationsRequest
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.queue_discipline import QueueDiscipline
+from shared.placement.decide import pending_reasons
 from shared.placement.processor.placement import Placement
-from shared.streams.stages.stage import Round
+from shared.scheduling.eligibility import NOTHING_REFUSED, RefusedToJob
+from shared.scheduling.problem import fits_when_empty
+from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, end_us, reserved, round_of, unreserved
 
@@ -249,6 +252,108 @@ def test_a_deadline_within_a_maintenance_cannot_be_met() -> None:
     [held] = round_of(made, 1, window, job("a", deadline_at_us=T0_US + round(9 * HOUR_S * 1e6)))
     assert held.verdict == VERDICT_HELD
     assert "cannot end by its deadline" in held.reason
+
+
+def test_a_restart_chooses_the_nodes_of_a_number_that_the_process_before_would_have() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    twins.round_of(1, region.drained("p1", T0_US + 5, "p1-0000"))
+    twins.kill()
+    twins.tell(reserved("course", 600.0, 9 * HOUR_S, end_us(1) + 1, node_count=2, users=["ada"]))
+    for made in (twins.lived, twins.killed):
+        [listed] = made.queries.reservations(ListReservationsRequest()).reservations
+        assert list(listed.reservation.nodes) == ["p1-[0001-0002]"]
+        with pytest.raises(RejectedError, match="must be at most 1"):
+            made.handle(reserved("other", 600.0, HOUR_S, end_us(1) + 2, node_count=2))
+
+
+def test_names_that_hold_what_separates_them_are_of_reservations_of_their_own() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    twins.tell(*(region.declared("p1", 4, cluster=name) for name in ("a", "a|b")))
+    twins.tell(reserved("b|c", 60.0, 600.0, T0_US + 5, cluster="a"))
+    twins.tell(reserved("c", 60.0, 600.0, T0_US + 6, cluster="a|b"))
+    twins.kill()
+    for made in (twins.lived, twins.killed):
+        listed = made.queries.reservations(ListReservationsRequest()).reservations
+        named = [(each.reservation.cluster, each.reservation.name) for each in listed]
+        assert named == [("a", "b|c"), ("a|b", "c")]
+
+
+def test_what_is_over_is_forgotten_where_there_is_much_of_it_the_oldest_first() -> None:
+    made = region.placement(nodes=4)
+    window = reserved("n0", 60.0, HOUR_S, T0_US + 3, users=["ada"])
+    region.feed(made, [window])
+    for n in range(1, 1100):
+        at_us = T0_US + 2 * n + 8
+        whole = reserved(f"n{n}", 60.0, HOUR_S, at_us), unreserved(f"n{n}", at_us + 1)
+        region.feed(made, whole)
+    kept = [key for key in region.saved(made.changes()) if key.startswith("reservation|")]
+    assert len(kept) == 1024
+    [listed] = made.queries.reservations(ListReservationsRequest()).reservations
+    assert listed.reservation.name == "n0"
+    with pytest.raises(AlreadyAppliedError):
+        made.handle(unreserved("n1099", T0_US + 2 * 1099 + 9))
+    with pytest.raises(RejectedError, match="is no reservation"):
+        made.handle(unreserved("n1", T0_US + 10_000))
+
+
+def test_a_job_is_told_when_its_reservation_is_forgotten_also_after_a_restart() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    window = reserved("course", 60.0, 600.0, T0_US + 5, users=["ada"])
+    [held] = twins.round_of(30, window, job("a", reservation="course"))
+    assert "it ended" in held.reason
+    twins.kill()
+    [forgotten] = twins.round_of(8 * 86_400 // 30)
+    assert "no cluster that the job may run on has it" in forgotten.reason
+
+
+@pytest.mark.parametrize("asked", [{}, {"reservation": "course"}])
+def test_a_deadline_behind_a_window_names_it_until_it_ends(asked: dict[str, str]) -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    windows = [reserved("fans", 600.0, 3 * HOUR_S, T0_US + 1)]
+    windows.append(reserved("course", 5 * HOUR_S, 9 * HOUR_S, T0_US + 2, users=["ada"]))
+    late = job("a", deadline_at_us=T0_US + round(2 * HOUR_S * 1e6), **asked)
+    [held] = twins.round_of(1, *windows, late)
+    named = "course keeps it from a start until" if asked else "fans keeps it from a start until"
+    assert named in held.reason
+    twins.kill()
+    [after] = twins.round_of(400) or [held]
+    assert ("it had to start by" in after.reason) != bool(asked)
+
+
+def test_a_job_of_no_reservation_that_there_is_is_told_so_whatever_its_deadline() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    window = reserved("fans", 0.0, 600.0, T0_US + 1, nodes=["p1-0000"])
+    late = job("a", deadline_at_us=T0_US + round(9 * HOUR_S * 1e6), reservation="nobody's")
+    [held] = twins.round_of(1, window, late)
+    assert "no cluster that the job may run on has it" in held.reason
+    twins.kill()
+    assert twins.round_of(30) == []
+
+
+def test_windows_are_compared_with_a_deadline_once_and_none_that_is_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = region.placement(nodes=4)
+    apart_s = limit_s() - 1.0
+    windows = [
+        reserved(f"m{n}", n * apart_s, n * apart_s + 60.0 + n, T0_US + 1, nodes=["p1-[0001-0003]"])
+        for n in range(100)
+    ]
+    asked: list[RefusedToJob] = []
+
+    def fits(of: Any, on: Any, units: int, refused: RefusedToJob = NOTHING_REFUSED) -> bool:
+        asked.append(refused)
+        return fits_when_empty(of, on, units, refused)
+
+    monkeypatch.setattr(pending_reasons, "fits_when_empty", fits)
+    deadline_us = T0_US + round(50 * apart_s * 1e6)
+    [held] = round_of(made, 1, *windows, job("a", nodes=2, deadline_at_us=deadline_us))
+    assert "cannot end by its deadline" in held.reason
+    assert len(asked) < 10
+    wake_us = made.wake_us()
+    assert wake_us is not None
+    region.decisions(made.end_round(Round(2, wake_us)))
+    assert len(asked) < 20
 
 
 def test_a_restart_decides_what_the_process_before_would_have() -> None:

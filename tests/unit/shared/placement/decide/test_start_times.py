@@ -1,5 +1,6 @@
 """Begin times, deadlines, and the ties of submissions."""
 
+from math import inf, nextafter
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from coplace.v1.placement_pb2 import CONSTRAINT_KIND_BEGIN, CONSTRAINT_KIND_DEAD
 
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
-from shared.placement.processor.placement import Placement
+from shared.placement.processor.placement import Placement, round_at_us
 from shared.streams.stages.stage import OvertakenError
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -141,3 +142,10 @@ def test_a_restart_knows_when_jobs_may_begin() -> None:
     assert round_of(again, 1) == round_of(processor, 1) == []
     assert again.wake_us() == processor.wake_us() == end_us(7)
     assert verdicts(round_of(again, 7)) == [("a", "start")]
+
+
+@pytest.mark.parametrize("limit_s", [3600.0, 3600 / 1.37, 1234.5678])
+def test_a_round_that_is_wanted_for_something_is_not_before_it(limit_s: float) -> None:
+    for until_us in range(T0_US, T0_US + 10_000_000, 9_973):
+        due_s = nextafter(until_us / 1e6 - limit_s, inf)
+        assert round_at_us(due_s) / 1e6 >= due_s
