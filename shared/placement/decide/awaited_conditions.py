@@ -63,8 +63,11 @@ class AwaitedConditions:
         if dependency.is_singleton:
             return dependency
         if dependency.is_of_tasks and job.progress is not None:
+            if self._lacks(job, dependency) is None:
+                job.progress.met.pop(dependency.job_id, None)
+                return None
             self._note_met(job, job.progress, dependency)
-            return None if self._lacks(job, dependency) is None else dependency
+            return dependency
         unmet = self.unmet(job, dependency)
         if unmet is not None and unmet.unmet is Unmet.DELAYED:
             return replace(dependency, due_s=unmet.until_s)

@@ -136,11 +136,9 @@ class WaitingJobs:
         assert progress is not None
         most = self._pending_reasons.most_tasks(job)
         now, later = self._runs_of_tasks(job, progress, None, most)
-        entries = self._open_entries(job, waiting.choices, kinds)
-        both = (
-            {name: task for name, (_, e) in entries.items() if (task := _of_runs(e, runs))}
-            for runs in (now, later)
-        )
+        open_entries = self._open_entries(job, waiting.choices, kinds)
+        entries = {name: entry for name, (_, entry) in open_entries.items()}
+        both = _each_of_runs(entries, now), _each_of_runs(entries, later)
         return ArrayAhead(job, progress.first_arrival, waiting.queued_as, *both)
 
     def is_held_back(self, job: JobRecord, choice: Choice) -> bool:
@@ -376,6 +374,14 @@ class WaitingJobs:
 def _of_runs(entry: Entry, runs: Sequence[tuple[int, int]]) -> Entry | None:
     """Return the entry of an array as that of the first task of these runs; None without any."""
     return entry._replace(later=LaterTasks(runs[0][0], tuple(runs))).next_task() if runs else None
+
+
+def _each_of_runs(
+    entries: Mapping[str, Entry], runs: Sequence[tuple[int, int]]
+) -> dict[str, Entry]:
+    """Return the entries of an array, by cluster, as those of the first task of these runs."""
+    tasks = {name: _of_runs(entry, runs) for name, entry in entries.items()}
+    return {name: task for name, task in tasks.items() if task is not None}
 
 
 def _limits_s(waiting: _Waiting) -> Iterator[float]:

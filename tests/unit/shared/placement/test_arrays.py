@@ -563,6 +563,18 @@ def test_an_array_says_what_it_waits_for_where_two_others_completed_other_tasks(
     assert starts(round_of(processor, 3, finished("c_1", end_us(2)))) == ["b_1"]
 
 
+def test_nothing_is_kept_of_what_an_array_waited_for_once_all_of_it_completed() -> None:
+    processor = placement()
+    later = submitted("b", T0_US + 1, array="0-9", nodes=4, depends_on=after(AFTER_CORR, "a"))
+    round_of(processor, 0, submitted("a", array="0-1", nodes=4), later)
+    round_of(processor, 1, finished("a_0", end_us(0)))
+    progress = processor.layers.state.jobs.known("b").progress
+    assert progress is not None
+    assert list(progress.met) == ["a"]
+    assert starts(round_of(processor, 2, finished("a_1", end_us(1)))) == ["b_1"]
+    assert progress.met == {}
+
+
 def test_arrays_of_other_indices_are_compared_index_by_index() -> None:
     processor = placement()
     second = submitted("b", T0_US + 1, array="2,4,9", depends_on=after(AFTER_CORR, "a"))
