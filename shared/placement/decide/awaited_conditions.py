@@ -86,8 +86,6 @@ class AwaitedConditions:
         """Return when the delay of a dependency ends, after what it waits for has happened: counted
         from when the resource manager says that was, to the microsecond."""
         awaited = self.get(dependency.job_id)
-        if awaited is None and (named := as_task(dependency.job_id)) is not None:
-            awaited = self.get(named[0])  # It ended with its array.
         if dependency.due_s is not None or awaited is None:
             return dependency.due_s or 0.0
         life, since_s = awaited.life, 0.0

@@ -1,11 +1,8 @@
 """Arrays of tasks: one entry of the queue, and a job of each task once it is decided."""
 
-from typing import Any
-
 import pytest
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_USER
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER as AFTER
-from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_ANY as AFTER_ANY
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_CORR as AFTER_CORR
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_NOT_OK as AFTER_NOT_OK
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK as AFTER_OK
@@ -181,6 +178,26 @@ def test_the_cancellation_of_an_array_is_published_although_no_task_is_alive(las
     assert standing(processor, "a").completed == 2
 
 
+def test_what_an_array_at_its_limit_has_reserved_is_given_back_in_the_same_round() -> None:
+    processor = placement(6)
+    limit = limits(LIMIT_SUBJECT_USER, "ada", most_nodes=5)
+    ahead = submitted("y", nodes=2, clusters=["p1"], user="bob", walltime_s=600.0)
+    round_of(processor, 0, limit, ahead)
+    array = submitted("a", end_us(0), array="0-3", nodes=3, clusters=["p1"])
+    late = submitted("b", end_us(0) + 1, nodes=1, clusters=["p1"], user="bob", walltime_s=86_400.0)
+    assert starts(round_of(processor, 1, array, late)) == ["a_0", "b"]
+
+
+def test_a_singleton_waits_for_tasks_of_its_name_that_run_though_the_array_has_more() -> None:
+    processor = placement()
+    first = round_of(processor, 0, submitted("a", array="0-9", sequence="5", nodes=4, job_name="n"))
+    round_of(processor, 1, *map(started, first[:2]))
+    alone = [Dependency(condition=SINGLETON)]
+    early = submitted("s", end_us(0), job_name="n", sequence="1", nodes=1, depends_on=alone)
+    round_of(processor, 2, early)
+    assert "a_0: it goes first" in answered(processor, "s").reason
+
+
 def test_a_start_that_crosses_the_cancellation_of_its_array_has_its_nodes() -> None:
     processor = placement()
     round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3", nodes=2))
@@ -291,16 +308,6 @@ def test_limits_hold_for_each_task() -> None:
     assert starts(round_of(processor, 2, finished("a_0", end_us(1)))) == ["a_2"]
 
 
-def test_what_an_array_at_its_limit_has_reserved_is_given_back_in_the_same_round() -> None:
-    processor = placement(6)
-    limit = limits(LIMIT_SUBJECT_USER, "ada", most_nodes=5)
-    ahead = submitted("y", nodes=2, clusters=["p1"], user="bob", walltime_s=600.0)
-    round_of(processor, 0, limit, ahead)
-    array = submitted("a", end_us(0), array="0-3", nodes=3, clusters=["p1"])
-    late = submitted("b", end_us(0) + 1, nodes=1, clusters=["p1"], user="bob", walltime_s=86_400.0)
-    assert starts(round_of(processor, 1, array, late)) == ["a_0", "b"]
-
-
 def test_what_is_reserved_is_for_the_next_task() -> None:
     processor = placement()
     round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3", nodes=3))
@@ -403,29 +410,6 @@ def test_a_job_that_waits_for_a_task_of_a_cancelled_array_is_hopeless() -> None:
     round_of(processor, 0, *full(), array, later)
     decided = round_of(processor, 1, cancelled("a", end_us(0)))
     assert ("b", "held") in verdicts(decided)
-
-
-@pytest.mark.parametrize("awaited", ["a", "a_2"])
-def test_the_delay_after_a_cancelled_array_and_after_a_task_of_it_is_the_same(awaited: str) -> None:
-    processor = placement()
-    delayed = Dependency(job_id=awaited, condition=AFTER_ANY, delay_s=45)
-    later = submitted("b", T0_US + 2, nodes=1, depends_on=[delayed])
-    round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3"), later)
-    round_of(processor, 1, cancelled("a", end_us(0)))
-    assert "the delay after it ends" in answered(processor, "b").reason
-    assert starts(round_of(processor, 2, *emptied(2))) == []
-    assert starts(round_of(processor, 3)) == ["b"]
-
-
-def test_a_singleton_waits_for_tasks_of_its_name_that_run_though_the_array_has_more() -> None:
-    processor = placement()
-    named: dict[str, Any] = {"job_name": "n", "clusters": ["p1"], "nodes": 2}
-    first = round_of(processor, 0, submitted("a", array="0-9", sequence="5", **named))
-    round_of(processor, 1, *map(started, first[:2]))
-    alone = [Dependency(condition=SINGLETON)]
-    early = submitted("s", end_us(0), job_name="n", sequence="1", nodes=1, depends_on=alone)
-    round_of(processor, 2, early)
-    assert "a_0: it goes first" in answered(processor, "s").reason
 
 
 def test_each_task_waits_for_the_task_of_the_same_index() -> None:
