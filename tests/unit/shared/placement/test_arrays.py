@@ -190,6 +190,26 @@ def test_the_cancellation_of_an_array_is_published_although_no_task_is_alive(las
     assert standing(processor, "a").completed == 2
 
 
+def test_what_an_array_at_its_limit_has_reserved_is_given_back_in_the_same_round() -> None:
+    processor = placement(6)
+    limit = limits(LIMIT_SUBJECT_USER, "ada", most_nodes=5)
+    ahead = submitted("y", nodes=2, clusters=["p1"], user="bob", walltime_s=600.0)
+    round_of(processor, 0, limit, ahead)
+    array = submitted("a", end_us(0), array="0-3", nodes=3, clusters=["p1"])
+    late = submitted("b", end_us(0) + 1, nodes=1, clusters=["p1"], user="bob", walltime_s=86_400.0)
+    assert starts(round_of(processor, 1, array, late)) == ["a_0", "b"]
+
+
+def test_a_singleton_waits_for_tasks_of_its_name_that_run_though_the_array_has_more() -> None:
+    processor = placement()
+    first = round_of(processor, 0, submitted("a", array="0-9", sequence="5", nodes=4, job_name="n"))
+    round_of(processor, 1, *map(started, first[:2]))
+    alone = [Dependency(condition=SINGLETON)]
+    early = submitted("s", end_us(0), job_name="n", sequence="1", nodes=1, depends_on=alone)
+    round_of(processor, 2, early)
+    assert "a_0: it goes first" in answered(processor, "s").reason
+
+
 def test_a_start_that_crosses_the_cancellation_of_its_array_has_its_nodes() -> None:
     processor = placement()
     round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3", nodes=2))
