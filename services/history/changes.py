@@ -169,6 +169,8 @@ def _value(payload: Message, field: str) -> str:
     kind = descriptor_of(payload).fields_by_name[name].enum_type
     if kind is None:
         return str(value)
+    if not value:
+        return ""
     # Of `POWER_SCOPE_CLUSTER` the last word.
     known = kind.values_by_number.get(value)
     return known.name.rpartition("_")[2].lower() if known else str(value)

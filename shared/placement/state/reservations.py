@@ -347,5 +347,5 @@ class Reservations:
 
 
 def _key(cluster: str, name: str) -> str:
-    """Return the key of a row. The length keeps names apart that hold the separator."""
+    """Return the key of a row. With the length, names that hold the separator differ too."""
     return f"{len(cluster)}{_SEPARATOR}{cluster}{_SEPARATOR}{name}"

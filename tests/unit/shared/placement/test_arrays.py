@@ -1,7 +1,6 @@
 """Arrays of tasks: one entry of the queue, and a job of each task once it is decided."""
 
 from time import process_time
-from typing import Any
 
 import pytest
 from coplace.v1.accounts_pb2 import STANDING_FUNDED, STANDING_REFUSED, AccountStanding
@@ -389,16 +388,6 @@ def test_a_forecast_of_an_array_changes_no_decision() -> None:
     assert starts(twins.round_of(1, finished("a_0", end_us(0)))) == ["a_1"]
 
 
-def test_what_an_array_at_its_limit_has_reserved_is_given_back_in_the_same_round() -> None:
-    processor = placement(6)
-    limit = limits(LIMIT_SUBJECT_USER, "ada", most_nodes=5)
-    ahead = submitted("y", nodes=2, clusters=["p1"], user="bob", walltime_s=600.0)
-    round_of(processor, 0, limit, ahead)
-    array = submitted("a", end_us(0), array="0-3", nodes=3, clusters=["p1"])
-    late = submitted("b", end_us(0) + 1, nodes=1, clusters=["p1"], user="bob", walltime_s=86_400.0)
-    assert starts(round_of(processor, 1, array, late)) == ["a_0", "b"]
-
-
 def test_what_is_reserved_is_for_the_next_task() -> None:
     processor = placement()
     round_of(processor, 0, *full(), submitted("a", T0_US + 1, array="0-3", nodes=3))
@@ -518,17 +507,6 @@ def test_a_delay_after_a_task_of_a_cancelled_array_counts_from_its_cancellation(
     assert starts(round_of(processor, 5)) == ["b"]
     late = submitted("c", end_us(5), depends_on=[dependency])
     assert starts(round_of(processor, 6, late)) == ["c"]
-
-
-def test_a_singleton_waits_for_tasks_of_its_name_that_run_though_the_array_has_more() -> None:
-    processor = placement()
-    named: dict[str, Any] = {"job_name": "n", "clusters": ["p1"], "nodes": 2}
-    first = round_of(processor, 0, submitted("a", array="0-9", sequence="5", **named))
-    round_of(processor, 1, *map(started, first[:2]))
-    alone = [Dependency(condition=SINGLETON)]
-    early = submitted("s", end_us(0), job_name="n", sequence="1", nodes=1, depends_on=alone)
-    round_of(processor, 2, early)
-    assert "a_0: it goes first" in answered(processor, "s").reason
 
 
 def test_each_task_waits_for_the_task_of_the_same_index() -> None:

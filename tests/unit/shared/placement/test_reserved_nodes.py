@@ -306,6 +306,16 @@ def test_a_job_is_told_when_its_reservation_is_forgotten_also_after_a_restart() 
     assert "no cluster that the job may run on has it" in forgotten.reason
 
 
+def test_what_ended_before_a_restart_does_not_count_among_what_has_not() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=4))
+    twins.tell(*(reserved(f"n{n}", 60.0, 600.0, T0_US + 5) for n in range(256)))
+    with pytest.raises(RejectedError, match="has 256 reservations"):
+        twins.lived.handle(reserved("n256", 60.0, 600.0, T0_US + 6))
+    twins.round_of(30)
+    twins.kill()
+    twins.tell(reserved("n256", 2 * HOUR_S, 3 * HOUR_S, end_us(30) + 1))
+
+
 @pytest.mark.parametrize("asked", [{}, {"reservation": "course"}])
 def test_a_deadline_behind_a_window_names_it_until_it_ends(asked: dict[str, str]) -> None:
     twins = region.Twins(lambda: region.placement(nodes=4))
