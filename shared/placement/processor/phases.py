@@ -18,6 +18,8 @@ from shared.placement.processor.layers import Layers
 from shared.placement.state.job_record import JobRecord
 from shared.streams.stages.stage import Round
 
+_MOST_IDLE_PASSES: Final = 100
+
 
 @dataclass(slots=True)
 class RoundInHand:
@@ -31,6 +33,10 @@ class RoundInHand:
     touched: list[JobRecord] = field(default_factory=list)
     changed: list[JobRecord] = field(default_factory=list)
     last_pass: PassDecisions | None = None
+
+
+class EndlessPassesError(RuntimeError):
+    """Passes over the queue start nothing and ask for another: a defect, which ends no process."""
 
 
 Phase = Callable[[Layers, RoundInHand], Iterable[Publish]]
@@ -117,11 +123,15 @@ def take_measures(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
 def start_jobs(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
     """Pass over the queue until no job in it is over a limit, and start what may start. Needs the
     queue and what is committed under caps."""
-    decide, now_s = layers.decide, round_.ended.now_s
+    decide, now_s, idle = layers.decide, round_.ended.now_s, 0
+    # Each pass without a start may send one job back.
+    most_idle = _MOST_IDLE_PASSES + len(decide.waiting_jobs.jobs())
     while True:
         plan = decide.pass_over_queue(now_s)
         written = layers.explain.of_pass(round_.decisions, Refusals(plan))
+        idle += 1
         for starting in decide.starting(plan):
+            idle = 0
             # What keeps it from the other choices is read before the job has its nodes.
             compared, instead_of = written.before_start(starting)
             yield written.started(decide.take(starting, now_s), compared, instead_of)
@@ -129,6 +139,8 @@ def start_jobs(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
             decide.end_passes(plan)
             round_.last_pass = written
             return
+        if idle > most_idle:
+            raise EndlessPassesError(f"{idle} passes started nothing, and another is asked for")
 
 
 def publish_waiting(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
