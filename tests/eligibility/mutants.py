@@ -89,7 +89,7 @@ def delays_are_ignored() -> Iterator[None]:
 def delays_count_from_the_round() -> Iterator[None]:
     """A delay begins when placement hears of what it is after."""
 
-    def due_s(kept: AwaitedConditions, dependency: Dependency) -> float:
+    def due_s(kept: AwaitedConditions, _job: JobRecord, dependency: Dependency) -> float:
         known = dependency.due_s
         return kept.times.now_s + dependency.delay_s if known is None else known
 
