@@ -524,6 +524,12 @@ def payloads(kind: str, is_own: bool, n: int) -> dict[str, object]:
         "cluster_undeclared": {"cluster": name, "reason": "old", "undeclaredAtUs": NOW_US},
         "nodes_drained": {"cluster": name, "reason": "service", "drainedAtUs": NOW_US},
         "nodes_resumed": {"cluster": name, "resumedAtUs": NOW_US},
+        "manager_alive": {
+            "manager": "its own",
+            "clusters": [name],
+            "silentAfterS": 3600,
+            "aliveAtUs": NOW_US,
+        },
         "limits_declared": {**usual, "name": user},
         "reservation_declared": {
             "cluster": name,

@@ -26,7 +26,7 @@ class Fault(NamedTuple):
 
 
 _STARTED: Final = "await report(facts.started(SOURCE, decision, nodes, at_us))"
-_ENDED: Final = "await report(facts.ended(SOURCE, job, decision, (at_us, end_us), outcome=outcome))"
+_ENDED: Final = "await report(facts.ended(SOURCE, job, decision, (at_us, end[0]), outcome=end[1]))"
 _ENDS: Final = "(decision.is_void or verdict == placement_pb2.VERDICT_CANCELLED)"
 FAULTS: Final[Mapping[str, Fault]] = {
     "obeys twice": Fault("grant not in ends and jobs", "jobs", frozenset({AdapterRule.ONCE})),
@@ -41,7 +41,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     ),
     "ends without grant": Fault(
         _ENDED,
-        "fact = facts.ended(SOURCE, job, decision, (at_us, end_us), outcome=outcome); "
+        "fact = facts.ended(SOURCE, job, decision, (at_us, end[0]), outcome=end[1]); "
         "fact.job_finished.ClearField('grant'); await report(fact)",
         frozenset({AdapterRule.ENDS}),
     ),
