@@ -35,6 +35,7 @@ from coplace.v1.placement_pb2 import (
     PREDICTION_BASIS_FIRST_RUN,
     VERDICT_ACTION,
     VERDICT_START,
+    Candidate,
     PlacementDecided,
     Verdict,
 )
@@ -63,7 +64,7 @@ Stamp = tuple[int, str]
 @dataclass(slots=True)
 class _Run:
     """A start that was decided; confirmed once its resource manager said so, untouched until
-    something is asked of it."""
+    something is asked of it. Of an unknown one nothing said what it draws."""
 
     attempt: int
     grant: int
@@ -71,6 +72,7 @@ class _Run:
     draw_w: float
     freq_ghz: float
     nodes: Nodes
+    is_unknown: bool = False
     is_confirmed: bool = False
     is_untouched: bool = True
 
@@ -99,9 +101,22 @@ class _Known:
             before = self.newest.get(subject)
             if before is None or stamp > before[0]:
                 self.newest[subject] = stamp, event.payload
+                if before is not None and isinstance(event.payload, ClusterDeclared):
+                    self._estimate_anew(before[1], event.payload)
         elif isinstance(event.payload, _MAY_END):
             self.draws.pop(event.payload.job_id, None)
         self._follow(event.payload)
+
+    def _estimate_anew(self, before: Message, now: ClusterDeclared) -> None:
+        """Runs of which nothing said what they draw are estimated anew where the nodes of their
+        cluster draw another power at most: by what is known then, which may be less."""
+        if isinstance(before, ClusterDeclared) and _rating(before) == _rating(now):
+            return
+        runs = {**{job_id: run for job_id, (run, _, _) in self.draws.items()}, **self.runs}
+        for job_id, run in runs.items():
+            if run.is_unknown and run.cluster == now.cluster:
+                self.runs.pop(job_id, None)
+                self.draws.pop(job_id, None)
 
     def _follow(self, payload: Message) -> None:
         """What runs by the decisions, and what was asked of it."""
@@ -155,7 +170,7 @@ class _Known:
         ends_us = decided.decided_at_us + round(decided.walltime_s * 1e6)
         errs = _errs(decided, self.clusters[decided.cluster])
         grant, mode = (decided.attempt, decided.grant), (draw_w, decided.freq_ghz)
-        run = _Run(*grant, decided.cluster, *mode, Nodes.of(decided))
+        run = _Run(*grant, decided.cluster, *mode, Nodes.of(decided), _is_unknown(decided))
         self.draws[decided.job_id] = replace(run), ends_us, errs
         self.runs[decided.job_id] = run
 
@@ -329,7 +344,7 @@ def _errs(decided: PlacementDecided, cluster: ClusterDeclared) -> tuple[float, f
     is counted as drawing nothing."""
     if not _draw_w(decided, cluster):
         return 0.0, 0.0
-    [on] = [c for c in decided.candidates if c.cluster == decided.cluster]
+    on = _chosen(decided)
     units = sum(decided.node_units) or len(decided.node_indices)
     whole_w = on.power_w * units * decided.cores_per_node / cluster.cores_per_node
     return whole_w, on.power_sd
@@ -338,10 +353,25 @@ def _errs(decided: PlacementDecided, cluster: ClusterDeclared) -> tuple[float, f
 def _draw_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
     """Beyond idle, in whole milliwatts as placement counts them, rounded down; by nameplate where
     nothing says what the job draws."""
-    [on] = [c for c in decided.candidates if c.cluster == decided.cluster]
-    is_unknown = on.basis == PREDICTION_BASIS_FIRST_RUN and not on.HasField("power_sd")
-    node_w = most_node_w(cluster) if is_unknown else on.power_w
+    node_w = most_node_w(cluster) if _is_unknown(decided) else _chosen(decided).power_w
     return _least_w(node_w, cluster, _whole(Nodes.of(decided), cluster))
+
+
+def _is_unknown(decided: PlacementDecided) -> bool:
+    """Whether nothing said what a job draws that starts."""
+    on = _chosen(decided)
+    return on.basis == PREDICTION_BASIS_FIRST_RUN and not on.HasField("power_sd")
+
+
+def _chosen(decided: PlacementDecided) -> Candidate:
+    [on] = [c for c in decided.candidates if c.cluster == decided.cluster]
+    return on
+
+
+def _rating(cluster: ClusterDeclared) -> tuple[object, ...]:
+    """What the most that a run draws there follows from."""
+    of_nodes = [each.SerializeToString(deterministic=True) for each in cluster.node_classes]
+    return most_node_w(cluster), cluster.idle_power_w, cluster.cores_per_node, of_nodes
 
 
 def _whole(nodes: Nodes, cluster: ClusterDeclared) -> float:
