@@ -6,7 +6,7 @@ nothing is completed.
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -89,3 +89,14 @@ def _capped_at(placement: str) -> Iterator[str]:
     found = _clusters_at(placement)
     yield from sorted({name for each in found for name in (each.name, each.site)})
     yield "region"
+
+
+ClusterName = Annotated[
+    str, typer.Argument(metavar="CLUSTER", help="As it was declared.", autocompletion=clusters)
+]
+OneCluster = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[CLUSTER]", help="One cluster; all by default.", autocompletion=clusters
+    ),
+]

@@ -23,9 +23,9 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from cli import completion
 from cli.answers import write_answer
 from cli.asking import Ingest, Placement, asking
+from cli.completion import ClusterName, OneCluster
 from cli.listing import require_cluster
 from cli.outcomes import order, show_state, tell
 from cli.output import Output, OutputName, Row
@@ -50,12 +50,6 @@ _STATES: Final = {
 _COLUMNS: Final = ("cluster", "nodes", "count", "state", "jobs", "reason", "drained_by", "until")
 _PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"
 
-ClusterName = Annotated[
-    str,
-    typer.Argument(
-        metavar="CLUSTER", help="As it was declared.", autocompletion=completion.clusters
-    ),
-]
 NodeNames = Annotated[
     list[str] | None,
     typer.Argument(metavar="[NODE]...", help="Names or host lists (n[001-004]); all if none."),
@@ -156,14 +150,7 @@ def resume(
 
 
 def nodes(
-    cluster: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[CLUSTER]",
-            help="One cluster; all by default.",
-            autocompletion=completion.clusters,
-        ),
-    ] = None,
+    cluster: OneCluster = None,
     output: OutputName = Output.TABLE,
     placement: Placement = _PLACEMENT,
 ) -> None:

@@ -12,9 +12,9 @@ from coplace.v1.placement_service_pb2 import (
 )
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
-from cli import completion
 from cli.answers import write_answer
 from cli.asking import Ingest, Placement, asking
+from cli.completion import ClusterName, OneCluster
 from cli.listing import require_cluster
 from cli.outcomes import order, show_state, tell
 from cli.output import Output, OutputName, Row
@@ -33,12 +33,6 @@ _COLUMNS: Final = (
     *("users", "accounts", "declared_by", "reason"),
 )
 
-ClusterName = Annotated[
-    str,
-    typer.Argument(
-        metavar="CLUSTER", help="As it was declared.", autocompletion=completion.clusters
-    ),
-]
 ReservationName = Annotated[str, typer.Argument(metavar="NAME", help="As jobs name it.")]
 Reason = Annotated[str, typer.Option(help="Why: it is recorded, and shown.")]
 
@@ -134,14 +128,7 @@ def remove(
 
 @app.command("list")
 def list_reservations(
-    cluster: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[CLUSTER]",
-            help="Of one cluster; of all by default.",
-            autocompletion=completion.clusters,
-        ),
-    ] = None,
+    cluster: OneCluster = None,
     output: OutputName = Output.TABLE,
     placement: Placement = _PLACEMENT,
 ) -> None:
