@@ -40,6 +40,7 @@ from shared.placement.state.closure import Closure
 from shared.placement.state.declines import refused_outside, refused_to
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import (
+    NOTHING,
     Limit,
     Subject,
     SubjectKind,
@@ -74,6 +75,10 @@ class PendingReasons:
         silent resource managers."""
         silent, closed = self.managers.silent, self.models.closed
         return {**silent, **closed} if silent else closed
+
+    def closure(self, cluster: str) -> Closure | None:
+        """Return why nothing new starts on a cluster; None where something may."""
+        return self.models.closed.get(cluster) or self.managers.silent.get(cluster)
 
     def of_job(self, job: JobRecord) -> PendingReason | None:
         """Return what keeps all entries of a waiting job out; None when nothing does."""
@@ -110,9 +115,9 @@ class PendingReasons:
 
     def of_entry(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
         """Return what keeps the entry for this cluster out; None when nothing does."""
-        cluster, closed = candidate.cluster, self.closed
-        if cluster in closed:
-            return ClusterClosed(cluster, closed[cluster])
+        cluster = candidate.cluster
+        if (closure := self.closure(cluster)) is not None:
+            return ClusterClosed(cluster, closure)
         if (nowhere := self._nowhere(job, candidate)) is not None:
             return nowhere
         if self._is_drained(job, candidate):
@@ -360,8 +365,9 @@ class PendingReasons:
         return self.allocations.usage(Subject(SubjectKind.ARRAY, array_id)).jobs
 
     def _too_much(self, job: JobRecord, on: Cluster, units: int) -> PendingReason | None:
-        for subject, limit in self._limits_of(job):
-            needed = usage_of(job.job, on, units)
+        limits = self._limits_of(job)
+        needed = usage_of(job.job, on, units) if limits else NOTHING
+        for subject, limit in limits:
             over = beyond(limit, self.allocations.usage(subject), needed)
             if over is not None:
                 return AmountLimitReached(subject, over)
@@ -369,7 +375,8 @@ class PendingReasons:
 
     def _limits_of(self, job: JobRecord) -> list[tuple[Subject, Limit]]:
         limits = self.models.limits
-        return [(s, limits[s.declared]) for s in subjects_of(job.job) if s.declared in limits]
+        found = ((subject, limits.get(subject.declared)) for subject in subjects_of(job.job))
+        return [(subject, limit) for subject, limit in found if limit is not None]
 
 
 def _deadline_missed(job: JobRecord, on: Candidate) -> MissesDeadline:

@@ -76,6 +76,9 @@ class WaitingJobs:
         self._waiting: dict[str, _Waiting] = {}
         self._refreshed: set[str] = set()
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def jobs(self) -> list[JobRecord]:
         """Return all jobs that wait."""
         return [waiting.job for waiting in self._waiting.values()]

@@ -271,7 +271,7 @@ class PassDecisions:
     def _why_excluded(self, job: JobRecord, choice: Choice) -> Constraint:
         name = choice.cluster
         problem = self._misfit(job, name)
-        if problem is None and (closed := self.pending_reasons.closed.get(name)):
+        if problem is None and (closed := self.pending_reasons.closure(name)):
             problem = closed_constraint(name, closed)
         if problem is None and name in self.pending_reasons.unranked_clusters(job):
             problem = self._drained(name)

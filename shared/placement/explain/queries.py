@@ -448,7 +448,7 @@ class Queries:
 
     def _show(self, found: ShowNodesResponse, cluster: str) -> None:
         nodes = self._models.clusters[cluster].nodes
-        closure = self._pending_reasons.closed.get(cluster)
+        closure = self._pending_reasons.closure(cluster)
         closed = closure_words(closure) if closure else ""
         found.clusters.append(ClusterStanding(cluster=cluster, nodes=nodes, closed=closed))
         held = self._job_table.allocations.occupancy[cluster]

@@ -125,7 +125,7 @@ def start_jobs(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
     queue and what is committed under caps."""
     decide, now_s, idle = layers.decide, round_.ended.now_s, 0
     # Each pass without a start may send one job back.
-    most_idle = _MOST_IDLE_PASSES + len(decide.waiting_jobs.jobs())
+    most_idle = _MOST_IDLE_PASSES + len(decide.waiting_jobs)
     while True:
         plan = decide.pass_over_queue(now_s)
         written = layers.explain.of_pass(round_.decisions, Refusals(plan))
