@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from lab.workloads.request import JobRequest
 from lab.workloads.streams import Stream, stream
-from shared.domain.parts import Part
+from shared.domain.parts import JobPart
 
 
 def with_gangs(requests: Sequence[JobRequest], seed: int, share: float) -> list[JobRequest]:
@@ -27,6 +27,6 @@ def _is_of_nodes(request: JobRequest) -> bool:
 
 
 def _gang(request: JobRequest) -> JobRequest:
-    leads = Part(1, features=request.features)
-    follow = Part(2 * (request.nodes - 1), units_per_node=2)
+    leads = JobPart(1, features=request.features)
+    follow = JobPart(2 * (request.nodes - 1), units_per_node=2)
     return replace(request, features="", parts=(leads, follow))

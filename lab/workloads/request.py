@@ -12,7 +12,7 @@ from coplace_client.checks import (
 from coplace_client.errors import RejectedError
 from lab.workloads.table1 import APPS
 from shared.domain.job import Condition
-from shared.domain.parts import Part
+from shared.domain.parts import JobPart
 from shared.domain.resources import Resources, require_resources
 
 
@@ -63,7 +63,7 @@ class JobRequest:
     reservation: str = ""
     array: str = ""
     array_at_most: int = 0
-    parts: tuple[Part, ...] = ()
+    parts: tuple[JobPart, ...] = ()
 
     def __post_init__(self) -> None:
         for field, app_id in (("app_id", self.app_id), ("runs", self.true_app_id)):

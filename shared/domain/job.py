@@ -14,7 +14,7 @@ from shared.domain.array_tasks import TaskIndices, parse_tasks, task_id
 from shared.domain.cluster import Cluster
 from shared.domain.features import parse_features
 from shared.domain.hostlist import expand
-from shared.domain.parts import Part, require_parts, total_resources
+from shared.domain.parts import JobPart, require_parts, total_resources
 from shared.domain.resources import Resources, require_resources
 
 MOST_PRIORITY: Final = round(PRIORITY.most)
@@ -90,7 +90,7 @@ class Job:
     array_id: str = ""
     array_index: int = 0
     array_ordinal: int = 0
-    parts: tuple[Part, ...] = ()
+    parts: tuple[JobPart, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):

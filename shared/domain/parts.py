@@ -10,7 +10,7 @@ from shared.domain.resources import Resources, require_resources, resources_of
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JobPart:
     """Equal units, `units_per_node` of them on each of its nodes, the rest on the last one. Raises
     RejectedError on construction.
 
@@ -66,7 +66,7 @@ class Part:
         return bool(self.partitions or self.features or self.nodes_wanted or self.nodes_excluded)
 
 
-def require_parts(parts: tuple[Part, ...], nodes: int) -> None:
+def require_parts(parts: tuple[JobPart, ...], nodes: int) -> None:
     """Raise RejectedError unless the nodes of parts add up."""
     LENGTHS["parts"].require("parts", len(parts))
     total = sum(part.nodes for part in parts)
@@ -74,7 +74,7 @@ def require_parts(parts: tuple[Part, ...], nodes: int) -> None:
         raise RejectedError("nodes", f"must be {total} as those of its parts, got {nodes}")
 
 
-def total_resources(parts: Iterable[Part]) -> Resources:
+def total_resources(parts: Iterable[JobPart]) -> Resources:
     """Return the resources of all units of parts."""
     counts: dict[str, int] = {}
     for part in parts:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from shared.scheduling.capacity import AllocatedUnits, Capacity
 from shared.scheduling.load import Soonest
 from shared.scheduling.node_states import KnownStates, NodeState
-from shared.scheduling.part_matching import Matched, NodeGroup, match_parts
+from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts
 from shared.scheduling.problem import Allocation, Kind, NodeTable, PartShape, wanted_of
 
 # The state of a class at the shadow time while there is none.
@@ -161,7 +161,7 @@ class NodeClasses:
         total, lacking = self._totals(kind)
         return 0 if lacking else total
 
-    def matched(self, parts: Sequence[PartShape]) -> Matched:
+    def matched(self, parts: Sequence[PartShape]) -> MatchedParts:
         """Return the nodes that the parts of a gang, each in one place, have at once now."""
         now = [each.now for each in self.all]
         return match_parts(

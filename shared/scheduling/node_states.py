@@ -93,10 +93,10 @@ class Likeness:
 
 def _sets_of(shape: Shape) -> list[int]:
     where = shape.where
-    found = [each.nodes for each in where] + [each.wanted for each in where if each.wanted]
+    sets = [each.nodes for each in where] + [each.wanted for each in where if each.wanted]
     for part in shape.parts:
-        found += _sets_of(part.shape)
-    return found
+        sets += _sets_of(part.shape)
+    return sets
 
 
 class KnownStates:

@@ -20,7 +20,7 @@ class NodeGroup(NamedTuple):
     cost: int = 0
 
 
-class Matched(NamedTuple):
+class MatchedParts(NamedTuple):
     """How many nodes of each group each part takes, `taken[part][group]`; all of them, and what
     they cost. `lacks` is how many nodes more the parts want."""
 
@@ -32,7 +32,7 @@ class Matched(NamedTuple):
 
 def match_parts(
     counts: Sequence[int], wanted: Sequence[int], groups: Sequence[NodeGroup]
-) -> Matched:
+) -> MatchedParts:
     """Return as many nodes as there are for parts that take so many, at the least cost.
 
     Each part has all nodes that it has `wanted`, a set of them: where some part lacks one, it lacks
@@ -62,7 +62,7 @@ def match_parts(
             nodes += moved
             cost += moved * groups[at].cost
     lacks = max(sum(lacking), int(pinned < sum([each.bit_count() for each in wanted])))
-    return Matched(taken, sum(counts) - lacks, cost, lacks)
+    return MatchedParts(taken, sum(counts) - lacks, cost, lacks)
 
 
 def _pinned(wanted: Sequence[int], group: NodeGroup) -> int:

@@ -26,7 +26,7 @@ from shared.scheduling.eligibility import (
     node_set,
     where_on,
 )
-from shared.scheduling.part_matching import Matched, NodeGroup, match_parts
+from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts
 
 Ints = NDArray[np.int64]
 
@@ -434,7 +434,7 @@ def most_of_gang(shape: Shape, free: Ints) -> int:
     return most
 
 
-def match_on(parts: Sequence[PartShape], free: Ints) -> tuple[Matched, list[list[int]]]:
+def match_on(parts: Sequence[PartShape], free: Ints) -> tuple[MatchedParts, list[list[int]]]:
     """Return the nodes that parts, each in one place, have at once where so much is free on each
     node, (resources, nodes), with the nodes of each group."""
     count = free.shape[1]

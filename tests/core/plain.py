@@ -520,7 +520,7 @@ class Region:
         return least.get(entry.units, inf)
 
     def _least_lost_with_gangs(self, shape: Shape, entry: Waiting, promise: Promise) -> float:
-        """The same where the entry or who waits is a gang: all sets of nodes are tried."""
+        """The same where the entry or the reserved entry is a gang: all sets of nodes are tried."""
         nodes, reserved = self.clusters[entry.cluster], self.reserved[entry.cluster]
         then, count = nodes.at(promise.start_s), len(nodes.has)
         before, room = nodes.room(reserved, then), nodes.room(shape, nodes.stays)

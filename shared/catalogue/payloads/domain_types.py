@@ -31,7 +31,7 @@ from shared.domain.cluster import Cluster, NodeClass
 from shared.domain.coefficients import Coefficients, Matrix, Uncertainty
 from shared.domain.job import Condition, Dependency, Job
 from shared.domain.partition import Partition
-from shared.domain.parts import Part, total_resources
+from shared.domain.parts import JobPart, total_resources
 from shared.domain.resources import design_powers_of, resources_of
 
 # `coefficients-{node_model}@{round}` and the like: a job that waits keeps those it was evaluated
@@ -148,12 +148,12 @@ def asked_memory_gib(message: JobSubmitted, units: int) -> float:
     return message.memory_gib or units * message.memory_gib_per_unit
 
 
-def parts_of(message: JobSubmitted) -> tuple[Part, ...]:
+def parts_of(message: JobSubmitted) -> tuple[JobPart, ...]:
     """Return the parts of a gang; none of another job."""
     return tuple(map(_part_of, message.parts))
 
 
-def part_message(part: Part) -> PartMessage:
+def part_message(part: JobPart) -> PartMessage:
     """Return a part as a submission carries it."""
     return PartMessage(
         units=part.units,
@@ -168,8 +168,8 @@ def part_message(part: Part) -> PartMessage:
     )
 
 
-def _part_of(message: PartMessage) -> Part:
-    return Part(
+def _part_of(message: PartMessage) -> JobPart:
+    return JobPart(
         units=message.units,
         units_per_node=message.units_per_node or 1,
         cores_per_unit=message.cores_per_unit,

@@ -23,7 +23,7 @@ from lab.workloads.request import JobRequest
 from lab.workloads.table1 import profile
 from shared.domain.cluster import NodeClass
 from shared.domain.partition import Partition
-from shared.domain.parts import Part
+from shared.domain.parts import JobPart
 from shared.scheduling.progress import Progress
 from tests.unit.lab.emulator.runs import (
     CLUSTERS,
@@ -370,7 +370,7 @@ def test_a_job_on_nodes_of_another_partition_or_without_its_feature_is_refused(
     emulator.apply([start(job, node_indices=[1])])
 
 
-def gang(index: int, *parts: Part, **changes: Any) -> JobRequest:
+def gang(index: int, *parts: JobPart, **changes: Any) -> JobRequest:
     nodes = sum(part.nodes for part in parts)
     return request(index, nodes=nodes, shareable=False, parts=parts, **changes)
 
@@ -390,7 +390,7 @@ def test_a_gang_is_not_started_on_nodes_that_do_not_fit_its_parts(
     large = replace(
         P1, declared_classes=(NodeClass(4, 192.0, features=("large",)), NodeClass(12, 192.0))
     )
-    asked = gang(0, Part(1, features="large"), Part(2))
+    asked = gang(0, JobPart(1, features="large"), JobPart(2))
     emulator, [job] = in_round_one(asked, clusters=(large, P2))
     right = start(job, node_indices=[3, 4, 5], parts=_placed([[3], [4, 5]]))
     wrong = start(job, node_indices=[3, 4, 5], parts=_placed(placed))
