@@ -68,6 +68,7 @@ def describe_event(payload: Any) -> tuple[str, str]:
 def _submitted(message: JobSubmitted) -> tuple[str, str]:
     units = f"{message.nodes} units of {message.cores_per_unit} cores"
     asked = units if message.cores_per_unit else f"{message.nodes} nodes"
+    asked += f" in {len(message.parts)} parts" if message.parts else ""
     limit = f"{message.walltime_s / 3600:.2f} h on {message.reference_cluster}"
     return "submitted", f"{asked}, {limit}, {message.user} ({message.account})"
 

@@ -24,6 +24,7 @@ from coplace.v1.placement_pb2 import (
 
 from coplace_client.facts import action_refused
 from coplace_testing.region import Region
+from shared.catalogue.payloads.domain_types import asked_resources
 
 # As who it answers without an identity.
 _SOURCE: Final = "manager"
@@ -115,7 +116,7 @@ class ObedientManager:
             nodes=len(units),
             cores_per_node=max(units) * start.cores_per_node,
             cores=sum(units) * start.cores_per_node,
-            resources={name: sum(units) * n for name, n in job.resources_per_unit.items()},
+            resources=asked_resources(job, sum(units)),
             freq_ghz=start.freq_ghz,
             submitted_at_us=job.submitted_at_us,
             started_at_us=run.started_at_us,

@@ -19,6 +19,7 @@ from lab.emulator.truth.noise import Noise
 from lab.emulator.truth.runs import EmulatedTruth
 from lab.workloads.arrays import with_arrays
 from lab.workloads.clusters import GPU_NODES, clusters, rated
+from lab.workloads.gangs import with_gangs
 from lab.workloads.generate import built_in
 from lab.workloads.mislabel import mislabel
 from lab.workloads.partitions import asking_for_partitions, with_partitions
@@ -69,6 +70,7 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
         requests = asking_for_partitions(requests, emulated, settings.seed, share)
     if settings.reserved_share:
         requests = in_reservations(requests, emulated, settings.seed, settings.reserved_share)
+    requests = with_gangs(requests, settings.seed, settings.gangs_share)
     requests = with_start_terms(requests, settings.seed, settings.timed_share)
     return with_arrays(requests, settings.seed, settings.arrays_share), emulated
 

@@ -35,7 +35,7 @@ from lab.emulator.truth.laws import Behaviour
 from lab.emulator.truth.noise import METER_SIGMA, SHUTTER_SIGMA, Noise
 from lab.workloads.request import JobRequest
 from shared.catalogue.event import Event, Publish
-from shared.catalogue.payloads.domain_types import CONDITION_MESSAGES
+from shared.catalogue.payloads.domain_types import CONDITION_MESSAGES, part_message
 from shared.catalogue.trace import job_traceparent
 from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
@@ -116,6 +116,7 @@ def submission(request: JobRequest, job: str, cluster: Cluster, ids: Mapping[int
         reservation=request.reservation,
         array=request.array,
         array_at_most=request.array_at_most,
+        parts=[part_message(part) for part in request.parts],
     )
     return _of_job(JOBS, cluster, job, time_us, payload)
 

@@ -2,7 +2,8 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from dataclasses import replace
+from itertools import accumulate, chain
 from typing import Final
 
 from coplace.v1.placement_pb2 import PlacementDecided
@@ -36,7 +37,7 @@ def require_possible(
     problem = (
         _wrong_request(decision, request, machine)
         or _wrong_nodes(decision, machine)
-        or _wrong_place(decision, request, machine)
+        or _wrong_parts(decision, request, machine)
         or _wrong_units(decision, request)
         or _wrong_room(decision, request, machine)
         or _wrong_neighbours(decision, request, machine, running)
@@ -82,17 +83,37 @@ def _wrong_nodes(decision: PlacementDecided, machine: Machine) -> str | None:
     return None
 
 
-def _wrong_place(decision: PlacementDecided, request: JobRequest, machine: Machine) -> str | None:
+def _wrong_parts(decision: PlacementDecided, request: JobRequest, machine: Machine) -> str | None:
+    """Each part of a gang has as many nodes as it takes, all of its own, where it may be."""
+    if not request.parts:
+        return _wrong_place(decision.node_indices, request, machine)
+    placed = [list(each.node_indices) for each in decision.parts]
+    asked = [each.nodes for each in request.parts]
+    if [*map(len, placed)] != asked:
+        return f"has parts of {asked} nodes, got {[*map(len, placed)]}"
+    if sorted(chain.from_iterable(placed)) != sorted(decision.node_indices):
+        return f"has nodes {sorted(decision.node_indices)}, got {placed} for its parts"
+    for nodes, part in zip(placed, request.parts, strict=True):
+        partitions = part.partitions or request.partitions
+        alone = replace(
+            request, parts=(), partitions=partitions, features=part.features or request.features
+        )
+        if problem := _wrong_place(nodes, alone, machine):
+            return problem
+    return None
+
+
+def _wrong_place(nodes: Sequence[int], request: JobRequest, machine: Machine) -> str | None:
     """All nodes are of one of its partitions, and have its features."""
     cluster, names = machine.cluster, machine.node_names
-    got = {names[node] for node in decision.node_indices}
+    got = {names[node] for node in nodes}
     asked = [each for each in cluster.partitions if each.name in request.partitions]
     if request.partitions and not any(got.issubset(named_nodes(each.nodes)) for each in asked):
         return f"is to be in one of {', '.join(request.partitions)}, got {', '.join(sorted(got))}"
     if not request.features:
         return None
     ends = list(accumulate(each.nodes for each in cluster.node_classes))
-    classes = {bisect_right(ends, node) for node in decision.node_indices}
+    classes = {bisect_right(ends, node) for node in nodes}
     expression = parse_features(request.features)
     lacking = [n for n in classes if not expression.holds({*cluster.node_classes[n].features})]
     return f"needs nodes with {request.features}" if lacking else None

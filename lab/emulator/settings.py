@@ -60,6 +60,9 @@ class SimulationSettings(EnvironmentSettings):
     timed_share: float = Field(
         0.0, ge=0, le=1, description="Share of the built-in jobs that say when they may start"
     )
+    gangs_share: float = Field(
+        0.0, ge=0, le=1, description="Share of the built-in jobs of several nodes that are gangs"
+    )
     arrays_share: float = Field(
         0.0, ge=0, le=1, description="Share of the built-in jobs that are arrays of tasks"
     )

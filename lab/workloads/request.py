@@ -12,6 +12,7 @@ from coplace_client.checks import (
 from coplace_client.errors import RejectedError
 from lab.workloads.table1 import APPS
 from shared.domain.job import Condition
+from shared.domain.parts import JobPart
 from shared.domain.resources import Resources, require_resources
 
 
@@ -33,7 +34,7 @@ class JobRequest:
     units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each, in one of
     `partitions`, on nodes with `features`, or in a `reservation`. It starts not before `begin_s`,
     and ends by `deadline_s` or is cancelled then; 0 without. An `array` is so many such jobs, of
-    which `array_at_most` have nodes at once (0: any number).
+    which `array_at_most` have nodes at once (0: any number). A gang has its nodes in `parts`.
     """
 
     index: int
@@ -62,6 +63,7 @@ class JobRequest:
     reservation: str = ""
     array: str = ""
     array_at_most: int = 0
+    parts: tuple[JobPart, ...] = ()
 
     def __post_init__(self) -> None:
         for field, app_id in (("app_id", self.app_id), ("runs", self.true_app_id)):

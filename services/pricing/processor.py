@@ -510,6 +510,7 @@ def _needed_of(submitted: JobSubmitted) -> JobSubmitted:
         memory_gib_per_unit=submitted.memory_gib_per_unit,
         resources_per_unit=submitted.resources_per_unit,
         shareable=submitted.shareable,
+        parts=submitted.parts,
     )
 
 

@@ -8,7 +8,7 @@ from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
 
 from coplace_client.bounds import NODE_POWER_W
 from coplace_client.errors import RejectedError
-from shared.catalogue.payloads.domain_types import cluster_of
+from shared.catalogue.payloads.domain_types import asked_memory_gib, asked_resources, cluster_of
 from shared.domain.money import micro_units, service_units
 from shared.domain.tariff import CORE, GIB, PriceTariff, RateScope
 from shared.pricing.rating import full_su
@@ -84,7 +84,7 @@ def reserved_micro_su(
 
 def _held(submitted: JobSubmitted, cores: int) -> dict[str, Decimal]:
     units = submitted.nodes
-    memory_gib = submitted.memory_gib or units * submitted.memory_gib_per_unit
-    others = {name: Decimal(units * n) for name, n in submitted.resources_per_unit.items()}
+    memory_gib = asked_memory_gib(submitted, units)
+    others = {name: Decimal(n) for name, n in asked_resources(submitted, units).items()}
     memory = {GIB: Decimal(repr(memory_gib))} if memory_gib else {}
     return {**others, **memory, CORE: Decimal(cores)}

@@ -1,5 +1,6 @@
 """Jobs: what a user asked for, and the life that their events describe."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -13,9 +14,17 @@ from shared.domain.array_tasks import TaskIndices, parse_tasks, task_id
 from shared.domain.cluster import Cluster
 from shared.domain.features import parse_features
 from shared.domain.hostlist import expand
+from shared.domain.parts import JobPart, require_parts, total_resources
 from shared.domain.resources import Resources, require_resources
 
 MOST_PRIORITY: Final = round(PRIORITY.most)
+# What a gang says of each of its parts, and not of the whole.
+_OF_PARTS: Final = (
+    *("cores_per_unit", "units_per_node", "memory_gib_per_unit", "resources_per_unit"),
+    *("memory_gib", "nodes_wanted"),
+)
+# Choices of partitions that a pass tries for a gang.
+_MOST_CHOICES: Final = 64
 # Characters of the host lists that one job names: each job that waits keeps them.
 _MOST_NAMED_TEXT: Final = 4096
 # Its id and the number of the attempt.
@@ -41,6 +50,9 @@ class Job:
     An `array` has tasks of these indices, each of which is as the array says, and `array_at_most`
     of them have nodes at once (0: any number). A task has the `array_id`, its `array_index`, and
     its `array_ordinal` among the tasks.
+
+    A gang consists of `parts`, and of `nodes` whole nodes in all. What a part does not say of where
+    it may be, `partitions`, `features` and `nodes_excluded` say.
     """
 
     job_id: str
@@ -78,6 +90,7 @@ class Job:
     array_id: str = ""
     array_index: int = 0
     array_ordinal: int = 0
+    parts: tuple[JobPart, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -97,6 +110,27 @@ class Job:
         if self.has_wishes or self.clusters:
             self._check_where()
         self._check_array()
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        if not self.parts:
+            return
+        require_parts(self.parts, self.nodes)
+        if self.shareable:
+            raise RejectedError("shareable", "must not be set: nodes of a gang have no other jobs")
+        for field in _OF_PARTS:
+            if getattr(self, field):
+                raise RejectedError(field, "must not be set beside parts: say it of each part")
+        choices, wanted = 1, Counter[str]()
+        for job in jobs_of_parts(self):
+            choices *= max(1, len(job.partitions))
+            wanted.update(named_nodes(job.nodes_wanted))
+        if choices > _MOST_CHOICES:
+            problem = f"allow {choices} choices of partitions together, at most {_MOST_CHOICES}"
+            raise RejectedError("parts", problem)
+        twice = next((name for name, count in wanted.items() if count > 1), None)
+        if twice is not None:
+            raise RejectedError("parts", f"want node {twice[:80]!r} twice: it can be of one part")
 
     def _check_array(self) -> None:
         if not (self.array or self.array_at_most):
@@ -158,6 +192,12 @@ class Job:
         has_more = self.cores_per_unit or self.memory_gib_per_unit or self.resources_per_unit
         return not (has_more or self.shareable)
 
+    def resources(self, units: int) -> Resources:
+        """Return what so many units ask for beside cores and memory: of a gang all its parts."""
+        if self.parts:
+            return total_resources(self.parts)
+        return tuple((name, count * units) for name, count in self.resources_per_unit)
+
     @property
     def tasks(self) -> TaskIndices | None:
         """Return the indices of its tasks; None of a job that is no array."""
@@ -178,7 +218,8 @@ class Job:
     @property
     def has_wishes(self) -> bool:
         """Return whether not all nodes of a cluster are the same to it."""
-        return bool(self.partitions or self.features or self.nodes_wanted or self.nodes_excluded)
+        asks = self.partitions or self.features or self.nodes_wanted or self.nodes_excluded
+        return bool(asks) or any(part.has_wishes for part in self.parts)
 
     def runs_on(self, cluster: Cluster) -> bool:
         """Return whether it has a binary for the cluster."""
@@ -187,6 +228,31 @@ class Job:
     def time_left_s(self, now_s: float) -> float:
         """Return how long it may run from now on; infinite without a deadline."""
         return self.deadline_s - now_s if self.deadline_s else inf
+
+
+@lru_cache(maxsize=1024)
+def jobs_of_parts(job: Job) -> tuple[Job, ...]:
+    """Return each part of a gang as a job of so many units, one a node; of another job itself.
+    Raises RejectedError.
+
+    Cores are left out: a unit is a whole node, whatever it needs of it.
+    """
+    if not job.parts:
+        return (job,)
+    return tuple(
+        replace(
+            job,
+            parts=(),
+            nodes=part.nodes,
+            memory_gib_per_unit=part.memory_gib_per_node,
+            resources_per_unit=part.resources_per_node,
+            partitions=part.partitions or job.partitions,
+            features=part.features or job.features,
+            nodes_wanted=part.nodes_wanted,
+            nodes_excluded=part.nodes_excluded or job.nodes_excluded,
+        )
+        for part in job.parts
+    )
 
 
 @lru_cache(maxsize=1024)

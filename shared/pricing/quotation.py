@@ -7,6 +7,7 @@ from typing import NamedTuple
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.placement_service_pb2 import QuotedPlacement, QuotedPrice
 
+from shared.catalogue.payloads.domain_types import asked_memory_gib, asked_resources
 from shared.domain.tariff import HOUR_US, HOURS_A_DAY, RateScope
 from shared.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
 from shared.pricing.model import Evidence
@@ -89,8 +90,8 @@ class Quotation(NamedTuple):
             node_model=self.quoted.node_model,
             partition=self.scope.partition,
             qos=self.scope.qos,
-            memory_gib=job.memory_gib or units * job.memory_gib_per_unit,
-            resources={name: units * count for name, count in job.resources_per_unit.items()},
+            memory_gib=asked_memory_gib(job, units),
+            resources=asked_resources(job, units),
             energy_j=energy_j,
             submitted_at_us=self.now_us,
             started_at_us=start_us,

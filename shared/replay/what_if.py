@@ -434,7 +434,7 @@ class WhatIf(Dispatcher):
             node_model=self._truth.models.clusters[on.cluster].node_model,
             grant=run.grant,
             cores=on.all_cores,
-            resources={name: count * units for name, count in job.resources_per_unit},
+            resources=dict(job.resources(units)),
             intervals=intervals if run.stretches else (),
         )
 

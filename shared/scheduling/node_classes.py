@@ -4,13 +4,14 @@ they are alike now and at any time.
 Five to fifty classes represent hundreds of nodes, since most jobs have many.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from shared.scheduling.capacity import AllocatedUnits, Capacity
 from shared.scheduling.load import Soonest
 from shared.scheduling.node_states import KnownStates, NodeState
-from shared.scheduling.problem import Allocation, Kind, NodeTable
+from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts
+from shared.scheduling.problem import Allocation, Kind, NodeTable, PartShape, wanted_of
 
 # The state of a class at the shadow time while there is none.
 NO_STATE: Final = -1
@@ -155,8 +156,33 @@ class NodeClasses:
     def total(self, kind: Kind) -> int:
         """Return how many units of a kind of one place fit now, beside the neighbours that it may
         have: none where a wanted node takes none."""
+        if kind.shape.parts:
+            return self.matched(kind.shape.parts).nodes
         total, lacking = self._totals(kind)
         return 0 if lacking else total
+
+    def matched(self, parts: Sequence[PartShape]) -> MatchedParts:
+        """Return the nodes that the parts of a gang, each in one place, have at once now."""
+        now = [each.now for each in self.all]
+        return match_parts(
+            [part.nodes for part in parts], wanted_of(parts), self.groups_of(parts, now)
+        )
+
+    def groups_of(self, parts: Sequence[PartShape], states: Sequence[int]) -> list[NodeGroup]:
+        """Return the classes, which are in such states, as the parts of a gang may have them."""
+        kinds = [Kind("", part.shape) for part in parts]
+        return [
+            NodeGroup(each.nodes[0], len(each.nodes), self._fitting(kinds, state))
+            for each, state in zip(self.all, states, strict=True)
+        ]
+
+    def _fitting(self, kinds: Sequence[Kind], state: int) -> int:
+        """Return which of these kinds fit on a node in a state, a bit each."""
+        found = 0
+        for place, kind in enumerate(kinds):
+            if self.units(kind, state):
+                found |= 1 << place
+        return found
 
     def _totals(self, kind: Kind) -> tuple[int, int]:
         """Return how many units of a kind fit now, and how many wanted nodes take none."""
@@ -180,6 +206,11 @@ class NodeClasses:
     def earliest(self, kind: Kind, count: int, from_s: float) -> Soonest:
         """Return when, from a time on, so many units of a kind will fit, or all jobs have left:
         what is overdue is expected back at any moment."""
+        if kind.shape.parts:
+            return self._earliest_of_gang(kind.shape.parts, from_s)
+        return self._earliest_of_units(kind, count, from_s)
+
+    def _earliest_of_units(self, kind: Kind, count: int, from_s: float) -> Soonest:
         states, known = self._states, self._states.units(kind)
         then, (total, lacking) = [each.now for each in self.all], self._totals(kind)
         where = kind.shape.where
@@ -204,6 +235,32 @@ class NodeClasses:
             fits = total >= count and not lacking
             if fits or place == len(releases):
                 return Soonest(time_s, total, then, fits=fits)
+            time_s, _, _ = releases[place]
+
+    def _earliest_of_gang(self, parts: Sequence[PartShape], from_s: float) -> Soonest:
+        """Return when, from a time on, all parts of a gang will fit at once, or all jobs have
+        left."""
+        then = [each.now for each in self.all]
+        kinds, counts = [Kind("", part.shape) for part in parts], [part.nodes for part in parts]
+        groups, wanted = self.groups_of(parts, then), wanted_of(parts)
+        matched = match_parts(counts, wanted, groups)
+        releases, place, time_s = self._in_order(), 0, from_s
+        while True:
+            has_more = False
+            while place < len(releases):
+                release_s, number, at = releases[place]
+                if release_s > time_s:
+                    break
+                part = self.all[number].parts[at]
+                then[number] = self._states.remove_units(then[number], part.kind, part.units)
+                fitting = self._fitting(kinds, then[number])
+                has_more |= fitting != groups[number].parts
+                groups[number] = groups[number]._replace(parts=fitting)
+                place += 1
+            if has_more:
+                matched = match_parts(counts, wanted, groups)
+            if not matched.lacks or place == len(releases):
+                return Soonest(time_s, matched.nodes, then, fits=not matched.lacks)
             time_s, _, _ = releases[place]
 
     def _in_order(self) -> list[tuple[float, int, int]]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from shared.scheduling.capacity import NOBODY, AllocatedUnits, Capacity, Group
 from shared.scheduling.eligibility import NodeBits, Where
+from shared.scheduling.gangs import GangChoice, beside_gang, of_gang
 from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses, TakenUnits
 from shared.scheduling.node_states import KnownStates, surplus, units_of
 from shared.scheduling.problem import (
@@ -21,8 +22,11 @@ from shared.scheduling.problem import (
     NodeTable,
     Shape,
     Way,
+    gang_without,
     held_by,
+    most_of_gang,
     ways_of,
+    without,
 )
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.windows import NO_WINDOWS, Windows
@@ -129,6 +133,9 @@ class NodeSelection:
         self._count_less(taken)
         for each, units, _ in taken if shadow is not None else ():
             assert shadow is not None
+            if shadow.kind.shape.parts:  # what starts beside a gang was chosen to leave it all
+                each.then = self._states.add_units(each.then, kind, units)
+                continue
             before = classes.units(shadow.kind, each.then)
             each.then = self._states.add_units(each.then, kind, units)
             after = classes.units(shadow.kind, each.then)
@@ -140,7 +147,7 @@ class NodeSelection:
         changes = self.changes
         for number, counted in self.known.items():
             ways = self._ways[number]
-            if counted.changes != changes - 1 or ways[0].wanted:
+            if counted.changes != changes - 1 or ways[0].wanted or ways[0].kind.shape.parts:
                 continue
             totals = counted.totals
             for at in range(len(ways)):
@@ -216,13 +223,19 @@ class NodeSelection:
         if found is None:
             self.ways(number)
             kind, less = self._kinds[number], number
-            places = kind.shape.where or (Where((1 << self.table.nodes) - 1),)
-            left = tuple([_without(each, shut) for each in places])
-            if left != places:
-                self._less.append(kind._replace(shape=kind.shape._replace(where=left)))
+            left = self._kind_without(kind, shut)
+            if left != kind:
+                self._less.append(left)
                 less = -len(self._less)
             found = self._numbers_less[key] = less
         return found
+
+    def _kind_without(self, kind: Kind, shut: NodeBits) -> Kind:
+        if kind.shape.parts:
+            return gang_without(kind, shut, self.table.nodes)
+        places = kind.shape.where or (Where((1 << self.table.nodes) - 1),)
+        left = tuple([without(each, shut) for each in places])
+        return kind if left == places else kind._replace(shape=kind.shape._replace(where=left))
 
     def most_units(self, number: int) -> int:
         """Return how many units of a kind fit when nothing runs, in the place where most do."""
@@ -230,6 +243,8 @@ class NodeSelection:
 
     def most_units_of(self, way: Way) -> int:
         """Return how many units fit in one place when nothing runs."""
+        if way.kind.shape.parts:
+            return most_of_gang(way.kind.shape, self.table.amounts)
         states, shape, total = self._states, way.kind.shape, 0
         for each in self.classes.within(way.kind):
             units = units_of(states.by_number[each.now].amounts, shape)
@@ -242,6 +257,9 @@ class NodeSelection:
         """Return how many units of a shape would fit if every job accepted every neighbour."""
         states, most = self._states, 0
         for way in ways_of(Kind("", shape)):
+            if shape.parts:  # which shares no nodes
+                most = max(most, self.classes.total(way.kind))
+                continue
             total, lacks = 0, False
             for each in self.classes.within(way.kind):
                 state = states.by_number[each.now]
@@ -288,6 +306,9 @@ class NodeSelection:
     def _least_lost_in(self, way: Way, number: int, at: int, count: int, shadow: Shadow) -> int:
         """Return how many reserved units are lost in one place of a kind; more than there are where
         it does not fit."""
+        if way.kind.shape.parts or shadow.kind.shape.parts:
+            choice = self._choice_with_gangs(way, number, at, count, shadow)
+            return maxsize if choice is None else choice.lost
         lost, kind = 0, way.kind
         if way.wanted:
             if self.classes.total(kind) < count:
@@ -328,7 +349,9 @@ class NodeSelection:
         ways = self.ways(number)
         at = 0 if len(ways) == 1 else self._best_way(ways, number, count, shadow)
         taken: list[tuple[int, int]] = []
-        if ways[at].wanted:
+        if ways[at].kind.shape.parts or (shadow is not None and shadow.kind.shape.parts):
+            taken, count = self._with_gangs(ways[at], number, at, count, shadow), 0
+        elif ways[at].wanted:
             taken = [(node, units) for node, _, units in self._on_wanted(ways[at], count)]
             count -= sum([units for _, units in taken])
         if count > 0:
@@ -336,6 +359,46 @@ class NodeSelection:
         taken.sort()
         nodes = tuple([node for node, _ in taken])
         return held_by(ways, nodes), Allocation(nodes, tuple([units for _, units in taken]))
+
+    def _choice_with_gangs(
+        self, way: Way, number: int, at: int, count: int, shadow: Shadow | None
+    ) -> GangChoice | None:
+        """Return the classes of which a gang takes nodes in one of its places, or a job beside a
+        gang that nodes are reserved for; None where it does not fit so."""
+        classes = self.classes
+        reserved = shadow.kind.shape.parts if shadow is not None else ()
+        if way.kind.shape.parts:
+            lost = [
+                0 if shadow is None or reserved else self._lost(way, each, 1, shadow)
+                for each in classes.all
+            ]
+            return of_gang(classes, self._states, way.kind.shape.parts, reserved, lost)
+        if way.wanted and classes.total(way.kind) < count:
+            return None
+        wanted = [(each, u) for _, each, u in self._on_wanted(way, count)] if way.wanted else []
+        order = [
+            (place, option.node_class, option.units)
+            for place, options in enumerate(self._choice(number, at, shadow))
+            for option in options
+        ]
+        return beside_gang(classes, wanted, order, reserved, count)
+
+    def _with_gangs(
+        self, way: Way, number: int, at: int, count: int, shadow: Shadow | None
+    ) -> list[tuple[int, int]]:
+        """Return the nodes of such a choice, with the units on each."""
+        choice = self._choice_with_gangs(way, number, at, count, shadow)
+        if choice is None:
+            raise ValueError("so many units do not fit")
+        taken: list[tuple[int, int]] = []
+        if way.wanted:
+            taken = [(node, units) for node, _, units in self._on_wanted(way, count)]
+            count -= sum([units for _, units in taken])
+        for nodes, spare, units in choice.taken:
+            for node in self._best_of(nodes)[:spare]:
+                taken.append((node, min(units, count)))
+                count -= units
+        return taken
 
     def _on_best(
         self, number: int, at: int, count: int, shadow: Shadow | None
@@ -398,6 +461,10 @@ class NodeSelection:
             nodes.sort(key=self._factor)
         return nodes
 
+    def _best_of(self, nodes: list[int]) -> list[int]:
+        """Return nodes, those that draw least first, by index."""
+        return nodes if self._is_even else sorted(nodes, key=self._factors.__getitem__)
+
     def _factor(self, each: tuple[int, _Option]) -> float:
         """Return what a node draws in proportion to others."""
         node, _ = each
@@ -439,11 +506,3 @@ class NodeSelection:
         if where and not after and (where[0].wanted >> on.nodes[0]) & 1:
             return UNKNOWN  # the reserved job needs this very node
         return max(0, before - after)
-
-
-def _without(where: Where, shut: NodeBits) -> Where:
-    """Return a place without some nodes: empty where one of them is wanted."""
-    nodes = where.nodes & ~shut
-    if where.wanted & ~nodes:
-        return where._replace(nodes=0)
-    return where._replace(nodes=nodes)

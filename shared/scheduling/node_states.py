@@ -72,7 +72,7 @@ class Likeness:
 
     def distinguish(self, kinds: Iterable[Kind], nodes: int) -> bool:
         """Distinguish nodes as these kinds do; True where that changed something."""
-        named = [each for kind in kinds if kind.shape.where for each in _sets_of(kind)]
+        named = [each for kind in kinds for each in _sets_of(kind.shape)]
         return self.distinguish_sets(named, nodes)
 
     def distinguish_sets(self, named: Iterable[int], nodes: int) -> bool:
@@ -91,9 +91,12 @@ class Likeness:
         return True
 
 
-def _sets_of(kind: Kind) -> list[int]:
-    where = kind.shape.where
-    return [each.nodes for each in where] + [each.wanted for each in where if each.wanted]
+def _sets_of(shape: Shape) -> list[int]:
+    where = shape.where
+    sets = [each.nodes for each in where] + [each.wanted for each in where if each.wanted]
+    for part in shape.parts:
+        sets += _sets_of(part.shape)
+    return sets
 
 
 class KnownStates:

@@ -6,6 +6,7 @@ Amounts are whole numbers (cores, MiB, counts), so that no order of sums changes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from math import ceil
 from typing import Final, NamedTuple
 
@@ -13,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.cluster import Cluster
-from shared.domain.job import Job
+from shared.domain.job import Job, jobs_of_parts
 from shared.scheduling.eligibility import (
     NOTHING_REFUSED,
+    NodeBits,
     RefusedToJob,
     Where,
     has_everywhere,
@@ -24,6 +26,7 @@ from shared.scheduling.eligibility import (
     node_set,
     where_on,
 )
+from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts
 
 Ints = NDArray[np.int64]
 
@@ -40,17 +43,28 @@ class Shape(NamedTuple):
     No other job may be on the nodes of an `exclusive` one; `most_per_node` units of one job go onto
     a node, 0 is as many as fit. All units of a job are in one of the places of `where`; it is empty
     where any nodes will do.
+
+    Of a gang the units are whole nodes, so many of the shape of each of its `parts`; what fits of
+    it is as many of these as there are nodes for at once. `where` then has the nodes of all parts.
     """
 
     needs: tuple[int, ...]
     exclusive: bool
     most_per_node: int
     where: tuple[Where, ...] = ()
+    parts: "tuple[PartShape, ...]" = ()
 
     @property
     def cores(self) -> int:
         """Return its cores, the first of what it needs."""
         return self.needs[0]
+
+
+class PartShape(NamedTuple):
+    """So many nodes of a gang, and what each of them has to have."""
+
+    nodes: int
+    shape: Shape
 
 
 class Kind(NamedTuple):
@@ -174,6 +188,8 @@ def kind_on(
     """Return the kind of a job on this cluster; None where no node has a resource that it needs, or
     it may be on none. A job that is alone has no neighbours, so that its application makes no
     difference."""
+    if job.parts:
+        return _gang_on(job, cluster, names, refused, with_down=with_down)
     where = _where(job, cluster, refused, with_down=with_down)
     if where is None and job.is_of_nodes and not (job.memory_gib and cluster.declared_classes):
         return whole_node(cluster.cores_per_node, len(names))
@@ -182,6 +198,53 @@ def kind_on(
         return None
     shape = shape if where is None else shape._replace(where=where)
     return Kind("" if shape.exclusive else job.app_id, shape)
+
+
+def _gang_on(
+    job: Job, cluster: Cluster, names: Sequence[str], refused: RefusedToJob, *, with_down: bool
+) -> Kind | None:
+    """Return the kind of a gang; None where a part of it may be on no node."""
+    found: list[PartShape] = []
+    for part, alone in zip(job.parts, jobs_of_parts(job), strict=True):
+        kind = kind_on(alone, cluster, names, refused, with_down=with_down)
+        if kind is None or part.cores_per_node > cluster.cores_per_node:
+            return None
+        found.append(PartShape(part.nodes, kind.shape))
+    whole = whole_node(cluster.cores_per_node, len(names))
+    if all(part.shape == whole.shape for part in found):
+        return whole
+    return _kind_of_parts(whole, found)
+
+
+def _kind_of_parts(whole: Kind, parts: Sequence[PartShape]) -> Kind:
+    """Return the kind of a gang with these parts, which takes nodes as a whole one."""
+    there, reservation = 0, ""
+    for part in parts:
+        nodes = 0 if part.shape.where else -1
+        for each in part.shape.where:
+            nodes |= each.nodes
+            reservation = each.reservation
+        there |= nodes
+    where = (Where(there, reservation=reservation),) if there >= 0 else ()
+    return Kind("", whole.shape._replace(where=where, parts=tuple(parts)))
+
+
+def gang_without(kind: Kind, shut: NodeBits, nodes: int) -> Kind:
+    """Return the kind of a gang without some nodes of a cluster that has so many."""
+    parts: list[PartShape] = []
+    for part in kind.shape.parts:
+        places = part.shape.where or (Where((1 << nodes) - 1),)
+        left = tuple([without(each, shut) for each in places])
+        parts.append(part._replace(shape=part.shape._replace(where=left)))
+    return _kind_of_parts(Kind("", kind.shape._replace(where=(), parts=())), parts)
+
+
+def without(where: Where, shut: NodeBits) -> Where:
+    """Return a place without some nodes: empty where one of them is wanted."""
+    nodes = where.nodes & ~shut
+    if where.wanted & ~nodes:
+        return where._replace(nodes=0)
+    return where._replace(nodes=nodes)
 
 
 def _where(
@@ -199,6 +262,8 @@ def held_kind(job: Job, cluster: Cluster, names: Sequence[str], nodes: Iterable[
     """Return the kind of a job that has these nodes, wherever it might have been: in a partition
     that is up, else in one that is down, else all of its nodes where the cluster has no more what
     it needs."""
+    if job.parts:
+        return whole_node(cluster.cores_per_node, len(names))
     allocated = tuple(nodes)
     kind = kind_on(job, cluster, names)
     if kind is not None:
@@ -244,6 +309,8 @@ class Way:
 def ways_of(kind: Kind) -> list[Way]:
     """Return the places of a kind, one or more, in its order."""
     app, shape = kind
+    if shape.parts:
+        return _ways_of_gang(kind)
     if not shape.where:
         return [Way(kind, kind, -1, 0)]
     found: list[Way] = []
@@ -253,6 +320,21 @@ def ways_of(kind: Kind) -> list[Way]:
         held = Shape(shape.needs, exclusive, shape.most_per_node)
         alone = Shape(shape.needs, exclusive, shape.most_per_node, (where,))
         found.append(Way(Kind(its_app, alone), Kind(its_app, held), where.nodes, where.wanted))
+    return found
+
+
+def _ways_of_gang(kind: Kind) -> list[Way]:
+    """Return the choices of a place for each part of a gang."""
+    whole = Kind("", kind.shape._replace(where=(), parts=()))
+    each: list[list[PartShape]] = [
+        [part._replace(shape=way.kind.shape) for way in ways_of(Kind("", part.shape))]
+        for part in kind.shape.parts
+    ]
+    found: list[Way] = []
+    for parts in product(*each):
+        chosen = _kind_of_parts(whole, parts)
+        where = chosen.shape.where
+        found.append(Way(chosen, whole, where[0].nodes if where else -1, 0))
     return found
 
 
@@ -310,7 +392,7 @@ def most_units(job: Job, cluster: Cluster) -> int:
     """Return how many units of the job the cluster takes when nothing runs and all partitions are
     up."""
     names, _, _ = _classes(cluster)
-    if is_restricted(job, cluster):
+    if job.parts or is_restricted(job, cluster):
         kind = kind_on(job, cluster, names, with_down=True)
         return most_units_of(kind.shape, cluster) if kind is not None else 0
     if job.is_of_nodes and not job.memory_gib:
@@ -334,7 +416,43 @@ def most_units_of(shape: Shape, cluster: Cluster) -> int:
     """Return how many units of a shape the cluster takes. Jobs are evaluated again and again, and
     there are few shapes."""
     _, amounts, nodes = _classes(cluster)
+    if shape.parts:
+        return most_of_gang(shape, np.repeat(amounts, nodes, axis=1))
     fitting = units_in(amounts, shape)
     if not shape.where:
         return int((fitting * nodes).sum())
     return most_of(np.repeat(fitting, nodes), shape.where)
+
+
+def most_of_gang(shape: Shape, free: Ints) -> int:
+    """Return how many nodes the parts of a gang have at once where so much is free on each node,
+    (resources, nodes), in the places where these are most."""
+    most = 0
+    for way in ways_of(Kind("", shape)):
+        matched, _ = match_on(way.kind.shape.parts, free)
+        most = max(most, matched.nodes)
+    return most
+
+
+def match_on(parts: Sequence[PartShape], free: Ints) -> tuple[MatchedParts, list[list[int]]]:
+    """Return the nodes that parts, each in one place, have at once where so much is free on each
+    node, (resources, nodes), with the nodes of each group."""
+    count = free.shape[1]
+    bits, apart = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    wanted = wanted_of(parts)
+    for number, part in enumerate(parts):
+        fits = units_in(free, part.shape) > 0
+        for where in part.shape.where:
+            fits &= members(where.nodes, count)
+        bits |= fits.astype(np.int64) << number
+        apart |= members(wanted[number], count).astype(np.int64) << number
+    alike: dict[tuple[int, int], list[int]] = {}
+    for node, key in enumerate(zip(bits.tolist(), apart.tolist(), strict=True)):
+        alike.setdefault(key, []).append(node)
+    groups = [NodeGroup(nodes[0], len(nodes), fitting) for (fitting, _), nodes in alike.items()]
+    return match_parts([part.nodes for part in parts], wanted, groups), list(alike.values())
+
+
+def wanted_of(parts: Sequence[PartShape]) -> list[NodeBits]:
+    """Return the nodes that each part wants, each in one place."""
+    return [part.shape.where[0].wanted if part.shape.where else 0 for part in parts]

@@ -129,8 +129,8 @@ class Checks:
         plan = self._with(now_s, waiting, entry)
         require(not _starts(plan), f"{waiting} starts in a second pass")
         less = _relaxed(plan, entry, waiting.cluster)
-        if less is None:
-            return
+        if less is None or (waiting.shape.parts and less.nodes < entry.nodes):
+            return  # parts of a gang ask for no less than they are
         require(less != entry._replace(others=()), f"{waiting}: what is named is no constraint")
         starts = _starts(self._with(now_s, waiting, less))
         does = (waiting.arrival, waiting.cluster) in starts

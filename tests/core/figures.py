@@ -2,12 +2,13 @@
 powers are powers of two or sums of few."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, Partition
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureAt, SignatureUpdated
+from coplace.v1.jobs_pb2 import Part as PartMessage
 
 from shared.catalogue.event import Event
 from tests.core import systems
@@ -87,9 +88,35 @@ class Known:
 
     def shape(self, job: systems.Submit, cluster: str) -> Shape:
         """A unit of a job on a cluster, and where it may be."""
+        if job.parts:
+            return self._gang(job, cluster)
         return self._unit(job, cluster)._replace(places=self._places(job, cluster))
 
-    def _places(self, job: systems.Submit, cluster: str) -> tuple[Place, ...] | None:
+    def _gang(self, job: systems.Submit, cluster: str) -> Shape:
+        """A node of a gang, and what each part needs of its own."""
+        declared, found = self.clusters[cluster], list[tuple[int, Shape]]()
+        whole = Shape("", (("cores", declared.cores),), True, 1)
+        everywhere = (Place(frozenset(range(declared.nodes)), frozenset(), False),)
+        for part in job.parts:
+            alone = replace(job, parts=(), units=part.nodes, where=_where_of(job, part))
+            count = min(part.units, part.per_node)
+            needs = (
+                ("cores", max(declared.cores, part.cores * count)),
+                ("memory", part.memory_gib * count * 1024),
+                ("gpu", part.gpus * count),
+            )
+            some = tuple((name, need) for name, need in needs if need)
+            places = self._places(alone, cluster, is_whole=len(some) == 1)
+            found.append((part.nodes, Shape("", some, True, 1, places)))
+        if all(one._replace(places=None) == whole for _, one in found) and all(
+            one.places in (None, everywhere) for _, one in found
+        ):
+            return whole
+        return whole._replace(parts=tuple(found))
+
+    def _places(
+        self, job: systems.Submit, cluster: str, *, is_whole: bool = True
+    ) -> tuple[Place, ...] | None:
         """One for each partition that the job asks for and that takes it."""
         declared, asked = self.clusters[cluster], job.where or systems.Where()
         parts = dict(enumerate(parts_of(declared)))
@@ -113,7 +140,7 @@ class Known:
             if in_limits and part.user in (-1, job.user) and nodes and is_there:
                 place = Place(frozenset(nodes), wanted, part.alone)
                 places += [place] if place not in places else []
-        is_whole = not (job.cores or job.shares)
+        is_whole &= not (job.cores or job.shares)
         if is_whole and any(place.nodes == everywhere and not place.wanted for place in places):
             return (Place(everywhere, frozenset(), False),)  # its other places give it no more
         return tuple(places)
@@ -191,6 +218,18 @@ class Known:
             idle_mw = self.idle_mw(covered) if counts_idle else 0
             found.append(Budget(f"{SCOPES[scope]} {name}", frozenset(covered), steps, idle_mw))
         return found
+
+
+def _where_of(job: systems.Submit, part: systems.PartAsked) -> systems.Where | None:
+    """Where a part may be: what it does not say its job says."""
+    own, of_job = part.where or systems.Where(), job.where or systems.Where()
+    found = systems.Where(
+        own.partitions or of_job.partitions,
+        own.feature or of_job.feature,
+        own.excluded or of_job.excluded,
+        own.wanted,
+    )
+    return None if found == systems.Where() else found
 
 
 def parts_of(declared: systems.Declare) -> list[Part]:
@@ -302,7 +341,24 @@ def submission(job_id: str, job: Job, time_us: int) -> Event:
             "nodes_wanted": [f"{CLUSTERS[0]}-{node:04d}" for node in where.wanted],
             "nodes_excluded": [f"{c}-{n:04d}" for c in CLUSTERS for n in where.excluded],
         }
+    if step.parts:
+        asked |= {"parts": [_part(part) for part in step.parts]}
     return region.submitted(job_id, time_us, **asked)
+
+
+def _part(part: systems.PartAsked) -> PartMessage:
+    where = part.where or systems.Where()
+    return PartMessage(
+        units=part.units,
+        units_per_node=part.per_node,
+        cores_per_unit=part.cores,
+        memory_gib_per_unit=part.memory_gib,
+        resources_per_unit={"gpu": part.gpus} if part.gpus else {},
+        partitions=[f"part-{number}" for number in where.partitions],
+        features=EXPRESSIONS[where.feature][0],
+        nodes_wanted=[f"{CLUSTERS[0]}-{node:04d}" for node in where.wanted],
+        nodes_excluded=[f"{c}-{n:04d}" for c in CLUSTERS for n in where.excluded],
+    )
 
 
 def _coefficients(cluster: str) -> Event:

@@ -374,6 +374,60 @@ MUTANTS: Final = (
         "            self._saved_now.add(key)\n            self._note(row)\n",
         "            self._saved_now.add(key)\n",
     ),
+    Mutant(
+        "a part of a gang that could have other nodes keeps those that another needs",
+        "scheduling/part_matching.py",
+        "            if count:\n",
+        "            if count < 0:\n",
+    ),
+    Mutant(
+        "a node that a part of a gang wants need not be free",
+        "scheduling/part_matching.py",
+        "            pinned += left if masks[at] else 0\n",
+        "            pinned += left\n",
+    ),
+    Mutant(
+        "what is reserved for a gang is counted as nodes of any kind",
+        "scheduling/node_selection.py",
+        "        if way.kind.shape.parts or shadow.kind.shape.parts:\n",
+        "        if way.kind.shape.parts:\n",
+    ),
+    Mutant(
+        "what fits of a gang is brought up to date as that of equal units",
+        "scheduling/node_selection.py",
+        "ways[0].wanted or ways[0].kind.shape.parts:\n",
+        "ways[0].wanted:\n",
+    ),
+    Mutant(
+        "a gang starts beside a reserved one on nodes that this needs",
+        "scheduling/gangs.py",
+        "(then[at].parts << len(parts) if reserved else 0)",
+        "(now[at].parts << len(parts) if reserved else 0)",
+    ),
+    Mutant(
+        "parts of a gang run into what is kept for others",
+        "scheduling/problem.py",
+        "        left = tuple([without(each, shut) for each in places])\n",
+        "        left = tuple(places)\n",
+    ),
+    Mutant(
+        "nodes are not distinguished by where parts of a gang may be",
+        "scheduling/node_states.py",
+        "        sets += _sets_of(part.shape)\n",
+        "        sets += []\n",
+    ),
+    Mutant(
+        "several units of a part on a node need the memory of one",
+        "domain/parts.py",
+        "return self.most_on_a_node * self.memory_gib_per_unit",
+        "return self.memory_gib_per_unit",
+    ),
+    Mutant(
+        "a job takes of a reserved gang as many nodes as there are",
+        "scheduling/gangs.py",
+        "        least = 0 if group.parts else most\n",
+        "        least = most\n",
+    ),
 )
 
 

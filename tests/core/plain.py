@@ -7,6 +7,7 @@ on purpose, and takes nothing from the code that it checks.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import inf
 from typing import NamedTuple
 
@@ -22,6 +23,22 @@ class Place(NamedTuple):
     nodes: frozenset[int]
     wanted: frozenset[int]
     alone: bool
+
+
+_LeftOf = Callable[[Sequence[Place]], tuple[Place, ...]]
+
+
+def _met(places: Sequence[Place]) -> tuple[Place, ...]:
+    """Those of these places that have all that is wanted."""
+    return tuple(place for place in places if place.wanted <= place.nodes)
+
+
+def _emptied(places: Sequence[Place]) -> tuple[Place, ...]:
+    """These places, without a node where one that is wanted is missing."""
+    return tuple(
+        place if place.wanted <= place.nodes else place._replace(nodes=frozenset())
+        for place in places
+    )
 
 
 class Window(NamedTuple):
@@ -49,16 +66,20 @@ class Window(NamedTuple):
 class Shape(NamedTuple):
     """What one unit of a job needs on a cluster, by resource; on a node go `most` units, 0 is any
     number, and where it is `alone` nobody else. The job is in one of its `places`; None is
-    anywhere."""
+    anywhere. Of a gang that is a node; each of its `parts` takes so many of a shape of its own."""
 
     app: str
     needs: tuple[tuple[str, int], ...]
     alone: bool
     most: int
     places: tuple[Place, ...] | None = None
+    parts: "tuple[tuple[int, Shape], ...]" = ()
 
     def within(self) -> "list[Shape]":
-        """The shape in each of its places."""
+        """The shape in each of its places: of a gang in each choice of them."""
+        if self.parts:
+            each = [[(count, one) for one in part.within()] for count, part in self.parts]
+            return [self._replace(parts=parts) for parts in product(*each)]
         if self.places is None:
             return [self]
         return [
@@ -68,6 +89,8 @@ class Shape(NamedTuple):
     def on(self, nodes: Iterable[int]) -> "Shape":
         """The shape as it is held on these nodes: alone where all its places that have them are
         so."""
+        if self.parts:
+            return self._replace(parts=())
         has = set(nodes)
         found = [one for one in self.within() if one.places is None or has <= one.places[0].nodes]
         return min(found, key=lambda one: one.alone, default=self)._replace(places=None)
@@ -147,6 +170,12 @@ class Nodes:
     windows: Sequence[Window] = ()
 
     def open_to(self, entry: Waiting, start_s: float) -> Shape:
+        """As `_open_to`: a gang in each of its parts."""
+        if entry.shape.parts:
+            return self._each_part(entry, lambda one: self._open_to(one, start_s, _emptied))
+        return self._open_to(entry, start_s, _met)
+
+    def _open_to(self, entry: Waiting, start_s: float, left_of: _LeftOf) -> Shape:
         """The shape of an entry that starts then, on nodes on which it runs into nothing that is
         kept for others; if it is of a reservation, on the nodes of that, within its time."""
         end_s = start_s + entry.limit_s
@@ -167,9 +196,20 @@ class Nodes:
             within = [w for w in within if w.holds(start_s, end_s)]
             own = within[0].nodes if within else frozenset()
         left = [place._replace(nodes=(place.nodes & own) - shut) for place in places]
-        return entry.shape._replace(places=tuple(p for p in left if p.wanted <= p.nodes))
+        return entry.shape._replace(places=left_of(left))
+
+    def _each_part(self, entry: Waiting, shape_of: Callable[[Waiting], Shape]) -> Shape:
+        """A gang of parts that may be on fewer nodes."""
+        parts = [(n, shape_of(entry._replace(shape=part))) for n, part in entry.shape.parts]
+        return entry.shape._replace(parts=tuple(parts))
 
     def apart_from_others(self, entry: Waiting) -> Shape:
+        """As `_apart_from_others`: a gang in each of its parts."""
+        if entry.shape.parts:
+            return self._each_part(entry, lambda one: self._apart_from_others(one, _emptied))
+        return self._apart_from_others(entry, _met)
+
+    def _apart_from_others(self, entry: Waiting, left_of: _LeftOf) -> Shape:
         """The shape of an entry on the nodes of its own reservation, whatever is kept for
         others."""
         own = [w for w in self.windows if w.number == entry.reservation]
@@ -178,7 +218,7 @@ class Nodes:
         everywhere = Place(frozenset(range(len(self.has))), frozenset(), False)
         places = (everywhere,) if entry.shape.places is None else entry.shape.places
         left = [place._replace(nodes=place.nodes & own[0].nodes) for place in places]
-        return entry.shape._replace(places=tuple(p for p in left if p.wanted <= p.nodes))
+        return entry.shape._replace(places=left_of(left))
 
     def awaits(self, entry: Waiting, now_s: float) -> bool:
         """Whether the reservation of an entry has not begun."""
@@ -224,8 +264,31 @@ class Nodes:
         return max((self._total(one, stays) for one in shape.within()), default=0)
 
     def _total(self, shape: Shape, stays: Sequence[Stay]) -> int:
+        if shape.parts:
+            return self.at_once(shape, stays, range(len(self.has)))
         room = self.room(shape, stays)
         return sum(room) if all(room[node] for node in shape.wanted) else 0
+
+    def at_once(self, gang: Shape, stays: Sequence[Stay], among: Iterable[int]) -> int:
+        """How many of these nodes the parts of a gang, each in one place, have at once. By Hall's
+        theorem they lack as many as those parts do that lack most together."""
+        nodes, parts = set(among), range(len(gang.parts))
+        fit = [
+            {n for n, units in enumerate(self.room(part, stays)) if units and n in nodes}
+            for _, part in gang.parts
+        ]
+        wanted = [part.wanted for _, part in gang.parts]
+        own = [
+            fit[p] - set[int]().union(*(w for q, w in enumerate(wanted) if q != p)) for p in parts
+        ]
+        lacks = 0
+        for some in range(1 << len(parts)):
+            taken = [p for p in parts if some >> p & 1]
+            have = len(set[int]().union(*(own[p] for p in taken)))
+            lacks = max(lacks, sum(gang.parts[p][0] for p in taken) - have)
+        if any(not wanted[p] <= own[p] for p in parts):
+            lacks = max(lacks, 1)
+        return sum(count for count, _ in gang.parts) - lacks
 
     def most(self, shape: Shape) -> int:
         """How many units fit when nobody is there."""
@@ -437,6 +500,8 @@ class Region:
 
     def _least_lost_in(self, shape: Shape, entry: Waiting, promise: Promise) -> float:
         nodes, reserved = self.clusters[entry.cluster], self.reserved[entry.cluster]
+        if shape.parts or reserved.parts:
+            return self._least_lost_with_gangs(shape, entry, promise)
         then = nodes.at(promise.start_s)
         before, room = nodes.room(reserved, then), nodes.room(shape, nodes.stays)
         held = shape._replace(places=None)
@@ -453,6 +518,31 @@ class Region:
                         after[placed + count] = total
             least = after
         return least.get(entry.units, inf)
+
+    def _least_lost_with_gangs(self, shape: Shape, entry: Waiting, promise: Promise) -> float:
+        """The same where the entry or the reserved entry is a gang: all sets of nodes are tried."""
+        nodes, reserved = self.clusters[entry.cluster], self.reserved[entry.cluster]
+        then, count = nodes.at(promise.start_s), len(nodes.has)
+        before, room = nodes.room(reserved, then), nodes.room(shape, nodes.stays)
+        least = inf
+        for some in range(1 << count):
+            taken = [node for node in range(count) if some >> node & 1]
+            if shape.parts:
+                fits = len(taken) == entry.units == nodes.at_once(shape, nodes.stays, taken)
+            else:
+                most = sum(room[node] for node in taken)
+                fits = all(room[node] for node in taken) and shape.wanted <= set(taken)
+                fits = fits and len(taken) <= entry.units <= most
+            if not fits:
+                continue
+            if reserved.parts:
+                left = [node for node in range(count) if node not in taken]
+                lost = 0.0 if nodes.at_once(reserved, then, left) >= promise.units else inf
+            else:
+                lost = sum((float(before[n]) for n in taken), 0.0)
+                lost = inf if reserved.wanted & set(taken) else lost
+            least = min(least, lost)
+        return least
 
     # Reservations -------------------------------------------------------------------------------
 
@@ -552,7 +642,9 @@ class Region:
         units = start.units or self._any_nodes(entry)
         end_s = self.now_s + entry.limit_s
         open_to = nodes.open_to(entry, self.now_s)
-        self.faults += _misplaced(entry._replace(shape=open_to), [node for node, _ in units])
+        self.faults += _misplaced(
+            entry._replace(shape=open_to), [node for node, _ in units], nodes.has
+        )
         held = entry.shape.on(node for node, _ in units)
         nodes.stays.append(Stay(entry.arrival, held, units, end_s, entry.draw_mw))
         got = start.draw_mw, sum(count for _, count in units)
@@ -582,10 +674,17 @@ class Region:
                     budget.kept.pop(arrival, None)
 
 
-def _misplaced(entry: Waiting, nodes: Sequence[int]) -> Iterator[str]:
+def _misplaced(
+    entry: Waiting, nodes: Sequence[int], has: Sequence[Mapping[str, int]]
+) -> Iterator[str]:
     """Nodes that are no place of an entry's."""
+    got = frozenset(nodes)
+    if entry.shape.parts:
+        empty = Nodes(has, lambda _: True)
+        ways = entry.shape.within()
+        if not any(empty.at_once(one, [], got) == entry.units for one in ways):
+            yield f"{entry} starts on {sorted(got)}, which do not fit its parts"
     if entry.shape.places is None:
         return
-    got = frozenset(nodes)
     if not any(one.wanted <= got <= one.nodes for one in entry.shape.places):
         yield f"{entry} starts on {sorted(got)}, where it may not be"

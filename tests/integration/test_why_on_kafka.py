@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.jobs_pb2 import JobSubmitted, Part
 from google.protobuf.message import Message
 from typer.testing import CliRunner, Result
 
@@ -30,6 +30,7 @@ _WORKERS = ("placement", "placement-2")
 _RUNS, _WAITS = "north/alpha/1/1767225600", "north/alpha/2/1767225601"
 _IMPOSSIBLE = "north/alpha/3/1767225602"
 _ARRAY = "north/alpha/4/1767225603"
+_GANG = "north/alpha/5/1767225604"
 _TIME_US = 1_767_225_600_000_000
 
 
@@ -215,3 +216,17 @@ def test_an_array_and_each_of_its_tasks_say_how_far_it_is(region: Region) -> Non
     first, _, tasks = region.why(f"{_ARRAY}_4711").stdout.splitlines()[:3]
     assert first.startswith(f"{_ARRAY}_4711 waits")
     assert tasks.startswith(f"tasks of {_ARRAY}: 100000, at most 3 at once: ")
+
+
+def test_a_gang_says_how_many_nodes_its_parts_lack_at_once(region: Region) -> None:
+    leads = Part(units=1, nodes_wanted=["alpha-0003"])
+    gang = job(_GANG, 3)
+    gang.parts.extend([leads, Part(units=4, units_per_node=2)])
+    region.publish("jobs.events", gang, _GANG)
+    answer = region.why(_GANG)
+    while "as known at" not in answer.stdout:
+        time.sleep(0.1)
+        answer = region.why(_GANG)
+    first, why = answer.stdout.splitlines()[:2]
+    assert first.startswith(f"{_GANG} waits")
+    assert why == "why: alpha: needs 3 nodes in 2 parts at once, 0 free"

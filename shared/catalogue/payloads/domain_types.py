@@ -21,6 +21,7 @@ from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobSubmitted,
 )
+from coplace.v1.jobs_pb2 import Part as PartMessage
 
 from coplace_client.bounds import LENGTHS
 from coplace_client.checks import require_text
@@ -30,6 +31,7 @@ from shared.domain.cluster import Cluster, NodeClass
 from shared.domain.coefficients import Coefficients, Matrix, Uncertainty
 from shared.domain.job import Condition, Dependency, Job
 from shared.domain.partition import Partition
+from shared.domain.parts import JobPart, total_resources
 from shared.domain.resources import design_powers_of, resources_of
 
 # `coefficients-{node_model}@{round}` and the like: a job that waits keeps those it was evaluated
@@ -127,6 +129,56 @@ def job_of(message: JobSubmitted) -> Job:
         reservation=message.reservation,
         array=message.array,
         array_at_most=message.array_at_most,
+        parts=parts_of(message),
+    )
+
+
+def asked_resources(message: JobSubmitted, units: int) -> dict[str, int]:
+    """Return what so many units of a job ask for beside cores and memory: of a gang all its
+    parts."""
+    if message.parts:
+        return dict(total_resources(parts_of(message)))
+    return {name: units * count for name, count in message.resources_per_unit.items()}
+
+
+def asked_memory_gib(message: JobSubmitted, units: int) -> float:
+    """Return the memory that so many units of a job ask for, GiB: of a gang all its parts."""
+    if message.parts:
+        return sum(part.units * part.memory_gib_per_unit for part in message.parts)
+    return message.memory_gib or units * message.memory_gib_per_unit
+
+
+def parts_of(message: JobSubmitted) -> tuple[JobPart, ...]:
+    """Return the parts of a gang; none of another job."""
+    return tuple(map(_part_of, message.parts))
+
+
+def part_message(part: JobPart) -> PartMessage:
+    """Return a part as a submission carries it."""
+    return PartMessage(
+        units=part.units,
+        units_per_node=part.units_per_node,
+        cores_per_unit=part.cores_per_unit,
+        memory_gib_per_unit=part.memory_gib_per_unit,
+        resources_per_unit=dict(part.resources_per_unit),
+        partitions=part.partitions,
+        features=part.features,
+        nodes_wanted=part.nodes_wanted,
+        nodes_excluded=part.nodes_excluded,
+    )
+
+
+def _part_of(message: PartMessage) -> JobPart:
+    return JobPart(
+        units=message.units,
+        units_per_node=message.units_per_node or 1,
+        cores_per_unit=message.cores_per_unit,
+        memory_gib_per_unit=message.memory_gib_per_unit,
+        resources_per_unit=resources_of(message.resources_per_unit),
+        partitions=tuple(message.partitions),
+        features=message.features,
+        nodes_wanted=tuple(message.nodes_wanted),
+        nodes_excluded=tuple(message.nodes_excluded),
     )
 
 

@@ -6,6 +6,7 @@ from math import inf
 
 from shared.domain.array_tasks import MOST_TASKS, RunOfOrdinals
 from shared.domain.cluster import Cluster
+from shared.domain.job import jobs_of_parts
 from shared.eamc.ranking import EXCLUDED
 from shared.placement.budgets.cap_budgets import UnratedClusters
 from shared.placement.decide.dependencies import Dependencies
@@ -174,7 +175,9 @@ class PendingReasons:
                 return RefusedThere(name, declined.words)
         elif fits_when_empty(asked, on, candidate.nodes):
             return None
-        down = [each.name for each in partitions_of(asked, on) if each.down]
+        jobs = jobs_of_parts(asked)
+        asked_of = dict.fromkeys(each for job in jobs for each in partitions_of(job, on))
+        down = [each.name for each in asked_of if each.down]
         return PartitionDown(name, down) if down else None
 
     def refused_on(self, job: JobRecord, cluster: str) -> RefusedToJob:

@@ -14,13 +14,14 @@ from coplace.v1.placement_pb2 import (
     MISFIT_KIND_NODES,
     MISFIT_KIND_NOT_DECLARED,
     MISFIT_KIND_PARTITION,
+    MISFIT_KIND_PARTS,
     MISFIT_KIND_RESOURCE,
     MISFIT_KIND_SHARING,
     MISFIT_KIND_UNITS,
 )
 
 from shared.domain.cluster import Cluster
-from shared.domain.job import Job
+from shared.domain.job import Job, jobs_of_parts
 from shared.domain.partition import Partition
 from shared.placement.state.misfit import Misfit
 from shared.scheduling.eligibility import (
@@ -55,9 +56,25 @@ def misfit(job: Job, cluster: Cluster) -> Misfit | None:
     units, most = job.nodes_on(cluster), most_units(job, cluster)
     if units <= most:
         return None
+    if job.parts:
+        return _of_gang(job, cluster, units, most)
     if is_restricted(job, cluster):
         return _nowhere(job, cluster, units, most)
     return _too_few_units(job, name, units, most) if most else _no_unit_fits(job, cluster)
+
+
+def _of_gang(job: Job, cluster: Cluster, units: int, most: int) -> Misfit:
+    """Return why a cluster can never run all parts of a gang at once: the first part that it can't
+    run, or that there are not enough nodes for all."""
+    for number, (part, alone) in enumerate(zip(job.parts, jobs_of_parts(job), strict=True)):
+        asked = replace(alone, cores_per_unit=part.cores_per_node)
+        found = misfit(alone, cluster)
+        if part.cores_per_node > cluster.cores_per_node:
+            found = _no_unit_fits(asked, cluster)
+        if found is not None:
+            return replace(found, reason=f"part {number}: {found.reason}")
+    reason = f"needs {units} nodes for its {len(job.parts)} parts at once, {most} fit them"
+    return Misfit(cluster.name, MISFIT_KIND_PARTS, reason, units, most)
 
 
 def misfits(job: Job, clusters: Iterable[Cluster]) -> tuple[Misfit, ...]:

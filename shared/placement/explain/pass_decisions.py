@@ -48,6 +48,7 @@ from shared.placement.state.actions import CapShortage
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
 from shared.scheduling.backfill import Start
+from shared.scheduling.gangs import nodes_of_parts
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import unit_cores
 from shared.scheduling.wait_queue import Entry
@@ -170,6 +171,8 @@ class PassDecisions:
         if names:
             decided.node_names.extend(fold(map(names.name, placed.nodes)))
         decided.node_units.extend(placed.units)
+        if job.job.parts:
+            self._write_parts(decided, job, placed.nodes)
         decided.cores_per_node = unit_cores(job.job, self.clusters[start.cluster])
         decided.walltime_s = placed.limit_s
         decided.co_runner_job_id = next(iter(beside.job_ids), "")
@@ -183,6 +186,20 @@ class PassDecisions:
         decided.start_by_us = decided.decided_at_us + timeout_us if timeout_us else 0
         self._write(decided, job, compared)
         return self.decisions.publish(job, decided)
+
+    def _write_parts(
+        self, decided: PlacementDecided, job: JobRecord, nodes: tuple[int, ...]
+    ) -> None:
+        """Write which nodes each part of a gang has."""
+        cluster = self.clusters[decided.cluster]
+        refused = self.pending_reasons.refused_on(job, decided.cluster)
+        names = self.node_names[decided.cluster]
+        owned = nodes_of_parts(job.job, cluster, nodes, refused)
+        for part, own in zip(job.job.parts, owned, strict=True):
+            found = decided.parts.add(units=part.units, units_per_node=part.units_per_node)
+            found.node_indices.extend(own)
+            if names:
+                found.node_names.extend(fold(map(names.name, own)))
 
     def of_waiting(self, job: JobRecord, situation: JobSituation) -> Publish:
         """Publish that a job waits, for nodes or for what keeps it out of the queue, or starts no

@@ -229,6 +229,8 @@ def _units_of(on: ClusterScheduler, entry: Entry) -> tuple[str, str]:
     if not isinstance(on, ConsumableScheduler):
         return f"{entry.nodes} nodes", NODES
     table, shape = on.table, on.kinds[entry.kind].shape
+    if shape.parts:
+        return f"{entry.nodes} nodes in {len(shape.parts)} parts at once", NODES
     are_nodes = takes_nodes(table, shape)
     anywhere = shape._replace(where=())
     asked = _in_words(table.names, anywhere, are_nodes, entry.nodes)

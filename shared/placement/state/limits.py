@@ -148,9 +148,8 @@ def usage_of(job: Job, cluster: Cluster, units: int) -> Usage:
     """Return what so many units of a job are on a cluster, as limits count them. Resources are
     those that it asked for."""
     nodes = nodes_worth(job, cluster, units)
-    resources = tuple((name, count * units) for name, count in job.resources_per_unit)
     cores = units * unit_cores(job, cluster)
-    return Usage(1, nodes, cores, nodes * ceil(job.walltime_s), resources)
+    return Usage(1, nodes, cores, nodes * ceil(job.walltime_s), job.resources(units))
 
 
 def subjects_of(job: Job) -> tuple[Subject, ...]:

@@ -26,6 +26,7 @@ from shared.scheduling.problem import (
     held_kind,
     kind_on,
     most_of,
+    most_of_gang,
     whole_node,
 )
 from shared.scheduling.sharing import Neighbours
@@ -85,7 +86,11 @@ class Occupancy:
         kind = kind_on(job, self._cluster, self.names, refused)
         if kind is None:
             return 0
-        if kind not in self._most:
+        if kind not in self._most and kind.shape.parts:
+            amounts = self.capacity.table.amounts.copy()
+            amounts[:, self.never] = 0
+            self._most[kind] = most_of_gang(kind.shape, amounts)
+        elif kind not in self._most:
             fitting = self.capacity.table.fitting(kind.shape)
             fitting[self.never] = 0
             self._most[kind] = most_of(fitting, kind.shape.where)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import JobFinished, JobStarted, JobSubmitted
-from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.placement_pb2 import PlacedPart, PlacementDecided
 from coplace.v1.telemetry_pb2 import ShuttersMeasured, SignatureMeasured
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +23,7 @@ from lab.workloads.request import JobRequest
 from lab.workloads.table1 import profile
 from shared.domain.cluster import NodeClass
 from shared.domain.partition import Partition
+from shared.domain.parts import JobPart
 from shared.scheduling.progress import Progress
 from tests.unit.lab.emulator.runs import (
     CLUSTERS,
@@ -367,3 +368,36 @@ def test_a_job_on_nodes_of_another_partition_or_without_its_feature_is_refused(
         emulator.apply([start(job, node_indices=nodes)])
     emulator, [job] = in_round_one(replace(asked, nodes=1), clusters=on)
     emulator.apply([start(job, node_indices=[1])])
+
+
+def gang(index: int, *parts: JobPart, **changes: Any) -> JobRequest:
+    nodes = sum(part.nodes for part in parts)
+    return request(index, nodes=nodes, shareable=False, parts=parts, **changes)
+
+
+@pytest.mark.parametrize(
+    ("placed", "problem"),
+    [
+        ([], "has parts of"),
+        ([[3], [4]], "has parts of"),
+        ([[3], [4, 6]], "for its parts"),
+        ([[5], [3, 4]], "needs nodes with large"),
+    ],
+)
+def test_a_gang_is_not_started_on_nodes_that_do_not_fit_its_parts(
+    placed: list[list[int]], problem: str
+) -> None:
+    large = replace(
+        P1, declared_classes=(NodeClass(4, 192.0, features=("large",)), NodeClass(12, 192.0))
+    )
+    asked = gang(0, JobPart(1, features="large"), JobPart(2))
+    emulator, [job] = in_round_one(asked, clusters=(large, P2))
+    right = start(job, node_indices=[3, 4, 5], parts=_placed([[3], [4, 5]]))
+    wrong = start(job, node_indices=[3, 4, 5], parts=_placed(placed))
+    with pytest.raises(ImpossibleDecisionError, match=problem):
+        emulator.apply([wrong])
+    emulator.apply([right])
+
+
+def _placed(parts: list[list[int]]) -> list[PlacedPart]:
+    return [PlacedPart(node_indices=nodes) for nodes in parts]
