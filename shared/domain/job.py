@@ -13,7 +13,7 @@ from shared.domain.array_tasks import TaskIndices, parse_tasks, task_id
 from shared.domain.cluster import Cluster
 from shared.domain.features import parse_features
 from shared.domain.hostlist import expand
-from shared.domain.resources import Resources, require_resources
+from shared.domain.resources import Resources, require_licences, require_resources
 
 MOST_PRIORITY: Final = round(PRIORITY.most)
 # Characters of the host lists that one job names: each job that waits keeps them.
@@ -41,6 +41,8 @@ class Job:
     An `array` has tasks of these indices, each of which is as the array says, and `array_at_most`
     of them have nodes at once (0: any number). A task has the `array_id`, its `array_index`, and
     its `array_ordinal` among the tasks.
+
+    It holds `licences` while it runs: of the cluster, the site or the region where it does.
     """
 
     job_id: str
@@ -78,6 +80,7 @@ class Job:
     array_id: str = ""
     array_index: int = 0
     array_ordinal: int = 0
+    licences: Resources = ()
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -132,6 +135,8 @@ class Job:
         for field in ("cores_per_unit", "memory_gib_per_unit", "units_per_node"):
             QUANTITIES[field].require_if_known(field, getattr(self, field))
         require_resources("resources_per_unit", self.resources_per_unit)
+        if self.licences:
+            require_licences("licences", self.licences)
         if self.memory_gib and self.memory_gib_per_unit:
             raise RejectedError("memory_gib_per_unit", "must not be set beside memory_gib")
         if self.units_per_node and not self.cores_per_unit:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
+from shared.domain.resources import Resources
 from shared.scheduling.eligibility import (
     NOTHING_REFUSED,
     RefusedToJob,
@@ -54,11 +55,12 @@ class Shape(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Jobs that are alike to a cluster: the application, which neighbours ask for, and the shape of
-    their units."""
+    """Jobs that are alike to a cluster: the application, which neighbours ask for, the shape of
+    their units, and the licences that each job needs in all."""
 
     app: str
     shape: Shape
+    licences: Resources = ()
 
 
 class Allocation(NamedTuple):
@@ -176,12 +178,17 @@ def kind_on(
     difference."""
     where = _where(job, cluster, refused, with_down=with_down)
     if where is None and job.is_of_nodes and not (job.memory_gib and cluster.declared_classes):
-        return whole_node(cluster.cores_per_node, len(names))
+        return _licensed(whole_node(cluster.cores_per_node, len(names)), job)
     shape = shape_on(job, cluster, names)
     if shape is None or (where is not None and not where):
         return None
     shape = shape if where is None else shape._replace(where=where)
-    return Kind("" if shape.exclusive else job.app_id, shape)
+    return Kind("" if shape.exclusive else job.app_id, shape, job.licences)
+
+
+def _licensed(kind: Kind, job: Job) -> Kind:
+    """Return a kind with the licences of a job: the same where it needs none."""
+    return kind._replace(licences=job.licences) if job.licences else kind
 
 
 def _where(
@@ -210,8 +217,8 @@ def held_kind(job: Job, cluster: Cluster, names: Sequence[str], nodes: Iterable[
         return held_by(ways_of(kind), allocated)
     shape = shape_on(job, cluster, names)
     if shape is None:
-        return whole_node(cluster.cores_per_node, len(names))
-    return Kind("" if shape.exclusive else job.app_id, shape)
+        return _licensed(whole_node(cluster.cores_per_node, len(names)), job)
+    return Kind("" if shape.exclusive else job.app_id, shape, job.licences)
 
 
 def _is_within(ways: "Sequence[Way]", nodes: Sequence[int]) -> bool:
@@ -235,7 +242,8 @@ def held_by(ways: "Sequence[Way]", nodes: Iterable[int]) -> Kind:
 
 class Way:
     """One of the places where jobs of a kind may be: the `kind` there alone, and as it is `held`,
-    once it has its nodes. `nodes` are below 0 where any will do."""
+    once it has its nodes. `nodes` are below 0 where any will do. Licences make no difference to
+    nodes."""
 
     def __init__(self, kind: Kind, held: Kind, nodes: int, wanted: int) -> None:
         self.kind, self.held, self.nodes, self.wanted = kind, held, nodes, wanted
@@ -243,16 +251,17 @@ class Way:
 
 def ways_of(kind: Kind) -> list[Way]:
     """Return the places of a kind, one or more, in its order."""
-    app, shape = kind
+    app, shape, licences = kind
     if not shape.where:
-        return [Way(kind, kind, -1, 0)]
+        return [Way(kind._replace(licences=()) if licences else kind, kind, -1, 0)]
     found: list[Way] = []
     for where in shape.where:
         exclusive = shape.exclusive or where.exclusive
         its_app = "" if exclusive else app
         held = Shape(shape.needs, exclusive, shape.most_per_node)
         alone = Shape(shape.needs, exclusive, shape.most_per_node, (where,))
-        found.append(Way(Kind(its_app, alone), Kind(its_app, held), where.nodes, where.wanted))
+        as_held = Kind(its_app, held, licences)
+        found.append(Way(Kind(its_app, alone), as_held, where.nodes, where.wanted))
     return found
 
 
