@@ -240,8 +240,10 @@ class PendingReasons:
         return None
 
     def _licensed(self, job: JobRecord) -> PendingReason | None:
-        """Return why no cluster can ever give a job its licences: of the one that lacks least."""
-        lacking = [self._licences_lacking(job, each) for each in job.evaluated.candidates]
+        """Return why no cluster on which a job fits can ever give it its licences: of the one that
+        lacks least."""
+        fitting = [each for each in job.evaluated.candidates if each.part_eff < inf]
+        lacking = [self._licences_lacking(job, each) for each in fitting]
         if None in lacking:
             return None
         known = [each for each in lacking if each is not None]
