@@ -25,6 +25,7 @@ class Stream(IntEnum):
     ARRAYS = 13
     PARTITIONS = 20
     RESERVED = 21
+    LICENSED = 22
 
 
 def stream(seed: int, purpose: Stream) -> np.random.Generator:

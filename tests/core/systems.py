@@ -59,6 +59,7 @@ class Submit:
     user: int = 0
     where: "Where | None" = None
     reservation: int = -1
+    licences: tuple[tuple[int, int], ...] = ()  # by number, how many
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,16 @@ class Reserve:
 
 
 @dataclass(frozen=True)
+class License:
+    """So many licences of a number on a cluster, of a site or of the region; None removes them."""
+
+    scope: int
+    pick: int
+    number: int
+    count: int | None
+
+
+@dataclass(frozen=True)
 class Kill:
     """Placement is killed, and restored from what it has written."""
 
@@ -257,6 +268,11 @@ _RESERVED: Final = 0.4
 _RESERVING: Final = 0.15
 _NAMING: Final = 0.3
 RESERVATIONS: Final = 3
+# And those in which jobs need licences, how often some are declared, and the part of the jobs.
+_LICENSED: Final = 0.4
+_LICENSING: Final = 0.06
+_NEEDING: Final = 0.7
+LICENCES: Final = 2
 MEASURES: Final = (
     (),
     ("lower-frequency",),
@@ -280,7 +296,27 @@ def script(seed: int) -> Script:
     reserved = Random(f"reserved {seed}")
     if reserved.random() < _RESERVED:
         steps = [each for step in steps for each in _reserved(step, reserved)]
+    licensed = Random(f"licences {seed}")
+    if licensed.random() < _LICENSED:
+        steps = [each for step in steps for each in _licensed(step, licensed)]
     return rule, *steps
+
+
+def _licensed(step: Step, rng: Random) -> Iterator[Step]:
+    """The step, of a job that may need licences, and perhaps some that are declared behind it."""
+    if isinstance(step, Submit) and rng.random() < _NEEDING:
+        numbers = rng.sample(range(LICENCES), rng.choice([1, 1, 1, 2]))
+        needs = tuple((number, rng.choice([1, 1, 2, 2, 3, 4])) for number in sorted(numbers))
+        step = replace(step, licences=needs)
+    yield step
+    if isinstance(step, Declare):
+        for number in range(LICENCES):
+            scopes = rng.choice([[2], [2], [1], [0], [0, 1], [0, 2]])
+            for scope in scopes:
+                yield License(scope, step.cluster, number, rng.choice([2, 3, 4, 4, 5, 6]))
+    elif rng.random() < _LICENSING:
+        count = rng.choice([None, 0, 1, 2, 3, 4, 5, 6])
+        yield License(rng.randrange(3), rng.randrange(3), rng.randrange(LICENCES), count)
 
 
 def _reserved(step: Step, rng: Random) -> Iterator[Step]:
