@@ -116,7 +116,7 @@ def list_licences(
     output: OutputName = Output.TABLE,
     placement: Placement = _PLACEMENT,
 ) -> None:
-    """List how many there are, how many are in use, and who holds them; of one cluster, those that
+    """List how many there are, how many are in use, and by which jobs; of one cluster, those that
     its jobs share."""
     if cluster:
         require_cluster(placement, cluster)

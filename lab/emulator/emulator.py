@@ -85,9 +85,10 @@ class Emulator:
     meters of nodes in use read so often. Of a share `under_predicted_share` of the jobs predictions
     are `UNDER_PREDICTED` below what their nodes draw. Operators declare each of `caps` when
     it says, and `reservations` and `licences` at the begin; while jobs wait or run, a round ends
-    when one of them changes. Actions are obeyed at the end of the round that they were decided in; the answers, and plans, go out with the next round, which
-    follows at once. A plan has rounds end when it lets something start, and so has a job that may
-    begin; one that waits at its deadline is cancelled. `effects` are those that
+    when one of them changes. Actions are obeyed at the end of the round that they were decided in;
+    the answers, and plans, go out with the next round, which follows at once. A plan has rounds end
+    when it lets something start, and so has a job that may begin; one that waits at its deadline is
+    cancelled. `effects` are those that
     what really happens is made of; `imported` is known of applications in place of a first run.
 
     Raises UnusableError for a request that no cluster can hold or a cluster that it does not know.

@@ -293,7 +293,7 @@ class PlacementService:
     async def list_licences(
         self, data: bytes, context: ServicerContext[Any, Any]
     ) -> ListLicencesResponse:
-        """Answer with how many licences there are, of what, and who holds them."""
+        """Answer with how many licences there are, of what, and which jobs hold them."""
         try:
             request = ListLicencesRequest.FromString(data)
         except DecodeError:

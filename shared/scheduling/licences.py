@@ -17,8 +17,8 @@ _NONE: Final[LicenceBudgets] = {}
 
 
 class LicenceShortage(NamedTuple):
-    """A licence that a job lacks: its name, in which budget, and who holds how many of that, by
-    arrival number, those who hold most first."""
+    """A licence that a job lacks: its name, in which budget, and how many of that each holder has,
+    by arrival number, the largest first."""
 
     name: str
     shortage: Shortage

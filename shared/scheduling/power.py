@@ -226,7 +226,7 @@ class PowerBudget:
         return self._cap_mw - self.base_mw - self.drawn_mw
 
     def drawn_by(self) -> list[tuple[int, int]]:
-        """Return the holders with what each draws: those who draw most first, then by number."""
+        """Return the holders with what each draws: the largest first, then by number."""
         found = [(holder, draw_mw) for _, holder, draw_mw in self._draws]
         return sorted(found, key=lambda one: (-one[1], one[0]))
 

@@ -91,7 +91,7 @@ class Checks:
         require(is_right or may_be_greedy, f"{waiting}: {why}; should be {expected!r}")
 
     def _check_licences(self, one: Pass, waiting: Waiting, entry: Entry, why_not: WhyNot) -> None:
-        """The licences that refuse an entry are those that are said to, with who holds them."""
+        """The licences that refuse an entry are those that are said to, with their holders."""
         assert one.plan is not None
         lacks = one.before.unlicensed(waiting)
         scheduler = one.plan.schedulers[waiting.cluster]
@@ -207,7 +207,7 @@ def _relaxed(plan: Dispatch, entry: Entry, cluster: str) -> Entry | None:
 def _licence_lacks(
     scheduler: ClusterScheduler, entry: Entry
 ) -> list[tuple[Lack, Sequence[tuple[int, int]]]]:
-    """What a scheduler says that an entry lacks, and who has it."""
+    """What a scheduler says that an entry lacks, and of which jobs."""
     if not isinstance(scheduler, ConsumableScheduler):
         return []
     found = scheduler.licence_shortages(entry)

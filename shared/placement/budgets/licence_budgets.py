@@ -27,10 +27,10 @@ def licences_of_a_pass(
     by_name = defaultdict[str, list[LicencePool]](list)
     for pool in pools.listed():
         by_name[pool.name].append(pool)
-    found: dict[str, dict[str, list[PowerBudget]]] = {name: {} for name in occupancy}
+    by_cluster: dict[str, dict[str, list[PowerBudget]]] = {name: {} for name in occupancy}
     for name, of_name in by_name.items():
         under = budgets((pool.cap for pool in of_name), clusters, now_s, lambda _: 0)
-        for cluster in found:
+        for cluster in by_cluster:
             if under[cluster]:
-                found[cluster][name] = under[cluster]
-    return {cluster: Licences(there) for cluster, there in found.items()}
+                by_cluster[cluster][name] = under[cluster]
+    return {cluster: Licences(there) for cluster, there in by_cluster.items()}

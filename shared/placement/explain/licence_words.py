@@ -1,4 +1,5 @@
-"""Licences in words: which are missing for a start, who holds them, and which a job never gets."""
+"""Licences in words: those that a start lacks, with the jobs that hold them, and those that a job
+never gets."""
 
 from collections.abc import Callable, Sequence
 from math import isinf

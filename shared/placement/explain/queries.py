@@ -384,7 +384,7 @@ class Queries:
         return ListReservationsResponse(as_of_us=self.as_of_us, reservations=listed)
 
     def licences(self, request: ListLicencesRequest) -> ListLicencesResponse:
-        """Return how many licences there are, of what, and who holds them."""
+        """Return how many licences there are, of what, and which jobs hold them."""
         known = self._licences, self._models.clusters, self._job_table.allocations
         listed = listed_licences(*known, request)
         return ListLicencesResponse(as_of_us=self.as_of_us, licences=listed)
