@@ -65,6 +65,7 @@ app = typer.Typer(
             "dlq": "cli.dlq.cli:app",
             "energy": "cli.energy.cli:app",
             "evaluate": "lab.evaluate.cli:app",
+            "licence": "cli.licences:app",
             "limits": "cli.limits:app",
             **{verb: f"cli.login.cli:{verb}" for verb in _OF_LOGINS},
             "mcp": "cli.mcp.cli:mcp",

@@ -161,6 +161,8 @@ class SlurmJob:
             self.fields.get("resv_name")
         ):
             return f"reservation {reservation} is not mapped to Coplace yet"
+        if licences := _text(self.fields.get("licenses")):
+            return f"licences {licences} are not mapped to Coplace yet"
         try:
             if features := _text(self.fields.get("features")):
                 parse_features(features)

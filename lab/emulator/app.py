@@ -10,6 +10,7 @@ from lab.emulator.caps import built_in_caps
 from lab.emulator.effects import effects_without
 from lab.emulator.emulator import Emulator
 from lab.emulator.imported import read_imported
+from lab.emulator.licences import built_in_licences
 from lab.emulator.machine import Machine
 from lab.emulator.observed import ObservedRuns
 from lab.emulator.reservations import built_in_reservations
@@ -21,6 +22,7 @@ from lab.workloads.arrays import with_arrays
 from lab.workloads.clusters import GPU_NODES, clusters, rated
 from lab.workloads.gangs import with_gangs
 from lab.workloads.generate import built_in
+from lab.workloads.licensed import with_licences
 from lab.workloads.mislabel import mislabel
 from lab.workloads.partitions import asking_for_partitions, with_partitions
 from lab.workloads.parts import with_parts
@@ -71,6 +73,7 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
     if settings.reserved_share:
         requests = in_reservations(requests, emulated, settings.seed, settings.reserved_share)
     requests = with_gangs(requests, settings.seed, settings.gangs_share)
+    requests = with_licences(requests, settings.seed, settings.licensed_share)
     requests = with_start_terms(requests, settings.seed, settings.timed_share)
     return with_arrays(requests, settings.seed, settings.arrays_share), emulated
 
@@ -91,6 +94,7 @@ def emulator(settings: SimulationSettings) -> Emulator:
         under_predicted_share=settings.under_predicted_share,
         caps=built_in_caps(emulated) if settings.caps else (),
         reservations=built_in_reservations(emulated, requests) if settings.reserved_share else (),
+        licences=built_in_licences(emulated) if settings.licensed_share else (),
         effects=effects_without(settings.without),
         imported=read_imported(settings.reports, emulated) if settings.reports else {},
     )

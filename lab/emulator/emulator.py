@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 
 from coplace.v1 import placement_pb2
-from coplace.v1.control_pb2 import PowerCapDeclared, ReservationDeclared
+from coplace.v1.control_pb2 import LicencesDeclared, PowerCapDeclared, ReservationDeclared
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_COMPLETED,
@@ -42,6 +42,7 @@ from lab.emulator.feasibility import (
     units_of,
 )
 from lab.emulator.imported import ImportedSignatures
+from lab.emulator.licences import licences_event, wrong_licences
 from lab.emulator.machine import Machine
 from lab.emulator.observed import ObservedRuns
 from lab.emulator.profiling import profiling_events
@@ -83,11 +84,11 @@ class Emulator:
     0 has running jobs measured so long after their start too; `metered_every_s` above 0 has the
     meters of nodes in use read so often. Of a share `under_predicted_share` of the jobs predictions
     are `UNDER_PREDICTED` below what their nodes draw. Operators declare each of `caps` when
-    it says, and `reservations` at the begin; while jobs wait or run, a round ends when one of them
-    changes. Actions are obeyed at the end of
-    the round that they were decided in; the answers, and plans, go out with the next round, which
-    follows at once. A plan has rounds end when it lets something start, and so has a job that may
-    begin; one that waits at its deadline is cancelled. `effects` are those that
+    it says, and `reservations` and `licences` at the begin; while jobs wait or run, a round ends
+    when one of them changes. Actions are obeyed at the end of the round that they were decided in;
+    the answers, and plans, go out with the next round, which follows at once. A plan has rounds end
+    when it lets something start, and so has a job that may begin; one that waits at its deadline is
+    cancelled. `effects` are those that
     what really happens is made of; `imported` is known of applications in place of a first run.
 
     Raises UnusableError for a request that no cluster can hold or a cluster that it does not know.
@@ -107,6 +108,7 @@ class Emulator:
         under_predicted_share: float = 0.0,
         caps: Sequence[PowerCapDeclared] = (),
         reservations: Sequence[ReservationDeclared] = (),
+        licences: Sequence[LicencesDeclared] = (),
         effects: frozenset[Effect] = EVERY,
         imported: ImportedSignatures = MappingProxyType({}),
     ) -> None:
@@ -124,7 +126,7 @@ class Emulator:
         self._runs = ObservedRuns(self._truth, self._noise, under_predicted_share)
         later = sorted(caps, key=lambda cap: cap.declared_at_us, reverse=True)
         self._caps, self._steps_us = later, step_times_us(caps)
-        self._reservations = tuple(reservations)
+        self._reservations, self._licences = tuple(reservations), tuple(licences)
         self._steps_us += [us for each in reservations for us in (each.from_us, each.until_us)]
         self._start_terms = StartTerms(requests, self._machines)
         self._queued: dict[str, JobRequest] = {}
@@ -162,6 +164,7 @@ class Emulator:
                 self._outbox += profiling_events(machine, *known)
             self._declare_caps(EPOCH_US)
             self._outbox += map(reservation_event, self._reservations)
+            self._outbox += map(licences_event, self._licences)
         else:
             self._pass_time(self._round.ended_at_us)
         events, self._outbox = tuple(self._outbox), []
@@ -339,6 +342,8 @@ class Emulator:
         require_possible(decision, request, machine, self._running)
         now_us = self._current.ended_at_us
         broken = wrong_reservation(decision, request, machine, self._reservations, now_us)
+        running = self._running.values()
+        broken = broken or wrong_licences(request, machine, self._licences, running)
         if broken:
             raise ImpossibleDecisionError(decision, broken)
         run = self._run(decision, request, machine)

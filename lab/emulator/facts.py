@@ -114,6 +114,7 @@ def submission(request: JobRequest, job: str, cluster: Cluster, ids: Mapping[int
         partitions=request.partitions,
         features=request.features,
         reservation=request.reservation,
+        licences=dict(request.licences),
         array=request.array,
         array_at_most=request.array_at_most,
         parts=[part_message(part) for part in request.parts],

@@ -57,6 +57,13 @@ class SimulationSettings(EnvironmentSettings):
         description="Share of the built-in jobs that ask for a reservation; clusters have one and a"
         " maintenance then",
     )
+    licensed_share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the built-in jobs that need licences; clusters, their site and the"
+        " region have some then",
+    )
     timed_share: float = Field(
         0.0, ge=0, le=1, description="Share of the built-in jobs that say when they may start"
     )

@@ -13,7 +13,7 @@ from coplace_client.errors import RejectedError
 from lab.workloads.table1 import APPS
 from shared.domain.job import Condition
 from shared.domain.parts import JobPart
-from shared.domain.resources import Resources, require_resources
+from shared.domain.resources import Resources, require_licences, require_resources
 
 
 class RequestedDependency(NamedTuple):
@@ -32,9 +32,10 @@ class JobRequest:
     Table 1 time of what it is; `walltime_s` is what the user asks for there. `app_id` is what the
     user says it is, `runs` what it is where that is something else. It consists of `nodes` equal
     units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each, in one of
-    `partitions`, on nodes with `features`, or in a `reservation`. It starts not before `begin_s`,
-    and ends by `deadline_s` or is cancelled then; 0 without. An `array` is so many such jobs, of
-    which `array_at_most` have nodes at once (0: any number). A gang has its nodes in `parts`.
+    `partitions`, on nodes with `features`, or in a `reservation`, and holds `licences` while it
+    runs. It starts not before `begin_s`, and ends by `deadline_s` or is cancelled then; 0 without.
+    An `array` is so many such jobs, of which `array_at_most` have nodes at once (0: any number). A
+    gang has its nodes in `parts`.
     """
 
     index: int
@@ -61,6 +62,7 @@ class JobRequest:
     partitions: tuple[str, ...] = ()
     features: str = ""
     reservation: str = ""
+    licences: Resources = ()
     array: str = ""
     array_at_most: int = 0
     parts: tuple[JobPart, ...] = ()
@@ -80,6 +82,7 @@ class JobRequest:
         ):
             require_not_negative(field, getattr(self, field))
         require_resources("resources_per_unit", self.resources_per_unit)
+        require_licences("licences", self.licences)
 
     @property
     def true_app_id(self) -> str:

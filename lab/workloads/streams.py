@@ -26,6 +26,7 @@ class Stream(IntEnum):
     GANGS = 14
     PARTITIONS = 20
     RESERVED = 21
+    LICENSED = 22
 
 
 def stream(seed: int, purpose: Stream) -> np.random.Generator:

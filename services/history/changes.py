@@ -16,6 +16,7 @@ from coplace.v1.control_pb2 import (
     COMMAND_RESULT_EARLY,
     COMMAND_RESULT_REFUSED,
     COMMAND_RESULT_UNSPECIFIED,
+    LicencesDeclared,
     ModelRolledBack,
     NodesDrained,
     NodesResumed,
@@ -201,6 +202,11 @@ def _removed(_before: str, _row: ChangeRow) -> str:
     return ""
 
 
+def _counted(_before: str, row: ChangeRow) -> str:
+    """Return nothing where a name is removed, which goes without a count."""
+    return row.declared if "count" in orjson.loads(row.declared) else ""
+
+
 def _drained(before: str, row: ChangeRow) -> str:
     found, said = _drains(before), orjson.loads(row.declared)
     drain = {"by": row.who, **{name: value for name, value in said.items() if name != "nodes"}}
@@ -279,6 +285,7 @@ _AFTER: Final[Mapping[str, Callable[[str, ChangeRow], str]]] = {
         (NodesDrained, _drained),
         (NodesResumed, _resumed),
         (ReservationRemoved, _removed),
+        (LicencesDeclared, _counted),
         (AuthorityDeclared, _authority),
     )
     for kind in names_of(message)

@@ -20,6 +20,8 @@ from coplace.v1.placement_service_pb2 import (
     ListClustersResponse,
     ListJobsRequest,
     ListJobsResponse,
+    ListLicencesRequest,
+    ListLicencesResponse,
     ListLimitsResponse,
     ListReservationsRequest,
     ListReservationsResponse,
@@ -105,6 +107,10 @@ class PlacementService:
                 "ListReservations": grpc.unary_unary_rpc_method_handler(
                     refuses(self.list_reservations),
                     response_serializer=ListReservationsResponse.SerializeToString,
+                ),
+                "ListLicences": grpc.unary_unary_rpc_method_handler(
+                    refuses(self.list_licences),
+                    response_serializer=ListLicencesResponse.SerializeToString,
                 ),
                 "ShowNodes": grpc.unary_unary_rpc_method_handler(
                     refuses(self.show_nodes),
@@ -283,6 +289,20 @@ class PlacementService:
         about = About(is_region=not request.cluster, clusters=clusters)
         await self._require(context, "ListReservations", about)
         return queries.reservations(request)
+
+    async def list_licences(
+        self, data: bytes, context: ServicerContext[Any, Any]
+    ) -> ListLicencesResponse:
+        """Answer with how many licences there are, of what, and which jobs hold them."""
+        try:
+            request = ListLicencesRequest.FromString(data)
+        except DecodeError:
+            raise _not_parsed("ListLicencesRequest") from None
+        queries = self._on_duty()
+        clusters = (queries.sited(request.cluster),) if request.cluster else ()
+        about = About(is_region=not request.cluster, clusters=clusters)
+        await self._require(context, "ListLicences", about)
+        return queries.licences(request)
 
     async def show_nodes(
         self, data: bytes, context: ServicerContext[Any, Any]

@@ -18,7 +18,7 @@ _CLUSTERS: Final = RowCodec(
 # Nor when jobs may start, nor where.
 _WHEN: Final = ("begin_s", "deadline_s", "depends_on_any", "job_name", "sequence")
 _WHERE: Final = ("partitions", "features", "nodes_wanted", "nodes_excluded", "clusters")
-_NEW: Final = (*_WHEN, *_WHERE, "reservation")
+_NEW: Final = (*_WHEN, *_WHERE, "reservation", "licences")
 _JOBS: Final = RowCodec(Job, version=2, previous=RowCodec(Job, without=_NEW).decode)
 
 

@@ -373,6 +373,7 @@ _QUESTIONS: Final[Mapping[str, AccessRule]] = {
     "ListClusters": AccessRule(_ASKING, _none),
     "ListLimits": AccessRule((Role.VIEWER, Role.OPERATOR), _of_region),
     "ListReservations": AccessRule((Role.VIEWER, *_RUNNING), _of_places),
+    "ListLicences": AccessRule((Role.VIEWER, *_RUNNING), _of_places),
     "ShowNodes": AccessRule((Role.VIEWER, *_RUNNING), _of_places),
     "ShowPower": AccessRule(_ASKING, _none),
     "ShowPolicy": AccessRule(_ASKING, _none),

@@ -15,7 +15,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.features import parse_features
 from shared.domain.hostlist import expand
 from shared.domain.parts import JobPart, require_parts, total_resources
-from shared.domain.resources import Resources, require_resources
+from shared.domain.resources import Resources, require_licences, require_resources
 
 MOST_PRIORITY: Final = round(PRIORITY.most)
 # What a gang says of each of its parts, and not of the whole.
@@ -53,6 +53,8 @@ class Job:
 
     A gang consists of `parts`, and of `nodes` whole nodes in all. What a part does not say of where
     it may be, `partitions`, `features` and `nodes_excluded` say.
+
+    It holds `licences` while it runs: of the cluster, the site or the region where it does.
     """
 
     job_id: str
@@ -91,6 +93,7 @@ class Job:
     array_index: int = 0
     array_ordinal: int = 0
     parts: tuple[JobPart, ...] = ()
+    licences: Resources = ()
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -166,6 +169,8 @@ class Job:
         for field in ("cores_per_unit", "memory_gib_per_unit", "units_per_node"):
             QUANTITIES[field].require_if_known(field, getattr(self, field))
         require_resources("resources_per_unit", self.resources_per_unit)
+        if self.licences:
+            require_licences("licences", self.licences)
         if self.memory_gib and self.memory_gib_per_unit:
             raise RejectedError("memory_gib_per_unit", "must not be set beside memory_gib")
         if self.units_per_node and not self.cores_per_unit:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from coplace_client.bounds import LENGTHS, RESOURCES, TDP_W
+from coplace_client.bounds import LENGTHS, LICENCES, RESOURCES, TDP_W
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 
@@ -26,6 +26,14 @@ def require_resources(field: str, resources: Resources) -> None:
     for name, count in resources:
         require_text(field, name, limit=MOST_NAME)
         RESOURCES.require(field, count)
+
+
+def require_licences(field: str, licences: Resources) -> None:
+    """Raise RejectedError for names or counts of licences that nobody has."""
+    LENGTHS["licences"].require(field, len(licences))
+    for name, count in licences:
+        require_text(field, name, limit=MOST_NAME)
+        LICENCES.require(field, count)
 
 
 def design_powers_of(by_name: Mapping[str, float]) -> DesignPowers:

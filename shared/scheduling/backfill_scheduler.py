@@ -251,15 +251,19 @@ class BackfillScheduler(Scheduler):
         """Return when an entry's room and watts will be there if limits hold; infinite where no
         budget ever has the watts, or nodes are allocated for ever."""
         soonest = self._earliest(entry, self._now_s)
-        power = entry.draw_mw, entry.limit_s
         while self._is_capped:
-            later_s = self.budgets.earliest(*power, soonest.start_s, entry.arrival)
+            later_s = self._affordable_s(entry, soonest.start_s)
             if later_s <= soonest.start_s:
                 break
             if later_s == inf:
                 return _NEVER
             soonest = self._earliest(entry, later_s)
         return soonest
+
+    def _affordable_s(self, entry: Entry, from_s: float) -> float:
+        """Return the first time, from one on, at which budgets have what an entry draws: see
+        Budgets."""
+        return self.budgets.earliest(entry.draw_mw, entry.limit_s, from_s, entry.arrival)
 
     # The next entry -----------------------------------------------------------------------------
 

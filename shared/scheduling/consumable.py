@@ -11,6 +11,9 @@ neighbour moves no release.
 
 Where windows keep nodes for others, an entry counts as one of another kind: of its own without the
 nodes on which it would run into one, from its start to its limit.
+
+Licences are budgets beside those of power: an entry starts when it gets all that it needs until its
+limit, and a reservation keeps them from its start on.
 """
 
 from collections.abc import Sequence
@@ -18,11 +21,13 @@ from math import inf
 
 import numpy as np
 
+from shared.domain.resources import Resources
 from shared.scheduling.backfill_scheduler import BackfillScheduler
 from shared.scheduling.capacity import AllocatedUnits, Capacity
 from shared.scheduling.dispatch import Served
 from shared.scheduling.eligibility import NodeBits
 from shared.scheduling.headroom import LeastHeadroom
+from shared.scheduling.licences import NO_LICENCES, Licences, LicenceShortage
 from shared.scheduling.load import Soonest
 from shared.scheduling.node_selection import NodeSelection, Shadow
 from shared.scheduling.node_states import KnownStates
@@ -56,9 +61,12 @@ class ConsumableScheduler(BackfillScheduler):
         backfills: bool = True,
         states: KnownStates | None = None,
         windows: Windows = NO_WINDOWS,
+        licences: Licences = NO_LICENCES,
     ) -> None:
         super().__init__(queue, number, budgets, backfills=backfills)
         self.windows, self._has_windows = windows, windows.any
+        self.licences, self._has_licences = licences, licences.any
+        self._is_capped |= licences.any
         # What kinds are in the present pass, by how many windows begin before an entry ends.
         self._numbers: dict[tuple[int, int], int] = {}
         self.kinds, self.neighbours = kinds, neighbours
@@ -76,6 +84,8 @@ class ConsumableScheduler(BackfillScheduler):
         for each in allocated:
             self._may_allocate_for_ever |= each.release_s == inf
             self.budgets.hold(each.holder, each.release_s, each.draw_mw)
+            if licences.any:
+                licences.hold(each.holder, each.release_s, each.kind.licences)
 
     # A pass, and between passes -------------------------------------------------------------------
 
@@ -85,6 +95,8 @@ class ConsumableScheduler(BackfillScheduler):
             self._numbers.clear()
             if self.windows.turns_within(self._now_s, now_s):
                 self._unsettle()
+        if self._has_licences and self.licences.begin(now_s):
+            self._unsettle()
         return super()._open_pass(now_s, pauses=pauses)
 
     def release(self, holder: int) -> None:
@@ -92,6 +104,7 @@ class ConsumableScheduler(BackfillScheduler):
         allocated = self.allocated.pop(holder)
         self.capacity.give(allocated.kind, allocated.allocation)
         self.budgets.release(holder)
+        self.licences.release(holder)
         self._nodes.count_anew()
         self._beside_anyone.clear()
         self._unsettle()
@@ -103,12 +116,22 @@ class ConsumableScheduler(BackfillScheduler):
         )
         self.budgets.release(holder)
         self.budgets.hold(holder, release_s, draw_mw)
+        self.licences.prolong(holder, release_s)
         if release_s == inf:
             self._may_allocate_for_ever = True
         self._nodes.regroup()
         self._unsettle()
 
+    def _cancel(self, order: int) -> None:
+        self.licences.withdraw()
+        super()._cancel(order)
+
     # What it answers ----------------------------------------------------------------------------
+
+    @property
+    def is_relieved(self) -> bool:
+        """Return True when another pass may start more: see Budgets."""
+        return self.budgets.is_relieved or self.licences.is_relieved
 
     @property
     def capacity(self) -> Capacity:
@@ -194,16 +217,16 @@ class ConsumableScheduler(BackfillScheduler):
     def _starting(self, entry: Entry) -> Entry | None:
         if not self._nodes.may_fit(self._number(entry), entry.nodes):
             return None
-        has_power = self._has_power(entry)  # sooner asked for than nodes
-        if not has_power and not entry.others:
+        is_affordable = self._is_affordable(entry)  # sooner asked for than nodes
+        if not is_affordable and not entry.others:
             return None
         if not self.leaves_reservation(entry) or entry.nodes > self.units_now(entry):
             return None
-        if has_power:
+        if is_affordable:
             return entry
         for mode in entry.others:
             other = entry.in_mode(mode)
-            if not (self._has_power(other) and self.leaves_reservation(other)):
+            if not (self._is_affordable(other) and self.leaves_reservation(other)):
                 continue
             if not self._has_windows or entry.nodes <= self.units_now(other):
                 return other
@@ -231,6 +254,8 @@ class ConsumableScheduler(BackfillScheduler):
         self._nodes.take(allocated, beyond)
         self.allocated[entry.arrival] = allocated
         self.budgets.hold(entry.arrival, end_s, draw_mw)
+        if self._has_licences:
+            self.licences.hold(entry.arrival, end_s, self.licences_of(entry))
         return self.number, entry, allocation, self._blocked is not None
 
     def _block(self, entry: Entry) -> None:
@@ -244,6 +269,9 @@ class ConsumableScheduler(BackfillScheduler):
 
     def _reserve(self, entry: Entry, soonest: Soonest) -> None:
         self._shadow = self._shadow_of(entry, soonest)
+        if self._has_licences:
+            needs = self.licences_of(entry)
+            self.licences.reserve(entry.arrival, soonest.start_s, entry.limit_s, needs)
 
     def _shadow_of(self, entry: Entry, soonest: Soonest) -> Shadow:
         self._nodes.reserve(soonest.states)
@@ -289,6 +317,44 @@ class ConsumableScheduler(BackfillScheduler):
         best.kind = number
         return best
 
+    # Licences -----------------------------------------------------------------------------------
+
+    def licences_of(self, entry: Entry) -> Resources:
+        """Return the licences that an entry needs."""
+        return self.kinds[entry.kind].licences
+
+    def licence_shortages(self, entry: Entry) -> list[LicenceShortage]:
+        """Return the licences that do not let an entry start now."""
+        needs = self.licences_of(entry)
+        return self.licences.shortages(needs, self.end_s(entry), entry.arrival) if needs else []
+
+    def _is_affordable(self, entry: Entry) -> bool:
+        """Return whether an entry gets its power and its licences until its limit, and delays no
+        reservation of them."""
+        if not (self._has_licences and (needs := self.licences_of(entry))):
+            return self._has_power(entry)
+        is_licensed = self.licences.has(needs, self.end_s(entry), entry.arrival)
+        return is_licensed and self._has_power(entry)
+
+    def _lacks_licences(self, block: Block, kind: int, limit_s: float) -> bool:
+        """Return True where no entry of a kind in a block gets its licences. Of jobs with a
+        reservation that is not known: it does not count against them."""
+        needs = self.kinds[kind].licences
+        if not needs or self.licences.has(needs, self._now_s + limit_s):
+            return False
+        for arrival in self.licences.kept_for(needs):
+            order = self.queue.order_of(arrival)
+            if order is not None and block.first_order <= order <= block.last_order:
+                return False
+        return True
+
+    def _affordable_s(self, entry: Entry, from_s: float) -> float:
+        start_s = super()._affordable_s(entry, from_s)
+        if not self._has_licences:
+            return start_s
+        needs = self.licences_of(entry)
+        return self.licences.earliest(needs, entry.limit_s, start_s, entry.arrival)
+
     # Nodes that are kept for others --------------------------------------------------------------
 
     def _number(self, entry: Entry) -> int:
@@ -317,6 +383,8 @@ class ConsumableScheduler(BackfillScheduler):
         return self.windows.opens_s(reservation, start_s, start_s + entry.limit_s)
 
     def _forget_reservation(self) -> None:
+        if self._has_licences and self._blocked is not None:
+            self.licences.give_up(self._blocked.arrival)
         super()._forget_reservation()
         self._shadow = None
         self._nodes.forget_choices()
@@ -339,7 +407,9 @@ class ConsumableScheduler(BackfillScheduler):
     def _has_room_for_any(self, block: Block) -> bool:
         """Return False when there are units for no entry of a block."""
         for kind, (units, limit_s) in block.least_by_kind().items():
-            if not self._was_refused(self._number_of(kind, limit_s), units, limit_s):
+            if self._was_refused(self._number_of(kind, limit_s), units, limit_s):
+                continue
+            if not (self._has_licences and self._lacks_licences(block, kind, limit_s)):
                 return True
         return False
 

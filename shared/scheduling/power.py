@@ -225,6 +225,11 @@ class PowerBudget:
         """Return what is not drawn now, reserved or not; below 0 where the cap is exceeded."""
         return self._cap_mw - self.base_mw - self.drawn_mw
 
+    def drawn_by(self) -> list[tuple[int, int]]:
+        """Return the holders with what each draws: the largest first, then by number."""
+        found = [(holder, draw_mw) for _, holder, draw_mw in self._draws]
+        return sorted(found, key=lambda one: (-one[1], one[0]))
+
     @property
     def kept_for(self) -> Iterable[int]:
         """Return the arrival numbers of the jobs that have a reservation."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job, jobs_of_parts
+from shared.domain.resources import Resources
 from shared.scheduling.eligibility import (
     NOTHING_REFUSED,
     NodeBits,
@@ -68,11 +69,12 @@ class PartShape(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Jobs that are alike to a cluster: the application, which neighbours ask for, and the shape of
-    their units."""
+    """Jobs that are alike to a cluster: the application, which neighbours ask for, the shape of
+    their units, and the licences that each job needs in all."""
 
     app: str
     shape: Shape
+    licences: Resources = ()
 
 
 class Allocation(NamedTuple):
@@ -192,12 +194,17 @@ def kind_on(
         return _gang_on(job, cluster, names, refused, with_down=with_down)
     where = _where(job, cluster, refused, with_down=with_down)
     if where is None and job.is_of_nodes and not (job.memory_gib and cluster.declared_classes):
-        return whole_node(cluster.cores_per_node, len(names))
+        return _licensed(whole_node(cluster.cores_per_node, len(names)), job)
     shape = shape_on(job, cluster, names)
     if shape is None or (where is not None and not where):
         return None
     shape = shape if where is None else shape._replace(where=where)
-    return Kind("" if shape.exclusive else job.app_id, shape)
+    return Kind("" if shape.exclusive else job.app_id, shape, job.licences)
+
+
+def _licensed(kind: Kind, job: Job) -> Kind:
+    """Return a kind with the licences of a job: the same where it needs none."""
+    return kind._replace(licences=job.licences) if job.licences else kind
 
 
 def _gang_on(
@@ -212,8 +219,8 @@ def _gang_on(
         found.append(PartShape(part.nodes, kind.shape))
     whole = whole_node(cluster.cores_per_node, len(names))
     if all(part.shape == whole.shape for part in found):
-        return whole
-    return _kind_of_parts(whole, found)
+        return _licensed(whole, job)
+    return _licensed(_kind_of_parts(whole, found), job)
 
 
 def _kind_of_parts(whole: Kind, parts: Sequence[PartShape]) -> Kind:
@@ -275,8 +282,8 @@ def held_kind(job: Job, cluster: Cluster, names: Sequence[str], nodes: Iterable[
         return held_by(ways_of(kind), allocated)
     shape = shape_on(job, cluster, names)
     if shape is None:
-        return whole_node(cluster.cores_per_node, len(names))
-    return Kind("" if shape.exclusive else job.app_id, shape)
+        return _licensed(whole_node(cluster.cores_per_node, len(names)), job)
+    return Kind("" if shape.exclusive else job.app_id, shape, job.licences)
 
 
 def _is_within(ways: "Sequence[Way]", nodes: Sequence[int]) -> bool:
@@ -300,7 +307,8 @@ def held_by(ways: "Sequence[Way]", nodes: Iterable[int]) -> Kind:
 
 class Way:
     """One of the places where jobs of a kind may be: the `kind` there alone, and as it is `held`,
-    once it has its nodes. `nodes` are below 0 where any will do."""
+    once it has its nodes. `nodes` are below 0 where any will do. Licences make no difference to
+    nodes."""
 
     def __init__(self, kind: Kind, held: Kind, nodes: int, wanted: int) -> None:
         self.kind, self.held, self.nodes, self.wanted = kind, held, nodes, wanted
@@ -308,18 +316,19 @@ class Way:
 
 def ways_of(kind: Kind) -> list[Way]:
     """Return the places of a kind, one or more, in its order."""
-    app, shape = kind
+    app, shape, licences = kind
     if shape.parts:
         return _ways_of_gang(kind)
     if not shape.where:
-        return [Way(kind, kind, -1, 0)]
+        return [Way(kind._replace(licences=()) if licences else kind, kind, -1, 0)]
     found: list[Way] = []
     for where in shape.where:
         exclusive = shape.exclusive or where.exclusive
         its_app = "" if exclusive else app
         held = Shape(shape.needs, exclusive, shape.most_per_node)
         alone = Shape(shape.needs, exclusive, shape.most_per_node, (where,))
-        found.append(Way(Kind(its_app, alone), Kind(its_app, held), where.nodes, where.wanted))
+        as_held = Kind(its_app, held, licences)
+        found.append(Way(Kind(its_app, alone), as_held, where.nodes, where.wanted))
     return found
 
 
@@ -334,7 +343,8 @@ def _ways_of_gang(kind: Kind) -> list[Way]:
     for parts in product(*each):
         chosen = _kind_of_parts(whole, parts)
         where = chosen.shape.where
-        found.append(Way(chosen, whole, where[0].nodes if where else -1, 0))
+        held = whole._replace(licences=kind.licences)
+        found.append(Way(chosen, held, where[0].nodes if where else -1, 0))
     return found
 
 

@@ -1,14 +1,14 @@
 """What has to hold of a pass: starts and reservations are those of the plain rules, what is said to
 refuse an entry does so, and what asks for no more than there is starts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coplace.v1.placement_pb2 import CONSTRAINT_KIND_CAPACITY
+from coplace.v1.placement_pb2 import CONSTRAINT_KIND_CAPACITY, CONSTRAINT_KIND_LICENCES
 
 from shared.placement.decide.schedulers import Arriving
-from shared.placement.explain.refusals import NOTHING
+from shared.placement.explain.refusals import NOTHING, WhyNot
 from shared.placement.processor.placement import Placement
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, schedule
 from shared.scheduling.consumable import ConsumableScheduler
@@ -69,6 +69,7 @@ class Checks:
             for s in why_not.shortages
         ]
         require(sorted(shortages) == sorted(lacks), f"{waiting}: {why}; should be {lacks}")
+        self._check_licences(one, waiting, entry, why_not)
         promise = one.before.promises.get(where)
         is_own = promise is not None and promise.arrival == waiting.arrival
         of_capacity = [c for c in why_not.constraints if c.kind == CONSTRAINT_KIND_CAPACITY]
@@ -83,10 +84,28 @@ class Checks:
             else self._in_parts(one.before, waiting)
         )
         parts = why.split("; ")
-        of_nodes = "; ".join(p for p in parts if "power cap" not in p and "lower P-state" not in p)
+        others = "power cap", "lower P-state", " licence-"
+        of_nodes = "; ".join(p for p in parts if not any(other in p for other in others))
         is_right = expected in of_nodes if expected else not of_nodes
         may_be_greedy = "leave less than" in of_nodes and waiting.shape.most != 1
         require(is_right or may_be_greedy, f"{waiting}: {why}; should be {expected!r}")
+
+    def _check_licences(self, one: Pass, waiting: Waiting, entry: Entry, why_not: WhyNot) -> None:
+        """The licences that refuse an entry are those that are said to, with their holders."""
+        assert one.plan is not None
+        lacks = one.before.unlicensed(waiting)
+        scheduler = one.plan.schedulers[waiting.cluster]
+        found = _licence_lacks(scheduler, entry)
+        told = [lack for lack, _ in found]
+        require(told == lacks, f"{waiting}: lacks {told}, should lack {lacks}")
+        named = [c for c in why_not.constraints if c.kind == CONSTRAINT_KIND_LICENCES]
+        require(bool(named) == bool(lacks), f"{waiting}: {named}, should be of {lacks}")
+        by_name = {budget.name: budget for budget in one.before.licences}
+        for lack, holders in found:
+            budget = by_name[lack.budget]
+            stays = [s for name in budget.clusters for s in one.before.clusters[name].stays]
+            right = {(s.arrival, budget.of(s)) for s in stays if budget.of(s)}
+            require(set(holders) == right, f"{lack}: held by {holders}, should be {right}")
 
     def _by_counting(self, stood: Region, waiting: Waiting) -> str:
         """What refused an entry when its turn came last."""
@@ -161,6 +180,8 @@ def _relaxed(plan: Dispatch, entry: Entry, cluster: str) -> Entry | None:
     All at once: while it waits for one of them, others take what it gives up of another.
     """
     scheduler = _backfilling(plan.schedulers[cluster])
+    if isinstance(scheduler, ConsumableScheduler) and scheduler.licence_shortages(entry):
+        return None  # an entry with fewer is of another kind
     if isinstance(scheduler, EasyScheduler):
         before = scheduler.state_before(entry)
         free, promise = before.free, before.reservation
@@ -181,6 +202,19 @@ def _relaxed(plan: Dispatch, entry: Entry, cluster: str) -> Entry | None:
             return None
         less = less._replace(draw_mw=left_mw)
     return less
+
+
+def _licence_lacks(
+    scheduler: ClusterScheduler, entry: Entry
+) -> list[tuple[Lack, Sequence[tuple[int, int]]]]:
+    """What a scheduler says that an entry lacks, and of which jobs."""
+    if not isinstance(scheduler, ConsumableScheduler):
+        return []
+    found = scheduler.licence_shortages(entry)
+    return [
+        (Lack(f"{name} of {s.cap.scope} {s.cap.name}", s.at_s, s.available_mw, s.until_s), holders)
+        for name, s, holders in found
+    ]
 
 
 def _backfilling(scheduler: ClusterScheduler) -> EasyScheduler | ConsumableScheduler:

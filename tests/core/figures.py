@@ -3,6 +3,7 @@ powers are powers of two or sums of few."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from math import inf
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +13,7 @@ from coplace.v1.jobs_pb2 import Part as PartMessage
 
 from shared.catalogue.event import Event
 from tests.core import systems
-from tests.core.plain import Budget, Members, Place, Shape, Window
+from tests.core.plain import Budget, Counts, Members, Place, Shape, Window
 from tests.unit.shared.placement import region
 
 CLUSTERS: Final = ("a", "b", "c")
@@ -85,6 +86,8 @@ class Known:
     windows: dict[tuple[str, int], Window] = field(default_factory=dict)
     # By place of the scope in SCOPES, and name: steps as (from_s, mW or None).
     caps: dict[tuple[int, str], list[tuple[float, int | None]]] = field(default_factory=dict)
+    # By place of the scope, name of the place, and name of the licence.
+    licences: dict[tuple[int, str, str], int] = field(default_factory=dict)
 
     def shape(self, job: systems.Submit, cluster: str) -> Shape:
         """A unit of a job on a cluster, and where it may be."""
@@ -192,8 +195,14 @@ class Known:
         return [window for (name, _), window in self.windows.items() if name == cluster]
 
     def may_wait(self, job_id: str, cluster: str, limit_s: float, now_s: float) -> bool:
-        """Whether a job may wait for its reservation on a cluster, where it asks for one."""
+        """Whether a job may wait on a cluster for the reservation and the licences that it asks
+        for."""
         asked = self.jobs[job_id].asked
+        for name, count in licences_of(asked):
+            there = [b for b in self.licence_budgets() if b.licence == name]
+            there = [b for b in there if cluster in b.clusters]
+            if not there or min(b.cap_mw(now_s) for b in there) < count:
+                return False
         if asked.reservation < 0:
             return True
         own = self.windows.get((cluster, asked.reservation))
@@ -209,6 +218,19 @@ class Known:
     def idle_mw(self, clusters: Iterable[str]) -> int:
         """What all their nodes draw that nobody uses."""
         return sum(round(IDLE_W * 1000) * self.clusters[c].nodes for c in clusters)
+
+    def licence_budgets(self) -> list[Budget]:
+        """By name, of clusters before those of sites and of the region."""
+        return [
+            Budget(
+                f"{name} of {SCOPES[scope]} {place}",
+                frozenset(self.covered(scope, place)),
+                [(-inf, count)],
+                0,
+                licence=name,
+            )
+            for (scope, place, name), count in sorted(self.licences.items(), key=_by_licence)
+        ]
 
     def budgets(self, *, counts_idle: bool) -> list[Budget]:
         """Those of clusters first, then of sites, then of the region, by name."""
@@ -230,6 +252,16 @@ def _where_of(job: systems.Submit, part: systems.PartAsked) -> systems.Where | N
         own.wanted,
     )
     return None if found == systems.Where() else found
+
+
+def _by_licence(item: tuple[tuple[int, str, str], int]) -> tuple[str, int, str]:
+    (scope, place, name), _ = item
+    return name, scope, place
+
+
+def licences_of(job: systems.Submit) -> Counts:
+    """Those that a job asks for."""
+    return tuple((f"licence-{number}", count) for number, count in job.licences)
 
 
 def parts_of(declared: systems.Declare) -> list[Part]:
@@ -332,6 +364,8 @@ def submission(job_id: str, job: Job, time_us: int) -> Event:
         asked |= {"cores_per_unit": step.cores, "units_per_node": step.most}
         asked |= {"memory_gib_per_unit": float(step.memory_gib)}
         asked |= {"resources_per_unit": {"gpu": step.gpus} if step.gpus else {}}
+    if step.licences:
+        asked |= {"licences": dict(licences_of(step))}
     if step.reservation >= 0:
         asked |= {"reservation": f"reservation-{step.reservation}"}
     if (where := step.where) is not None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from coplace.v1.placement_pb2 import VERDICT_ACTION, PlacementDecided
 
-from tests.core.figures import Known, Mode
+from tests.core.figures import Known, Mode, licences_of
 from tests.core.plain import Budget, Kept, Lack, Region, Stay, Waiting
 from tests.core.plain_state import require
 from tests.core.runs import ANSWERED_WITHIN_S, ASKED_AGAIN_AFTER_S, CLOCK, Acting, Action, Run, Runs
@@ -150,8 +150,14 @@ class Sharing:
             return f"{job_id} is of a higher priority"
         promise = region.promises.get(run.cluster)
         others = promise if promise and promise.arrival != entry.arrival else None
-        if others and run.release_s <= others.start_s < _release_s(run, mode, acting.now_s):
+        then_s = _release_s(run, mode, acting.now_s)
+        if others and run.release_s <= others.start_s < then_s:
             return f"{job_id} stays on nodes that are promised"
+        mine = licences_of(self.known.jobs[job_id].asked)
+        held = (b for b in region.licences if run.cluster in b.clusters and b.licence in dict(mine))
+        others_s = [k.begin_s for b in held for a, k in b.kept.items() if a != entry.arrival]
+        if any(run.release_s <= begin_s < then_s for begin_s in others_s):
+            return f"{job_id} keeps licences that are promised"
         return ""
 
     def _why_not_then(self, entry: Waiting, stood: Region, region: Region) -> str:

@@ -7,10 +7,14 @@ from math import ceil, inf
 from typing import Any, Final
 
 from coplace.v1.control_pb2 import (
+    LICENCE_SCOPE_CLUSTER,
+    LICENCE_SCOPE_REGION,
+    LICENCE_SCOPE_SITE,
     LIMIT_SUBJECT_USER,
     POWER_SCOPE_CLUSTER,
     POWER_SCOPE_REGION,
     POWER_SCOPE_SITE,
+    LicencesDeclared,
     PowerCapDeclared,
     PowerCapStep,
     ReservationDeclared,
@@ -60,6 +64,7 @@ from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US
 
 POWER_SCOPES: Final = (POWER_SCOPE_CLUSTER, POWER_SCOPE_SITE, POWER_SCOPE_REGION)
+LICENCE_SCOPES: Final = (LICENCE_SCOPE_CLUSTER, LICENCE_SCOPE_SITE, LICENCE_SCOPE_REGION)
 CAP_STEP_W: Final = 64.0
 # Rounds are at multiples of it: so many microseconds are an integer.
 _TICKS_PER_S: Final = 64
@@ -307,6 +312,26 @@ class Life:
         if self._tell(region.event(f"reserved/{at_us}", message, at_us)):
             window = Window(step.number, from_s, until_s, frozenset(nodes), step.user)
             self.known.windows[key] = window
+
+    @do.register
+    def _(self, step: systems.License) -> None:
+        if not self.known.clusters:
+            return
+        clusters, scope = self.known.clusters, step.scope % len(SCOPES)
+        names = [sorted(clusters), sorted({SITES[c] for c in clusters}), [""]][scope]
+        place, name = names[step.pick % len(names)], f"licence-{step.number}"
+        at_us, key = self._time_us(), (scope, place, name)
+        message = LicencesDeclared(
+            scope=LICENCE_SCOPES[scope],
+            place=place,
+            name=name,
+            count=step.count,
+            declared_at_us=at_us,
+        )
+        if self._tell(region.event(f"licences/{at_us}", message, at_us)):
+            self.known.licences.pop(key, None)
+            if step.count is not None:
+                self.known.licences[key] = step.count
 
     @do.register
     def _(self, step: systems.Kill) -> None:

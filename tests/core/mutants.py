@@ -50,8 +50,8 @@ MUTANTS: Final = (
     Mutant(
         "a join asks for watts that nobody draws, reserved or not",
         "scheduling/consumable.py",
-        "has_power = self._has_power(entry)  # sooner",
-        "has_power = self._has_power(entry) or (not self.kinds[entry.kind].shape.exclusive "
+        "is_affordable = self._is_affordable(entry)  # sooner",
+        "is_affordable = self._is_affordable(entry) or (not self.kinds[entry.kind].shape.exclusive "
         "and entry.draw_mw <= self.budgets.undrawn_mw)  # sooner",
         soonest=23,
     ),
@@ -427,6 +427,85 @@ MUTANTS: Final = (
         "scheduling/gangs.py",
         "        least = 0 if group.parts else most\n",
         "        least = most\n",
+    ),
+    # Licences.
+    Mutant(
+        "the first that waits reserves no licences",
+        "scheduling/consumable.py",
+        "            self.licences.reserve(entry.arrival, soonest.start_s, entry.limit_s, needs)\n",
+        "            assert needs is not None\n",
+    ),
+    Mutant(
+        "licences that are reserved are only looked at now",
+        "scheduling/consumable.py",
+        "is_licensed = self.licences.has(needs, self.end_s(entry), entry.arrival)",
+        "is_licensed = self.licences.has(needs, self._now_s, entry.arrival)",
+    ),
+    Mutant(
+        "what starts takes its licences in the pass that follows",
+        "scheduling/consumable.py",
+        "            self.licences.hold(entry.arrival, end_s, self.licences_of(entry))\n",
+        "            assert end_s\n",
+    ),
+    Mutant(
+        "a forecast gives no licences back",
+        "scheduling/consumable.py",
+        "        self.licences.release(holder)\n        self._nodes.count_anew()\n",
+        "        self._nodes.count_anew()\n",
+    ),
+    Mutant(
+        "nodes are reserved before the licences are there",
+        "scheduling/consumable.py",
+        "        return self.licences.earliest(needs, entry.limit_s, start_s, entry.arrival)\n",
+        "        return start_s if needs is not None else from_s\n",
+    ),
+    Mutant(
+        "licences that are given up wait for the next round",
+        "scheduling/consumable.py",
+        "return self.budgets.is_relieved or self.licences.is_relieved",
+        "return self.budgets.is_relieved",
+    ),
+    Mutant(
+        "a job with licences reserved is passed over with those that have none",
+        "scheduling/consumable.py",
+        "        for arrival in self.licences.kept_for(needs):\n",
+        "        for arrival in set[int]():\n",
+    ),
+    Mutant(
+        "of a name in several places the innermost alone counts",
+        "placement/budgets/licence_budgets.py",
+        "                by_cluster[cluster][name] = under[cluster]\n",
+        "                by_cluster[cluster][name] = under[cluster][:1]\n",
+    ),
+    Mutant(
+        "what runs without neighbours holds no licences",
+        "scheduling/problem.py",
+        "return [Way(kind._replace(licences=()) if licences else kind, kind, -1, 0)]",
+        "return [Way(*[kind._replace(licences=())] * 2, -1, 0)]",
+    ),
+    Mutant(
+        "licences of any place are those of the first cluster",
+        "placement/state/licences.py",
+        "        return Covered(self.scope, self.place)\n",
+        '        return Covered(self.scope, self.place and "a")\n',
+    ),
+    Mutant(
+        "a name that was removed has none, and is there",
+        "placement/state/licences.py",
+        "if row.count is not None]\n",
+        "]\n",
+    ),
+    Mutant(
+        "a restart knows no licences",
+        "placement/state/licences.py",
+        "for key, _ in self._rows.items()}\n        self._refresh()\n",
+        "for key, _ in self._rows.items()}\n        self._known, self._on = {}, {}\n",
+    ),
+    Mutant(
+        "all that a job needs may be all but one of what there is",
+        "placement/state/licences.py",
+        "            if count > there.get(name, -1):\n",
+        "            if count > there.get(name, -1) + 1:\n",
     ),
 )
 

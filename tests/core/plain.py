@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 # Applications with their cores on a node.
 Members = tuple[tuple[str, int], ...]
+# Licences with how many of each.
+Counts = tuple[tuple[str, int], ...]
 _MOST_UNITS = 64
 
 
@@ -123,6 +125,7 @@ class Stay(NamedTuple):
     units: tuple[tuple[int, int], ...]
     release_s: float
     draw_mw: int
+    licences: Counts = ()
 
 
 class Waiting(NamedTuple):
@@ -137,6 +140,7 @@ class Waiting(NamedTuple):
     shape: Shape
     others: tuple[tuple[float, int], ...] = ()  # limit and draw of the modes that it may start in
     reservation: int = -1
+    licences: Counts = ()
 
     def modes(self) -> "list[Waiting]":
         """The entry in its own mode, and in the others."""
@@ -308,7 +312,7 @@ class Nodes:
 
 
 class Kept(NamedTuple):
-    """Watts that are reserved under a budget."""
+    """Watts, or licences, that are reserved under a budget."""
 
     begin_s: float
     end_s: float
@@ -317,13 +321,19 @@ class Kept(NamedTuple):
 
 @dataclass
 class Budget:
-    """A cap of some clusters, as steps (from_s, mW or None), and what idles under it."""
+    """A cap of some clusters, as steps (from_s, mW or None), and what idles under it; of a licence
+    how many there are."""
 
     name: str
     clusters: frozenset[str]
     steps: Sequence[tuple[float, int | None]]
     idle_mw: int
     kept: dict[int, Kept] = field(default_factory=dict)
+    licence: str = ""
+
+    def of(self, job: "Stay | Waiting") -> int:
+        """What a job takes under it."""
+        return dict(job.licences).get(self.licence, 0) if self.licence else job.draw_mw
 
     def cap_mw(self, time_s: float) -> float:
         """The cap at a time; infinite before the first step."""
@@ -337,7 +347,7 @@ class Budget:
 
     def left_mw(self, time_s: float, stays: Iterable[Stay], but: int = -1) -> float:
         """What is left at a time beside these and all that is reserved, but for one job."""
-        drawn = sum(stay.draw_mw for stay in stays)
+        drawn = sum(map(self.of, stays))
         kept = sum(
             one.draw_mw
             for arrival, one in self.kept.items()
@@ -385,6 +395,7 @@ class Region:
     clusters: Mapping[str, Nodes]
     budgets: Sequence[Budget]
     waiting: Sequence[Waiting]
+    licences: Sequence[Budget] = ()
     promises: dict[str, Promise] = field(default_factory=dict)
     promised: dict[str, Kept] = field(default_factory=dict)
     reserved: dict[str, Shape] = field(default_factory=dict)
@@ -394,6 +405,10 @@ class Region:
     def over(self, cluster: str) -> list[Budget]:
         """The budgets that a cluster is under."""
         return [budget for budget in self.budgets if cluster in budget.clusters]
+
+    def licences_of(self, entry: Waiting) -> list[Budget]:
+        """The licences that an entry needs."""
+        return [b for b in self.licences if entry.cluster in b.clusters and b.of(entry)]
 
     # What may start -----------------------------------------------------------------------------
 
@@ -414,16 +429,20 @@ class Region:
             found.add("room")
         if not self.leaves_promise(entry):
             found.add("promise")
-        return found | {lack.budget for lack in self.lacks(entry)}
+        return found | {lack.budget for lack in [*self.lacks(entry), *self.unlicensed(entry)]}
 
     def lacks(self, entry: Waiting) -> list[Lack]:
         """The budgets that are short at some time until the limit of an entry that starts now."""
         return [lack for budget in self.over(entry.cluster) for lack in self._lack(budget, entry)]
 
+    def unlicensed(self, entry: Waiting) -> list[Lack]:
+        """The licences that are short then."""
+        return [lack for one in self.licences_of(entry) for lack in self._lack(one, entry)]
+
     def _lack(self, budget: Budget, entry: Waiting) -> list[Lack]:
         for time_s in budget.drops(self.now_s, self.now_s + entry.limit_s):
             left_mw = budget.left_mw(time_s, self._drawing(budget, time_s), entry.arrival)
-            if left_mw < entry.draw_mw:
+            if left_mw < budget.of(entry):
                 until_s = self._earliest(entry, [budget], room=False)
                 return [Lack(budget.name, time_s, left_mw, until_s)]
         return []
@@ -568,12 +587,13 @@ class Region:
     def _has_then(self, budget: Budget, entry: Waiting, start_s: float) -> bool:
         return all(
             budget.left_mw(s, self._drawing(budget, s, overdue=False), entry.arrival)
-            >= entry.draw_mw
+            >= budget.of(entry)
             for s in budget.drops(start_s, start_s + entry.limit_s)
         )
 
     def _reserve(self, entry: Waiting) -> None:
-        budgets, nodes = self.over(entry.cluster), self.clusters[entry.cluster]
+        over, nodes = self.over(entry.cluster), self.clusters[entry.cluster]
+        budgets = [*over, *self.licences_of(entry)]
         if nodes.awaits(entry, self.now_s):
             return
         places = entry.shape.within()
@@ -591,7 +611,7 @@ class Region:
         kept = Kept(start_s, start_s + entry.limit_s, entry.draw_mw)
         self.promised[entry.cluster] = kept
         for budget in budgets:
-            budget.keep(entry.arrival, kept)
+            budget.keep(entry.arrival, kept._replace(draw_mw=budget.of(entry)))
 
     # A pass -------------------------------------------------------------------------------------
 
@@ -646,7 +666,8 @@ class Region:
             entry._replace(shape=open_to), [node for node, _ in units], nodes.has
         )
         held = entry.shape.on(node for node, _ in units)
-        nodes.stays.append(Stay(entry.arrival, held, units, end_s, entry.draw_mw))
+        stay = Stay(entry.arrival, held, units, end_s, entry.draw_mw, entry.licences)
+        nodes.stays.append(stay)
         got = start.draw_mw, sum(count for _, count in units)
         if got != (entry.draw_mw, entry.units):
             self.faults.append(f"{entry} starts as {start}")
@@ -670,7 +691,7 @@ class Region:
                 del self.promises[cluster]
                 gone = next(e for e in self._all if (e.arrival, e.cluster) == (arrival, cluster))
                 visited[cluster] = gone.order
-                for budget in self.over(cluster):
+                for budget in [*self.over(cluster), *self.licences]:
                     budget.kept.pop(arrival, None)
 
 

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from shared.placement.processor.placement import Placement
 from shared.scheduling.wait_queue import Entry
-from tests.core.figures import PSTATES, Known, Mode
+from tests.core.figures import PSTATES, Known, Mode, licences_of
 from tests.core.plain import Budget, Kept, Nodes, Region, Stay, Waiting
 from tests.core.runs import Runs
 
@@ -43,7 +43,7 @@ class PlainState:
         held = {name: self._held(placement, name) for name in self.known.clusters}
         nodes = {name: self._nodes(name, stays) for name, stays in held.items()}
         waiting = list(self._waiting(placement, now_s))
-        return Region(now_s, nodes, self.budgets(reserved), waiting)
+        return Region(now_s, nodes, self.budgets(reserved), waiting, self.known.licence_budgets())
 
     def budgets(self, reserved: Reserved = ()) -> list[Budget]:
         """With what is reserved beside that of waiting jobs."""
@@ -71,6 +71,7 @@ class PlainState:
                 tuple(zip(*held.allocation, strict=True)),
                 held.release_s,
                 held.draw_mw,
+                licences_of(job.asked),
             )
 
     def _waiting(self, placement: Placement, now_s: float) -> Iterator[Waiting]:
@@ -99,9 +100,8 @@ class PlainState:
         may = self.known.may_wait(job_id, cluster, own.limit_s, now_s)
         require(may, f"{entry} waits on {cluster} for what is not reserved for it")
         shape = self.known.shape(asked, cluster)
-        return Waiting(
-            entry.order, entry.arrival, cluster, *right, shape, others, asked.reservation
-        )
+        of_job = asked.reservation, licences_of(asked)
+        return Waiting(entry.order, entry.arrival, cluster, *right, shape, others, *of_job)
 
     def _mode(self, job_id: str, cluster: str, ghz: float) -> Mode:
         return self.known.mode(job_id, cluster, ghz, self.known.jobs[job_id].asked.units)
@@ -112,6 +112,7 @@ def _stays(state: PlainState, cluster: str, runs: Runs) -> Iterator[Stay]:
     they were asked to be."""
     for job_id, run in runs.items():
         if run.cluster == cluster:
-            shape = state.known.shape(state.known.jobs[job_id].asked, cluster)
-            shape = shape.on(node for node, _ in run.units)
-            yield Stay(run.arrival, shape, run.units, run.release_s, run.draw_mw)
+            asked = state.known.jobs[job_id].asked
+            shape = state.known.shape(asked, cluster).on(node for node, _ in run.units)
+            has = run.release_s, run.draw_mw, licences_of(asked)
+            yield Stay(run.arrival, shape, run.units, *has)

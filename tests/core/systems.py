@@ -59,6 +59,7 @@ class Submit:
     user: int = 0
     where: "Where | None" = None
     reservation: int = -1
+    licences: tuple[tuple[int, int], ...] = ()  # by number, how many
     parts: "tuple[PartAsked, ...]" = ()
 
 
@@ -195,6 +196,16 @@ class Reserve:
 
 
 @dataclass(frozen=True)
+class License:
+    """So many licences of a number on a cluster, of a site or of the region; None removes them."""
+
+    scope: int
+    pick: int
+    number: int
+    count: int | None
+
+
+@dataclass(frozen=True)
 class Kill:
     """Placement is killed, and restored from what it has written."""
 
@@ -280,6 +291,11 @@ _GANGS: Final = 0.3
 # Drawn from here on, so that the seeds which find planted bugs have none.
 _FIRST_GANG: Final = 62_538_000_000
 _GANGING: Final = 0.6
+# And those in which jobs need licences, how often some are declared, and the part of the jobs.
+_LICENSED: Final = 0.4
+_LICENSING: Final = 0.06
+_NEEDING: Final = 0.7
+LICENCES: Final = 2
 MEASURES: Final = (
     (),
     ("lower-frequency",),
@@ -307,6 +323,9 @@ def script(seed: int) -> Script:
     if gangs.random() < _GANGS:
         has_places = any(isinstance(step, Declare) and step.places for step in steps)
         steps = [_gang(step, gangs, has_places=has_places) for step in steps]
+    licensed = Random(f"licences {seed}")
+    if licensed.random() < _LICENSED:
+        steps = [each for step in steps for each in _licensed(step, licensed)]
     return rule, *steps
 
 
@@ -334,6 +353,23 @@ def _gang(step: Step, rng: Random, *, has_places: bool) -> Step:
     total = sum(part.nodes for part in parts)
     whole = replace(step, units=total, cores=0, shares=False, most=0, gpus=0, memory_gib=0)
     return replace(whole, where=where, parts=tuple(parts))
+
+
+def _licensed(step: Step, rng: Random) -> Iterator[Step]:
+    """The step, of a job that may need licences, and perhaps some that are declared behind it."""
+    if isinstance(step, Submit) and rng.random() < _NEEDING:
+        numbers = rng.sample(range(LICENCES), rng.choice([1, 1, 1, 2]))
+        needs = tuple((number, rng.choice([1, 1, 2, 2, 3, 4])) for number in sorted(numbers))
+        step = replace(step, licences=needs)
+    yield step
+    if isinstance(step, Declare):
+        for number in range(LICENCES):
+            scopes = rng.choice([[2], [2], [1], [0], [0, 1], [0, 2]])
+            for scope in scopes:
+                yield License(scope, step.cluster, number, rng.choice([2, 3, 4, 4, 5, 6]))
+    elif rng.random() < _LICENSING:
+        count = rng.choice([None, 0, 1, 2, 3, 4, 5, 6])
+        yield License(rng.randrange(3), rng.randrange(3), rng.randrange(LICENCES), count)
 
 
 def _reserved(step: Step, rng: Random) -> Iterator[Step]:

@@ -5,6 +5,7 @@ import sys
 import time
 
 from tests.eligibility.array_plays import ArrayPlay
+from tests.eligibility.licence_plays import LicencePlay
 from tests.eligibility.plays import Play
 
 ROUNDS = 80
@@ -17,8 +18,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="in each play")
     parser.add_argument("--arrays", action="store_true", help="arrays of tasks")
+    parser.add_argument("--licences", action="store_true", help="arrays that need licences")
     arguments = parser.parse_args()
-    play = ArrayPlay if arguments.arrays else Play
+    play: type[Play | ArrayPlay] = ArrayPlay if arguments.arrays else Play
+    play = LicencePlay if arguments.licences else play
     began_s, seed, violated = time.monotonic(), arguments.seed, 0
     events = starts = 0
     while time.monotonic() - began_s < 60 * arguments.minutes:

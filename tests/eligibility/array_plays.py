@@ -72,6 +72,7 @@ class Submitted:
     tasks: list[Task]
     at_most: int
     awaits: list[Dependency]
+    licences: dict[str, int] = field(default_factory=dict)
 
     @property
     def active(self) -> int:
@@ -154,14 +155,20 @@ class ArrayPlay:
             Dependency(job_id=rng.choice(others), condition=rng.choice(_CONDITIONS))
             for _ in range(rng.choice([0, 0, 1, 1, 2]) if others else 0)
         ]
-        self._tell(region.submitted(name, at_us, **said))
+        licences = self._licences()
+        self._tell(region.submitted(name, at_us, licences=licences, **said))
         self._arrivals += 1
         tasks = [
             Task(f"{name}_{n}" if array else name, name, n, said["nodes"], (self._arrivals, n))
             for n in (indices_of(array) if array else [-1])
         ]
-        self._all[name] = Submitted(name, tasks, said["array_at_most"], said["depends_on"])
+        of_all = said["array_at_most"], said["depends_on"], licences
+        self._all[name] = Submitted(name, tasks, *of_all)
         self._by_id |= {task.job_id: task for task in tasks}
+
+    def _licences(self) -> dict[str, int]:
+        """What each task needs beside nodes: nothing here."""
+        return {}
 
     def _waiting(self) -> list[Task]:
         return [task for task in self._by_id.values() if task.state is State.WAITS]
@@ -331,14 +338,22 @@ class ArrayPlay:
             earlier = [each for each in self._line() if each.of == task.of]
             if earlier and earlier[0].order < task.order:
                 self._violated(f"{one.job_id} starts before {earlier[0].job_id}")
+            self._judge_start(task)
             task.state, task.has_started = State.GRANTED, True
             self._granted[one.job_id] = one
         used = sum(task.nodes for task in self._by_id.values() if task.state in ACTIVE)
         if used > NODES:
             self._violated(f"{used} nodes are used")
         line = self._line()
-        if line and line[0].nodes <= NODES - used:
+        if line and line[0].nodes <= NODES - used and self._gets_licences(line[0]):
             self._violated(f"{line[0].job_id} is the first in line, fits and waits")
+
+    def _judge_start(self, task: Task) -> None:
+        """A task starts, before it counts."""
+
+    def _gets_licences(self, _task: Task) -> bool:
+        """Whether a task needs nothing that others have."""
+        return True
 
     def _judge_standing(self, submitted: Submitted) -> None:
         """What is answered of an array is what its tasks are."""

@@ -538,6 +538,13 @@ def payloads(kind: str, is_own: bool, n: int) -> dict[str, object]:
             "untilUs": NOW_US + 3_600_000_000,
             "declaredAtUs": NOW_US,
         },
+        "licences_declared": {
+            "scope": "LICENCE_SCOPE_CLUSTER",
+            "place": name,
+            "name": "matlab",
+            "count": 5,
+            "declaredAtUs": NOW_US,
+        },
         "reservation_removed": {"cluster": name, "name": "course", "removedAtUs": NOW_US},
         "power_cap_declared": {**usual, "name": name},
         "policy_declared": {"tWeight": 1.0, "declaredAtUs": NOW_US},

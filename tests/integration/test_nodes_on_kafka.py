@@ -259,6 +259,39 @@ def test_nodes_are_reserved_and_maintained_and_jobs_say_what_they_wait_for(regio
     assert "its reservation course: no cluster" in told
 
 
+def test_jobs_hold_licences_and_say_which_they_wait_for(region: Region) -> None:
+    """What is declared and held is kept over a kill."""
+    region.tell(cluster_declared=cluster("phi", site="west"))
+    region.until(lambda told: "| phi" in told, "nodes")
+    declared = region.coplace("licence", "set", "matlab", "3", "--site", "west")
+    assert "placement now has: matlab of site west: 3, 0 in use" in declared
+
+    there: dict[str, Any] = {"reference_cluster": "phi", "clusters": ["phi"]}
+    first = job(91, 1, licences={"matlab": 2}, **there)
+    second = job(92, 1, licences={"matlab": 2}, **there)
+    unknown = job(93, 1, licences={"matlab": 1, "ansys": 1}, **there)
+    region.tell(job_submitted=first)
+    region.until(lambda told: "is to start" in told, "why", first.job_id)
+    for each in (second, unknown):
+        region.tell(job_submitted=each)
+    told = region.until(lambda told: " reserved" in told, "why", second.job_id)
+    assert f"needs 2 matlab, 1 of 3 of site west free, held by {first.job_id} (2), until 20" in told
+    assert "licences" in told
+    told = region.until(lambda told: " held" in told, "why", unknown.job_id)
+    assert "no licences of that name are declared for phi" in told
+
+    region.kill_placement()
+    listed = region.until(lambda told: "| matlab" in told, "licence", "list", "phi")
+    assert f"{first.job_id} (2)" in listed
+    assert "error" not in region.coplace("licence", "set", "matlab", "4", "--site", "west")
+    region.until(lambda told: "is to start" in told, "why", second.job_id)
+    assert "error" not in region.coplace("licence", "set", "ansys", "1", "--region")
+    told = region.until(lambda told: " reserved" in told, "why", unknown.job_id)
+    assert "0 of 4 of site west free" in told
+    assert "error" not in region.coplace("licence", "remove", "matlab", "--site", "west")
+    region.until(lambda told: " held" in told, "why", unknown.job_id)
+
+
 def test_a_silent_manager_and_a_limit_of_a_qos_are_why_jobs_wait(region: Region) -> None:
     """What placement heard is kept over a kill: the manager is silent afterwards too."""
     region.tell(cluster_declared=cluster("tau", nodes=4))
@@ -302,6 +335,15 @@ def test_reservations_are_declared_as_the_how_to_says(region: Region) -> None:
         told = region.coplace(*line)
         assert "error" not in told, (line, told)
     assert "no reservation course" in told
+
+
+def test_licences_are_declared_as_the_how_to_says(region: Region) -> None:
+    region.tell(cluster_declared=cluster("p1", nodes=512))
+    region.until(partial(_has, "| p1"), "nodes")
+    for line in commands_of(HOW_TO / "licences.md", "licence"):
+        told = region.coplace(*line)
+        assert "error" not in told, (line, told)
+    assert "debugger" in told
 
 
 def test_the_policy_is_declared_as_the_how_to_says(region: Region) -> None:

@@ -69,6 +69,7 @@ ELSEWHERE = {
     "coplace policy allow": "tests/unit/cli/test_policy.py",
     "coplace quote": "tests/unit/cli/test_quote.py",
     "coplace report": "tests/e2e/test_compose.py",
+    "coplace licence": "tests/integration/test_nodes_on_kafka.py",
     "coplace reservation": "tests/integration/test_nodes_on_kafka.py",
     "coplace price": "tests/unit/cli/test_price.py",
     "coplace profile": "tests/unit/cli/profile/test_profile_cli.py",

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from coplace.v1.accounts_pb2 import AllocationDeclared, PeriodClosed
 from coplace.v1.control_pb2 import (
+    LICENCE_SCOPE_REGION,
     POWER_SCOPE_REGION,
+    LicencesDeclared,
     ModelPinned,
     ModelRolledBack,
     NodesDrained,
@@ -117,6 +119,14 @@ def _cap(message: PowerCapDeclared) -> None:
         )
 
 
+def _licences(message: LicencesDeclared) -> None:
+    """Check that a cluster or a site is named, and none for the region."""
+    if message.scope != LICENCE_SCOPE_REGION:
+        require_text("place", message.place)
+    elif message.place:
+        raise RejectedError("place", f"must be empty for the region, got {message.place!r}")
+
+
 def _reservation(message: ReservationDeclared) -> None:
     """Check that a reservation lasts, and that its nodes are named in one way."""
     if message.until_us <= message.from_us:
@@ -155,6 +165,7 @@ _CHECKS: Final[Mapping[type[Message], tuple[Callable[[Any], object], ...]]] = {
     JobFinished: (_cores_of_nodes, _whole_run, _core_time),
     JobRequeued: (_failed_somewhere,),
     PowerCapDeclared: (_cap,),
+    LicencesDeclared: (_licences,),
     ReservationDeclared: (_host_lists, _reservation),
     PolicyDeclared: (check_declaration,),
     PlanProposed: (_plan,),

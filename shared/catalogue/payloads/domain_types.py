@@ -113,6 +113,7 @@ def job_of(message: JobSubmitted) -> Job:
         cores_per_unit=message.cores_per_unit,
         memory_gib_per_unit=message.memory_gib_per_unit,
         resources_per_unit=resources_of(message.resources_per_unit),
+        licences=resources_of(message.licences),
         units_per_node=message.units_per_node,
         begin_s=message.begin_at_us / 1e6,
         deadline_s=message.deadline_at_us / 1e6,

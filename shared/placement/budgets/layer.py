@@ -1,6 +1,6 @@
 """What caps of power leave for jobs, and what meters show of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 
 from coplace.v1.prediction_pb2 import NodeMetersRead, NodePowerPublished
@@ -9,10 +9,12 @@ from google.protobuf.message import Message
 from shared.catalogue.event import Event, Publish
 from shared.placement.budgets.cap_budgets import CapBudgets, UnratedClusters
 from shared.placement.budgets.joint_margin import JointMargin
+from shared.placement.budgets.licence_budgets import licences_of_a_pass
 from shared.placement.budgets.meters import Meters
 from shared.placement.budgets.overshoots import Overshoots
 from shared.placement.budgets.reserved import Reserved
 from shared.placement.state.layer import Folds, StateLayer
+from shared.scheduling.licences import Licences
 from shared.scheduling.power import PowerBudget
 from shared.streams.stages.stage import Round
 from shared.streams.state.state import State
@@ -73,6 +75,11 @@ class BudgetLayer:
         budgets = self.margin.budgets(now_s)
         self.reserved.keep(budgets)
         return budgets
+
+    def licences_of_a_pass(self, now_s: float) -> Mapping[str, Licences]:
+        """Return the licences that jobs of each cluster may have in a pass."""
+        pools, occupancy = self._state.licences, self._state.jobs.allocations.occupancy
+        return licences_of_a_pass(pools, self._state.models.clusters, occupancy, now_s)
 
     def due_s(self) -> Iterator[float]:
         """Return when a cap changes, a meter may fall silent, or a time above a cap is over."""

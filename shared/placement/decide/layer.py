@@ -10,6 +10,7 @@ from coplace.v1.control_pb2 import (
     ClusterLost,
     ClusterReturned,
     ClusterUndeclared,
+    LicencesDeclared,
     LimitsDeclared,
     PolicyDeclared,
     ReservationDeclared,
@@ -74,7 +75,7 @@ class DecideLayer:
         self.dependencies = Dependencies(self._jobs.get, self.times)
         self.pending_reasons = PendingReasons(
             *(models, state.managers, self._jobs.allocations, self.dependencies),
-            *(budgets.unrated, self.times, state.reservations),
+            *(budgets.unrated, self.times, state.reservations, state.licences),
         )
         self.waiting_jobs = WaitingJobs(self.pending_reasons, models.rules, state.plans)
         self.withdrawals = Withdrawals(self._jobs, models)
@@ -103,6 +104,7 @@ class DecideLayer:
             PolicyDeclared: self._refresh_all,
             ReservationDeclared: self._refresh_all,
             ReservationRemoved: self._refresh_all,
+            LicencesDeclared: self._refresh_all,
         }
 
     def begin_round(self, now_s: float) -> None:
@@ -153,7 +155,8 @@ class DecideLayer:
         budgets = self._budgets.of_a_pass(now_s)
         rules = self.waiting_jobs, neighbours, budgets, self.looks, self.passing
         windows = {name: self._state.reservations.windows(name) for name in occupancy}
-        return schedulers_of(occupancy, *rules, windows, apart=apart)
+        licences = self._budgets.licences_of_a_pass(now_s)
+        return schedulers_of(occupancy, *rules, windows, licences, apart=apart)
 
     def pass_over_queue(self, now_s: float) -> Dispatch:
         """Schedule what waits, once."""

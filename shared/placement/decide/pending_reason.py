@@ -210,6 +210,18 @@ class OwnReservation:
     at_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class LicencesLacking:
+    """The job needs more licences of a name than a cluster can ever give it, which has `total` of
+    them; None where it has no such name. Of the clusters that the job may run on that is the one
+    that lacks least."""
+
+    cluster: str
+    name: str
+    needed: int
+    total: int | None
+
+
 PendingReason = (
     RunsUndeclared
     | HeldJob
@@ -232,6 +244,7 @@ PendingReason = (
     | PartitionDown
     | RefusedThere
     | OwnReservation
+    | LicencesLacking
 )
 
 _LASTING: Final = (
@@ -243,6 +256,7 @@ _LASTING: Final = (
     WaitsInCircle,
     MissesDeadline,
     OwnReservation,
+    LicencesLacking,
 )
 # A dependency that waits for something yet to happen.
 _HOPEFUL: Final = (Unmet.NOT_ENDED, Unmet.NOT_STARTED, Unmet.BEFORE, Unmet.DELAYED)

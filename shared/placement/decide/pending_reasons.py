@@ -19,6 +19,7 @@ from shared.placement.decide.pending_reason import (
     FitsNoMore,
     HeldJob,
     JobLimitReached,
+    LicencesLacking,
     MissesDeadline,
     NoCluster,
     NodesDrained,
@@ -40,6 +41,7 @@ from shared.placement.state.candidate import Candidate
 from shared.placement.state.closure import Closure
 from shared.placement.state.declines import refused_outside, refused_to
 from shared.placement.state.job_record import JobRecord
+from shared.placement.state.licences import LicencePools
 from shared.placement.state.limits import (
     NOTHING,
     Limit,
@@ -69,6 +71,7 @@ class PendingReasons:
     unrated: UnratedClusters
     times: StartTimes
     reservations: Reservations
+    licences: LicencePools
 
     @property
     def closed(self) -> Mapping[str, Closure]:
@@ -89,6 +92,7 @@ class PendingReasons:
             or self._silent(job)
             or self._unfit(job)
             or (self._reserved(job) if job.job.reservation else None)
+            or (self._licensed(job) if job.job.licences else None)
             or (self._misses_deadline(job) if job.job.deadline_s else None)
             or self._waits(job)
         )
@@ -138,7 +142,8 @@ class PendingReasons:
         hold it until somebody resumes nodes, declares a partition up, or grants what
         was refused."""
         closed = frozenset(self.closed)
-        if job.declined or job.job.reservation or self.models.with_down_partitions:
+        asked = job.job
+        if asked.reservation or asked.licences or job.declined or self.models.with_down_partitions:
             there = (c for c in job.evaluated.candidates if self._nowhere(job, c) is not None)
             closed = closed.union(candidate.cluster for candidate in there)
         if not self.allocations.reduced:
@@ -159,10 +164,8 @@ class PendingReasons:
         """Return what keeps a job from all nodes of a cluster: partitions that are down, or what
         its resource manager refused it."""
         name, declined = candidate.cluster, job.declined_on(candidate.cluster)
-        if job.job.reservation:
-            lacking = self._in_reservation(job, candidate)
-            if lacking is not None:
-                return lacking
+        if (lacking := self._asked_for_in_vain(job, candidate)) is not None:
+            return lacking
         if declined is None and name not in self.models.with_down_partitions:
             return None
         if declined is not None and declined.closes is not None:
@@ -179,6 +182,15 @@ class PendingReasons:
         asked_of = dict.fromkeys(each for job in jobs for each in partitions_of(job, on))
         down = [each.name for each in asked_of if each.down]
         return PartitionDown(name, down) if down else None
+
+    def _asked_for_in_vain(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
+        """Return that a cluster has not the reservation or the licences that a job asks for."""
+        lacking: PendingReason | None = None
+        if job.job.reservation:
+            lacking = self._in_reservation(job, candidate)
+        if job.job.licences and lacking is None:
+            lacking = self._licences_lacking(job, candidate)
+        return lacking
 
     def refused_on(self, job: JobRecord, cluster: str) -> RefusedToJob:
         """Return what a job may not have on a cluster: what a resource manager refused it, and
@@ -229,6 +241,22 @@ class PendingReasons:
         if not fits_when_empty(job.job, on, candidate.nodes, refused):
             return OwnReservation(name, ReservationLacks.TOO_FEW_NODES, cluster)
         return None
+
+    def _licensed(self, job: JobRecord) -> PendingReason | None:
+        """Return why no cluster on which a job fits can ever give it its licences: of the one that
+        lacks least."""
+        fitting = [each for each in job.evaluated.candidates if each.part_eff < inf]
+        lacking = [self._licences_lacking(job, each) for each in fitting]
+        if None in lacking:
+            return None
+        known = [each for each in lacking if each is not None]
+        return min(known, key=lambda each: (each.total is None, each.cluster), default=None)
+
+    def _licences_lacking(self, job: JobRecord, candidate: Candidate) -> LicencesLacking | None:
+        """Return the licences of which a job needs more than a cluster can ever give it."""
+        on = self.models.clusters[candidate.cluster]
+        lacks = self.licences.lacking_on(on, job.job.licences)
+        return None if lacks is None else LicencesLacking(candidate.cluster, *lacks)
 
     def _runs(self, job: JobRecord) -> PendingReason | None:
         return RunsUndeclared(job.run.runs_on) if job.run.runs_on else None

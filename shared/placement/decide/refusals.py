@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shared.scheduling.backfill import Dispatch
+from shared.scheduling.backfill import ClusterScheduler, Dispatch
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
+from shared.scheduling.licences import LicenceShortage
 from shared.scheduling.load import ClusterState
 from shared.scheduling.power import Shortage
 from shared.scheduling.slurm import SlurmScheduler
@@ -85,6 +86,12 @@ class WattsMissing(NamedTuple):
     lower_pstates: int
 
 
+class LicencesMissing(NamedTuple):
+    """Too few licences are free until the limit of the entry, or some are reserved for others."""
+
+    shortages: Sequence[LicenceShortage]
+
+
 Refusal = (
     TooFew
     | Busy
@@ -94,6 +101,7 @@ Refusal = (
     | DelaysReservation
     | AwaitsLook
     | NodesNeverReleased
+    | LicencesMissing
     | WattsMissing
 )
 
@@ -123,6 +131,8 @@ class Refusals:
             found.append(nodes)
         if scheduler.is_any_allocated_for_ever and not scheduler.expects_nodes(entry):
             found.append(NodesNeverReleased())
+        if licences := _no_licences(scheduler, entry):
+            found.append(LicencesMissing(licences))
         if shortages := self.shortages(cluster, entry):
             found = [each for each in found if not isinstance(each, AwaitsLook)]
             found.append(WattsMissing(shortages, len(entry.others)))
@@ -138,6 +148,7 @@ class Refusals:
         scheduler = self.plan.schedulers[cluster]
         if isinstance(scheduler, ConsumableScheduler):
             has_room = _no_units(scheduler, entry) is None
+            has_room = has_room and not scheduler.licence_shortages(entry)
         elif isinstance(scheduler, SlurmScheduler):
             has_room = isinstance(_no_turn(scheduler, entry), AwaitsLook)
         else:
@@ -178,6 +189,13 @@ def _no_turn(scheduler: SlurmScheduler, entry: Entry) -> Refusal:
         is_full = scheduler.is_table_full
         depth, records = (0, rules.records) if is_full else (rules.depth, 0)
     return AwaitsLook(scheduler.next_look_s, depth, records)
+
+
+def _no_licences(scheduler: ClusterScheduler, entry: Entry) -> list[LicenceShortage]:
+    """Return the licences that an entry lacks: jobs that need some make a cluster consumable."""
+    if not isinstance(scheduler, ConsumableScheduler):
+        return []
+    return scheduler.licence_shortages(entry)
 
 
 def _no_units(scheduler: ConsumableScheduler, entry: Entry) -> Refusal | None:

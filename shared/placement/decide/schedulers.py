@@ -11,6 +11,7 @@ from shared.placement.state.occupancy import Occupancy
 from shared.scheduling.backfill import ClusterScheduler
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
+from shared.scheduling.licences import NO_LICENCES, Licences
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.slurm import SlurmScheduler
@@ -36,6 +37,7 @@ def schedulers_of(
     looks: Looks,
     passing: Passing,
     windows: Mapping[str, Windows],
+    licences: Mapping[str, Licences],
     *,
     apart: Arriving | None = None,
 ) -> dict[str, ClusterScheduler]:
@@ -64,6 +66,7 @@ def schedulers_of(
             looks,
             passing,
             windows[name],
+            licences.get(name, NO_LICENCES),
             name,
             number,
             apart=is_apart,
@@ -80,14 +83,15 @@ def _scheduler(
     looks: Looks,
     passing: Passing,
     windows: Windows,
+    licences: Licences,
     name: str,
     number: int,
     *,
     apart: bool,
 ) -> ClusterScheduler:
     """Return the scheduler of a cluster: counting nodes is enough, and faster, where no job that
-    runs or waits has parts of them, and none are kept for others; there Slurm's backfill may look,
-    or predictions let jobs pass, where that is chosen."""
+    runs or waits has parts of them or licences, and none are kept for others; there Slurm's
+    backfill may look, or predictions let jobs pass, where that is chosen."""
     if not (queue.in_parts or held.is_in_parts or windows.any):
         if looks.are_made_under(budgets):
             last = looks.last(name)
@@ -107,4 +111,5 @@ def _scheduler(
         factors=held.factors,
         states=None if apart else held.states(neighbours),
         windows=windows,
+        licences=licences,
     )

@@ -34,6 +34,7 @@ from shared.placement.decide.pending_reason import (
     FitsNoMore,
     HeldJob,
     JobLimitReached,
+    LicencesLacking,
     MissesDeadline,
     NoCluster,
     NodesDrained,
@@ -52,6 +53,7 @@ from shared.placement.decide.pending_reason import (
     WaitsInCircle,
 )
 from shared.placement.explain.constraints import JOBS, SECONDS, Constraint
+from shared.placement.explain.licence_words import licences_lacking
 from shared.placement.explain.state_words import DrainWords, closure_words, runs_words
 from shared.placement.state.closure import Closure
 from shared.placement.state.misfit import Misfit
@@ -107,6 +109,8 @@ class PendingReasonWords:
                 return PendingWords(_place(reason))
             case OwnReservation():
                 return PendingWords(_own_reservation(reason))
+            case LicencesLacking():
+                return PendingWords(licences_lacking(reason))
             case _:
                 return PendingWords(self._constraint(reason))
 

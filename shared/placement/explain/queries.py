@@ -30,6 +30,8 @@ from coplace.v1.placement_service_pb2 import (
     ListedReservation,
     ListJobsRequest,
     ListJobsResponse,
+    ListLicencesRequest,
+    ListLicencesResponse,
     ListLimitsResponse,
     ListReservationsRequest,
     ListReservationsResponse,
@@ -57,6 +59,7 @@ from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.run_shares import TO_THEIR_LIMITS, ExpectedRuns
 from shared.placement.explain.array_answer import array_answer
 from shared.placement.explain.constraints import Constraint, WaitReason, write
+from shared.placement.explain.listed_licences import listed_licences
 from shared.placement.explain.listed_partitions import listed_features, listed_partitions
 from shared.placement.explain.node_groups import MOST_GROUPS, node_groups
 from shared.placement.explain.pages import JobsById, page_token
@@ -121,7 +124,7 @@ class Queries:
         words: PendingReasonWords,
     ) -> None:
         self._job_table, self._models, self._nodes = state.jobs, state.models, state.nodes
-        self._reservations = state.reservations
+        self._reservations, self._licences = state.reservations, state.licences
         self._budgets, self._decide = budgets, decide
         self._waiting_jobs, self._pending_reasons = decide.waiting_jobs, decide.pending_reasons
         self._words = words
@@ -379,6 +382,12 @@ class Queries:
             if request.cluster in ("", each.cluster) and request.name in ("", each.name)
         ]
         return ListReservationsResponse(as_of_us=self.as_of_us, reservations=listed)
+
+    def licences(self, request: ListLicencesRequest) -> ListLicencesResponse:
+        """Return how many licences there are, of what, and which jobs hold them."""
+        known = self._licences, self._models.clusters, self._job_table.allocations
+        listed = listed_licences(*known, request)
+        return ListLicencesResponse(as_of_us=self.as_of_us, licences=listed)
 
     def _under_easy(self) -> dict[str, str]:
         if self._last is None:

@@ -27,6 +27,7 @@ from shared.placement.decide.refusals import (
     Busy,
     DelaysReservation,
     KeptForOthers,
+    LicencesMissing,
     NeighboursRefuse,
     NodesNeverReleased,
     Refusal,
@@ -36,6 +37,7 @@ from shared.placement.decide.refusals import (
     WattsMissing,
 )
 from shared.placement.explain.constraints import NODES, UNITS, WATTS, Constraint, in_words
+from shared.placement.explain.licence_words import licences_missing
 from shared.placement.explain.power_words import POWER_CAP, shortage_words
 from shared.placement.state.actions import CapShortage
 from shared.scheduling.backfill import ClusterScheduler, Start
@@ -118,12 +120,13 @@ class RefusalWords:
                 held = "jobs that are suspended, and that no"
                 words = f"{held} {POWER_CAP} lets run on, hold nodes that it needs"
                 return Constraint(CONSTRAINT_KIND_CAPACITY, words)
-            case AwaitsLook():
-                return _awaits_look(refusal)
+            case LicencesMissing(licences):
+                now_s = self.refusals.plan.now_s
+                return licences_missing(licences, self.of_reservation, now_s)
             case DelaysReservation():
                 return self._delays(on, entry, refusal)
-            case ReservationBegins() | KeptForOthers():
-                return _reserved(on, entry, refusal)
+            case AwaitsLook() | ReservationBegins() | KeptForOthers():
+                return _awaits(on, entry, refusal)
             case TooFew() | Busy() | NeighboursRefuse():
                 return _too_few(on, entry, refusal)
 
@@ -161,6 +164,15 @@ def _awaits_look(found: AwaitsLook) -> Constraint:
     elif found.records:
         words = f"{words}: its last look ended when its table had {found.records} records"
     return Constraint(CONSTRAINT_KIND_NOT_TRIED, words, until_s=found.at_s)
+
+
+def _awaits(
+    on: ClusterScheduler, entry: Entry, found: AwaitsLook | ReservationBegins | KeptForOthers
+) -> Constraint:
+    """Return that an entry waits for a time: of a look, or of what is reserved."""
+    if isinstance(found, AwaitsLook):
+        return _awaits_look(found)
+    return _reserved(on, entry, found)
 
 
 def _reserved(

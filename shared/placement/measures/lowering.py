@@ -110,7 +110,8 @@ class Lowering:
     def _steps(self, wanting: Wanting) -> list[ClockStep]:
         """Return the steps of all jobs under the innermost cap that refuses an entry. No job draws
         less for one of a lower priority, stays on nodes that are reserved for another, or runs past
-        its deadline or into nodes that are kept for others."""
+        its deadline or into nodes that are kept for others; nor do licences stay in use that may be
+        reserved."""
         own, priority = wanting.entry.arrival, wanting.job.job.priority
         every = chain.from_iterable(self._promised.values())
         promised = any(each.arrival == own for each in every)
@@ -130,7 +131,10 @@ class Lowering:
         windows = self._windows.get(placed.cluster, NO_WINDOWS)
         if windows.any and self._runs_into(windows, step, job, placed):
             return False
-        promised = [p for p in self._promised.get(placed.cluster, ()) if p.arrival != own]
+        there = self._promised.get(placed.cluster, ())
+        if job.job.licences:  # which jobs on other clusters may wait for
+            there = [*chain.from_iterable(self._promised.values())]
+        promised = [p for p in there if p.arrival != own]
         later_s = self._releases_s(step.arrival, step.to) if promised else 0.0
         return not any(job.run.releases_s <= p.start_s < later_s for p in promised)
 

@@ -10,6 +10,7 @@ from coplace.v1.control_pb2 import (
     ClusterLost,
     ClusterReturned,
     ClusterUndeclared,
+    LicencesDeclared,
     LimitsDeclared,
     ManagerAlive,
     NodesDrained,
@@ -59,6 +60,7 @@ from shared.placement.state.declines import without_nodes
 from shared.placement.state.job_facts import JobFacts
 from shared.placement.state.job_requests import JobRequests
 from shared.placement.state.job_table import JobTable
+from shared.placement.state.licences import LicencePools
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.node_states import Failure, NodeStates
 from shared.placement.state.plans import Plans
@@ -105,6 +107,7 @@ class StateLayer:
             lambda: self.models.node_names,
             self._free_from,
         )
+        self.licences = LicencePools(state, lambda: self.models.declared)
         self.user_runs = UserRuns(state)
         self.plans = Plans(state)
         self.guarantees = SlowdownGuarantees(state, self.jobs)
@@ -121,6 +124,7 @@ class StateLayer:
             NodesResumed: self._resume,
             ReservationDeclared: self._reserve,
             ReservationRemoved: self._unreserve,
+            LicencesDeclared: self.licences.declare,
             PlanProposed: self.plans.propose,
             ShuttersMeasured: self.guarantees.measure,
             PairsAllowed: self.guarantees.allow,
@@ -148,6 +152,7 @@ class StateLayer:
         self.models.set_back(ended_us)
         self.nodes.set_back(ended_us)
         self.reservations.set_back(ended_us)
+        self.licences.set_back(ended_us)
         self._requests.set_back(ended_us)
 
     def begin_round(self, now_s: float) -> None:
@@ -193,6 +198,7 @@ class StateLayer:
         if message.cluster in self.models.undeclared:
             self.nodes.forget(message.cluster)
             self.reservations.forget_cluster(message.cluster)
+            self.licences.forget_cluster(message.cluster)
             self.managers.forget(message.cluster)
             self.jobs.allocations.close(message.cluster, {})
 

@@ -41,6 +41,7 @@ ASKED: Final[Mapping[str, str]] = {
     "history statement": "ShowStatement",
     "history story": "ShowStory",
     "jobs": "ListJobs",
+    "licence list": "ListLicences",
     "limits show": "ListLimits",
     "login": "ShowIssuer",
     "nodes": "ShowNodes",

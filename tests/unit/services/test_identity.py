@@ -28,6 +28,7 @@ from coplace.v1.placement_service_pb2 import (
     ExplainRequest,
     ListClustersRequest,
     ListJobsRequest,
+    ListLicencesRequest,
     ListLimitsRequest,
     ListReservationsRequest,
     ListTariffsRequest,
@@ -260,6 +261,7 @@ def asked(who: str) -> Mapping[str, Sequence[Message]]:
         "PlacementService.ListLimits": [ListLimitsRequest()],
         "PlacementService.ListTariffs": [ListTariffsRequest()],
         "PlacementService.ListReservations": [ListReservationsRequest(cluster="p1")],
+        "PlacementService.ListLicences": [ListLicencesRequest(cluster="p1")],
         "PlacementService.ShowNodes": [ShowNodesRequest(cluster="p1")],
         "PlacementService.ShowPolicy": [ShowPolicyRequest()],
         "PlacementService.ShowPower": [ShowPowerRequest()],
@@ -408,7 +410,7 @@ def target(route: Route, job_id: str, user: str) -> tuple[str, object]:
     path = path.replace("{event_id}", "bob%2Fx%2F1")
     if route.method.name in ("ListJobs", "WatchDecisions"):
         path += f"?user={user}"
-    if route.method.name in ("ShowNodes", "ListReservations"):
+    if route.method.name in ("ShowNodes", "ListReservations", "ListLicences"):
         path += "?cluster=p1"
     if route.method.name == "Quote":
         return path, {"job": MessageToDict(of_job(job_id, user))}
@@ -454,7 +456,7 @@ async def test_no_route_says_or_does_anything_of_anothers_job(region: Guarded, w
         kind = each.partition(" ")[2]
         if kind.startswith("job_"):
             assert status == 403 or (status == 400 and _in_json(kind) not in PAYLOADS), each
-    places = "ShowNodes ", "ListReservations "
+    places = "ShowNodes ", "ListReservations ", "ListLicences "
     for name in ("Explain ", "ListJobs ", "Quote ", "WatchDecisions ", "ListLimits ", *places):
         assert answered[name] == 403, name
 

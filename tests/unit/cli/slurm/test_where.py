@@ -68,6 +68,7 @@ def test_nodes_that_a_job_was_released_on_are_no_wish_of_its_user() -> None:
     [
         ({"reservation": "school"}, "reservation school is not mapped to Coplace yet"),
         ({"resv_name": "school"}, "reservation school is not mapped to Coplace yet"),
+        ({"licenses": "matlab:3"}, "licences matlab:3 are not mapped to Coplace yet"),
         ({"features": "gpu*2"}, "Coplace can't follow it: features: needs a name"),
         ({"features": "a&b|c"}, "Coplace can't follow it: features: needs parentheses"),
     ],

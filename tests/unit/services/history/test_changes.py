@@ -19,6 +19,8 @@ from coplace.v1.control_pb2 import (
     COMMAND_RESULT_EARLY,
     COMMAND_RESULT_IN_FORCE,
     COMMAND_RESULT_REFUSED,
+    LICENCE_SCOPE_REGION,
+    LICENCE_SCOPE_SITE,
     LIMIT_SUBJECT_USER,
     POWER_SCOPE_CLUSTER,
     POWER_SCOPE_REGION,
@@ -27,6 +29,7 @@ from coplace.v1.control_pb2 import (
     ClusterReturned,
     ClusterUndeclared,
     CommandOutcome,
+    LicencesDeclared,
     LimitsDeclared,
     ModelPinned,
     ModelRolledBack,
@@ -82,6 +85,11 @@ _SAMPLES: list[tuple[Message, str]] = [
     (LimitsDeclared(subject=LIMIT_SUBJECT_USER, name="ada", most_nodes=4), "limits user ada"),
     (ReservationDeclared(cluster="alpha", name="course"), "reservation alpha course"),
     (ReservationRemoved(cluster="alpha", name="course"), "reservation alpha course"),
+    (
+        LicencesDeclared(scope=LICENCE_SCOPE_SITE, place="north", name="matlab", count=5),
+        "licence site north matlab",
+    ),
+    (LicencesDeclared(scope=LICENCE_SCOPE_REGION, name="ansys"), "licence region ansys"),
     (PowerCapDeclared(scope=POWER_SCOPE_CLUSTER, name="alpha"), "cap cluster alpha"),
     (PowerCapDeclared(scope=POWER_SCOPE_REGION), "cap region"),
     (PolicyDeclared(settings=[NamedSetting(name="threshold", value="0.2")]), "policy threshold"),
@@ -190,6 +198,17 @@ def test_a_reservation_that_is_removed_leaves_nothing() -> None:
         ReservationDeclared(**one, node_count=4),
     )
     assert [after for _, after in found] == [{"node_count": 3}, None, {"node_count": 4}]
+
+
+def test_licences_that_are_removed_leave_nothing_and_none_of_them_is_a_number() -> None:
+    one: dict[str, Any] = {"scope": LICENCE_SCOPE_REGION, "name": "matlab"}
+    found = values(
+        LicencesDeclared(**one, count=3),
+        LicencesDeclared(**one, count=0),
+        LicencesDeclared(**one, reason="sold"),
+        LicencesDeclared(**one, count=4),
+    )
+    assert [after for _, after in found] == [{"count": 3}, {"count": 0}, None, {"count": 4}]
 
 
 def test_a_table_of_authority_that_does_not_count_changes_nothing() -> None:

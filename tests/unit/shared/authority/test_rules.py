@@ -215,7 +215,11 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
     ),
     ("manager_alive", "nodes", {"manager": ("own",)}),
     ("cluster_undeclared", "nodes", _OF_NODES),
-    ("ShowNodes ListReservations", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
+    (
+        "ShowNodes ListReservations ListLicences",
+        "nodes",
+        {"viewer": ("own",), "manager": ("own",), **_OF_NODES},
+    ),
     ("limits_declared", "limit", _OF_LIMITS),
     (
         "allocation_declared",
@@ -226,6 +230,15 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
         },
     ),
     ("power_cap_declared", "cap", {"operator": ("own", "own site"), "region": _all_of("cap")}),
+    (
+        "licences_declared",
+        "cap",
+        {
+            "operator": ("own", "own site"),
+            "manager": ("own", "own site"),
+            "region": _all_of("cap"),
+        },
+    ),
     (
         "policy_declared coefficients_declared plan_proposed model_pinned model_rolled_back"
         " pairs_allowed tariff_declared period_closed reprice_asked authority_declared ListLimits"

@@ -6,10 +6,14 @@ from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from coplace.v1.control_pb2 import (
+    LICENCE_SCOPE_CLUSTER,
+    LICENCE_SCOPE_REGION,
+    LICENCE_SCOPE_SITE,
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
     ClusterUndeclared,
+    LicencesDeclared,
     LimitsDeclared,
     LimitSubject,
     ManagerAlive,
@@ -384,6 +388,19 @@ def reserved(
 def unreserved(name: str, time_us: int, cluster: str = "p1") -> Event:
     payload = ReservationRemoved(cluster=cluster, name=name, removed_at_us=time_us)
     return event(f"unreserved/{name}/{time_us}", payload, time_us)
+
+
+def licences(
+    name: str, count: int | None, place: str = "", time_us: int = T0_US, **changes: Any
+) -> Event:
+    """So many licences of a cluster, of the site, or of the region where no place is named."""
+    scope = LICENCE_SCOPE_CLUSTER if place in MODELS else LICENCE_SCOPE_SITE
+    whole: dict[str, Any] = {
+        "scope": scope if place else LICENCE_SCOPE_REGION,
+        "declared_at_us": time_us,
+    }
+    payload = LicencesDeclared(name=name, place=place, count=count, **(whole | changes))
+    return event(f"licences/{place}/{name}/{time_us}", payload, time_us)
 
 
 def limits(subject: LimitSubject.ValueType, name: str, time_us: int = T0_US, **most: Any) -> Event:
