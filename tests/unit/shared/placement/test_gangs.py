@@ -57,8 +57,8 @@ def placement(**rules: Any) -> Placement:
 
 def gang(name: str, *parts: Part, **asked: Any) -> Event:
     nodes = sum(-(-part.units // (part.units_per_node or 1)) for part in parts)
-    said = {"nodes": nodes, "clusters": ["p1"], "walltime_s": LIMIT_S} | asked
-    return region.submitted(name, T0_US + 2, parts=parts, **said)
+    said: dict[str, Any] = {"nodes": nodes, "clusters": ["p1"], "walltime_s": LIMIT_S}
+    return region.submitted(name, T0_US + 2, parts=parts, **(said | asked))
 
 
 def job(name: str, **asked: Any) -> Event:
