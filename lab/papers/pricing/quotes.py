@@ -19,9 +19,9 @@ from rich.console import Console
 
 from lab.demo.options import DemoOptions
 from lab.demo.run import run_embedded
-from services.placement.settings import PlacementSettings
 from services.pricing.settings import PricingSettings
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
+from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.tariff import ANY_JOB
 from shared.placement.explain.queries import Queries
 from shared.placement.explain.quoting import quoted_placement
@@ -30,6 +30,7 @@ from shared.pricing.quotation import Quotation
 from shared.pricing.terms import PriceTerms
 from shared.replay.inputs import RecordedInputs, read_inputs
 from shared.replay.region import ReplayedRegion, Setting
+from shared.replay.rules import RULES, read_rules
 
 _MOST_FORESEEN: Final = 10_000
 _ROUND_S: Final = 30.0
@@ -89,17 +90,17 @@ def outcomes(folder: Path) -> Iterator[Outcome]:
     ends = {
         e.payload.job_id: e.payload for e in inputs.events if isinstance(e.payload, JobFinished)
     }
-    for job, quoted, now_us, round_end_us in quotes(inputs):
+    for job, quoted, now_us, round_end_us in quotes(inputs, read_rules(folder / RULES)):
         end = ends.get(job.job_id)
         if end is not None and end.started_at_us and job.job_id in prices and quoted.cluster:
             yield from _of(job, quoted, (now_us, round_end_us), end, prices[job.job_id])
 
 
-def quotes(inputs: RecordedInputs) -> Iterator[tuple[JobSubmitted, QuotedPlacement, int, int]]:
+def quotes(
+    inputs: RecordedInputs, rules: PolicySettings
+) -> Iterator[tuple[JobSubmitted, QuotedPlacement, int, int]]:
     """Yield of each job what it is quoted, when, and the end of the round that it then came in."""
-    own = PlacementSettings()
-    setting = Setting(own.rules, own.remember_days)
-    region = ReplayedRegion(setting, inputs.rounds[0].round.ended_at_us)
+    region = ReplayedRegion(Setting(rules), inputs.rounds[0].round.ended_at_us)
     for recorded in inputs.rounds:
         queries = region.placement.queries
         for event in recorded.events:

@@ -1,15 +1,23 @@
 """The benchmark's streams are what they say, and its errors are reckoned right."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from rich.console import Console
 
 from coplace_agent.model import Timing, dilation_ratio
-from lab.papers.pricing import charges
+from lab.demo.options import DemoOptions
+from lab.demo.run import run_embedded
+from lab.papers.pricing import charges, quotes
 from lab.papers.pricing.charges import play_charges
 from lab.papers.pricing.discounts import discounts, relative_price
 from lab.papers.pricing.pairs import Measured, summary
 from lab.papers.pricing.streams import Stream, played_overhead, shutters, stream
+from shared.catalogue.policy_settings import PolicySettings
 from shared.models.shutters import unfiltered_slowdown
+from shared.replay.region import ReplayedRegion, Setting
+from shared.replay.rules import RULES, read_rules
 
 
 def test_a_stream_is_slowed_down_by_its_co_runners_over_the_time_that_its_work_takes_alone() -> (
@@ -74,3 +82,21 @@ def test_charges_are_the_same_from_a_delivery_in_disorder_with_restarts(
     in_order, disordered = play_charges(400), play_charges(400, is_disturbed=True)
     assert disordered.written == in_order.written
     assert disordered.owed_micro_su == in_order.owed_micro_su > 0
+
+
+def test_quotes_are_made_by_the_rules_of_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where meters that are read at the ends of jobs alone counted as silent, jobs that were to
+    wait for watts had started at once."""
+    run_embedded(DemoOptions(jobs=20, out=tmp_path), Console(quiet=True))
+    asked: list[PolicySettings] = []
+
+    def region(setting: Setting, began_us: int) -> ReplayedRegion:
+        asked.append(setting.rules)
+        return ReplayedRegion(setting, began_us)
+
+    monkeypatch.setattr(quotes, "ReplayedRegion", region)
+    found = list(quotes.outcomes(tmp_path))
+    assert {each.quantity for each in found} >= {"wait", "run", "energy", "price"}
+    assert asked == [read_rules(tmp_path / RULES)] != [PolicySettings()]

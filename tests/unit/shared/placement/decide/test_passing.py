@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from coplace.v1.control_pb2 import POWER_SCOPE_REGION
 from coplace.v1.placement_pb2 import PlacementDecided
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.catalogue.event import Event
@@ -133,9 +133,14 @@ class Site:
 
 def simulated(jobs: list[Submission], entries: Entries, share: float) -> tuple[Starts, int]:
     """The same by the schedulers of the simulator, of the entries that placement made; and how many
-    passed by their predictions."""
+    passed by their predictions.
+
+    By the clock of placement: sums of its seconds and of a limit that ends in ...0005 are rounded
+    alike then.
+    """
     names = sorted({name for by in entries.values() for name in by})
-    users, submit_s = [job[4] for job in jobs], [float(job[0]) for job in jobs]
+    t0_s = T0_US / 1e6
+    users, submit_s = [job[4] for job in jobs], [t0_s + job[0] for job in jobs]
     history = UserRuntimes(users, submit_s, [float(job[-1]) for job in jobs])
     schedulers = [
         PredictedScheduler(Load(NODES, NODES), WaitQueue(), history, n, (), share)
@@ -154,12 +159,26 @@ def simulated(jobs: list[Submission], entries: Entries, share: float) -> tuple[S
     found: Starts = {}
     while not engine.is_over:
         for number, entry, _, _ in engine.step():
-            found[entry.arrival] = names[number], int(engine.now_s)
+            found[entry.arrival] = names[number], round(engine.now_s - t0_s)
     return found, sum(len(scheduler.passed_s) for scheduler in schedulers)
+
+
+# Job 8 asks for 3600.0000000000005 s, and is to end with a job that asks for 3600.
+_ROUNDED: Final = [
+    (0, 3, 1, 0, 0, 180),
+    (0, 1, 1, 0, 0, 60),
+    (0, 3, 1, 0, 0, 180),
+    (0, 2, 1, 0, 0, 60),
+    (0, 3, 1, 0, 0, 60),
+    *[(0, 1, 1, 0, 0, 60)] * 3,
+    (0, 2, 1, 1, 0, 60),
+    *[(0, 1, 1, 0, 0, 60)] * 3,
+]
 
 
 @given(workloads(), st.sampled_from([0.05, 0.5, 1.0]), st.booleans(), st.booleans())
 @settings(max_examples=25)
+@example(jobs=_ROUNDED, share=0.05, is_alone=False, is_killed=False)
 def test_placement_starts_what_the_simulator_starts_killed_or_not(
     jobs: list[Submission], share: float, is_alone: bool, is_killed: bool
 ) -> None:
