@@ -19,6 +19,7 @@ from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobRequeued,
+    Part,
     RunInterval,
 )
 from coplace.v1.prediction_pb2 import RunPowerPredicted
@@ -429,6 +430,17 @@ def test_an_attempt_that_never_says_how_it_ended_reserves_nothing_any_more() -> 
     ledger.hear(JobRequeued(job_id=JOB, cluster="c", attempt=2))
     standings = [each.standing for each in ledger.standings]
     assert standings == [STANDING_FUNDED, STANDING_REFUSED, STANDING_FUNDED]
+
+
+def test_the_reservation_for_a_gang_counts_the_resources_of_its_parts() -> None:
+    """2 nodes x 10 cores x 2 h, and 3 GPUs for 2 h at 10 SU each."""
+    ledger, cluster = Ledger(), ClusterDeclared(cluster="c", cores_per_node=10)
+    rates = [TariffRate(resource="core", su="1"), TariffRate(resource="gpu", su="10")]
+    parts = [Part(units=1), Part(units=1, resources_per_unit={"gpu": 3})]
+    gang = submitted(nodes=2, parts=parts, shareable=False)
+    ledger.hear(tariff(rates=rates), cluster, allocation("100", WHEN_EMPTY_REFUSE), gang)
+    ledger.hear(started())
+    assert ledger.standings[-1].reserved_su == "100.000000"
 
 
 @pytest.mark.parametrize(

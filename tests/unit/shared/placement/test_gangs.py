@@ -8,7 +8,7 @@ from coplace.v1.control_pb2 import (
     NodeClass,
     Partition,
 )
-from coplace.v1.jobs_pb2 import REFUSED_KIND_PARTITION, Part
+from coplace.v1.jobs_pb2 import REFUSED_KIND_PARTITION, JobSubmitted, Part
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_CAPACITY,
     CONSTRAINT_KIND_LIMIT,
@@ -26,7 +26,10 @@ from coplace.v1.placement_pb2 import (
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
+from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.domain.queue_discipline import QueueDiscipline
+from shared.placement.explain.quoting import quoted_placement
+from shared.placement.explain.start_estimates import StartEstimates
 from shared.placement.processor.placement import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, end_us, round_of
@@ -57,8 +60,8 @@ def placement(**rules: Any) -> Placement:
 
 def gang(name: str, *parts: Part, **asked: Any) -> Event:
     nodes = sum(-(-part.units // (part.units_per_node or 1)) for part in parts)
-    said = {"nodes": nodes, "clusters": ["p1"], "walltime_s": LIMIT_S} | asked
-    return region.submitted(name, T0_US + 2, parts=parts, **said)
+    said: dict[str, Any] = {"nodes": nodes, "clusters": ["p1"], "walltime_s": LIMIT_S}
+    return region.submitted(name, T0_US + 2, parts=parts, **(said | asked))
 
 
 def job(name: str, **asked: Any) -> Event:
@@ -294,6 +297,33 @@ def test_limits_count_the_resources_of_all_parts() -> None:
     [waits] = round_of(made, 2, gang("b", Part(units=2, resources_per_unit={"gpu": 1}), user="ada"))
     limit = next(each for each in waits.constraints if each.kind == CONSTRAINT_KIND_LIMIT)
     assert (limit.needed, limit.available) in {(2, 1), (2, 5), (6, 5)}
+
+
+def test_a_cap_counts_a_gang_as_a_job_of_as_many_nodes() -> None:
+    parts = Part(units=4, units_per_node=2, features="gpu"), Part(units=1)
+    drawn_w = [
+        candidate.planned_energy_j / candidate.planned_time_s * candidate.nodes
+        for asked in (gang("a", *parts), job("a", nodes=3))
+        for candidate in [starts(round_of(placement(), 1, asked))["a"].candidates[0]]
+    ]
+    assert drawn_w[0] == drawn_w[1]
+
+
+@pytest.mark.parametrize(("with_gpus", "wait_s"), [(1, 0.0), (2, LIMIT_S)])
+def test_a_quote_for_a_gang_waits_for_all_its_parts(with_gpus: int, wait_s: float) -> None:
+    made = placement()
+    first = round_of(made, 1, job("a", nodes=1, nodes_wanted=["p1-0000"]))
+    round_of(made, 2, region.started(first[0]))
+    asked = gang("q", Part(units=1), Part(units=with_gpus, features="gpu")).payload
+    assert isinstance(asked, JobSubmitted)
+    found = made.queries.quoted(job_of(asked), dependencies_of(asked))
+    last = made.queries.snapshot_with(found, found.runs[-1])
+    start = StartEstimates(last, 1000).of(found.arrival)
+    assert start is not None
+    assert start.expected is not None
+    quote = quoted_placement(found, made.queries.as_of_us / 1e6, [start] * 3)
+    assert quote.nodes == 1 + with_gpus
+    assert quote.wait_s.high == pytest.approx(wait_s, abs=31)
 
 
 def test_an_array_of_gangs_starts_as_many_tasks_as_fit() -> None:

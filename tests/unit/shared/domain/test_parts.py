@@ -1,0 +1,72 @@
+"""Parts of a gang, and what they ask for together."""
+
+from typing import Any
+
+import pytest
+from coplace.v1.jobs_pb2 import JobSubmitted, Part
+
+from coplace_client.errors import RejectedError
+from shared.catalogue.payloads.domain_types import (
+    asked_memory_gib,
+    asked_resources,
+    part_message,
+    parts_of,
+)
+from shared.domain.parts import JobPart, total_resources
+
+GPUS = (("gpu", 2),)
+
+
+@pytest.mark.parametrize(
+    ("units", "per_node", "nodes", "on_a_node"),
+    [(1, 1, 1, 1), (5, 2, 3, 2), (4, 2, 2, 2), (1, 8, 1, 1)],
+)
+def test_units_fill_nodes_and_the_rest_is_on_the_last(
+    units: int, per_node: int, nodes: int, on_a_node: int
+) -> None:
+    part = JobPart(units, per_node, 3, 1.5, GPUS)
+    assert part.nodes == nodes
+    assert part.cores_per_node == 3 * on_a_node
+    assert part.memory_gib_per_node == 1.5 * on_a_node
+    assert part.resources_per_node == (("gpu", 2 * on_a_node),)
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"units": 0}, "units"),
+        ({"units": 1, "units_per_node": 0}, "units_per_node"),
+        ({"units": 1, "cores_per_unit": 10_001}, "cores_per_unit"),
+        ({"units": 1, "resources_per_unit": (("", 1),)}, "resources_per_unit"),
+    ],
+)
+def test_a_part_of_nothing_or_beyond_its_bounds_is_refused(
+    values: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(RejectedError) as refused:
+        JobPart(**values)
+    assert refused.value.field == field
+
+
+def test_resources_of_parts_are_those_of_all_units() -> None:
+    parts = JobPart(5, 2, resources_per_unit=GPUS), JobPart(1, resources_per_unit=(("disk", 1),))
+    assert total_resources(parts) == (("disk", 1), ("gpu", 10))
+
+
+def test_a_gang_asks_for_what_its_parts_do_whatever_its_nodes_are() -> None:
+    gang = JobSubmitted(nodes=4)
+    gang.parts.append(Part(units=5, units_per_node=2, memory_gib_per_unit=2.0))
+    gang.parts.append(Part(units=1, resources_per_unit={"gpu": 2}))
+    assert asked_resources(gang, 4) == {"gpu": 2}
+    assert asked_memory_gib(gang, 4) == 10.0
+
+
+def test_a_job_without_parts_asks_for_its_units() -> None:
+    job = JobSubmitted(nodes=4, memory_gib_per_unit=2.0, resources_per_unit={"gpu": 2})
+    assert asked_resources(job, 3) == {"gpu": 6}
+    assert asked_memory_gib(job, 3) == 6.0
+
+
+def test_a_part_is_the_same_behind_its_message() -> None:
+    part = JobPart(5, 2, 3, 1.5, GPUS, ("batch",), "ib", ("n1",), ("n2",))
+    assert parts_of(JobSubmitted(parts=[part_message(part)])) == (part,)
