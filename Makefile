@@ -382,6 +382,7 @@ check-eligibility: MINUTES = 2
 check-eligibility: setup ## who may start when, by brute force: SEED= MINUTES=
 	$(BIN)/python -m tests.eligibility --seed $(SEED) --minutes $(MINUTES)
 	$(BIN)/python -m tests.eligibility --seed $(SEED) --minutes $(MINUTES) --arrays
+	$(BIN)/python -m tests.eligibility --seed $(SEED) --minutes $(MINUTES) --licences
 
 # It goes on where it was left. KNOWN= is the folder of an earlier session, whose killed stay killed.
 SESSION ?= build/mutants

@@ -67,7 +67,8 @@ class Licences:
 
     def kept_for(self, needs: Resources) -> set[int]:
         """Return the arrival numbers of the jobs that have reserved some of these."""
-        return {arrival for name, _ in needs for arrival in self._by_name[name].kept_for()}
+        known = [self._by_name[name] for name, _ in needs if name in self._by_name]
+        return {arrival for budgets in known for arrival in budgets.kept_for()}
 
     def earliest(self, needs: Resources, duration_s: float, from_s: float, arrival: int) -> float:
         """Return the first time, from one on, at which there is enough of one licence after the

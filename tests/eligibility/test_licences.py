@@ -17,7 +17,8 @@ _MUTANT_SEEDS = range(1, 21)
 
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_no_seed_finds_a_violation(seed: int) -> None:
-    played = LicencePlay(seed).play(_ROUNDS)
+    played = LicencePlay(seed)
+    played.play(_ROUNDS)
     assert played.violations == [], f"replay: python -m tests.eligibility --licences --seed {seed}"
     assert started(played)
 

@@ -102,9 +102,9 @@ class DecideLayer:
             LimitsDeclared: self._refresh_all,
             AccountStanding: self._refresh_all,
             PolicyDeclared: self._refresh_all,
+            LicencesDeclared: self._refresh_all,
             ReservationDeclared: self._refresh_all,
             ReservationRemoved: self._refresh_all,
-            LicencesDeclared: self._refresh_all,
         }
 
     def begin_round(self, now_s: float) -> None:

@@ -122,9 +122,9 @@ class StateLayer:
             PolicyDeclared: self._declare_policy,
             NodesDrained: self._drain,
             NodesResumed: self._resume,
+            LicencesDeclared: self.licences.declare,
             ReservationDeclared: self._reserve,
             ReservationRemoved: self._unreserve,
-            LicencesDeclared: self.licences.declare,
             PlanProposed: self.plans.propose,
             ShuttersMeasured: self.guarantees.measure,
             PairsAllowed: self.guarantees.allow,
@@ -150,9 +150,9 @@ class StateLayer:
         """Set back what was said from clocks ahead of the end of this round, so that whatever comes
         in a later one is newer."""
         self.models.set_back(ended_us)
+        self.licences.set_back(ended_us)
         self.nodes.set_back(ended_us)
         self.reservations.set_back(ended_us)
-        self.licences.set_back(ended_us)
         self._requests.set_back(ended_us)
 
     def begin_round(self, now_s: float) -> None:

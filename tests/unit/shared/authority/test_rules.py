@@ -214,12 +214,9 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
         {"manager": ("own",), **_OF_NODES},
     ),
     ("manager_alive", "nodes", {"manager": ("own",)}),
+    ("ListLicences", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
     ("cluster_undeclared", "nodes", _OF_NODES),
-    (
-        "ShowNodes ListReservations ListLicences",
-        "nodes",
-        {"viewer": ("own",), "manager": ("own",), **_OF_NODES},
-    ),
+    ("ShowNodes ListReservations", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
     ("limits_declared", "limit", _OF_LIMITS),
     (
         "allocation_declared",

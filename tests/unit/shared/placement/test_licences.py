@@ -201,6 +201,18 @@ def test_a_forecast_starts_jobs_as_licences_come_back() -> None:
     assert begins_s[1] > begins_s[0] + 1000.0
 
 
+def test_a_forecast_between_rounds_bears_that_a_name_was_removed() -> None:
+    """The entries of the last round are still in the queue."""
+    made = region.placement(nodes=4)
+    there = licences("matlab", 1), licences("ansys", 4)
+    jobs = [job("a"), job("b"), job("c", licences={"ansys": 4}), job("d", licences={"matlab": 1})]
+    round_of(made, 1, *there, job("e", licences={"ansys": 1}), *jobs)
+    region.feed(made, [licences("matlab", None, time_us=later_us(2))])
+    snapshot = made.queries.snapshot()
+    found = dict(forecast(snapshot.now_s, snapshot.schedulers))
+    assert [made.layers.state.jobs.by_arrival[arrival] for arrival in found] == ["c"]
+
+
 def test_a_list_says_how_many_there_are_and_who_holds_them() -> None:
     made = region.placement(nodes=8)
     there = [licences("matlab", 9, "site"), licences("ansys", 2, "p2"), licences("matlab", 4)]

@@ -22,6 +22,7 @@ from tests.unit.shared.placement.region import (
     end_us,
     event,
     finished,
+    licences,
     limits,
     placement,
     round_of,
@@ -239,3 +240,13 @@ def test_a_deadline_that_cannot_be_met_is_refused_and_one_that_the_queue_lets_mi
     assert "it is expected to end 2026-01-01T0" in missed.reason
     met = quoted(processor, job(nodes=4, deadline_at_us=end_us(1) + round(9 * _HOUR_S * 1e6)))
     assert (met.is_refused, met.reason) == (False, "")
+
+
+def test_a_job_is_quoted_the_time_at_which_its_licences_come_back() -> None:
+    processor = placement(policy=Policy.BASE)
+    first = submitted("a", T0_US + 1, licences={"matlab": 2})
+    [runs] = round_of(processor, 0, licences("matlab", 2), first)
+    waits = quoted(processor, job(licences={"matlab": 1}))
+    assert waits.wait_s.high == pytest.approx(runs.walltime_s)
+    assert quoted(processor, job()).wait_s.high == 0
+    assert "can give a job 2 in all" in quoted(processor, job(licences={"matlab": 3})).reason
