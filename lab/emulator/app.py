@@ -85,6 +85,7 @@ def emulator(settings: SimulationSettings) -> Emulator:
         tpi_scale=read_eamc_scale(folder) if folder else PER_INSTRUCTION,
         kill_at_limit=settings.kill_at_limit,
         measured_after_s=settings.measured_after_s,
+        fair_share_every_s=settings.fair_share_every_s,
         metered_every_s=settings.metered_every_s,
         under_predicted_share=settings.under_predicted_share,
         caps=built_in_caps(emulated) if settings.caps else (),

@@ -41,6 +41,8 @@ class Job:
     An `array` has tasks of these indices, each of which is as the array says, and `array_at_most`
     of them have nodes at once (0: any number). A task has the `array_id`, its `array_index`, and
     its `array_ordinal` among the tasks.
+
+    `manager_priority` is by what its resource manager orders its queue, 0 where it gives none.
     """
 
     job_id: str
@@ -78,6 +80,7 @@ class Job:
     array_id: str = ""
     array_index: int = 0
     array_ordinal: int = 0
+    manager_priority: int = 0
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -89,6 +92,7 @@ class Job:
             QUANTITIES[field].require(field, getattr(self, field))
         for field in ("submit_s", "begin_s", "deadline_s"):
             require_not_negative(field, getattr(self, field))
+        QUANTITIES["manager_priority"].require_if_known("manager_priority", self.manager_priority)
         JOB_MEMORY_GIB.require_if_known("memory_gib", self.memory_gib)
         LENGTHS["architectures"].require("architectures", len(self.architectures))
         for architecture in self.architectures:

@@ -127,6 +127,7 @@ def job_of(message: JobSubmitted) -> Job:
         reservation=message.reservation,
         array=message.array,
         array_at_most=message.array_at_most,
+        manager_priority=message.manager_priority,
     )
 
 

@@ -174,6 +174,8 @@ class Queries:
         if job.waits or _was_rejected(job):
             answer.misfits.extend(each.message() for each in job.evaluated.misfits)
         if job.waits:
+            if self._decide.manager_order.is_in_force:
+                answer.manager_priority = job.manager_priority
             self._explain(answer, job)
         else:
             answer.reason = _why_not_waiting(job)

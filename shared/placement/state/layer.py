@@ -34,6 +34,7 @@ from coplace.v1.jobs_pb2 import (
     JobRequeued,
     JobResumed,
     JobSeized,
+    JobsReordered,
     JobStarted,
     JobSubmitted,
     JobSuspended,
@@ -59,6 +60,7 @@ from shared.placement.state.declines import without_nodes
 from shared.placement.state.job_facts import JobFacts
 from shared.placement.state.job_requests import JobRequests
 from shared.placement.state.job_table import JobTable
+from shared.placement.state.manager_priorities import ManagerPriorities
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.node_states import Failure, NodeStates
 from shared.placement.state.plans import Plans
@@ -110,6 +112,7 @@ class StateLayer:
         self.guarantees = SlowdownGuarantees(state, self.jobs)
         self._facts = facts = JobFacts(self.jobs)
         self._requests = requests = JobRequests(self.jobs)
+        self._priorities = ManagerPriorities(self.jobs)
         self.folds: Folds = {
             **dict.fromkeys(_PUBLISHED, self._publish),
             ClusterReturned: self._return,
@@ -136,6 +139,7 @@ class StateLayer:
             JobHeld: requests.hold,
             JobReleased: requests.release,
             JobPrioritized: requests.prioritize,
+            JobsReordered: self._reorder,
             JobSeized: requests.seize,
             JobRequeueAsked: requests.requeue,
             JobSuspended: requests.suspend,
@@ -149,6 +153,7 @@ class StateLayer:
         self.nodes.set_back(ended_us)
         self.reservations.set_back(ended_us)
         self._requests.set_back(ended_us)
+        self._priorities.set_back(ended_us)
 
     def begin_round(self, now_s: float) -> None:
         """Forget what is too old, and number anew what has become much."""
@@ -251,9 +256,14 @@ class StateLayer:
     def _submit(self, event: Event, message: JobSubmitted) -> None:
         self._facts.submit(event, message)
         job = self.jobs.known(message.job_id)
+        if message.manager_priority and job.reordered is not None:
+            self._priorities.reorder(job, message.manager_priority, event.time_us)
         if message.held_because:
             self._requests.note_asked(message.job_id)
         self.jobs.expect(job, self.user_runs.expected(job.job.user))
+
+    def _reorder(self, _event: Event, message: JobsReordered) -> None:
+        self._priorities.fold(message)
 
     def _start(self, event: Event, message: JobStarted) -> None:
         self._facts.start(event, message, self.models.node_names)

@@ -214,6 +214,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
         {"manager": ("own",), **_OF_NODES},
     ),
     ("manager_alive", "nodes", {"manager": ("own",)}),
+    ("jobs_reordered", "nodes", {"manager": ("own",)}),
     ("cluster_undeclared", "nodes", _OF_NODES),
     ("ShowNodes ListReservations", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
     ("limits_declared", "limit", _OF_LIMITS),
