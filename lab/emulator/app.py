@@ -20,6 +20,7 @@ from lab.emulator.truth.runs import EmulatedTruth
 from lab.workloads.arrays import with_arrays
 from lab.workloads.clusters import GPU_NODES, clusters, rated
 from lab.workloads.generate import built_in
+from lab.workloads.interactive import with_interactive
 from lab.workloads.mislabel import mislabel
 from lab.workloads.partitions import asking_for_partitions, with_partitions
 from lab.workloads.parts import with_parts
@@ -70,7 +71,8 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
     if settings.reserved_share:
         requests = in_reservations(requests, emulated, settings.seed, settings.reserved_share)
     requests = with_start_terms(requests, settings.seed, settings.timed_share)
-    return with_arrays(requests, settings.seed, settings.arrays_share), emulated
+    requests = with_arrays(requests, settings.seed, settings.arrays_share)
+    return with_interactive(requests, settings.seed, settings.interactive_share), emulated
 
 
 def emulator(settings: SimulationSettings) -> Emulator:

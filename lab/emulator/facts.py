@@ -120,6 +120,8 @@ def submission(
         array=request.array,
         array_at_most=request.array_at_most,
         manager_priority=priority,
+        is_interactive=request.is_interactive,
+        starts_within_s=request.starts_within_s,
     )
     return _of_job(JOBS, cluster, job, time_us, payload)
 

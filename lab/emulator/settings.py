@@ -63,6 +63,9 @@ class SimulationSettings(EnvironmentSettings):
     arrays_share: float = Field(
         0.0, ge=0, le=1, description="Share of the built-in jobs that are arrays of tasks"
     )
+    interactive_share: float = Field(
+        0.0, ge=0, le=1, description="Share of the built-in jobs that somebody waits for"
+    )
     fair_share_every_s: float = Field(
         0.0,
         ge=0,

@@ -23,6 +23,7 @@ class Stream(IntEnum):
     WINDOW = 11
     START_TERMS = 12
     ARRAYS = 13
+    INTERACTIVE = 14
     PARTITIONS = 20
     RESERVED = 21
 

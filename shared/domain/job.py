@@ -43,6 +43,8 @@ class Job:
     its `array_ordinal` among the tasks.
 
     `manager_priority` is by what its resource manager orders its queue, 0 where it gives none.
+    Somebody waits for the start of one that `is_interactive`; where it does not start within
+    `starts_within_s` (0: it waits) it is rejected.
     """
 
     job_id: str
@@ -81,6 +83,8 @@ class Job:
     array_index: int = 0
     array_ordinal: int = 0
     manager_priority: int = 0
+    is_interactive: bool = False
+    starts_within_s: float = 0.0
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -101,6 +105,14 @@ class Job:
         if self.has_wishes or self.clusters:
             self._check_where()
         self._check_array()
+        self._check_interactive()
+
+    def _check_interactive(self) -> None:
+        QUANTITIES["starts_within_s"].require_if_known("starts_within_s", self.starts_within_s)
+        if self.starts_within_s and not self.is_interactive:
+            raise RejectedError("starts_within_s", "is of interactive jobs: set is_interactive")
+        if self.is_interactive and self.array:
+            raise RejectedError("is_interactive", "must not be set of an array")
 
     def _check_array(self) -> None:
         if not (self.array or self.array_at_most):
@@ -178,6 +190,11 @@ class Job:
             array_index=index,
             array_ordinal=ordinal,
         )
+
+    @property
+    def starts_by_s(self) -> float:
+        """Return by when it starts, or is rejected; infinite where it waits."""
+        return self.submit_s + self.starts_within_s if self.starts_within_s else inf
 
     @property
     def has_wishes(self) -> bool:

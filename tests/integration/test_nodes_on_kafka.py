@@ -329,6 +329,24 @@ def test_the_order_of_the_resource_manager_is_why_a_job_has_its_place(region: Re
     region.until(lambda told: "1 of 3" in told, "why", last.job_id)
 
 
+def test_an_interactive_job_is_answered_with_its_expected_start(region: Region) -> None:
+    region.tell(cluster_declared=cluster("chi", nodes=1))
+    region.until(lambda told: "| chi" in told, "nodes")
+    there: dict[str, Any] = {"reference_cluster": "chi", "clusters": ["chi"]}
+    running = job(95, 1, **there)
+    region.tell(job_submitted=running)
+    region.until(lambda told: "is to start" in told, "why", running.job_id)
+    patient = job(96, 1, is_interactive=True, **there)
+    hasty = job(97, 1, is_interactive=True, starts_within_s=60, **there)
+    for each in (patient, hasty):
+        region.tell(job_submitted=each)
+    shown = region.until(lambda told: "waits" in told, "why", patient.job_id)
+    assert "expected start: " in shown
+    region.kill_placement()
+    shown = region.until(lambda told: "rejected" in told, "why", hasty.job_id)
+    assert "was to start within 60 s of its submission, and is expected to start 20" in shown
+
+
 def test_reservations_are_declared_as_the_how_to_says(region: Region) -> None:
     for name in ("p1", "p2"):
         region.tell(cluster_declared=cluster(name, nodes=512))

@@ -22,6 +22,7 @@ from shared.catalogue.event import Event
 from shared.placement.budgets.layer import BudgetLayer
 from shared.placement.decide.choices import Choice
 from shared.placement.decide.dependencies import Dependencies
+from shared.placement.decide.interactive_jobs import InteractiveJobs
 from shared.placement.decide.looks import Looks
 from shared.placement.decide.manager_order import ManagerOrder
 from shared.placement.decide.outcomes import CoRunners, Started
@@ -84,6 +85,7 @@ class DecideLayer:
         self.withdrawals = Withdrawals(self._jobs, models)
         self.passing = Passing(kept, models.rules, self._jobs)
         self.published = PublishedDecisions(kept, self._jobs, models, self.passing)
+        self.interactive_jobs = InteractiveJobs(self._jobs, self.waiting_jobs)
         self.planning = Planning(
             self._jobs, self.waiting_jobs, models, evaluation.clusters, budgets.margin
         )

@@ -57,7 +57,8 @@ class ManagerOrder:
         return ids if self.is_in_force else set()
 
     def settle(self, jobs: Iterable[JobRecord]) -> set[str]:
-        """Give these jobs numbers, which wait; return the ids of all jobs that have other places now."""
+        """Give these jobs, which wait, their numbers; return the ids of all that have other places
+        now."""
         if not self.is_in_force:
             if self._groups:
                 self._clear()

@@ -362,6 +362,8 @@ class WaitingJobs:
         due_s = self._pending_reasons.dependencies.due_s(waiting.job)
         if job.begin_s > now_s:
             due_s = min(due_s, job.begin_s)
+        if job.starts_by_s > now_s:
+            due_s = min(due_s, job.starts_by_s)
         if job.reservation:
             due_s = min([due_s, *self._turns_s(waiting)])
         if job.deadline_s:

@@ -4,9 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
+from math import inf
 from typing import Final
 
-from coplace.v1.placement_pb2 import CONSTRAINT_KIND_NOT_TRIED, Candidate, Reservation
+from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_NOT_TRIED,
+    MISFIT_KIND_STARTS_TOO_LATE,
+    Candidate,
+    Reservation,
+)
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_DECIDED,
@@ -65,7 +71,7 @@ from shared.placement.explain.pending_words import PendingReasonWords, misfit_wo
 from shared.placement.explain.power_words import action_words
 from shared.placement.explain.quoting import QuotedJob, Quoting
 from shared.placement.explain.refusals import WhyNot
-from shared.placement.explain.start_estimates import Snapshot
+from shared.placement.explain.start_estimates import Snapshot, StartEstimates
 from shared.placement.explain.state_words import closure_words, withdrawal_words
 from shared.placement.state.actions import MESSAGES as ACTION_KINDS
 from shared.placement.state.actions import Action
@@ -96,6 +102,8 @@ _RESTARTED: Final = Constraint(
     "placement started anew and nothing happened since: it is known at the end of the next round",
 )
 # Rows of an answer: each reason is worked out, and no decision is made meanwhile.
+# What a round may work out of what lies ahead of an interactive job.
+_MOST_STARTS_AHEAD: Final = 1000
 USUAL_LISTED: Final = 50
 MOST_LISTED: Final = 200
 _ENDED: Final = {
@@ -257,6 +265,18 @@ class Queries:
 
     def _snapshot(self, arriving: Arriving) -> Snapshot:
         now_s = self._last.refusals.refusals.plan.now_s if self._last else 0.0
+        return self._snapshot_at(now_s, arriving)
+
+    def expected_start_s(self, job: JobRecord, now_s: float) -> float:
+        """Return when a job that waits is expected to start, as of a pass at this time; infinite
+        where it never is, or that lies too far ahead."""
+        if (arrival := self.arrival(job.job.job_id)) is None:
+            return inf
+        snapshot = self._snapshot_at(now_s, Arriving(self._waiting_jobs.kinds.copy()))
+        estimate = StartEstimates(snapshot, _MOST_STARTS_AHEAD).of(arrival)
+        return estimate.expected.start_s if estimate and estimate.expected else inf
+
+    def _snapshot_at(self, now_s: float, arriving: Arriving) -> Snapshot:
         arrays = self._waiting_jobs.arrays_ahead(arriving.kinds)
         schedulers = self._decide.schedulers(now_s, apart=replace(arriving, arrays=arrays))
         queues = {cluster: list(scheduler.queue) for cluster, scheduler in schedulers.items()}
@@ -641,6 +661,11 @@ def _why_not_waiting(job: JobRecord) -> str:
 
 
 def _was_rejected(job: JobRecord) -> bool:
-    """Whether it fitted on no cluster from the start: a cancellation takes no reason away."""
-    is_ended = job.life.state in (JobState.REJECTED, JobState.CANCELLED)
-    return is_ended and bool(job.evaluated.misfits) and not job.evaluated.admitted
+    """Return whether it fitted on no cluster from the start, or was to start too late: a
+    cancellation takes no reason away."""
+    is_ended, lacks = (
+        job.life.state in (JobState.REJECTED, JobState.CANCELLED),
+        job.evaluated.misfits,
+    )
+    is_late = bool(lacks) and lacks[0].kind == MISFIT_KIND_STARTS_TOO_LATE
+    return is_ended and bool(lacks) and (is_late or not job.evaluated.admitted)
