@@ -100,7 +100,7 @@ class ManagerOrder:
         return order_of(0, place, min(rank, _MOST_RANK))
 
     def _join(self, job: JobRecord) -> bool:
-        """Put a job into its group; return whether that, or where the group goes, is new."""
+        """Put a job into its group; return whether that is another one."""
         job_id, priority = job.job.job_id, job.manager_priority
         if not priority:
             return self.leave(job_id)
@@ -116,9 +116,9 @@ class ManagerOrder:
             self._members[group].add(job_id)
         if not is_same:
             # It keeps its number until all are sorted: most often its neighbours are the same.
-            self._keys[group] = _key(job, group)
+            self._keys[group] = _key(job, group, known)
             self._is_stale = True
-        return True
+        return not is_member
 
     def _number(self) -> list[_Group]:
         """Sort the groups; return those that got another number."""
@@ -144,5 +144,8 @@ class ManagerOrder:
         self._is_stale = False
 
 
-def _key(job: JobRecord, group: _Group) -> _Key:
+def _key(job: JobRecord, group: _Group, before: _Key | None = None) -> _Key:
+    """Return the key of a group, of which the job is one; what it had before is worked out once."""
+    if before is not None and before[1][1] == job.job.sequence:
+        return -job.manager_priority, before[1], before[2]
     return -job.manager_priority, natural(job.job.sequence), natural(group[0])

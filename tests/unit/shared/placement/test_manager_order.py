@@ -105,6 +105,19 @@ def test_one_message_gives_many_jobs_new_places_and_an_older_one_none() -> None:
     assert queued(processor) == ["j1", "j5", "j3", "j2", "j4"]
 
 
+def test_priorities_that_leave_all_in_their_order_make_no_new_entry() -> None:
+    processor = ordered()
+    jobs = [whole(f"j{n}", n, T0_US + n) for n in range(1, 6)]
+    round_of(processor, 0, whole("runs", 9), *jobs)
+    queue = processor.layers.decide.waiting_jobs.queues.queue("p1")
+    before = list(queue)
+    round_of(processor, 1, reordered(end_us(0), {f"j{n}": 10 * n for n in range(1, 6)}))
+    assert all(now is then for now, then in zip(queue, before, strict=True))
+    round_of(processor, 2, reordered(end_us(1), {"j1": 45}))
+    assert queued(processor) == ["j5", "j1", "j4", "j3", "j2"]
+    assert sum(entry in before for entry in queue) == 4
+
+
 def test_a_manager_says_nothing_of_the_jobs_of_another() -> None:
     processor = ordered()
     theirs = whole("theirs", 1, T0_US + 1, home_cluster="p2")
