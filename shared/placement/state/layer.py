@@ -150,10 +150,10 @@ class StateLayer:
         """Set back what was said from clocks ahead of the end of this round, so that whatever comes
         in a later one is newer."""
         self.models.set_back(ended_us)
+        self._priorities.set_back(ended_us)
         self.nodes.set_back(ended_us)
         self.reservations.set_back(ended_us)
         self._requests.set_back(ended_us)
-        self._priorities.set_back(ended_us)
 
     def begin_round(self, now_s: float) -> None:
         """Forget what is too old, and number anew what has become much."""
