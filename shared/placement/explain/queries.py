@@ -1,7 +1,7 @@
 """The state of a job, and why it does not start: read between rounds, never changed."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from math import inf
@@ -267,14 +267,18 @@ class Queries:
         now_s = self._last.refusals.refusals.plan.now_s if self._last else 0.0
         return self._snapshot_at(now_s, arriving)
 
-    def expected_start_s(self, job: JobRecord, now_s: float) -> float:
-        """Return when a job that waits is expected to start, as of a pass at this time; infinite
-        where it never is, or that lies too far ahead."""
-        if (arrival := self.arrival(job.job.job_id)) is None:
-            return inf
+    def expected_starts(self, now_s: float) -> Callable[[JobRecord], float]:
+        """Return what says when a job that waits is expected to start, as of a pass at this time:
+        never where that lies too far ahead. Several jobs cost one forecast."""
         snapshot = self._snapshot_at(now_s, Arriving(self._waiting_jobs.kinds.copy()))
-        estimate = StartEstimates(snapshot, _MOST_STARTS_AHEAD).of(arrival)
-        return estimate.expected.start_s if estimate and estimate.expected else inf
+        estimates = StartEstimates(snapshot, _MOST_STARTS_AHEAD)
+
+        def expected_s(job: JobRecord) -> float:
+            arrival = self.arrival(job.job.job_id)
+            estimate = None if arrival is None else estimates.of(arrival)
+            return estimate.expected.start_s if estimate and estimate.expected else inf
+
+        return expected_s
 
     def _snapshot_at(self, now_s: float, arriving: Arriving) -> Snapshot:
         arrays = self._waiting_jobs.arrays_ahead(arriving.kinds)

@@ -6,7 +6,6 @@ is to be published.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from coplace.v1.placement_pb2 import PlacementDecided
@@ -153,7 +152,7 @@ def answer_interactive(layers: Layers, round_: RoundInHand) -> Iterable[Publish]
     jobs = interactive.are_to_answer(round_.touched, now_s)
     if not jobs:
         return
-    expected_s = partial(layers.explain.queries.expected_start_s, now_s=now_s)
+    expected_s = layers.explain.queries.expected_starts(now_s)
     round_.expected_s = interactive.answer(jobs, now_s, expected_s)
     if not all(job.waits for job in jobs):
         yield from start_jobs(layers, round_)
