@@ -63,6 +63,7 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
     yield f"{answer.job_id}{attempt} {_STANDINGS[answer.standing]}"
     if answer.reason:
         yield f"why: {answer.reason}"
+    yield from _order(answer)
     if answer.HasField("array"):
         yield _tasks(answer)
     if answer.HasField("allocation"):
@@ -82,6 +83,14 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
     if answer.clusters:
         known = f"at {_at(answer.as_of_us)}" if answer.as_of_us else "before placement restarted"
         yield f"as known {known}"
+
+
+def _order(answer: ExplainResponse) -> Iterator[str]:
+    """Yield by what the job has its place, where resource managers own the order."""
+    if answer.manager_priority:
+        yield f"order: by its resource manager's priority, {answer.manager_priority:,}"
+    elif answer.HasField("manager_priority"):
+        yield "order: by arrival, behind all jobs to which resource managers gave a priority"
 
 
 def _tasks(answer: ExplainResponse) -> str:

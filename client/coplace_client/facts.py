@@ -1,6 +1,6 @@
 """Facts as ingest takes them, and what a resource manager answers to a decision: pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from coplace.v1.control_pb2 import ManagerAlive
@@ -14,11 +14,14 @@ from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobOutcome,
     JobRequeued,
+    JobsReordered,
     JobStarted,
     JobSubmitted,
 )
 from coplace.v1.placement_pb2 import PlacementDecided
 from google.protobuf.message import Message
+
+from coplace_client.bounds import LENGTHS
 
 _OfJob = (
     JobSubmitted
@@ -39,6 +42,8 @@ PAYLOADS: Final = {
 # How often a resource manager says that it is there; after what time without a word it is silent.
 SAYS_EVERY_S: Final = 30.0
 SILENT_AFTER_S: Final = 3 * SAYS_EVERY_S
+# Jobs of one message that orders a queue anew.
+MOST_REORDERED: Final = LENGTHS["reordered"].most
 
 
 def fact(source: str, payload: Message, subject: str, time_us: int) -> Envelope:
@@ -57,6 +62,23 @@ def alive(source: str, manager: str, clusters: Sequence[str], now_us: int) -> En
         manager=manager, clusters=clusters, silent_after_s=SILENT_AFTER_S, alive_at_us=now_us
     )
     return fact(source, payload, f"{manager}/{now_us}", now_us)
+
+
+def reordered(
+    source: str, manager: str, clusters: Sequence[str], priorities: Mapping[str, int], now_us: int
+) -> Iterator[Envelope]:
+    """Yield the events that the resource manager of these clusters gives jobs, by their ids, other
+    priorities: as many as it takes."""
+    named = sorted(priorities)
+    for first in range(0, len(named), MOST_REORDERED):
+        payload = JobsReordered(
+            manager=manager,
+            clusters=clusters,
+            job_ids=(job_ids := named[first : first + MOST_REORDERED]),
+            manager_priorities=[priorities[job_id] for job_id in job_ids],
+            reordered_at_us=now_us,
+        )
+        yield fact(source, payload, f"{manager}/{now_us}/{first}", now_us)
 
 
 def job_fact(source: str, payload: _OfJob, number: int | str, time_us: int) -> Envelope:

@@ -1,6 +1,7 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
 lab.benchmarks.placement_rounds [rounds] [clusters] [asking] [capped] [in_parts] [planned]
 [solving] [draining] [repeats] [partitions] [predicted] [reserved] [arrays]
+[reordered]
 
 Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
 P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
@@ -26,6 +27,8 @@ each job asks for one of them.
 
 With `reserved` N, so many parts of each cluster are maintained for half a day, one after the other.
 With `arrays` N, so many arrays of 100 tasks wait among the first jobs, as wide as these are.
+With `reordered` N, resource managers own the order, and in each round N of the jobs that wait get
+another priority; 1: all of them get older by as much, which leaves them in their order.
 
 With `planned` N, a plan of the queue as the planner's look-ahead makes it is in every Nth round.
 The planner is another process: what it takes to search is not counted, what placement does with
@@ -60,14 +63,17 @@ from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.placement_service_pb2 import ExplainRequest, ExplainResponse
 
+from coplace_client import facts
 from services.placement.app import QUICK_SWITCH_S
 from services.placement.service import NAME, Duty, PlacementService
 from services.planner.settings import PlannerSettings
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.energy_tariff import Tariff
+from shared.domain.queue_order import QueueOrder
 from shared.domain.runtimes import Runtimes
 from shared.placement.processor.placement import Placement
+from shared.placement.state.job_record import JobRecord
 from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.region_order import RegionOrder, Scheduling
 from shared.planning.searches import Searches
@@ -252,13 +258,16 @@ class Rounds:
         reserved: int = 0,
         runtimes: Runtimes | None = None,
         arrays: int = 0,
+        reordered: int = 0,
     ) -> None:
+        self._reordered = reordered
         self._draining, self._partitions = draining, partitions
         self._has_users = runtimes is not None
         self._rng, self._site = np.random.default_rng(1), Site()
         self._in_parts, self._planned = in_parts, planned
         self.planner = Planner(count, solving=solving)
-        rules = PolicySettings(runtimes=runtimes or Runtimes.REQUESTED)
+        order = QueueOrder.MANAGER if reordered else QueueOrder.COPLACE
+        rules = PolicySettings(runtimes=runtimes or Runtimes.REQUESTED, order=order)
         self.placement = Placement({}, rules, 7.0)
         region.feed(self.placement, clusters(count, partitions))
         if is_capped:
@@ -284,6 +293,7 @@ class Rounds:
         plans = [*self.planner.plan(self.placement, number - 1)] if is_planned else []
         ending = self._started if self._draining else PER_ROUND
         events = [*self._site.finish(ending, now_us), *new, *plans]
+        events += self._new_priorities(now_us)
         began, began_cpu = time.perf_counter(), time.thread_time()
         region.feed(self.placement, events)
         decided = self._decide(number)
@@ -293,6 +303,26 @@ class Rounds:
         self.passed += sum(each.predicted_runtime_s > 0 for each in decided)
         self.starts += self._started
         self.plans += len(plans)
+
+    def _new_priorities(self, now_us: int) -> Iterator[Event]:
+        """Yield new priorities of jobs that wait, as many a message as one takes."""
+        if not self._reordered:
+            return
+        waiting = [job for job in self.placement.layers.state.jobs.waiting() if job.waits]
+        if self._reordered == 1:
+            said = {
+                job.job.job_id: (job.manager_priority or 10**6 - job.arrival) + 30
+                for job in waiting
+            }
+        else:
+            chosen = self._rng.permutation(len(waiting))[: self._reordered].tolist()
+            drawn = self._rng.integers(1, 10**6, len(chosen)).tolist()
+            said = {
+                waiting[at].job.job_id: priority for at, priority in zip(chosen, drawn, strict=True)
+            }
+        clusters_ = sorted(self.placement.layers.state.models.clusters)
+        for each in facts.reordered("site", "slurm", clusters_, said, now_us):
+            yield Event(each.id, "site", now_us, "slurm", each.jobs_reordered)
 
     def _run_before(self) -> None:
         """Play a round before all others, in which jobs of every user run."""
@@ -331,6 +361,11 @@ class Rounds:
     @staticmethod
     def _now_us(number: int) -> int:
         return region.T0_US + (number + 1) * PERIOD_US
+
+
+def _older(job: JobRecord) -> int:
+    """Return the priority of a job that has got older by a round."""
+    return (job.manager_priority or 2 * 10**6 - job.arrival) + 30
 
 
 def play_by_turns(clusters_: int, count: int) -> None:
@@ -423,6 +458,7 @@ def main(
     predicted: int = 0,
     reserved: int = 0,
     arrays: int = 0,
+    reordered: int = 0,
 ) -> None:
     """Print milliseconds a round and jobs decided a second, and what an answer takes."""
     gc.set_threshold(*GC_THRESHOLDS)
@@ -441,6 +477,7 @@ def main(
         partitions=partitions,
         reserved=reserved,
         arrays=arrays,
+        reordered=reordered,
     )
     rounds = new_rounds()
     queued = rounds.queued

@@ -22,6 +22,7 @@ from lab.workloads.arrays import with_arrays
 from lab.workloads.clusters import GPU_NODES, clusters, rated
 from lab.workloads.gangs import with_gangs
 from lab.workloads.generate import built_in
+from lab.workloads.interactive import with_interactive
 from lab.workloads.licensed import with_licences
 from lab.workloads.mislabel import mislabel
 from lab.workloads.partitions import asking_for_partitions, with_partitions
@@ -75,7 +76,8 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
     requests = with_gangs(requests, settings.seed, settings.gangs_share)
     requests = with_licences(requests, settings.seed, settings.licensed_share)
     requests = with_start_terms(requests, settings.seed, settings.timed_share)
-    return with_arrays(requests, settings.seed, settings.arrays_share), emulated
+    requests = with_arrays(requests, settings.seed, settings.arrays_share)
+    return with_interactive(requests, settings.seed, settings.interactive_share), emulated
 
 
 def emulator(settings: SimulationSettings) -> Emulator:
@@ -90,6 +92,7 @@ def emulator(settings: SimulationSettings) -> Emulator:
         tpi_scale=read_eamc_scale(folder) if folder else PER_INSTRUCTION,
         kill_at_limit=settings.kill_at_limit,
         measured_after_s=settings.measured_after_s,
+        fair_share_every_s=settings.fair_share_every_s,
         metered_every_s=settings.metered_every_s,
         under_predicted_share=settings.under_predicted_share,
         caps=built_in_caps(emulated) if settings.caps else (),

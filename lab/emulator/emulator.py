@@ -34,6 +34,7 @@ from lab.emulator.arrays import EmulatedArrays
 from lab.emulator.caps import cap_event, step_times_us
 from lab.emulator.effects import EVERY, Effect
 from lab.emulator.facts import EPOCH_US, id_of, submit_us
+from lab.emulator.fair_share import FairShare
 from lab.emulator.feasibility import (
     ImpossibleDecisionError,
     named_co_runners,
@@ -109,6 +110,7 @@ class Emulator:
         caps: Sequence[PowerCapDeclared] = (),
         reservations: Sequence[ReservationDeclared] = (),
         licences: Sequence[LicencesDeclared] = (),
+        fair_share_every_s: float = 0.0,
         effects: frozenset[Effect] = EVERY,
         imported: ImportedSignatures = MappingProxyType({}),
     ) -> None:
@@ -131,6 +133,7 @@ class Emulator:
         self._start_terms = StartTerms(requests, self._machines)
         self._queued: dict[str, JobRequest] = {}
         self._arrays = EmulatedArrays()
+        self._fair_share = FairShare(clusters, round(fair_share_every_s * 1e6))
         self._attempts: dict[str, int] = {}
         self._running: dict[str, RunningJob] = {}
         self._declined: set[tuple[str, int]] = set()
@@ -167,6 +170,9 @@ class Emulator:
             self._outbox += map(licences_event, self._licences)
         else:
             self._pass_time(self._round.ended_at_us)
+            waiting, ended_us = self._queued, self._round.ended_at_us
+            running = self._running.values()
+            self._outbox += self._fair_share.reorder(waiting, running, ended_us)
         events, self._outbox = tuple(self._outbox), []
         self._has_answers = False
         self._round = replace(self._round, last=self.finished)
@@ -307,7 +313,9 @@ class Emulator:
         self._queued[job] = request
         self._arrays.submit(job, request)
         self._start_terms.submit(request)
-        self._outbox.append(facts.submission(request, job, cluster, self._start_terms.ids))
+        priority = self._fair_share.priority(request)
+        submitted = facts.submission(request, job, cluster, self._start_terms.ids, priority)
+        self._outbox.append(submitted)
 
     def _expire(self, now_us: int) -> None:
         """Cancel a job that waits at its deadline."""

@@ -13,6 +13,7 @@ from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobOutcome,
     JobRequeued,
+    JobsReordered,
     JobStarted,
     JobSubmitted,
     RunInterval,
@@ -79,9 +80,11 @@ def source(cluster: Cluster) -> str:
     return f"{cluster.site}/{cluster.name}"
 
 
-def submission(request: JobRequest, job: str, cluster: Cluster, ids: Mapping[int, str]) -> Publish:
-    """Return the event that a user handed `request` to its reference cluster; `ids` are those of
-    the jobs by their indices."""
+def submission(
+    request: JobRequest, job: str, cluster: Cluster, ids: Mapping[int, str], priority: int = 0
+) -> Publish:
+    """Return the event that a user handed `request` to its reference cluster, whose manager gives
+    it a priority; `ids` are those of the jobs by their indices."""
     time_us = submit_us(request)
     payload = JobSubmitted(
         job_id=job,
@@ -118,8 +121,24 @@ def submission(request: JobRequest, job: str, cluster: Cluster, ids: Mapping[int
         array=request.array,
         array_at_most=request.array_at_most,
         parts=[part_message(part) for part in request.parts],
+        manager_priority=priority,
+        is_interactive=request.is_interactive,
+        starts_within_s=request.starts_within_s,
     )
     return _of_job(JOBS, cluster, job, time_us, payload)
+
+
+def reordered(cluster: Cluster, priorities: Mapping[str, int], now_us: int) -> Publish:
+    """Return the event that a resource manager gave jobs that wait other priorities."""
+    payload = JobsReordered(
+        manager=source(cluster),
+        clusters=[cluster.name],
+        job_ids=priorities.keys(),
+        manager_priorities=priorities.values(),
+        reordered_at_us=now_us,
+    )
+    first = next(iter(priorities))
+    return _of_job(JOBS, cluster, f"{now_us}/{first}", now_us, payload, key=source(cluster))
 
 
 def start(run: RunningJob) -> Publish:

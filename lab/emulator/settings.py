@@ -73,6 +73,14 @@ class SimulationSettings(EnvironmentSettings):
     arrays_share: float = Field(
         0.0, ge=0, le=1, description="Share of the built-in jobs that are arrays of tasks"
     )
+    interactive_share: float = Field(
+        0.0, ge=0, le=1, description="Share of the built-in jobs that somebody waits for"
+    )
+    fair_share_every_s: float = Field(
+        0.0,
+        ge=0,
+        description="Resource managers order their queues by fair share, anew so often; 0: never",
+    )
     measured_after_s: float = Field(
         0.0, ge=0, description="Running jobs are measured so long after their start too; 0: never"
     )

@@ -35,7 +35,8 @@ class JobRequest:
     `partitions`, on nodes with `features`, or in a `reservation`, and holds `licences` while it
     runs. It starts not before `begin_s`, and ends by `deadline_s` or is cancelled then; 0 without.
     An `array` is so many such jobs, of which `array_at_most` have nodes at once (0: any number). A
-    gang has its nodes in `parts`.
+    gang has its nodes in `parts`. Somebody waits for one that `is_interactive`, for
+    `starts_within_s` at most (0: however long).
     """
 
     index: int
@@ -66,6 +67,8 @@ class JobRequest:
     array: str = ""
     array_at_most: int = 0
     parts: tuple[JobPart, ...] = ()
+    is_interactive: bool = False
+    starts_within_s: float = 0.0
 
     def __post_init__(self) -> None:
         for field, app_id in (("app_id", self.app_id), ("runs", self.true_app_id)):
@@ -78,7 +81,7 @@ class JobRequest:
             require_positive(field, getattr(self, field))
         for field in (
             *("index", "submit_s", "cores_per_unit", "memory_gib_per_unit", "units_per_node"),
-            *("begin_s", "deadline_s", "array_at_most"),
+            *("begin_s", "deadline_s", "array_at_most", "starts_within_s"),
         ):
             require_not_negative(field, getattr(self, field))
         require_resources("resources_per_unit", self.resources_per_unit)

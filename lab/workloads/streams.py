@@ -24,6 +24,7 @@ class Stream(IntEnum):
     START_TERMS = 12
     ARRAYS = 13
     GANGS = 14
+    INTERACTIVE = 15
     PARTITIONS = 20
     RESERVED = 21
     LICENSED = 22

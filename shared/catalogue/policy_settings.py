@@ -13,6 +13,7 @@ from shared.catalogue.setting import DeclaredSetting, setting, settings_of
 from shared.domain.cap_measures import Measure
 from shared.domain.eamc_policy import Policy, Reading
 from shared.domain.queue_discipline import QueueDiscipline
+from shared.domain.queue_order import QueueOrder
 from shared.domain.runtimes import PASSING_SHARE, Runtimes
 
 # As environment variables have them.
@@ -48,6 +49,11 @@ class PolicySettings:
     reading: Reading = setting(
         Reading.DIMENSIONLESS,
         "What equations 4 and 5 and the threshold are taken to say (ADR 0003)",
+    )
+    order: QueueOrder = setting(
+        QueueOrder.COPLACE,
+        "What waits goes by tier, priority and arrival; manager: by the priorities that resource "
+        "managers give, which change while jobs wait, and no plan applies (ADR 0142)",
     )
     discipline: QueueDiscipline = setting(
         QueueDiscipline.EASY,

@@ -55,6 +55,10 @@ class Job:
     it may be, `partitions`, `features` and `nodes_excluded` say.
 
     It holds `licences` while it runs: of the cluster, the site or the region where it does.
+
+    `manager_priority` is by what its resource manager orders its queue, 0 where it gives none.
+    Somebody waits for the start of one that `is_interactive`; where it does not start within
+    `starts_within_s` (0: it waits) it is rejected.
     """
 
     job_id: str
@@ -94,6 +98,9 @@ class Job:
     array_ordinal: int = 0
     parts: tuple[JobPart, ...] = ()
     licences: Resources = ()
+    manager_priority: int = 0
+    is_interactive: bool = False
+    starts_within_s: float = 0.0
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -105,6 +112,7 @@ class Job:
             QUANTITIES[field].require(field, getattr(self, field))
         for field in ("submit_s", "begin_s", "deadline_s"):
             require_not_negative(field, getattr(self, field))
+        QUANTITIES["manager_priority"].require_if_known("manager_priority", self.manager_priority)
         JOB_MEMORY_GIB.require_if_known("memory_gib", self.memory_gib)
         LENGTHS["architectures"].require("architectures", len(self.architectures))
         for architecture in self.architectures:
@@ -114,6 +122,7 @@ class Job:
             self._check_where()
         self._check_array()
         self._check_parts()
+        self._check_interactive()
 
     def _check_parts(self) -> None:
         if not self.parts:
@@ -134,6 +143,13 @@ class Job:
         twice = next((name for name, count in wanted.items() if count > 1), None)
         if twice is not None:
             raise RejectedError("parts", f"want node {twice[:80]!r} twice: it can be of one part")
+
+    def _check_interactive(self) -> None:
+        QUANTITIES["starts_within_s"].require_if_known("starts_within_s", self.starts_within_s)
+        if self.starts_within_s and not self.is_interactive:
+            raise RejectedError("starts_within_s", "is of interactive jobs: set is_interactive")
+        if self.is_interactive and self.array:
+            raise RejectedError("is_interactive", "must not be set of an array")
 
     def _check_array(self) -> None:
         if not (self.array or self.array_at_most):
@@ -219,6 +235,11 @@ class Job:
             array_index=index,
             array_ordinal=ordinal,
         )
+
+    @property
+    def starts_by_s(self) -> float:
+        """Return by when it starts, or is rejected; infinite where it waits."""
+        return self.submit_s + self.starts_within_s if self.starts_within_s else inf
 
     @property
     def has_wishes(self) -> bool:

@@ -524,6 +524,13 @@ def payloads(kind: str, is_own: bool, n: int) -> dict[str, object]:
         "cluster_undeclared": {"cluster": name, "reason": "old", "undeclaredAtUs": NOW_US},
         "nodes_drained": {"cluster": name, "reason": "service", "drainedAtUs": NOW_US},
         "nodes_resumed": {"cluster": name, "resumedAtUs": NOW_US},
+        "jobs_reordered": {
+            "manager": "its own",
+            "clusters": [name],
+            "jobIds": [job["jobId"]],
+            "managerPriorities": [7],
+            "reorderedAtUs": NOW_US,
+        },
         "manager_alive": {
             "manager": "its own",
             "clusters": [name],

@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 from cli.main import app
 from cli.speaking import OPERATOR, who_does_it
 from cli.stages import create_topics
+from coplace_client import facts
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
@@ -325,6 +326,58 @@ def test_a_silent_manager_and_a_limit_of_a_qos_are_why_jobs_wait(region: Region)
     words = "user eve of qos long may run 1 jobs at once"
     region.until(lambda told: words in told, "why", second.job_id)
     assert "silent" not in region.coplace("clusters")
+
+
+def test_the_order_of_the_resource_manager_is_why_a_job_has_its_place(region: Region) -> None:
+    """What managers said is kept over a kill, and a switch of the policy sorts what waits."""
+    region.tell(cluster_declared=cluster("phi", nodes=1))
+    region.until(lambda told: "| phi" in told, "nodes")
+    there: dict[str, Any] = {"reference_cluster": "phi", "clusters": ["phi"]}
+    running, first, second, last = (
+        job(number, 1, manager_priority=priority, **there)
+        for number, priority in ((90, 9), (91, 3), (92, 2), (93, 0))
+    )
+    region.tell(job_submitted=running)
+    region.until(lambda told: "is to start" in told, "why", running.job_id)
+    for each in (last, second, first):
+        region.tell(job_submitted=each)
+    shown = region.until(lambda told: "waits" in told, "why", first.job_id)
+    assert "order: " not in shown
+    for line in commands_of(HOW_TO / "own-the-order.md", "policy"):
+        assert "error" not in region.coplace(*line)
+    shown = region.until(lambda told: "priority, 3" in told, "why", first.job_id)
+    assert "1 of 3" in shown
+    now_us = time.time_ns() // 1000
+    [event] = facts.reordered("north", "slurm of phi", ["phi"], {second.job_id: 52_311}, now_us)
+    region.tell(jobs_reordered=event.jobs_reordered)
+    shown = region.until(lambda told: "1 of 3" in told, "why", second.job_id)
+    assert "order: by its resource manager's priority, 52,311" in shown
+    region.kill_placement()
+    shown = region.until(lambda told: "priority, 52,311" in told, "why", second.job_id)
+    assert "1 of 3" in shown
+    shown = region.coplace("why", last.job_id)
+    assert "order: by arrival, behind all jobs to which resource managers gave a priority" in shown
+    assert "3 of 3" in shown
+    assert "error" not in region.coplace("policy", "reset", "order")
+    region.until(lambda told: "1 of 3" in told, "why", last.job_id)
+
+
+def test_an_interactive_job_is_answered_with_its_expected_start(region: Region) -> None:
+    region.tell(cluster_declared=cluster("chi", nodes=1))
+    region.until(lambda told: "| chi" in told, "nodes")
+    there: dict[str, Any] = {"reference_cluster": "chi", "clusters": ["chi"]}
+    running = job(95, 1, **there)
+    region.tell(job_submitted=running)
+    region.until(lambda told: "is to start" in told, "why", running.job_id)
+    patient = job(96, 1, is_interactive=True, **there)
+    hasty = job(97, 1, is_interactive=True, starts_within_s=60, **there)
+    for each in (patient, hasty):
+        region.tell(job_submitted=each)
+    shown = region.until(lambda told: "waits" in told, "why", patient.job_id)
+    assert "expected start: " in shown
+    region.kill_placement()
+    shown = region.until(lambda told: "rejected" in told, "why", hasty.job_id)
+    assert "was to start within 60 s of its submission, and is expected to start 20" in shown
 
 
 def test_reservations_are_declared_as_the_how_to_says(region: Region) -> None:

@@ -66,6 +66,7 @@ ELSEWHERE = {
     "coplace models rollback": "tests/unit/cli/test_models.py",
     "coplace models unpin": "tests/unit/cli/test_models.py",
     "coplace models show": "tests/unit/cli/test_models.py",
+    "coplace policy set order": "tests/integration/test_nodes_on_kafka.py",
     "coplace policy allow": "tests/unit/cli/test_policy.py",
     "coplace quote": "tests/unit/cli/test_quote.py",
     "coplace report": "tests/e2e/test_compose.py",

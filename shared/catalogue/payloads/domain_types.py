@@ -131,6 +131,9 @@ def job_of(message: JobSubmitted) -> Job:
         array=message.array,
         array_at_most=message.array_at_most,
         parts=parts_of(message),
+        manager_priority=message.manager_priority,
+        is_interactive=message.is_interactive,
+        starts_within_s=message.starts_within_s,
     )
 
 

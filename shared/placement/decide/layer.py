@@ -23,7 +23,9 @@ from shared.catalogue.event import Event
 from shared.placement.budgets.layer import BudgetLayer
 from shared.placement.decide.choices import Choice
 from shared.placement.decide.dependencies import Dependencies
+from shared.placement.decide.interactive_jobs import InteractiveJobs
 from shared.placement.decide.looks import Looks
+from shared.placement.decide.manager_order import ManagerOrder
 from shared.placement.decide.outcomes import CoRunners, Started
 from shared.placement.decide.passing import Passing, predicted_s
 from shared.placement.decide.pending_reasons import PendingReasons
@@ -77,10 +79,14 @@ class DecideLayer:
             *(models, state.managers, self._jobs.allocations, self.dependencies),
             *(budgets.unrated, self.times, state.reservations, state.licences),
         )
-        self.waiting_jobs = WaitingJobs(self.pending_reasons, models.rules, state.plans)
+        self.manager_order = ManagerOrder(models.rules, self._jobs.take_reordered)
+        self.waiting_jobs = WaitingJobs(
+            self.pending_reasons, models.rules, state.plans, self.manager_order
+        )
         self.withdrawals = Withdrawals(self._jobs, models)
         self.passing = Passing(kept, models.rules, self._jobs)
         self.published = PublishedDecisions(kept, self._jobs, models, self.passing)
+        self.interactive_jobs = InteractiveJobs(self._jobs, self.waiting_jobs)
         self.planning = Planning(
             self._jobs, self.waiting_jobs, models, evaluation.clusters, budgets.margin
         )

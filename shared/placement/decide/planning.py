@@ -10,6 +10,7 @@ from coplace.v1.plans_pb2 import PlanItem
 
 from shared.domain.cluster import Cluster
 from shared.domain.pstates import same_ghz
+from shared.domain.queue_order import QueueOrder
 from shared.placement.budgets.joint_margin import JointMargin
 from shared.placement.decide.choices import Choice
 from shared.placement.decide.waiting_jobs import WaitingJobs
@@ -116,7 +117,10 @@ class Planning:
 
     def _queued(self) -> Iterator[tuple[int, _Usual]]:
         """Yield the jobs that wait for nodes alone, by arrival number, with their entries of no
-        plan. Arrays are in none: an item of a plan would be of all their tasks."""
+        plan. Arrays are in none: an item of a plan would be of all their tasks. Where resource
+        managers own the order there is nothing to plan."""
+        if self._models.rules.now.order is QueueOrder.MANAGER:
+            return
         jobs = [job for job in self._waiting_jobs.jobs() if job.progress is None]
         jobs.sort(key=lambda job: (-job.job.priority, job.arrival))
         for job in jobs:

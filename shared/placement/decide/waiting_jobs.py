@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from shared.domain.pstates import has_ghz
 from shared.placement.decide.choices import Choice, Choices, as_evaluated, as_planned, choices
 from shared.placement.decide.kinds import Kinds
+from shared.placement.decide.manager_order import ManagerOrder
 from shared.placement.decide.pending_reason import JobLimitReached, TasksLimitReached
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.state.array_progress import ArrayProgress
@@ -68,8 +69,15 @@ class WaitingJobs:
     each cluster that its policy lets it wait for, one with a pending reason keeps its arrival
     number: its place. One that a plan names waits as the plan says."""
 
-    def __init__(self, pending_reasons: PendingReasons, rules: PolicyInForce, plans: Plans) -> None:
+    def __init__(
+        self,
+        pending_reasons: PendingReasons,
+        rules: PolicyInForce,
+        plans: Plans,
+        manager_order: ManagerOrder,
+    ) -> None:
         self.queues, self.kinds = WaitQueues(), Kinds()
+        self._manager_order = manager_order
         self._rules = rules
         self._plans = plans
         self._pending_reasons, self._times = pending_reasons, pending_reasons.times
@@ -172,12 +180,14 @@ class WaitingJobs:
         if waiting is not None:
             self.queues.remove([waiting.queued_as])
             self._times.note(job_id, inf)
+            self._manager_order.leave(job_id)
 
     def refresh(self, jobs: Iterable[JobRecord]) -> bool:
         """Bring the entries of these jobs up to date; True when one that waits on lost some."""
         changed: dict[str, _Waiting] = {}
         lost_some = False
-        for waiting in self._places_of(jobs):
+        places = self._places_of(jobs)
+        for waiting in [*places, *self._reordered(places)]:
             before, waiting.entries = waiting.entries, self._entries_of(waiting)
             self._times.note(waiting.job.job.job_id, self._due_s(waiting))
             lost_some |= bool(before.keys() - waiting.entries.keys())
@@ -213,6 +223,17 @@ class WaitingJobs:
         rest = found.gone, found.evaluated, found.usual, found.choices, entries
         self._waiting[task.job.job_id] = _Waiting(task, *rest)
 
+    def _reordered(self, refreshed: Sequence[_Waiting]) -> list[_Waiting]:
+        """Return the jobs whose places at their resource managers are others, but for those that
+        are refreshed."""
+        reordered = self._manager_order.take_reordered()
+        asked = [self._waiting[job_id].job for job_id in reordered if job_id in self._waiting]
+        moved = self._manager_order.settle([*(place.job for place in refreshed), *asked])
+        if not moved:
+            return []
+        moved -= {place.job.job.job_id for place in refreshed}
+        return [self._waiting[job_id] for job_id in sorted(moved)]
+
     def _places_of(self, jobs: Iterable[JobRecord]) -> list[_Waiting]:
         """Return the jobs of these that wait, with their choices among the clusters that are
         there."""
@@ -236,8 +257,8 @@ class WaitingJobs:
 
     def _planned(self, job: JobRecord) -> Mapping[str, PlannedMode]:
         """Return what the plan has of a job at P-states that its clusters still have. Arrays are in
-        no plan: one item would be of all their tasks."""
-        if job.progress is not None:
+        no plan: one item would be of all their tasks; nor is anything that managers order."""
+        if job.progress is not None or self._manager_order.is_in_force:
             return {}
         clusters = self._pending_reasons.models.clusters
         return {
@@ -313,7 +334,10 @@ class WaitingJobs:
         number = kinds.number(cluster.name, kind)
         in_parts = not counts_nodes(job.job, kind, cluster)
         most_s = job.job.time_left_s(self._times.now_s)
-        return choice.entry(job.job, job.arrival, number, in_parts=in_parts, most_s=most_s)
+        entry = choice.entry(job.job, job.arrival, number, in_parts=in_parts, most_s=most_s)
+        if self._manager_order.is_in_force:
+            return entry._replace(order=self._manager_order.order(job, choice.rank))
+        return entry
 
     def _runs_of_tasks(
         self, array: JobRecord, progress: ArrayProgress, most_runs: int | None, most: int
@@ -338,6 +362,8 @@ class WaitingJobs:
         due_s = self._pending_reasons.dependencies.due_s(waiting.job)
         if job.begin_s > now_s:
             due_s = min(due_s, job.begin_s)
+        if job.starts_by_s > now_s:
+            due_s = min(due_s, job.starts_by_s)
         if job.reservation:
             due_s = min([due_s, *self._turns_s(waiting)])
         if job.deadline_s:

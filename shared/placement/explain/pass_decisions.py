@@ -41,6 +41,7 @@ from shared.placement.evaluate.misfits import misfit
 from shared.placement.explain.constraints import MOST_CANDIDATES, Constraint, WaitReason, write
 from shared.placement.explain.decisions import Decisions
 from shared.placement.explain.notices import JobSituation
+from shared.placement.explain.partition_words import started_in
 from shared.placement.explain.pending_words import PendingReasonWords, closed_constraint
 from shared.placement.explain.power_words import nameplate_words, write_shortage
 from shared.placement.explain.refusals import RefusalWords, WhyNot, unexplained
@@ -175,6 +176,8 @@ class PassDecisions:
             self._write_parts(decided, job, placed.nodes)
         decided.cores_per_node = unit_cores(job.job, self.clusters[start.cluster])
         decided.walltime_s = placed.limit_s
+        on, is_alone = self.clusters[start.cluster], not beside.job_ids
+        decided.partition = started_in(job, on, placed.nodes, is_alone=is_alone)
         decided.co_runner_job_id = next(iter(beside.job_ids), "")
         decided.co_runner_job_ids.extend(beside.job_ids[:_MOST_CO_RUNNERS])
         decided.predicted_slowdown_ratio = beside.slowdown_ratio

@@ -21,6 +21,7 @@ from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_RUNS,
     CONSTRAINT_KIND_SILENT_MANAGER,
     MISFIT_KIND_NOT_DECLARED,
+    MISFIT_KIND_STARTS_TOO_LATE,
 )
 
 from shared.domain.power import unrated_words
@@ -226,7 +227,7 @@ def _fit(reason: RunsUndeclared | NoCluster | FitsNoMore | AwaitsLostCluster) ->
 
 def misfit_words(found: Sequence[Misfit]) -> str:
     """Return why a job fits nowhere, of the first clusters."""
-    if found[0].kind == MISFIT_KIND_NOT_DECLARED:
+    if found[0].kind in (MISFIT_KIND_NOT_DECLARED, MISFIT_KIND_STARTS_TOO_LATE):
         return found[0].reason
     named = [f"{each.cluster}: {each.reason}" for each in found[:_MOST_NAMED]]
     left = len(found) - len(named)

@@ -1,12 +1,18 @@
 """The state of a job, and why it does not start: read between rounds, never changed."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
+from math import inf
 from typing import Final
 
-from coplace.v1.placement_pb2 import CONSTRAINT_KIND_NOT_TRIED, Candidate, Reservation
+from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_NOT_TRIED,
+    MISFIT_KIND_STARTS_TOO_LATE,
+    Candidate,
+    Reservation,
+)
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_DECIDED,
@@ -68,7 +74,7 @@ from shared.placement.explain.pending_words import PendingReasonWords, misfit_wo
 from shared.placement.explain.power_words import action_words
 from shared.placement.explain.quoting import QuotedJob, Quoting
 from shared.placement.explain.refusals import WhyNot
-from shared.placement.explain.start_estimates import Snapshot
+from shared.placement.explain.start_estimates import Snapshot, StartEstimates
 from shared.placement.explain.state_words import closure_words, withdrawal_words
 from shared.placement.state.actions import MESSAGES as ACTION_KINDS
 from shared.placement.state.actions import Action
@@ -99,6 +105,8 @@ _RESTARTED: Final = Constraint(
     "placement started anew and nothing happened since: it is known at the end of the next round",
 )
 # Rows of an answer: each reason is worked out, and no decision is made meanwhile.
+# What a round may work out of what lies ahead of an interactive job.
+_MOST_STARTS_AHEAD: Final = 1000
 USUAL_LISTED: Final = 50
 MOST_LISTED: Final = 200
 _ENDED: Final = {
@@ -177,6 +185,8 @@ class Queries:
         if job.waits or _was_rejected(job):
             answer.misfits.extend(each.message() for each in job.evaluated.misfits)
         if job.waits:
+            if self._decide.manager_order.is_in_force:
+                answer.manager_priority = job.manager_priority
             self._explain(answer, job)
         else:
             answer.reason = _why_not_waiting(job)
@@ -258,6 +268,22 @@ class Queries:
 
     def _snapshot(self, arriving: Arriving) -> Snapshot:
         now_s = self._last.refusals.refusals.plan.now_s if self._last else 0.0
+        return self._snapshot_at(now_s, arriving)
+
+    def expected_starts(self, now_s: float) -> Callable[[JobRecord], float]:
+        """Return what says when a job that waits is expected to start, as of a pass at this time:
+        never where that lies too far ahead. Several jobs cost one forecast."""
+        snapshot = self._snapshot_at(now_s, Arriving(self._waiting_jobs.kinds.copy()))
+        estimates = StartEstimates(snapshot, _MOST_STARTS_AHEAD)
+
+        def expected_s(job: JobRecord) -> float:
+            arrival = self.arrival(job.job.job_id)
+            estimate = None if arrival is None else estimates.of(arrival)
+            return estimate.expected.start_s if estimate and estimate.expected else inf
+
+        return expected_s
+
+    def _snapshot_at(self, now_s: float, arriving: Arriving) -> Snapshot:
         arrays = self._waiting_jobs.arrays_ahead(arriving.kinds)
         schedulers = self._decide.schedulers(now_s, apart=replace(arriving, arrays=arrays))
         queues = {cluster: list(scheduler.queue) for cluster, scheduler in schedulers.items()}
@@ -648,6 +674,11 @@ def _why_not_waiting(job: JobRecord) -> str:
 
 
 def _was_rejected(job: JobRecord) -> bool:
-    """Whether it fitted on no cluster from the start: a cancellation takes no reason away."""
-    is_ended = job.life.state in (JobState.REJECTED, JobState.CANCELLED)
-    return is_ended and bool(job.evaluated.misfits) and not job.evaluated.admitted
+    """Return whether it fitted on no cluster from the start, or was to start too late: a
+    cancellation takes no reason away."""
+    is_ended, lacks = (
+        job.life.state in (JobState.REJECTED, JobState.CANCELLED),
+        job.evaluated.misfits,
+    )
+    is_late = bool(lacks) and lacks[0].kind == MISFIT_KIND_STARTS_TOO_LATE
+    return is_ended and bool(lacks) and (is_late or not job.evaluated.admitted)

@@ -4,7 +4,7 @@ A phase reads the layers and what earlier phases noted of the round, changes sta
 is to be published.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,7 +12,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 
 from shared.catalogue.event import Publish
 from shared.placement.decide.refusals import Refusals
-from shared.placement.explain.decisions import Decisions
+from shared.placement.explain.decisions import Decisions, write_expected
 from shared.placement.explain.pass_decisions import PassDecisions
 from shared.placement.processor.layers import Layers
 from shared.placement.state.job_record import JobRecord
@@ -33,6 +33,8 @@ class RoundInHand:
     touched: list[JobRecord] = field(default_factory=list)
     changed: list[JobRecord] = field(default_factory=list)
     last_pass: PassDecisions | None = None
+    # When interactive jobs are expected to start, by id; infinite where nobody knows.
+    expected_s: Mapping[str, float] = field(default_factory=dict)
 
 
 class EndlessPassesError(RuntimeError):
@@ -143,10 +145,27 @@ def start_jobs(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
             raise EndlessPassesError(f"{idle} passes started nothing, and another is asked for")
 
 
+def answer_interactive(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
+    """Work out when interactive jobs start that did not start at once, and reject those that start
+    too late: then others may start that they kept waiting. Needs the last pass."""
+    interactive, now_s = layers.decide.interactive_jobs, round_.ended.now_s
+    jobs = interactive.are_to_answer(round_.touched, now_s)
+    if not jobs:
+        return
+    expected_s = layers.explain.queries.expected_starts(now_s)
+    round_.expected_s = interactive.answer(jobs, now_s, expected_s)
+    if not all(job.waits for job in jobs):
+        yield from start_jobs(layers, round_)
+
+
 def publish_waiting(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
     """Publish why the other jobs wait, where that changed. Needs the last pass."""
     assert round_.last_pass is not None
-    return layers.explain.of_waiting(round_.last_pass)
+    for publish in layers.explain.of_waiting(round_.last_pass):
+        decided = publish.event.payload
+        if isinstance(decided, PlacementDecided) and decided.job_id in round_.expected_s:
+            write_expected(decided, round_.expected_s[decided.job_id])
+        yield publish
 
 
 def share_watts(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
@@ -169,4 +188,10 @@ FOLLOW_UP: Final[tuple[Phase, ...]] = (
     follow_plan,
     refresh_queue,
 )
-DECIDE: Final[tuple[Phase, ...]] = (take_measures, start_jobs, publish_waiting, share_watts)
+DECIDE: Final[tuple[Phase, ...]] = (
+    take_measures,
+    start_jobs,
+    answer_interactive,
+    publish_waiting,
+    share_watts,
+)

@@ -194,11 +194,18 @@ class Notice:
     settles_s: float = 0.0
 
 
+class Reordered(NamedTuple):
+    """The priority that a resource manager gave a job after its submission, and when it did."""
+
+    priority: int
+    at_us: int
+
+
 @dataclass(slots=True)
 class JobRecord:
     """The newest attempt of a job. `expected_run` is what the last runs of its user said of it when
     it was submitted, `declined` what resource managers refused it, a cluster each. An array has
-    the `progress` of its tasks."""
+    the `progress` of its tasks. Where its manager gave it another priority it was `reordered`."""
 
     job: Job
     arrival: int
@@ -213,6 +220,12 @@ class JobRecord:
     expected_run: ExpectedRun = AS_REQUESTED
     declined: tuple[Declined, ...] = ()
     progress: ArrayProgress | None = None
+    reordered: Reordered | None = None
+
+    @property
+    def manager_priority(self) -> int:
+        """Return the priority that its resource manager gives it; 0 where it gives none."""
+        return self.reordered.priority if self.reordered else self.job.manager_priority
 
     def declined_on(self, cluster: str) -> Declined | None:
         """Return what the resource manager of a cluster refused it; None where that is nothing."""

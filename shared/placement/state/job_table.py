@@ -30,7 +30,7 @@ from shared.placement.state.candidate import CANDIDATES, Candidate
 from shared.placement.state.declines import Declined, declined_words
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
 from shared.placement.state.job_allocation import JobAllocation
-from shared.placement.state.job_record import JOBS, MOST_TEXT, JobRecord, Life
+from shared.placement.state.job_record import JOBS, MOST_TEXT, JobRecord, Life, Reordered
 from shared.placement.state.misfit import Misfit
 from shared.scheduling.backfill import Start
 from shared.scheduling.user_runs import AS_REQUESTED, ExpectedRun
@@ -59,6 +59,7 @@ class JobTable:
         self._expected = state.table("expected-runs", ExpectedRun)
         self._declined = state.table("declined", tuple[Declined, ...])
         self._progress = state.table("arrays", ARRAYS)
+        self._reordered = state.table("reordered", Reordered)
         self._jobs = self._rows.rows
         # By array, its tasks that are jobs of their own and have not ended.
         self._tasks: dict[str, set[str]] = defaultdict(set)
@@ -70,6 +71,7 @@ class JobTable:
         self.declines = Counter[tuple[str, str, str]]()
         self._next_arrival = 0
         self._touched: set[str] = set()
+        self._newly_reordered: set[str] = set()
         for cluster in clusters:
             self.allocations.declare(cluster)
         for job in self._rows.values():
@@ -257,6 +259,8 @@ class JobTable:
         if task.evaluated.candidates:
             self._candidates.put(job_id, task.evaluated.candidates)
         self.expect(task, array.expected_run)
+        if array.reordered is not None:
+            self.reorder(task, *array.reordered)
         self._follow_tasks(array)
         return task
 
@@ -321,6 +325,8 @@ class JobTable:
         if array is None or array.progress is None:
             return
         _ask_as_array(array, task)
+        if array.reordered is not None and array.reordered[1:] > (task.reordered or (0, 0))[1:]:
+            self.reorder(task, *array.reordered)
         self._follow_begun(array, task)
 
     def _follow_begun(self, array: JobRecord, task: JobRecord) -> None:
@@ -419,6 +425,21 @@ class JobTable:
             self._expected.drop(job.job.job_id)
         else:
             self._expected.put(job.job.job_id, expected)
+
+    def reorder(self, job: JobRecord, priority: int, at_us: int) -> None:
+        """Store the priority that the resource manager of a job gave it at this time."""
+        job.reordered = Reordered(priority, at_us)
+        self._reordered.put(job.job.job_id, job.reordered)
+        self._newly_reordered.add(job.job.job_id)
+
+    def take_reordered(self) -> set[str]:
+        """Return the ids of the jobs that got such a priority since the last call."""
+        taken, self._newly_reordered = self._newly_reordered, set()
+        return taken
+
+    def reordered(self) -> KeysView[str]:
+        """Return the ids of the jobs whose managers gave them other priorities."""
+        return self._reordered.rows.keys()
 
     def refuse(self, job: JobRecord, declined: tuple[Declined, ...]) -> None:
         """Store what resource managers refused a job."""
@@ -560,6 +581,7 @@ class JobTable:
                 self.evaluate(ending, ())
                 self.expect(ending, AS_REQUESTED)
                 self.refuse(ending, ())
+                self._forget_order(ending)
         self._ending.clear()
         while self._ended and self._ended[0][0] < now_s - self._remember_s:
             ended_s, job_id = heappop(self._ended)
@@ -573,11 +595,20 @@ class JobTable:
                     self._progress.drop(job_id)
                     self._tasks.pop(job_id, None)
 
+    def _forget_order(self, job: JobRecord) -> None:
+        """Keep the priority of a job that has ended with the job itself."""
+        if job.reordered is not None:
+            job.job = replace(job.job, manager_priority=job.reordered.priority)
+            job.reordered = None
+            self.save(job)
+            self._reordered.drop(job.job.job_id)
+
     def _adopt(self, job: JobRecord) -> None:
         job_id, placed = job.job.job_id, job.run.allocation
         job.evaluated.candidates = self._candidates.get(job_id) or ()
         job.expected_run = self._expected.get(job_id) or AS_REQUESTED
         job.declined = self._declined.get(job_id) or ()
+        job.reordered = self._reordered.get(job_id)
         job.progress = self._progress.get(job_id)
         if job.progress is not None:
             self._reserve(job, job.progress, len(parse_tasks(job.job.array)))
@@ -617,7 +648,7 @@ class JobTable:
             before.grants.seized,
         )
         after.grants.declined = before.grants.declined
-        after.expected_run = before.expected_run
+        after.expected_run, after.reordered = before.expected_run, before.reordered
         if after.job.attempt == before.job.attempt:
             after.run.runs_on = before.run.runs_on
         placed = before.run.allocation

@@ -35,6 +35,7 @@ from coplace.v1.jobs_pb2 import (
     JobRequeued,
     JobResumed,
     JobSeized,
+    JobsReordered,
     JobStarted,
     JobSubmitted,
     JobSuspended,
@@ -61,6 +62,7 @@ from shared.placement.state.job_facts import JobFacts
 from shared.placement.state.job_requests import JobRequests
 from shared.placement.state.job_table import JobTable
 from shared.placement.state.licences import LicencePools
+from shared.placement.state.manager_priorities import ManagerPriorities
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.node_states import Failure, NodeStates
 from shared.placement.state.plans import Plans
@@ -113,6 +115,7 @@ class StateLayer:
         self.guarantees = SlowdownGuarantees(state, self.jobs)
         self._facts = facts = JobFacts(self.jobs)
         self._requests = requests = JobRequests(self.jobs)
+        self._priorities = ManagerPriorities(self.jobs)
         self.folds: Folds = {
             **dict.fromkeys(_PUBLISHED, self._publish),
             ClusterReturned: self._return,
@@ -140,6 +143,7 @@ class StateLayer:
             JobHeld: requests.hold,
             JobReleased: requests.release,
             JobPrioritized: requests.prioritize,
+            JobsReordered: self._reorder,
             JobSeized: requests.seize,
             JobRequeueAsked: requests.requeue,
             JobSuspended: requests.suspend,
@@ -151,6 +155,7 @@ class StateLayer:
         in a later one is newer."""
         self.models.set_back(ended_us)
         self.licences.set_back(ended_us)
+        self._priorities.set_back(ended_us)
         self.nodes.set_back(ended_us)
         self.reservations.set_back(ended_us)
         self._requests.set_back(ended_us)
@@ -257,9 +262,14 @@ class StateLayer:
     def _submit(self, event: Event, message: JobSubmitted) -> None:
         self._facts.submit(event, message)
         job = self.jobs.known(message.job_id)
+        if message.manager_priority and job.reordered is not None:
+            self._priorities.reorder(job, message.manager_priority, event.time_us)
         if message.held_because:
             self._requests.note_asked(message.job_id)
         self.jobs.expect(job, self.user_runs.expected(job.job.user))
+
+    def _reorder(self, _event: Event, message: JobsReordered) -> None:
+        self._priorities.fold(message)
 
     def _start(self, event: Event, message: JobStarted) -> None:
         self._facts.start(event, message, self.models.node_names)

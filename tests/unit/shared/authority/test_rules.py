@@ -215,6 +215,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
     ),
     ("manager_alive", "nodes", {"manager": ("own",)}),
     ("ListLicences", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
+    ("jobs_reordered", "nodes", {"manager": ("own",)}),
     ("cluster_undeclared", "nodes", _OF_NODES),
     ("ShowNodes ListReservations", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
     ("limits_declared", "limit", _OF_LIMITS),

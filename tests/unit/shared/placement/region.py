@@ -43,6 +43,7 @@ from coplace.v1.jobs_pb2 import (
     JobRequeued,
     JobResumed,
     JobSeized,
+    JobsReordered,
     JobStarted,
     JobSubmitted,
     JobSuspended,
@@ -327,6 +328,23 @@ def prioritized(job_id: str, priority: int, time_us: int) -> Event:
     """Somebody gave a job another priority."""
     payload = JobPrioritized(job_id=job_id, priority=priority, prioritized_at_us=time_us)
     return event(f"prioritized/{job_id}/{time_us}", payload, time_us)
+
+
+def reordered(
+    time_us: int,
+    priorities: Mapping[str, int],
+    *clusters: str,
+    manager: str = "slurm of north",
+) -> Event:
+    """The resource manager of these clusters, p1 without any, ordered its queue anew."""
+    payload = JobsReordered(
+        manager=manager,
+        clusters=clusters or ("p1",),
+        job_ids=priorities.keys(),
+        manager_priorities=priorities.values(),
+        reordered_at_us=time_us,
+    )
+    return event(f"reordered/{manager}/{time_us}", payload, time_us)
 
 
 def released(job_id: str, time_us: int) -> Event:

@@ -36,6 +36,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event, Publish
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
+from shared.domain.queue_order import QueueOrder
 from shared.placement.evaluate import layer
 from shared.placement.processor.placement import Placement
 from shared.streams.stages.stage import AlreadyAppliedError
@@ -332,6 +333,17 @@ class AnySequence(RuleBasedStateMachine):
     @rule(clusters=st.sampled_from([["p1"], ["p2"], ["p1", "p2"]]), silent_after_s=st.floats(1, 90))
     def speak(self, clusters: list[str], silent_after_s: float) -> None:
         self.tell(region.alive(self.now_us(), *clusters, silent_after_s=silent_after_s))
+
+    @rule(data=st.data(), priorities=st.lists(st.integers(0, 3), max_size=4))
+    def reorder(self, data: st.DataObject, priorities: list[int]) -> None:
+        """Managers give jobs other priorities, whether the policy goes by them or not."""
+        if self.jobs and priorities:
+            said = {data.draw(st.sampled_from(self.jobs)): priority for priority in priorities}
+            self.tell(region.reordered(self.now_us(), said, "p1", "p2"))
+
+    @rule(order=st.sampled_from(list(QueueOrder)))
+    def leave_the_order(self, order: QueueOrder) -> None:
+        self.tell(region.policy(self.now_us(), order=order))
 
     @rule(jobs=st.integers(0, 3), nodes=st.integers(0, 6))
     def limit(self, jobs: int, nodes: int) -> None:

@@ -87,6 +87,32 @@ def test_all_nodes_of_a_job_are_of_one_of_its_partitions() -> None:
     assert nodes_of(decided)["a"] == [3, 4, 5, 6, 7]
 
 
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"nodes": 5, "partitions": ["debug", "batch"]}, "batch"),
+        ({"nodes": 4, "partitions": ["batch", "debug"]}, "batch"),
+        ({"nodes": 1, "partitions": ["debug", "batch"], "nodes_wanted": ["p1-0003"]}, "debug"),
+        ({"nodes": 1, "partitions": ["batch", "debug"], "nodes_wanted": ["p1-0003"]}, "batch"),
+        ({"nodes": 1, "partitions": ["batch", "debug"], "nodes_wanted": ["p1-0001"]}, "debug"),
+        ({"nodes": 1}, ""),
+    ],
+)
+def test_a_start_names_the_partition_that_has_all_its_nodes(
+    asked: dict[str, Any], named: str
+) -> None:
+    start = start_of(round_of(placement(), 1, job("a", **asked)))
+    assert start.partition == named
+
+
+def test_a_start_names_no_partition_that_was_refused() -> None:
+    made, asked = placement(), {"partitions": ["batch", "debug"], "nodes_wanted": ["p1-0003"]}
+    first = start_of(round_of(made, 1, job("a", **asked)))
+    refused = {"refused_kind": REFUSED_KIND_PARTITION, "refused_name": "batch"}
+    again = round_of(made, 2, region.declined(first, end_us(1), **refused))
+    assert (first.partition, start_of(again).partition) == ("batch", "debug")
+
+
 def test_wanted_nodes_are_waited_for_and_others_are_added() -> None:
     made = placement()
     first = job("a", nodes=1, nodes_wanted=["p1-0004"], user="eve")
@@ -104,6 +130,7 @@ def test_a_job_that_asks_for_no_partition_is_in_the_default_ones() -> None:
     region.feed(made, [declared(default, time_us=T0_US + 1)])
     decided = round_of(made, 1, job("a", nodes=2), job("b"))
     assert nodes_of(decided) == {"a": [6, 7]}
+    assert start_of(decided).partition == "main"
 
 
 def test_an_exclusive_partition_gives_a_job_that_shares_its_nodes_alone() -> None:
