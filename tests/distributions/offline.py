@@ -130,7 +130,13 @@ def _paste(text: str, folder: Path, archive: Path) -> None:
     done = subprocess.run(
         ["timeout", "--kill-after=5", str(_INSTALLED_WITHIN_S), "bash", "-euxc", text],
         cwd=folder,
-        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder)},
+        env={
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            # Bytecode of a library would be made once, for one command.
+            "PIP_NO_COMPILE": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         capture_output=True,
         text=True,
         check=False,
