@@ -22,6 +22,8 @@ from tests.support.snippets import HOW_TO, REPOSITORY, blocks
 
 _PAGE: Final = HOW_TO / "offline.md"
 _WITHIN_S: Final = 60
+_PAUSE_S: Final = 0.2
+_LINES: Final = 1_000
 # Each longer than all of it on a busy machine: what hangs is named, and ends.
 _INSTALLED_WITHIN_S: Final = 400
 _PODMAN_WITHIN_S: Final = 300.0
@@ -32,10 +34,10 @@ _SMALL: Final = {
     "'coplace[lab]'": "coplace",
     "coplace demo --jobs 20 --out out": "coplace asyncapi --out out",
 }
-# As the compose file restricts our containers. Nothing answers at that address. Podman hands on
-# signals, which the first process of a container ignores: so its time is limited.
+# As the compose file restricts our containers. Nothing answers at that address. The first process
+# of a container ignores signals: so its time is limited.
 _RESTRICTED: Final = (
-    *("run", "--rm", f"--timeout={_WITHIN_S}", "--sig-proxy=false"),
+    f"--timeout={_WITHIN_S + 30}",
     *("--network=none", "--read-only", "--tmpfs=/tmp", "--cap-drop=all"),
     *("--security-opt=no-new-privileges", "--env=COPLACE_KAFKA_BOOTSTRAP=127.0.0.1:1"),
 )
@@ -77,7 +79,8 @@ def _use_images(folder: Path, load: Sequence[str], *, is_small: bool) -> None:
         podman.call(*options, str(folder / "coplace" / file))
         podman.make_usable(image_of(OF_THE_CHART[0]))
         for image in () if is_small else map(image_of, OF_THE_CHART):
-            _tell(f"{image}: {podman.call(*_RESTRICTED, image, 'coplace', '--version')}")
+            version = podman.call("run", "--rm", *_RESTRICTED, image, "coplace", "--version")
+            _tell(f"{image}: {version}")
         for image, command in _first_of_each() if is_small else _services():
             _require_it_starts(podman, image, command)
     finally:
@@ -104,25 +107,19 @@ def _services() -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _require_it_starts(podman: Podman, image: str, command: Sequence[str]) -> None:
-    """Without Kafka a service is up, and says what it waits for."""
+    """Without Kafka a service is up, and says what it waits for. Its log is read, since what a
+    container prints before podman is attached to it never comes there."""
     name = command[-1].replace(".", "-")
-    call = ["podman", *_RESTRICTED, f"--name={name}", image, *command]
+    podman.call("run", "--detach", f"--name={name}", *_RESTRICTED, image, *command)
+    until_s = time.monotonic() + _WITHIN_S
     said = ""
-    with subprocess.Popen(
-        ["timeout", "--kill-after=5", str(_WITHIN_S), *call],
-        env=podman.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said += line
-            if "serving health" in line or "waiting_for" in line:
-                _tell(f"{image}: {command[-1]} is up")
-                podman.call("kill", name)
-                return
-    sys.exit(f"{command[-1]} of {image} was not up within {_WITHIN_S} s, or ended:\n{said}")
+    while not ("serving health" in said or "waiting_for" in said):
+        if time.monotonic() > until_s:
+            sys.exit(f"{command[-1]} of {image} was not up within {_WITHIN_S} s:\n{said}")
+        time.sleep(_PAUSE_S)
+        said = podman.logs(name, _LINES)
+    _tell(f"{image}: {command[-1]} is up")
+    podman.call("rm", "--force", "--time=0", name)
 
 
 def _paste(text: str, folder: Path, archive: Path) -> None:

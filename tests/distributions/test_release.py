@@ -25,7 +25,7 @@ from tests.support.snippets import HOW_TO, programs
 # Half a minute, and the same for the wheels of others.
 pytestmark = pytest.mark.rest
 _PAGE: Final = HOW_TO / "distributions.md"
-_UP: Final = "echo serving health; exec sleep 60"
+_UP: Final = "echo serving health; exec sleep 90"
 # Beyond it something hangs, and what was printed until then says after what.
 _WITHIN_S: Final = "500"
 _WITHOUT_NETWORK: Final = Path(__file__).with_name("without-network.sh")
