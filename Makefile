@@ -98,7 +98,7 @@ bundle: dist $(if $(filter 1,$(IMAGES)),system-containers) ## one archive for a 
 .PHONY: bundle-check
 bundle-check: setup $(if $(filter 1,$(IMAGES)),system-containers) ## use the archive where there is no network: OUT= IMAGES=0
 	ls '$(OUT)'/coplace-*-bundle.tar.gz >/dev/null 2>&1 || $(MAKE) bundle
-	unshare --net $(BIN)/python -m tests.distributions.offline '$(OUT)'/coplace-*-bundle.tar.gz
+	tests/distributions/without-network.sh $(BIN)/python -m tests.distributions.offline '$(OUT)'/coplace-*-bundle.tar.gz
 
 LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 \
     $(foreach own,coplace coplace-agent coplace-client,--no-emit-package $(own)) \
@@ -402,6 +402,10 @@ attack: setup system-servers ## hostile records into every topic, hostile reques
 .PHONY: tutorial
 tutorial: setup ## play the day of docs/tutorial.md again and write what comes of it
 	$(BIN)/python -m tests.tutorial
+
+.PHONY: type-along
+type-along: setup system-servers ## type the lines of docs/type-along.md on real services, and write what they print
+	$(BIN)/python -m tests.tutorial.live
 
 .PHONY: compose-check
 compose-check: setup system-servers system-containers ## play a demo through the containers: SECURE=1

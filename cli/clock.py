@@ -9,7 +9,7 @@ from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.restoring.clock_repair import repair_clock
 
-app = typer.Typer(no_args_is_help=True, help="After a clock was wrong.")
+app = typer.Typer(no_args_is_help=True, help="Repair after a wrong clock.")
 
 
 @app.callback()
@@ -19,7 +19,7 @@ def clock() -> None:
 
 @app.command()
 def mend() -> None:
-    """Bring states back whose last round ended in the future; workers at work are taken over."""
+    """Repair states whose last round ended in the future. Running workers are shut out."""
     from cli.stages import every_stage
 
     deployment = Deployment.from_settings(settings())

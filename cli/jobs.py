@@ -61,7 +61,7 @@ JobId = Annotated[
     typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
 ]
 Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]
-Limit = Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")]
+Limit = Annotated[int, typer.Option(min=1, max=100_000, help="How many at most.")]
 
 
 Request = (
@@ -107,11 +107,13 @@ def jobs(
             autocompletion=completion.jobs,
         ),
     ] = "",
-    user: Annotated[str, typer.Option(help="Of this user.")] = "",
-    account: Annotated[str, typer.Option(help="Of this account.")] = "",
+    user: Annotated[str, typer.Option(help="Only of this user.")] = "",
+    account: Annotated[str, typer.Option(help="Only of this account.")] = "",
     cluster: Annotated[
         str,
-        typer.Option(help="That run on it, or wait for it.", autocompletion=completion.clusters),
+        typer.Option(
+            help="Only those that run on it, or wait for it.", autocompletion=completion.clusters
+        ),
     ] = "",
     standing: Annotated[
         list[str] | None, typer.Option(help=f"One of {', '.join(_STANDINGS)}; again for more.")
@@ -162,7 +164,7 @@ def cancel(
     source: Source = "operator",
     wait: Wait = WAIT_S,
 ) -> None:
-    """Start a job no more; one that runs is ended by its resource manager."""
+    """Cancel a job. If it runs, its resource manager ends it."""
     message = JobCancelled(job_id=job_id, reason=reason, cancelled_at_us=clock_us())
     _ask_of(message, placement, ingest, source, wait)
 
@@ -175,7 +177,7 @@ def hold(
     source: Source = "operator",
     wait: Wait = WAIT_S,
 ) -> None:
-    """Start a job not before it is released; it keeps its place in the queue."""
+    """Hold a job: it starts only after `coplace release`, and keeps its place in the queue."""
     message = JobHeld(job_id=job_id, reason=reason, held_at_us=clock_us())
     _ask_of(message, placement, ingest, source, wait)
 
@@ -188,7 +190,7 @@ def requeue(
     source: Source = "operator",
     wait: Wait = WAIT_S,
 ) -> None:
-    """Put a job back to the end of the queue; one that runs is ended, and begins anew."""
+    """Put a job at the end of the queue. If it runs, it is ended and starts again later."""
     attempt = why.ask(placement, job_id).attempt
     message = JobRequeueAsked(job_id=job_id, attempt=attempt, reason=reason, asked_at_us=clock_us())
     _ask_of(message, placement, ingest, source, wait)

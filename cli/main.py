@@ -168,7 +168,9 @@ def seize(
         str,
         typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
     ],
-    reason: Annotated[str, typer.Option(help="Why nothing of it runs there: it is recorded.")],
+    reason: Annotated[
+        str, typer.Option(help="How you know that the job does not run there: it is recorded.")
+    ],
     placement: Annotated[
         str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
     ] = "127.0.0.1:50053",

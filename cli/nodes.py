@@ -132,8 +132,7 @@ def resume(
     source: Source = "operator",
     wait: Wait = WAIT_S,
 ) -> None:
-    """Let jobs start again on nodes, whoever drained them, or on all that you drained of a
-    cluster."""
+    """Let jobs start again on the nodes that are named, or on all that you drained of a cluster."""
     now_us = clock_us()
     answer = ask_known(placement, cluster)
     known = require_nodes(answer, cluster, nodes or [])

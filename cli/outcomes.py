@@ -93,7 +93,7 @@ def outcome(
     ingest: Ingest = "127.0.0.1:50051",
     wait: Wait = 0.0,
 ) -> None:
-    """Say what came of a command: 0, it is in force; 1, it was refused; 3, neither so far."""
+    """Show what came of a command. Exit status 0: in force; 1: refused; 3: neither so far."""
     found = require_in_force(ask(ingest, command_id, wait), command_id)
     kind = found.command_type.rpartition(".")[2]
     typer.echo(

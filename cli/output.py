@@ -26,7 +26,7 @@ class Output(StrEnum):
     CSV = "csv"
 
 
-OutputName = Annotated[Output, typer.Option(help="As people or as programs read it.")]
+OutputName = Annotated[Output, typer.Option(help="table for people, json or csv for programs.")]
 _NUMBERS: Final = ("nodes", "free", "running", "waiting", "place", "GHz", "pid", "port", "gRPC")
 _UNITS: Final = (" W", " SU", " h")
 

@@ -92,7 +92,7 @@ def reset(
     source: Source = "operator",
     wait: Wait = WAIT_S,
 ) -> None:
-    """Let settings be again as the process was started with."""
+    """Set settings back to what the process was started with."""
     before = {setting.name: setting for setting in ask(placement).settings}
     names = settings or [name for name, one in before.items() if one.value != one.started_with]
     if not names:
@@ -117,8 +117,8 @@ def allow(
     source: Source = "operator",
     wait: Wait = WAIT_S,
 ) -> None:
-    """Let isolated applications share nodes again, which exceeded a promised slowdown. `coplace
-    policy show` names them."""
+    """Let applications share nodes again that were isolated because they exceeded a promised
+    slowdown. `coplace policy show` names them."""
     now_us = clock_us()
     with suppress(UnansweredError):  # prediction and placement judge it too
         _require_isolated(ask(placement), app_id, beside, node_model)

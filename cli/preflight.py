@@ -25,18 +25,19 @@ _NO_MEMBERS: Final = ("Empty", "Dead")
 
 def preflight(
     new: Annotated[
-        bool, typer.Option("--new", help="And that nobody runs under its COPLACE_NAMESPACE yet.")
+        bool,
+        typer.Option("--new", help="Also check that nothing runs under its COPLACE_NAMESPACE yet."),
     ] = False,
     without_redis: Annotated[
-        bool, typer.Option("--without-redis", help="It has none: that of a site.")
+        bool, typer.Option("--without-redis", help="The deployment has no Redis, as at a site.")
     ] = False,
     link: Annotated[
         str, typer.Option("--link", metavar="SITE", help="Ask the hub of this site instead.")
     ] = "",
 ) -> None:
-    """Find what a deployment could not start with, or would start wrongly with, and change
-    nothing: servers that do not answer, topics with other counts of Kafka partitions, its name
-    taken, archive or history without a place."""
+    """Check whether a deployment can start, and change nothing. It finds servers that do not
+    answer, topics with other counts of Kafka partitions, its name taken, archive or history without
+    a place."""
     deployment = Deployment.from_settings(settings())
     if not (without_redis or link):
         asyncio.run(_require_redis(deployment))

@@ -68,12 +68,14 @@ def explain(
         str,
         typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
     ],
-    attempt: Annotated[int, typer.Option(min=0, help="Which one; 0: the last charged.")] = 0,
+    attempt: Annotated[
+        int, typer.Option(min=0, help="Attempt of the job; 0: the last charged.")
+    ] = 0,
     shutters: Annotated[bool, typer.Option("--shutters", help="List each of them.")] = False,
     by_whom: Annotated[bool, typer.Option("--by-whom", help="List its co-runners.")] = False,
     output: OutputName = Output.TABLE,
 ) -> None:
-    """Make a charge again from the shutters that are stored, and show these and the tariff."""
+    """Compute a charge again from the stored shutters, and show these and the tariff."""
     topics = KafkaTopics(Deployment.from_settings(settings()))
     events = [each for name in (JOBS, _SHUTTERS, CHARGES) for each in topics.read_key(name, job_id)]
     events += topics.topic(BILLING)
@@ -109,7 +111,7 @@ def reprocess(
     end: Annotated[
         int, typer.Option("--to", parser=time_us, metavar="TIME", help="Runs that ended before.")
     ],
-    tariff: Annotated[str, typer.Option(help="NAME, of which the last version, or NAME/VERSION.")],
+    tariff: Annotated[str, typer.Option(help="NAME (its last version) or NAME/VERSION.")],
     reason: Annotated[str, typer.Option(help="Why: it is recorded.")] = "",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",

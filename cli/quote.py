@@ -40,10 +40,12 @@ def quote(
     ],
     tariff: Annotated[
         str,
-        typer.Option(help="NAME, of which the last version, or NAME/VERSION: not that in force."),
+        typer.Option(
+            help="NAME (its last version) or NAME/VERSION, in place of the tariff in force."
+        ),
     ] = "",
-    partition: Annotated[str, typer.Option(help="As rates distinguish jobs by it.")] = "",
-    qos: Annotated[str, typer.Option(help="As rates distinguish jobs by it.")] = "",
+    partition: Annotated[str, typer.Option(help="Where rates depend on it.")] = "",
+    qos: Annotated[str, typer.Option(help="Where rates depend on it.")] = "",
     output: OutputName = Output.TABLE,
     placement: Placement = "127.0.0.1:50053",
 ) -> None:

@@ -25,7 +25,9 @@ from coplace_client.bounds import MOST_NODES
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
 
-app = typer.Typer(no_args_is_help=True, help="Nodes that are kept for somebody, or maintained.")
+app = typer.Typer(
+    no_args_is_help=True, help="Reserve nodes for users or accounts, or for maintenance."
+)
 _WITHIN_S: Final = 30.0
 _PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"
 _COLUMNS: Final = (
@@ -50,13 +52,13 @@ def set_reservation(
         typer.Option("--node", help="A name or a host list (n[001-004]); several times."),
     ] = None,
     count: Annotated[
-        int, typer.Option(min=0, max=MOST_NODES, help="So many nodes, which placement chooses.")
+        int, typer.Option(min=0, max=MOST_NODES, help="Number of nodes, which placement chooses.")
     ] = 0,
     partition: Annotated[
-        str, typer.Option(help="Of this partition; all of it without --count.")
+        str, typer.Option(help="Nodes of this partition; all of them without --count.")
     ] = "",
     begin: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="When it begins; now if not said.")
+        str, typer.Option("--from", metavar="TIME", help="When it begins; now by default.")
     ] = "now",
     until: Annotated[str | None, typer.Option(metavar="TIME", help="When it ends.")] = None,
     lasts: Annotated[
@@ -64,10 +66,12 @@ def set_reservation(
         typer.Option("--for", metavar="DURATION", help="How long it lasts, such as 4hours."),
     ] = None,
     users: Annotated[
-        list[str] | None, typer.Option("--user", help="Whose jobs may be of it; several times.")
+        list[str] | None,
+        typer.Option("--user", help="User whose jobs may use it; may be repeated."),
     ] = None,
     accounts: Annotated[
-        list[str] | None, typer.Option("--account", help="Or of which account; several times.")
+        list[str] | None,
+        typer.Option("--account", help="Account whose jobs may use it; may be repeated."),
     ] = None,
     reason: Reason = "",
     placement: Placement = _PLACEMENT,
@@ -116,7 +120,8 @@ def remove(
     source: Source = "operator",
     wait: Wait = WAIT_S,
 ) -> None:
-    """Let other jobs on its nodes again; jobs that name it are held until it is declared anew."""
+    """Remove a reservation: other jobs may use its nodes. Jobs that name it are held until it is
+    declared again."""
     now_us = clock_us()
     require_cluster(placement, cluster)
     message = ReservationRemoved(cluster=cluster, name=name, reason=reason, removed_at_us=now_us)

@@ -118,11 +118,9 @@ def smoke_test(
     cluster: Annotated[
         str, typer.Option(help="Declared for the test; the job goes nowhere else.")
     ] = "smoke-test",
-    within: Annotated[
-        float, typer.Option(min=1, help="Seconds until all of it at the latest.")
-    ] = 180.0,
+    within: Annotated[float, typer.Option(min=1, help="Seconds for all steps together.")] = 180.0,
     price: Annotated[
-        bool, typer.Option(help="Wait for its price, which does not come down to a site.")
+        bool, typer.Option(help="Wait for its price; sites do not get prices.")
     ] = True,
     source: Source = _SITE,
 ) -> None:

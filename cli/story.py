@@ -19,10 +19,12 @@ from cli.notes import utc
 from cli.output import Row
 from coplace_client.errors import UnusableError
 from shared.catalogue.event import Event
+from shared.domain.hostlist import expand
 from shared.streams.on_kafka.deployment import Deployment
 
 _DECISIONS: Final = "placement.decisions"
 _JOULES_A_KWH: Final = 3.6e6
+_RANKS: Final[Mapping[type, int]] = {JobSubmitted: 0, PlacementDecided: 1}
 
 
 class UnpublishedJobError(UnusableError):
@@ -30,7 +32,8 @@ class UnpublishedJobError(UnusableError):
 
 
 def events(deployment: Deployment, job_id: str) -> list[Event]:
-    """Return all events of a job that topics still have, by its time. Raises UntoldJobError."""
+    """Return all events of a job that topics still have, by its time. Raises
+    UnpublishedJobError."""
     topics = KafkaTopics(deployment)
     found = [
         each for topic in (JOBS, _DECISIONS, CHARGES) for each in topics.read_key(topic, job_id)
@@ -40,7 +43,12 @@ def events(deployment: Deployment, job_id: str) -> list[Event]:
             f"no topic has an event of {job_id[:80]!r}: `coplace jobs` lists those that placement "
             "knows, `coplace dlq list` what was refused"
         )
-    return sorted(found, key=lambda event: event.time_us)
+    return in_order(found)
+
+
+def in_order(found: Iterable[Event]) -> list[Event]:
+    """Return events of a job by time; of one time what is submitted and decided comes first."""
+    return sorted(found, key=lambda event: (event.time_us, _RANKS.get(type(event.payload), 2)))
 
 
 def rows(found: Iterable[Event]) -> Iterator[Row]:
@@ -87,7 +95,8 @@ def _decided(message: PlacementDecided) -> tuple[str, str]:
 
 def _started(message: JobStarted) -> tuple[str, str]:
     clock = f" at {message.freq_ghz:g} GHz" if message.freq_ghz else ""
-    return "started", f"on {len(message.nodes)} nodes of {message.cluster}{clock}"
+    nodes = sum(len(expand(each)) for each in message.nodes)
+    return "started", f"on {nodes} nodes of {message.cluster}{clock}"
 
 
 def _finished(message: JobFinished) -> tuple[str, str]:

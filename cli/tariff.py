@@ -86,7 +86,7 @@ def check(file: File) -> None:
 
 @app.command()
 def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50053") -> None:
-    """List the tariffs by which is charged, the one declared last in the end."""
+    """List the declared tariffs, the newest last."""
     with asking(placement) as channel:
         answer = PlacementServiceStub(channel).ListTariffs(ListTariffsRequest(), timeout=_WITHIN_S)
     write_answer(answer, [row(each) for each in answer.tariffs], _COLUMNS, output)

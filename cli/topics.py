@@ -45,13 +45,13 @@ Clients = Annotated[
 @app.command()
 def create(
     acls: Annotated[
-        bool, typer.Option("--acls", help="And what each service may do with them.")
+        bool, typer.Option("--acls", help="Also create the ACLs of each service.")
     ] = False,
     client: Clients = None,
     passwords: Annotated[
         Path | None,
         typer.Option(
-            help="And create the users in Kafka, each with the password of USER.password in this "
+            help="Also create the users in Kafka, each with the password of USER.password in this "
             "folder, for SCRAM-SHA-512.",
         ),
     ] = None,

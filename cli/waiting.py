@@ -14,6 +14,7 @@ Wait = Annotated[
         metavar="SECONDS",
         min=0.0,
         max=_MOST_WAIT_S,
-        help="How long to wait for its owner; then it ends with 3: accepted, not yet in force.",
+        help="How long to wait until it is in force; then the exit status is 3: accepted, not "
+        "yet in force.",
     ),
 ]

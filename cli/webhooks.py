@@ -26,7 +26,7 @@ from cli.output import Output, OutputName, Row
 from coplace_client.errors import CannotStartError, UnusableError
 from shared.catalogue.webhook_types import TEST, TYPES
 
-app = typer.Typer(no_args_is_help=True, help="Have what happens posted to a URL, signed.")
+app = typer.Typer(no_args_is_help=True, help="Post signed events to a URL.")
 
 # A test waits for the receiver.
 _WITHIN_S: Final = 75.0
@@ -38,9 +38,9 @@ Webhooks = Annotated[
     str, typer.Option(envvar="COPLACE_WEBHOOKS_ADDRESS", help="host:port of webhooks.")
 ]
 Name = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Its id, as `list` shows it.")]
-Limit = Annotated[int, typer.Option(min=1, max=1_000, help="At most so many.")]
+Limit = Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")]
 Page = Annotated[
-    str, typer.Option(metavar="TOKEN", help="Of the answer before: what comes behind it.")
+    str, typer.Option(metavar="TOKEN", help="Token of the answer before, for the next page.")
 ]
 
 
@@ -58,7 +58,12 @@ def add(
     ] = False,
     description: Annotated[str, typer.Option(help="What it is for.")] = "",
     budget_percent: Annotated[
-        int, typer.Option(min=0, max=100, help="Used share that is posted; 0: as operators set it.")
+        int,
+        typer.Option(
+            min=0,
+            max=100,
+            help="Used share of the budget at which it is posted; 0: the operators' default.",
+        ),
     ] = 0,
     output: OutputName = Output.TABLE,
     webhooks: Webhooks = _ADDRESS,
@@ -93,7 +98,7 @@ def list_webhooks(
 
 @app.command()
 def remove(webhook: Name, output: OutputName = Output.TABLE, webhooks: Webhooks = _ADDRESS) -> None:
-    """Remove a webhook with all that waits for it."""
+    """Remove a webhook and its waiting deliveries."""
     request = RemoveWebhookRequest(webhook_id=webhook)
     answer = _ask(webhooks, lambda stub: stub.RemoveWebhook(request, timeout=_WITHIN_S))
     write_page(answer, [{"webhook": webhook, "is": "removed"}], output)
@@ -164,7 +169,7 @@ def read_topics_anew(
         typer.Option(envvar="COPLACE_WEBHOOKS_DATABASE", help="File of the SQLite database."),
     ],
 ) -> None:
-    """Have topics read from the beginning, after Kafka was restored; the service must not run."""
+    """Read topics from the beginning again, after Kafka was restored. The service must not run."""
     from services.webhooks.app import MIGRATIONS
     from services.webhooks.writing import read_anew
     from shared.sql.sqlite import SqliteDatabase, locked

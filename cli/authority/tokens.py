@@ -80,7 +80,7 @@ def revoke(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = OPERATOR,
 ) -> None:
-    """Let a token count no more, or all of an identity, from now on and in calls that are open."""
+    """Revoke a token, or all of an identity, at once and in open calls too."""
     table, now_us = _table(), clock_us()
     gone = {one.name for one in table.tokens.every if which in (one.name, one.who)}
     if not gone:

@@ -57,10 +57,10 @@ def set_cap(
     subject: Subject,
     watts: Annotated[float | None, typer.Argument(help="What may be drawn at most.")] = None,
     begin: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="When it begins; now if not said.")
+        str | None, typer.Option("--from", metavar="TIME", help="When it begins; now by default.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it ends; never if not said.")
+        str | None, typer.Option(metavar="TIME", help="When it ends; never by default.")
     ] = None,
     schedule: Annotated[
         Path | None,

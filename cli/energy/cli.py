@@ -268,7 +268,7 @@ def push(
         str, typer.Option(help="Node model of all files; else the files say it.")
     ] = "",
     reason: Annotated[str, typer.Option(help="Why: it is recorded.")] = "",
-    dry_run: Annotated[bool, typer.Option(help="Say what would change, and no more.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only show what would change.")] = False,
     yes: Annotated[bool, typer.Option(help="Publish without asking.")] = False,
     output: OutputName = Output.TABLE,
     ingest: Ingest = "127.0.0.1:50051",

@@ -43,7 +43,9 @@ from coplace_client.errors import CannotStartError, UnusableError
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
 
-app = typer.Typer(no_args_is_help=True, help="Ask what was, and build its database anew.")
+app = typer.Typer(
+    no_args_is_help=True, help="Query past runs, charges and changes, or rebuild their database."
+)
 
 _WITHIN_S: Final = 30.0
 _STATE: Final = "RUN_STATE_"
@@ -58,8 +60,8 @@ def _state(name: str) -> int:
     return RunState.Value(_STATE + name.upper())
 
 
-User = Annotated[str, typer.Option(help="Of this user.")]
-Account_ = Annotated[str, typer.Option(help="Of this account.")]
+User = Annotated[str, typer.Option(help="Only of this user.")]
+Account_ = Annotated[str, typer.Option(help="Only of this account.")]
 Cluster = Annotated[str, typer.Option(help="On this cluster.")]
 States = Annotated[
     list[int] | None,
@@ -75,9 +77,9 @@ Begin = Annotated[
     int | None, typer.Option("--from", parser=time_us, metavar="TIME", help="Then or later.")
 ]
 End = Annotated[int | None, typer.Option("--to", parser=time_us, metavar="TIME", help="Before.")]
-Limit = Annotated[int, typer.Option(min=1, max=1_000, help="At most so many.")]
+Limit = Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")]
 Page = Annotated[
-    str, typer.Option(metavar="TOKEN", help="Of the answer before: what comes behind it.")
+    str, typer.Option(metavar="TOKEN", help="Token of the answer before, for the next page.")
 ]
 History = Annotated[
     str, typer.Option(envvar="COPLACE_HISTORY_ADDRESS", help="host:port of the history.")
@@ -209,7 +211,7 @@ def rebuild_database(
         ),
     ] = "",
 ) -> None:
-    """Build the database anew from topics and archive; the service must not run meanwhile."""
+    """Rebuild the database from topics and archive. The service must not run meanwhile."""
     from cli.history.rebuilding import rebuild
     from services.history.database import Database
     from services.history.settings import DatabaseSettings

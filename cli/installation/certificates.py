@@ -21,7 +21,7 @@ app = typer.Typer(
 def issue(
     name: Annotated[
         str,
-        typer.Argument(help="Of the certificate and user: for a resource manager, its site."),
+        typer.Argument(help="Name of the certificate and user; for a resource manager, its site."),
     ],
     role: Annotated[
         str, typer.Option(help="resource-manager, slurm, billing, or agent: gRPC alone.")
@@ -36,11 +36,14 @@ def issue(
 def hand_out(
     folder: Annotated[
         Path,
-        typer.Argument(help="All are kept in `credentials` below it, each holder's in NAME."),
+        typer.Argument(
+            help="Folder to write to: all credentials in `credentials` below it, those of one "
+            "holder in NAME."
+        ),
     ],
     client: Clients = None,
 ) -> None:
-    """Make what is missing of a deployment's credentials, and lay what each service and client has
+    """Create the missing credentials of a deployment, and write those of each service and client
     into a folder of its own, for containers to mount."""
     security = Security(folder, settings().namespace)
     security.prepare()
@@ -57,19 +60,19 @@ def rotate(
         bool,
         typer.Option(
             "--keep-old",
-            help="Believe the old authority too until the next call: what is new can be handed out "
-            "to others before.",
+            help="Accept the old authority too until the next call, so that new credentials can "
+            "be handed out before.",
         ),
     ] = False,
     disconnect: Annotated[
         bool,
         typer.Option(
             "--disconnect",
-            help="Let each process begin anew in the end, one after another: no connection is left "
-            "that began with what was.",
+            help="Restart each process in the end, one after another, so that no connection with"
+            " old credentials is left.",
         ),
     ] = False,
 ) -> None:
-    """Make a new authority, certificates and passwords, and have everybody use them while jobs run.
-    Where it is interrupted, the next call goes on."""
+    """Replace the authority, certificates and passwords while jobs run. After an interruption the
+    next call goes on."""
     Installation.last().rotate(typer.echo, keep_old=keep_old, disconnect=disconnect)

@@ -60,10 +60,10 @@ def up(
         ),
     ] = "",
     history: Annotated[
-        bool, typer.Option(help="With what was, in SQL: runs, charges, accounts and the audit.")
+        bool, typer.Option(help="With a history in SQL: runs, charges, accounts and the audit.")
     ] = False,
     webhooks: Annotated[
-        bool, typer.Option(help="With webhooks: what happens is posted to URLs.")
+        bool, typer.Option(help="With webhooks: events are posted to URLs.")
     ] = False,
     sample: Annotated[
         bool,

@@ -195,7 +195,9 @@ class Installation:
 
         with _alone(), self._secured() as (security, servers):
             if has_begun(security):
-                raise InstallationError("end what was begun first: `coplace certificates rotate`")
+                raise InstallationError(
+                    "a rotation was interrupted: end it with `coplace certificates rotate`"
+                )
             security.add_client(name, role)
             security.prepare()
             security.provision(servers)

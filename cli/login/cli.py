@@ -41,7 +41,9 @@ def login(
     ] = "",
     token: Annotated[
         bool,
-        typer.Option("--token", help="Print the token of the login, renewed, and sign nobody in."),
+        typer.Option(
+            "--token", help="Print the token of the present login, renewed; do not sign in."
+        ),
     ] = False,
 ) -> None:
     """Sign in at the identity provider that the region declares, by a code in any browser. Every
@@ -69,7 +71,7 @@ def login(
 
 
 def logout() -> None:
-    """Delete the token of the login, and have the provider renew it no more."""
+    """Delete the token of the login, and revoke its renewal at the provider."""
     session = Session(_authority())
     if not session.is_signed_in:
         typer.echo("nobody is signed in")

@@ -153,7 +153,7 @@ def _started(name: str, program: Sequence[str], folder: str) -> subprocess.Popen
 def _require_success(name: str, process: subprocess.Popen[bytes], folder: str) -> None:
     if process.returncode:
         said = _errors(name, folder).read_text(errors="replace").strip()[-_TAIL:]
-        raise ProgramFailedError(f"{name} ended with {process.returncode}: {said or 'no word'}")
+        raise ProgramFailedError(f"{name} ended with {process.returncode}: {said or 'no message'}")
 
 
 def _errors(name: str, folder: str) -> Path:

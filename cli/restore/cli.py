@@ -59,7 +59,7 @@ def accept(stage: StageName) -> None:
 
 @app.command()
 def replay(stage: StageName) -> None:
-    """Forget the state and make it anew from the inputs; outputs come a second time."""
+    """Delete the state and rebuild it from the inputs. Outputs are published a second time."""
     from cli.restore import restore
 
     deployment = Deployment.from_settings(settings())
@@ -72,7 +72,7 @@ def replay(stage: StageName) -> None:
 def rebuild(
     model: Annotated[str, typer.Argument(help="accounts or energy.appdb_cache.")],
 ) -> None:
-    """Forget a read model in Redis; its process makes it anew from Kafka."""
+    """Delete a read model in Redis. Its process rebuilds it from Kafka."""
     from cli.restore import restore
 
     with _told():

@@ -221,7 +221,7 @@ def _items(job: SlurmJob) -> list[_Item]:
                 delay_s = int(minutes or 0) * _MINUTE_S
                 found.append(_Item(text, after[1], int(number_), task, delay_s))
         else:
-            raise NotUnderstoodError(f"dependency {text[:_MOST_SHOWN]!r} is not understood")
+            raise NotUnderstoodError(f"dependency {text[:_MOST_SHOWN]!r} has an unknown form")
     return found
 
 
@@ -232,7 +232,7 @@ def _time_s(job: SlurmJob, field: str) -> int:
         return 0
     time_s = number(value)
     if time_s is None or not 0 <= time_s <= _LATEST_S:
-        raise NotUnderstoodError(f"{field} {str(value)[:_MOST_SHOWN]!r} is no time")
+        raise NotUnderstoodError(f"{field} {str(value)[:_MOST_SHOWN]!r} is not a time")
     return time_s
 
 

@@ -32,15 +32,17 @@ def require_success(done: subprocess.CompletedProcess[str]) -> None:
 
 
 class Podman:
-    """Runs podman on the storage in `home`; `run_dir` holds what does not outlive a reboot."""
+    """Runs podman on the storage in `home`; `run_dir` holds what does not outlive a reboot. With
+    `within_s` a call that takes longer is stopped, and fails."""
 
-    def __init__(self, home: Path, run_dir: Path) -> None:
+    def __init__(self, home: Path, run_dir: Path, within_s: float | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         storage = home / "storage.conf"
         storage.write_text(
             f'[storage]\ndriver = "overlay"\ngraphroot = "{home}/graph"\nrunroot = "{run_dir}"\n'
         )
         self._engine = home / "containers.conf"
+        self._within_s = within_s
         self._own = {
             "CONTAINERS_STORAGE_CONF": str(storage),
             # Timers of health checks need systemd; whoever waits here runs the checks himself.
@@ -87,12 +89,18 @@ class Podman:
         self.call(*example)
 
     def _run(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["podman", *arguments],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        try:
+            return subprocess.run(
+                ["podman", *arguments],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=self._within_s,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise PodmanError(
+                f"podman {shlex.join(arguments)} did not end within {self._within_s:g} s"
+            ) from error

@@ -4,7 +4,7 @@ needs."""
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ import yaml
 from deploy.cache import cache_dir
 from deploy.compose.images import KAFKA, OF_THE_CHART, REDIS, image_of, provide_images
 from deploy.compose.podman import Podman
-from deploy.release.dist import CONSTRAINTS, wanted
+from deploy.release.dist import CONSTRAINTS, EXTRAS, wanted
 from deploy.release.tools import ROOT, pack, run, write_checksums
 
 _LICENCE: Final = Path("/usr/share/common-licenses/Apache-2.0")
@@ -42,15 +42,17 @@ def build_bundle(
     archive: Path,
     tell: Callable[[str], None],
     save_images: Callable[[Path, Path], None] | None,
+    extras: Sequence[str] = EXTRAS,
 ) -> None:
     """Write the archive out of a folder of wheels, and with images where there is what saves them
-    into a file, with a folder to work in. Raises CalledProcessError and PodmanError."""
+    into a file, with a folder to work in. It has what the services need with these extras. Raises
+    CalledProcessError and PodmanError."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
         folder = Path(scratch) / "coplace"
         folder.mkdir()
         tell("collecting wheels")
-        _collect_wheels(dist, folder / "wheels")
+        _collect_wheels(dist, folder / "wheels", extras)
         _pack_chart(folder / "chart")
         if save_images:
             (folder / "images").mkdir()
@@ -73,10 +75,10 @@ def foreign_images() -> Iterator[str]:
                 yield image
 
 
-def _collect_wheels(dist: Path, folder: Path) -> None:
+def _collect_wheels(dist: Path, folder: Path, extras: Sequence[str]) -> None:
     """Wheels of all that an installation brings, for this version of Python and kind of machine."""
     shutil.copytree(dist, folder)
-    ours = (wanted("coplace", dist), wanted("coplace-agent", dist))
+    ours = (wanted("coplace", dist, extras), wanted("coplace-agent", dist))
     locked = ("--constraint", dist / CONSTRAINTS, "--find-links", dist, "--only-binary", ":all:")
     run("python", "-m", "pip", "download", "--quiet", *locked, "--dest", folder, *ours)
 

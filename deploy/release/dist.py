@@ -3,7 +3,7 @@
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -66,11 +66,11 @@ def describe(out: Path) -> None:
     write_checksums(out)
 
 
-def wanted(name: str, out: Path) -> str:
-    """Return what installs a distribution with all its extras from its wheel."""
+def wanted(name: str, out: Path, extras: Sequence[str] = EXTRAS) -> str:
+    """Return what installs a distribution from its wheel; that of the services with extras."""
     [wheel] = out.glob(f"{name.replace('-', '_')}-[0-9]*.whl")
-    extras = f"[{','.join(EXTRAS)}]" if name == "coplace" else ""
-    return f"{name}{extras} @ {wheel.absolute().as_uri()}"
+    asked = f"[{','.join(extras)}]" if name == "coplace" and extras else ""
+    return f"{name}{asked} @ {wheel.absolute().as_uri()}"
 
 
 def _constraints() -> str:

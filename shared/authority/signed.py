@@ -138,15 +138,15 @@ class SignedTokens:
         except jwt.InvalidIssuerError:
             raise _refused(f"the signed token is not of {issuer.url!r}") from None
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
-            raise _refused("the signed token is not in order, or its signature is not") from None
+            raise _refused("the signed token is malformed, or its signature is invalid") from None
 
     def _key(self, header: Mapping[str, Any], keys: Keys) -> "PyJWK":
         """Return the key that a header names. Nothing else in a header says where a key is."""
         if "crit" in header or "b64" in header:
-            raise _refused("the signed token demands what is not known here")
+            raise _refused("the signed token has a header `crit` or `b64`, which is not known here")
         kind = header.get("typ", "")
         if not isinstance(kind, str) or kind.lower() not in _TYPES:
-            raise _refused("the signed token is of a type for something else")
+            raise _refused("the header `typ` of the signed token is not of an access token")
         if header.get("alg") not in _ALGORITHMS:
             raise _refused("the signed token is not signed by the key of an issuer")
         name = header.get("kid")
@@ -176,7 +176,7 @@ def parse_object(text: bytes) -> dict[str, Any]:
 def _name(claims: Mapping[str, Any], issuer: Issuer) -> str:
     """Return who the caller is. A token that is bound to a key of its holder is no bearer's."""
     if "cnf" in claims:
-        raise _refused("the signed token is bound to a key, which nobody proves here")
+        raise _refused("the signed token is bound to a key (claim `cnf`): ask for one without")
     name = claims.get(issuer.name_claim)
     if not isinstance(name, str) or not _is_name(name):
         raise _refused(f"the signed token has no name in its claim {issuer.name_claim!r}")

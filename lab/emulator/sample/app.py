@@ -68,9 +68,11 @@ class Sample:
             await self._publish([*profiling_events(machine, *known)])
         for job, request in self._requests.items():
             cluster = self._machines[request.reference_cluster].cluster
-            submitted = facts.submission(request, job, cluster, {})
-            await _until(submitted.event.time_us)
-            await self._publish([submitted])
+            submitted = envelope_of(facts.submission(request, job, cluster, {}).event)
+            # On clusters of others nobody would start it.
+            submitted.job_submitted.clusters.extend(self._machines)
+            await _until(submitted.time_us)
+            await self._tell([submitted])
         self._readiness.wait_for("the first of its jobs to end")
 
     async def obey(self, decision: PlacementDecided) -> None:

@@ -46,5 +46,5 @@ class ClusterHeartbeat:
             try:
                 await self.beat()
             except UnusableError as error:
-                log.warning("not alive", cluster=self._cluster, problem=str(error))
+                log.warning("sign of life not sent", cluster=self._cluster, problem=str(error))
             await asyncio.sleep(SAYS_EVERY_S)

@@ -595,7 +595,7 @@ class JobReconciler:
         try:
             await self._carry_out([RefuseJob(job, why)] if job else ())
         except ApiError as error:
-            log.warning("not said", job="/".join(uid), problem=str(error))
+            log.warning("refusal not written to the Job", job="/".join(uid), problem=str(error))
 
     def _later(self, uid: JobUid, wait_s: float) -> None:
         """Look at a Job again after some time: once, however often it failed."""

@@ -61,6 +61,7 @@ HOUR_US = 3_600_000_000
             "started",
             "on 1 nodes of a at 2.4 GHz",
         ),
+        (JobStarted(cluster="a", nodes=["n[1-3,7]", "m1"]), "started", "on 5 nodes of a"),
         (
             JobFinished(
                 outcome=JOB_OUTCOME_TIMED_OUT,

@@ -102,6 +102,13 @@ async def test_it_waits_for_an_end_and_is_ready_then(
     assert not readiness.waiting_for
 
 
+async def test_its_jobs_run_on_its_own_clusters_alone(sample: Sample, ingest: Ingest) -> None:
+    await sample.submit()
+    submitted = [e.job_submitted for e in ingest.events if e.HasField("job_submitted")]
+    assert submitted
+    assert all([*job.clusters] == sample.clusters for job in submitted)
+
+
 async def test_started_again_it_reports_the_same_of_the_same_decision(
     sample: Sample, ingest: Ingest
 ) -> None:
