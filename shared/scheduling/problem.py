@@ -270,7 +270,7 @@ def held_kind(job: Job, cluster: Cluster, names: Sequence[str], nodes: Iterable[
     that is up, else in one that is down, else all of its nodes where the cluster has no more what
     it needs."""
     if job.parts:
-        return whole_node(cluster.cores_per_node, len(names))
+        return _licensed(whole_node(cluster.cores_per_node, len(names)), job)
     allocated = tuple(nodes)
     kind = kind_on(job, cluster, names)
     if kind is not None:

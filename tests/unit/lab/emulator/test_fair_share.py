@@ -22,8 +22,8 @@ def test_a_user_with_nodes_gets_a_lower_priority_in_one_message() -> None:
     assert {job.manager_priority for job in jobs} == {1_000_000}
     emulator.apply([start(jobs[0]), start(jobs[1], node_indices=[5, 6])])
     [said] = reordered(emulator)
-    assert (said.job_ids, said.manager_priorities) == ([jobs[2].job_id], [1_000_000 // 3])
-    assert (said.manager, said.clusters) == ("demo/p1", ["p1"])
+    assert ([*said.job_ids], [*said.manager_priorities]) == ([jobs[2].job_id], [1_000_000 // 3])
+    assert (said.manager, [*said.clusters]) == ("demo/p1", ["p1"])
 
 
 def test_managers_that_look_never_give_no_priority() -> None:
