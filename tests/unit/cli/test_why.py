@@ -227,3 +227,21 @@ def test_an_array_says_how_far_its_tasks_are() -> None:
     assert [line for line in why.lines(answer) if line.startswith("tasks of a:")] == [
         "tasks of a: 10, at most 2 at once: 7 waiting, 2 running, 1 failed; next is 3"
     ]
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        ({"manager_priority": 52_311}, ["order: by its resource manager's priority, 52,311"]),
+        (
+            {"manager_priority": 0},
+            ["order: by arrival, behind all jobs to which resource managers gave a priority"],
+        ),
+        ({}, []),
+    ],
+)
+def test_it_says_by_what_a_job_has_its_place_where_managers_own_the_order(
+    order: dict[str, int], words: list[str]
+) -> None:
+    answer = ExplainResponse(job_id="a", attempt=1, standing=JOB_STANDING_WAITING, **order)
+    assert [line for line in why.lines(answer) if line.startswith("order")] == words
