@@ -230,18 +230,17 @@ def test_an_array_says_how_far_its_tasks_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "words"),
+    ("priority", "words"),
     [
-        ({"manager_priority": 52_311}, ["order: by its resource manager's priority, 52,311"]),
-        (
-            {"manager_priority": 0},
-            ["order: by arrival, behind all jobs to which resource managers gave a priority"],
-        ),
-        ({}, []),
+        (52_311, ["order: by its resource manager's priority, 52,311"]),
+        (0, ["order: by arrival, behind all jobs to which resource managers gave a priority"]),
+        (None, []),
     ],
 )
 def test_it_says_by_what_a_job_has_its_place_where_managers_own_the_order(
-    order: dict[str, int], words: list[str]
+    priority: int | None, words: list[str]
 ) -> None:
-    answer = ExplainResponse(job_id="a", attempt=1, standing=JOB_STANDING_WAITING, **order)
+    answer = ExplainResponse(job_id="a", attempt=1, standing=JOB_STANDING_WAITING)
+    if priority is not None:
+        answer.manager_priority = priority
     assert [line for line in why.lines(answer) if line.startswith("order")] == words
