@@ -306,6 +306,10 @@ class ConsumableScheduler(BackfillScheduler):
         ways = self._nodes.ways(number)
         classes = self._nodes.classes
         best: Soonest | None = None
+        if ways[0].kind.shape.parts:
+            best = classes.earliest_of_gang([way.kind.shape.parts for way in ways], from_s)
+            best.kind = number
+            return best
         for at, way in enumerate(ways if len(ways) > 1 else ()):
             if units > self._nodes.most_units_of(way):
                 continue

@@ -16,7 +16,7 @@ from shared.domain.job import Job
 from shared.scheduling.eligibility import NOTHING_REFUSED, NodeBits, RefusedToJob
 from shared.scheduling.node_classes import EqualNodes, NodeClasses
 from shared.scheduling.node_states import KnownStates
-from shared.scheduling.part_matching import NodeGroup, match_parts
+from shared.scheduling.part_matching import NodeGroup, match_parts, pins_of
 from shared.scheduling.problem import (
     NodeTable,
     PartShape,
@@ -88,7 +88,7 @@ def of_gang(
     for at, each in enumerate(classes.all):
         fitting = now[at].parts | (then[at].parts << len(parts) if reserved else 0)
         named = sum(states.by_number[each.now].amounts[2:])
-        pools.add((fitting, lost[at], named, _pins(wanted, each.nodes[0])), each.nodes)
+        pools.add((fitting, lost[at], named, pins_of(wanted, each.nodes[0])), each.nodes)
     found = pools.in_order()
     groups = [
         NodeGroup(nodes[0], len(nodes), fitting, _DEARER * costs + named)
@@ -125,7 +125,7 @@ def beside_gang(
     groups = classes.groups_of(reserved, [each.then for each in classes.all])
     left = _Left([part.nodes for part in reserved], wanted, groups)
     keys = {
-        id(each): (group.parts, _pins(wanted, group.first))
+        id(each): (group.parts, pins_of(wanted, group.first))
         for each, group in zip(classes.all, groups, strict=True)
     }
     for each, units in own:
@@ -146,14 +146,6 @@ def beside_gang(
             taken.append((nodes, spare, units))
             count -= spare * units
     return GangChoice(taken, 0) if count <= 0 else None
-
-
-def _pins(wanted: Sequence[NodeBits], node: int) -> int:
-    """Return which parts want a node, a bit each."""
-    found = 0
-    for part, nodes in enumerate(wanted):
-        found |= ((nodes >> node) & 1) << part
-    return found
 
 
 class _Pools:
@@ -183,7 +175,7 @@ class _Left:
         self._counts, self._wanted = counts, wanted
         self._groups: dict[tuple[int, int], NodeGroup] = {}
         for group in groups:
-            key = group.parts, _pins(wanted, group.first)
+            key = group.parts, pins_of(wanted, group.first)
             known = self._groups.get(key)
             more = 0 if known is None else known.nodes
             self._groups[key] = group._replace(nodes=group.nodes + more)

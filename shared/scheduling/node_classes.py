@@ -4,13 +4,15 @@ they are alike now and at any time.
 Five to fifty classes represent hundreds of nodes, since most jobs have many.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from shared.scheduling.capacity import AllocatedUnits, Capacity
 from shared.scheduling.load import Soonest
 from shared.scheduling.node_states import KnownStates, NodeState
-from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts
+from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts, pins_of
 from shared.scheduling.problem import Allocation, Kind, NodeTable, PartShape, wanted_of
 
 # The state of a class at the shadow time while there is none.
@@ -58,6 +60,7 @@ class NodeClasses:
         self._set_states(capacity)
         # When jobs leave their classes, by time: (release_s, class, place among its parts).
         self._releases: list[tuple[float, int, int]] | None = None
+        self._leaving: _Leaving | None = None
 
     def _build(self, allocated: Iterable[AllocatedUnits]) -> None:
         of = self._class_of
@@ -103,7 +106,7 @@ class NodeClasses:
     def take(self, kind: Kind, allocation: Allocation, release_s: float) -> list[TakenUnits]:
         """Allocate units to a job: return its classes with the units on each of their nodes, and
         their states before."""
-        self._releases = None
+        self._releases = self._leaving = None
         found: list[TakenUnits] = []
         for (number, units), nodes in self._by_class(allocation).items():
             each = self.all[self._split(number, nodes)]
@@ -163,26 +166,15 @@ class NodeClasses:
 
     def matched(self, parts: Sequence[PartShape]) -> MatchedParts:
         """Return the nodes that the parts of a gang, each in one place, have at once now."""
-        now = [each.now for each in self.all]
-        return match_parts(
-            [part.nodes for part in parts], wanted_of(parts), self.groups_of(parts, now)
-        )
+        return _Gang(parts, self._states).matched(self._while_leaving(), 0)
 
     def groups_of(self, parts: Sequence[PartShape], states: Sequence[int]) -> list[NodeGroup]:
         """Return the classes, which are in such states, as the parts of a gang may have them."""
-        kinds = [Kind("", part.shape) for part in parts]
+        gang = _Gang(parts, self._states)
         return [
-            NodeGroup(each.nodes[0], len(each.nodes), self._fitting(kinds, state))
+            NodeGroup(each.nodes[0], len(each.nodes), gang.fitting(state))
             for each, state in zip(self.all, states, strict=True)
         ]
-
-    def _fitting(self, kinds: Sequence[Kind], state: int) -> int:
-        """Return which of these kinds fit on a node in a state, a bit each."""
-        found = 0
-        for place, kind in enumerate(kinds):
-            if self.units(kind, state):
-                found |= 1 << place
-        return found
 
     def _totals(self, kind: Kind) -> tuple[int, int]:
         """Return how many units of a kind fit now, and how many wanted nodes take none."""
@@ -207,7 +199,7 @@ class NodeClasses:
         """Return when, from a time on, so many units of a kind will fit, or all jobs have left:
         what is overdue is expected back at any moment."""
         if kind.shape.parts:
-            return self._earliest_of_gang(kind.shape.parts, from_s)
+            return self.earliest_of_gang([kind.shape.parts], from_s)
         return self._earliest_of_units(kind, count, from_s)
 
     def _earliest_of_units(self, kind: Kind, count: int, from_s: float) -> Soonest:
@@ -237,31 +229,39 @@ class NodeClasses:
                 return Soonest(time_s, total, then, fits=fits)
             time_s, _, _ = releases[place]
 
-    def _earliest_of_gang(self, parts: Sequence[PartShape], from_s: float) -> Soonest:
-        """Return when, from a time on, all parts of a gang will fit at once, or all jobs have
-        left."""
-        then = [each.now for each in self.all]
-        kinds, counts = [Kind("", part.shape) for part in parts], [part.nodes for part in parts]
-        groups, wanted = self.groups_of(parts, then), wanted_of(parts)
-        matched = match_parts(counts, wanted, groups)
-        releases, place, time_s = self._in_order(), 0, from_s
-        while True:
-            has_more = False
-            while place < len(releases):
-                release_s, number, at = releases[place]
-                if release_s > time_s:
-                    break
-                part = self.all[number].parts[at]
-                then[number] = self._states.remove_units(then[number], part.kind, part.units)
-                fitting = self._fitting(kinds, then[number])
-                has_more |= fitting != groups[number].parts
-                groups[number] = groups[number]._replace(parts=fitting)
-                place += 1
-            if has_more:
-                matched = match_parts(counts, wanted, groups)
-            if not matched.lacks or place == len(releases):
-                return Soonest(time_s, matched.nodes, then, fits=not matched.lacks)
-            time_s, _, _ = releases[place]
+    def earliest_of_gang(self, choices: Sequence[Sequence[PartShape]], from_s: float) -> Soonest:
+        """Return when, from a time on, all parts of a gang will fit at once, or all jobs have left;
+        in the first of these choices of places where that is soonest.
+
+        Nodes of a gang have no neighbours, so that more of it fits the more jobs have left: a
+        bisection finds how many must have. Of most choices it is asked only whether they fit before
+        the best of those before them does.
+        """
+        leaving, releases = self._while_leaving(), self._in_order()
+        overdue = leaving.by(from_s)
+        best, way = -1, 0
+        for at, parts in enumerate(choices):
+            gang = _Gang(parts, self._states)
+            if best < 0:
+                gone = gang.least_gone(leaving, overdue, len(releases))
+            elif best > overdue:
+                gone = gang.fewer_gone(leaving, overdue, leaving.before(releases[best - 1][0]))
+            else:
+                break
+            if gone >= 0:
+                best, way = gone, at
+        fits, gone = best >= 0, best if best >= 0 else len(releases)
+        time_s = releases[gone - 1][0] if gone > overdue else from_s
+        gone = leaving.by(time_s)
+        units = _Gang(choices[way], self._states).matched(leaving, gone).nodes
+        soonest = Soonest(time_s, units, leaving.states(gone), fits=fits)
+        soonest.way = way
+        return soonest
+
+    def _while_leaving(self) -> "_Leaving":
+        if self._leaving is None:
+            self._leaving = _Leaving(self.all, self._in_order(), self._states)
+        return self._leaving
 
     def _in_order(self) -> list[tuple[float, int, int]]:
         if self._releases is None:
@@ -273,6 +273,127 @@ class NodeClasses:
                 ]
             )
         return self._releases
+
+
+class _Leaving:
+    """The states of nodes while jobs leave their classes, by how often one has left one."""
+
+    def __init__(
+        self,
+        classes: Sequence[EqualNodes],
+        releases: Sequence[tuple[float, int, int]],
+        states: KnownStates,
+    ) -> None:
+        self._classes, self._releases, self._states = classes, releases, states
+        self._then = [each.now for each in classes]
+        self._changes: list[tuple[int, int, int]] = []  # class, state before, state after
+        # A node that is in each state at some time: of those in one the same fits.
+        self.first: dict[int, int] = {}
+        now: dict[int, int] = {}
+        for each in classes:
+            self.first.setdefault(each.now, each.nodes[0])
+            now[each.now] = now.get(each.now, 0) + len(each.nodes)
+        self._nodes: dict[int, dict[int, int]] = {0: now}
+
+    def by(self, time_s: float) -> int:
+        """Return how many have left by a time."""
+        return bisect_right(self._releases, time_s, key=itemgetter(0))
+
+    def before(self, time_s: float) -> int:
+        """Return how many have left before a time."""
+        return bisect_left(self._releases, time_s, key=itemgetter(0))
+
+    def nodes(self, gone: int) -> dict[int, int]:
+        """Return how many nodes are in each state once so many have left."""
+        found = self._nodes.get(gone)
+        if found is None:
+            self._leave(gone)
+            known = max([each for each in self._nodes if each < gone])
+            found = dict(self._nodes[known])
+            for number, before, after in self._changes[known:gone]:
+                nodes = len(self._classes[number].nodes)
+                found[before] -= nodes
+                found[after] = found.get(after, 0) + nodes
+            found = {state: nodes for state, nodes in found.items() if nodes}
+            self._nodes[gone] = found
+        return found
+
+    def states(self, gone: int) -> list[int]:
+        """Return the state of each class once so many have left."""
+        self._leave(gone)
+        found = [each.now for each in self._classes]
+        for number, _, after in self._changes[:gone]:
+            found[number] = after
+        return found
+
+    def _leave(self, gone: int) -> None:
+        for _, number, place in self._releases[len(self._changes) : gone]:
+            each, before = self._classes[number], self._then[number]
+            part = each.parts[place]
+            after = self._then[number] = self._states.remove_units(before, part.kind, part.units)
+            self.first.setdefault(after, each.nodes[0])
+            self._changes.append((number, before, after))
+
+
+class _Gang:
+    """Parts, each in one place, and which of them fit on nodes in each state that was asked
+    about."""
+
+    def __init__(self, parts: Sequence[PartShape], states: KnownStates) -> None:
+        self._states = states
+        self._counts, self._wanted = [part.nodes for part in parts], wanted_of(parts)
+        kinds = [Kind("", part.shape) for part in parts]
+        self._kinds = [(kind, states.units(kind)) for kind in kinds]
+        self._keys: dict[int, tuple[int, int]] = {}
+
+    def fitting(self, state: int) -> int:
+        """Return which parts fit on a node in a state, a bit each."""
+        found, bit = 0, 1
+        for kind, known in self._kinds:
+            units = known.get(state, -1)
+            if units < 0:
+                units = self._states.find_units(kind, state)
+            if units:
+                found |= bit
+            bit <<= 1
+        return found
+
+    def matched(self, leaving: _Leaving, gone: int) -> MatchedParts:
+        """Return the nodes that the parts have at once after so many have left."""
+        groups: dict[tuple[int, int], NodeGroup] = {}
+        for state, nodes in leaving.nodes(gone).items():
+            key = self._keys.get(state)
+            if key is None:
+                key = self.fitting(state), pins_of(self._wanted, leaving.first[state])
+                self._keys[state] = key
+            same = groups.get(key)
+            more = nodes if same is None else nodes + same.nodes
+            groups[key] = NodeGroup(leaving.first[state], more, key[0])
+        return match_parts(self._counts, self._wanted, list(groups.values()))
+
+    def least_gone(self, leaving: _Leaving, least: int, most: int) -> int:
+        """Return how many must have left at least, between these; below 0 where they do not fit
+        then either. Looks at no more of them than twice as many as must."""
+        begin, step = least, 1
+        while self.matched(leaving, least).lacks:
+            if least == most:
+                return -1
+            begin, least, step = least + 1, min(most, least + step), 2 * step
+        return self._between(leaving, begin, least)
+
+    def fewer_gone(self, leaving: _Leaving, least: int, most: int) -> int:
+        """Return how many must have left at least, between these; below 0 where they do not fit
+        then either. Looks at once whether they do."""
+        return -1 if self.matched(leaving, most).lacks else self._between(leaving, least, most)
+
+    def _between(self, leaving: _Leaving, least: int, most: int) -> int:
+        while least < most:
+            middle = (least + most) // 2
+            if self.matched(leaving, middle).lacks:
+                least = middle + 1
+            else:
+                most = middle
+        return least
 
 
 def _alike(table: NodeTable, like: list[int]) -> list[int]:

@@ -65,6 +65,14 @@ def match_parts(
     return MatchedParts(taken, sum(counts) - lacks, cost, lacks)
 
 
+def pins_of(wanted: Sequence[int], node: int) -> int:
+    """Return which parts want a node, a bit each."""
+    found = 0
+    for part, nodes in enumerate(wanted):
+        found |= ((nodes >> node) & 1) << part
+    return found
+
+
 def _pinned(wanted: Sequence[int], group: NodeGroup) -> int:
     """Return the part that wants the nodes of a group, below 0 where none does."""
     for part, nodes in enumerate(wanted):
