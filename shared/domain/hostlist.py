@@ -26,12 +26,7 @@ def expand(hostlist: str) -> list[str]:
     Takes time in proportion to the text and the nodes that it names, and refuses too many of
     either before it goes through them.
     """
-    if len(hostlist) > _MOST_TEXT:
-        raise RejectedError("nodes", f"must have at most {_MOST_TEXT} characters")
-    if hostlist.count(",") >= MOST_NODES and "[" not in hostlist:
-        raise _too_many()
-    if not hostlist.isprintable():
-        raise RejectedError("nodes", "must be printable")
+    _check_text(hostlist)
     names: list[str] = []
     for entry in _entries(hostlist):
         if "[" in entry:
@@ -43,6 +38,33 @@ def expand(hostlist: str) -> list[str]:
     if len(names) > MOST_NODES:
         raise _too_many()
     return names
+
+
+def count_names(hostlist: str) -> int:
+    """Return how many names a host list has, copies too, without making them. Raises RejectedError
+    as `expand` does."""
+    _check_text(hostlist)
+    names = 0
+    for entry in _entries(hostlist):
+        if "[" in entry:
+            count, _ = _counted(entry, MOST_NODES - names)
+            names += count
+        elif len(entry) > MOST_NODE_NAME:
+            raise _too_long(entry)
+        else:
+            names += 1
+    if names > MOST_NODES:
+        raise _too_many()
+    return names
+
+
+def _check_text(hostlist: str) -> None:
+    if len(hostlist) > _MOST_TEXT:
+        raise RejectedError("nodes", f"must have at most {_MOST_TEXT} characters")
+    if hostlist.count(",") >= MOST_NODES and "[" not in hostlist:
+        raise _too_many()
+    if not hostlist.isprintable():
+        raise RejectedError("nodes", "must be printable")
 
 
 def _entries(hostlist: str) -> Iterator[str]:
@@ -60,8 +82,14 @@ def _entries(hostlist: str) -> Iterator[str]:
 
 
 def _expand_entry(entry: str, room: int) -> list[str]:
-    """Return the names of one entry, at most `room`; counted and measured before any is made, since
-    a short list can name more than memory holds."""
+    """Return the names of one entry, at most `room`."""
+    _, choices = _counted(entry, room)
+    return ["".join(combination) for combination in product(*choices)]
+
+
+def _counted(entry: str, room: int) -> tuple[int, list[Iterable[str]]]:
+    """Return how many names one entry has, at most `room`, and the choices that make them; counted
+    and measured before any is made, since a short list can name more than memory holds."""
     count, length, choices = 1, 0, list[Iterable[str]]()
     for found in _PART.finditer(entry):
         ranges = [] if found[1] is None else _ranges(found[1])
@@ -72,7 +100,7 @@ def _expand_entry(entry: str, room: int) -> list[str]:
         if length > MOST_NODE_NAME:
             raise _too_long(entry)
         choices.append(_names(ranges) if ranges else (found[0],))
-    return ["".join(combination) for combination in product(*choices)]
+    return count, choices
 
 
 def _ranges(bracket: str) -> _Ranges:

@@ -7,13 +7,20 @@ from functools import lru_cache
 from math import ceil, inf
 from typing import Final
 
-from coplace_client.bounds import DELAY_S, JOB_MEMORY_GIB, LENGTHS, PRIORITY, QUANTITIES
+from coplace_client.bounds import (
+    DELAY_S,
+    JOB_MEMORY_GIB,
+    LENGTHS,
+    MOST_NODES,
+    PRIORITY,
+    QUANTITIES,
+)
 from coplace_client.checks import require_not_negative, require_text
 from coplace_client.errors import RejectedError
 from shared.domain.array_tasks import TaskIndices, parse_tasks, task_id
 from shared.domain.cluster import Cluster
 from shared.domain.features import parse_features
-from shared.domain.hostlist import expand
+from shared.domain.hostlist import count_names, expand
 from shared.domain.parts import JobPart, require_parts, total_resources
 from shared.domain.resources import Resources, require_licences, require_resources
 
@@ -27,6 +34,9 @@ _OF_PARTS: Final = (
 _MOST_CHOICES: Final = 64
 # Characters of the host lists that one job names: each job that waits keeps them.
 _MOST_NAMED_TEXT: Final = 4096
+# Names of nodes that are kept, some 10 MiB; the text of a list counts as so many.
+_MOST_KEPT_NAMES: Final = 100_000
+_NAMES_OF_A_LIST: Final = 100
 # Its id and the number of the attempt.
 JobAttempt = tuple[str, int]
 
@@ -133,6 +143,7 @@ class Job:
         for field in _OF_PARTS:
             if getattr(self, field):
                 raise RejectedError(field, "must not be set beside parts: say it of each part")
+        self._check_named_by_parts()
         choices, wanted = 1, Counter[str]()
         for job in jobs_of_parts(self):
             choices *= max(1, len(job.partitions))
@@ -143,6 +154,24 @@ class Job:
         twice = next((name for name, count in wanted.items() if count > 1), None)
         if twice is not None:
             raise RejectedError("parts", f"want node {twice[:80]!r} twice: it can be of one part")
+
+    def _check_named_by_parts(self) -> None:
+        """Refuse what names more nodes than one job may, before any name is made."""
+        for field in ("nodes_wanted", "nodes_excluded"):
+            lists = [getattr(part, field) for part in self.parts]
+            if sum(len(each) for of_part in lists for each in of_part) > _MOST_NAMED_TEXT:
+                problem = f"must be at most {_MOST_NAMED_TEXT} characters in all parts together"
+                raise RejectedError(field, f"{problem}: name fewer nodes, or use ranges")
+            counts = [_names_in(field, of_part) for of_part in lists]
+            if sum(counts) > MOST_NODES:
+                problem = f"must name at most {MOST_NODES} nodes in all parts together"
+                raise RejectedError(field, f"{problem}, got {sum(counts)}: name fewer")
+            if field == "nodes_excluded":
+                continue
+            for number, (part, count) in enumerate(zip(self.parts, counts, strict=True)):
+                if count > part.nodes:
+                    problem = f"of part {number} must be at most {part.nodes} as its nodes"
+                    raise RejectedError(field, f"{problem}, got {count}: name fewer, each once")
 
     def _check_interactive(self) -> None:
         QUANTITIES["starts_within_s"].require_if_known("starts_within_s", self.starts_within_s)
@@ -176,7 +205,7 @@ class Job:
             if sum(map(len, lists)) > _MOST_NAMED_TEXT:
                 raise RejectedError(field, f"must be at most {_MOST_NAMED_TEXT} characters")
             if lists:
-                named_nodes(lists)
+                count_names(",".join(lists))
         if (wanted := len(named_nodes(self.nodes_wanted))) > self.nodes:
             problem = f"must be at most {self.nodes} as the units, got {wanted}"
             raise RejectedError("nodes_wanted", problem)
@@ -281,10 +310,44 @@ def jobs_of_parts(job: Job) -> tuple[Job, ...]:
     )
 
 
-@lru_cache(maxsize=1024)
+def _names_in(field: str, host_lists: tuple[str, ...]) -> int:
+    """Return how many names the host lists of a field have, without making them."""
+    if not host_lists:
+        return 0
+    try:
+        return count_names(",".join(host_lists))
+    except RejectedError as wrong:
+        raise RejectedError(field, wrong.problem) from wrong
+
+
+class _NamedNodes:
+    """The nodes that host lists name, kept for so many names and lists: a short list can name a
+    hundred thousand."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._kept = 0
+
+    def of(self, host_lists: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the nodes, each once. Raises RejectedError."""
+        found = self._known.get(host_lists)
+        if found is None:
+            found = tuple(dict.fromkeys(expand(",".join(host_lists))))
+            size = len(found) + _NAMES_OF_A_LIST
+            if self._kept + size > _MOST_KEPT_NAMES:
+                self._known.clear()
+                self._kept = 0
+            self._known[host_lists] = found
+            self._kept += size
+        return found
+
+
+_NAMED = _NamedNodes()
+
+
 def named_nodes(host_lists: tuple[str, ...]) -> tuple[str, ...]:
     """Return the nodes that host lists name, each once. Raises RejectedError."""
-    return tuple(dict.fromkeys(expand(",".join(host_lists)))) if host_lists else ()
+    return _NAMED.of(host_lists) if host_lists else ()
 
 
 class Condition(StrEnum):

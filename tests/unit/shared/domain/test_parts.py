@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from coplace.v1.jobs_pb2 import JobSubmitted, Part
 
+from coplace_client.bounds import MOST_NODES
 from coplace_client.errors import RejectedError
 from shared.catalogue.payloads.domain_types import (
     asked_memory_gib,
@@ -12,6 +13,8 @@ from shared.catalogue.payloads.domain_types import (
     part_message,
     parts_of,
 )
+from shared.domain import job
+from shared.domain.job import Job
 from shared.domain.parts import JobPart, total_resources
 
 GPUS = (("gpu", 2),)
@@ -70,3 +73,57 @@ def test_a_job_without_parts_asks_for_its_units() -> None:
 def test_a_part_is_the_same_behind_its_message() -> None:
     part = JobPart(5, 2, 3, 1.5, GPUS, ("batch",), "ib", ("n1",), ("n2",))
     assert parts_of(JobSubmitted(parts=[part_message(part)])) == (part,)
+
+
+def gang_of(*parts: JobPart) -> Job:
+    nodes = sum(part.nodes for part in parts)
+    return Job("g", 1, "", "ada", "physics", nodes, 60.0, "c1", False, 0.0, parts=parts)
+
+
+@pytest.mark.parametrize(
+    ("field", "parts"),
+    [
+        (
+            "nodes_excluded",
+            [JobPart(1, nodes_excluded=(f"n{at}-[0-99999]",)) for at in range(16)],
+        ),
+        ("nodes_wanted", [JobPart(1, nodes_wanted=(f"n{at}-[0-8999]",)) for at in range(12)]),
+        ("nodes_wanted", [JobPart(1, nodes_wanted=(f"n{at}-[0-5999]",)) for at in range(16)]),
+        ("nodes_excluded", [JobPart(1, nodes_excluded=(f"n{at}" * 60,)) for at in range(30)]),
+    ],
+    ids=["names", "wanted names", "more than its nodes", "characters"],
+)
+def test_parts_that_name_more_than_one_job_may_are_refused_before_a_name_is_made(
+    field: str, parts: list[JobPart], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(job, "expand", made.append)
+    with pytest.raises(RejectedError) as refused:
+        gang_of(*parts)
+    assert refused.value.field == field
+    assert "name fewer" in str(refused.value)
+    assert not made
+
+
+def test_a_part_with_a_wrong_host_list_is_refused_with_the_name_of_the_field() -> None:
+    for wrong in ("n[0-100000]", "n[", "n[2-1]"):
+        with pytest.raises(RejectedError) as refused:
+            gang_of(JobPart(1), JobPart(1, nodes_excluded=(wrong,)))
+        assert refused.value.field == "nodes_excluded"
+
+
+def test_parts_may_name_together_what_one_job_may() -> None:
+    parts = [JobPart(1, nodes_excluded=(f"n{at}-[0-49999]",)) for at in range(2)]
+    assert gang_of(*parts).nodes == 2
+
+
+def test_names_of_nodes_are_kept_up_to_a_number() -> None:
+    named = job._NamedNodes()
+    small = named.of(("n[1-2]",))
+    assert named.of(("n[1-2]",)) is small
+    for at in range(4):
+        named.of((f"m{at}-[0-99999]",))
+    assert sum(map(len, named._known.values())) <= MOST_NODES
+    for at in range(5_000):
+        named.of((f"m{at}",))
+    assert len(named._known) <= MOST_NODES // 100
