@@ -88,20 +88,21 @@ def _path(
     other one of the part before it; the last one lacks nodes. Empty where none gets more."""
     through: dict[int, tuple[int, int]] = {}
     ahead = [(part, -1, first) for part in range(len(lacking)) if (masks[first] >> part) & 1]
+    unmet = ~masks[first]
     for part, before, group in ahead:
-        if part in through:
-            continue
         through[part] = before, group
         if lacking[part]:
             return _path_to(part, through)
         for number, count in enumerate(taken[part]):
             if count:
-                others = masks[number]
-                ahead += [
-                    (other, part, number)
-                    for other in range(len(lacking))
-                    if (others >> other) & 1 and other not in through
-                ]
+                others = masks[number] & unmet
+                unmet &= ~others
+                if others:
+                    ahead += [
+                        (other, part, number)
+                        for other in range(len(lacking))
+                        if (others >> other) & 1
+                    ]
     return []
 
 
