@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from coplace.v1.control_pb2 import LICENCE_SCOPE_CLUSTER
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_LICENCES,
     CONSTRAINT_KIND_LICENCES_LACKING,
@@ -250,6 +251,58 @@ def test_a_cluster_takes_its_licences_along_when_it_is_undeclared() -> None:
     made = region.placement(nodes=8)
     region.feed(made, [licences("matlab", 2, "p2"), region.undeclared("p2", T0_US + 5)])
     assert list(made.queries.licences(ListLicencesRequest()).licences) == []
+
+
+def listed(made: Placement) -> list[tuple[str, str]]:
+    found = made.queries.licences(ListLicencesRequest()).licences
+    return [(each.licences.name, each.licences.place) for each in found]
+
+
+def moved(name: str, at_us: int, site: str = "other") -> Event:
+    return region.declared("p1", 8, time_us=at_us, site=site, cluster=name)
+
+
+def test_a_site_takes_its_licences_along_when_its_last_cluster_leaves_it() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=8))
+    twins.round_of(1, licences("matlab", 5, "site"), licences("ansys", 1))
+    twins.round_of(2, moved("p1", later_us(2)))
+    assert listed(twins.lived) == [("ansys", ""), ("matlab", "site")]
+    twins.round_of(3, moved("p2", later_us(3)))
+    twins.kill()
+    assert [listed(each) for each in (twins.lived, twins.killed)] == [[("ansys", "")]] * 2
+    twins.round_of(4, moved("p2", later_us(4), "site"), job("a"), on_p2("b"))
+    assert [listed(each) for each in (twins.lived, twins.killed)] == [[("ansys", "")]] * 2
+
+
+@pytest.mark.parametrize("place", ["p1", "site"])
+def test_a_copy_of_a_declaration_counts_no_more_once_its_place_was_gone(place: str) -> None:
+    made = region.placement(nodes=8)
+    old, newer = licences("matlab", 5, place, T0_US + 5), licences("matlab", 4, place, T0_US + 6)
+    gone = [region.undeclared(name, T0_US + 7) for name in ("p1", "p2")]
+    region.feed(made, [old, newer, *gone, moved("p1", T0_US + 8, "site")])
+    with pytest.raises(OvertakenError):
+        made.handle(old)
+    with pytest.raises(AlreadyAppliedError):
+        made.handle(newer)
+    assert listed(made) == []
+    region.feed(made, [licences("matlab", 3, place, T0_US + 9)])
+    assert listed(made) == [("matlab", place)]
+
+
+def test_of_places_that_are_gone_the_newest_rows_are_kept() -> None:
+    """A cluster that comes and goes leaves a bounded number of rows."""
+    made = region.placement(nodes=8)
+    for number in range(5):
+        at_us = T0_US + 1000 * (number + 1)
+        name = f"c{number}"
+        there = [
+            licences(f"l{n}", 1, name, at_us + 1 + n, scope=LICENCE_SCOPE_CLUSTER)
+            for n in range(256)
+        ]
+        region.feed(made, [moved(name, at_us), *there, region.undeclared(name, at_us + 900)])
+    rows = made.layers.state.licences._rows.rows
+    assert len(rows) == 1024
+    assert {row.place for row in rows.values()} == {"c1", "c2", "c3", "c4"}
 
 
 def test_a_cluster_with_licensed_jobs_is_under_easy_whatever_is_chosen() -> None:
