@@ -154,6 +154,26 @@ def test_a_job_is_held_while_no_cluster_of_its_has_as_many_in_all(
     assert starts(round_of(made, 2, *enough)) == {"a"}
 
 
+def test_a_job_is_told_of_the_cluster_that_lacks_least() -> None:
+    made = region.placement(nodes=8)
+    there = licences("matlab", 2, "p1"), licences("matlab", 3, "p2")
+    [held] = round_of(made, 1, *there, job("a", clusters=["p1", "p2"], licences={"matlab": 4}))
+    assert held.reason.startswith("needs 4 matlab, and p2 can give a job 3 in all")
+
+
+@pytest.mark.parametrize("clusters", [["p1", "p2"], []])
+def test_a_job_is_held_whose_reservation_and_licences_are_on_unlike_clusters(
+    clusters: list[str],
+) -> None:
+    made = region.placement(nodes=8)
+    window = region.reserved("course", 0.0, 7200.0, nodes=["p1-0000"], users=["ada"])
+    asked = job("a", clusters=clusters, reservation="course", walltime_s=60.0)
+    [held] = round_of(made, 1, licences("matlab", 1, "p2"), window, asked)
+    assert held.verdict == VERDICT_HELD
+    assert "no licences of that name are declared for p1" in held.reason
+    assert starts(round_of(made, 2, licences("matlab", 1, "p1", later_us(2)))) == {"a"}
+
+
 def test_a_job_goes_to_the_cluster_that_has_what_it_names() -> None:
     made = region.placement(nodes=8)
     there = licences("matlab", 1, "p2")
@@ -308,7 +328,16 @@ def test_of_places_that_are_gone_the_newest_rows_are_kept() -> None:
 def test_a_cluster_with_licensed_jobs_is_under_easy_whatever_is_chosen() -> None:
     made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM)
     round_of(made, 1, licences("matlab", 1), job("a"))
-    assert set(made.queries.policy().under_easy) == {"p1"}
+    assert made.queries.policy().under_easy == {"p1": "a job has or wants licences"}
+    round_of(made, 2, region.finished("a", later_us(2)), job("b", licences={"ansys": 1}))
+    assert made.queries.policy().under_easy == {}
+
+
+def test_a_cluster_on_which_a_licensed_job_waits_is_under_easy() -> None:
+    made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM)
+    round_of(made, 1, licences("matlab", 1), job("a", licences={}, nodes=4))
+    round_of(made, 2, job("b", nodes=4))
+    assert made.queries.policy().under_easy == {"p1": "a job has or wants licences"}
 
 
 def test_a_restart_decides_what_the_process_before_would_have() -> None:
