@@ -18,6 +18,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.queue_discipline import QueueDiscipline
 from shared.placement.processor.placement import Placement
+from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.forecast import forecast
 from shared.streams.stages.stage import AlreadyAppliedError, OvertakenError
 from tests.unit.shared.placement import region
@@ -232,6 +233,25 @@ def test_a_forecast_between_rounds_bears_that_a_name_was_removed() -> None:
     snapshot = made.queries.snapshot()
     found = dict(forecast(snapshot.now_s, snapshot.schedulers))
     assert [made.layers.state.jobs.by_arrival[arrival] for arrival in found] == ["c"]
+
+
+def counted(made: Placement) -> set[str]:
+    """The clusters on which a pass counts licences."""
+    found = made.queries.snapshot().schedulers.items()
+    return {
+        name for name, each in found if isinstance(each, ConsumableScheduler) if each.licences.any
+    }
+
+
+def test_a_pass_counts_only_licences_that_a_waiting_job_needs() -> None:
+    made = region.placement(nodes=8)
+    there = licences("matlab", 1), licences("ansys", 1, "p2")
+    round_of(made, 1, *there, job("a"), on_p2("b", licences={}))
+    assert counted(made) == set()
+    round_of(made, 2, job("c", walltime_s=60.0))
+    assert counted(made) == {"p1"}
+    round_of(made, 3, region.cancelled("c", later_us(3)))
+    assert counted(made) == set()
 
 
 def test_a_list_says_how_many_there_are_and_who_holds_them() -> None:
