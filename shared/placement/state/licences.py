@@ -28,7 +28,7 @@ from shared.streams.state.state import State
 _TABLE: Final = "licences"
 _SEPARATOR: Final = "|"
 # Names of one cluster, one site or the region; and these with those that were removed: as many rows
-# are kept of all places that are gone together.
+# are kept of all places that were removed together.
 _MOST: Final = 256
 _MOST_ROWS: Final = 1024
 _MOST_TEXT: Final = 256

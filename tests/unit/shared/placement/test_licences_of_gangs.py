@@ -70,7 +70,7 @@ def test_what_is_in_use_is_never_more_than_there_is(seed: int) -> None:
         events = [region.started(each) for each in decided if rng.random() < 0.7]
         held = dict.fromkeys(POOLS, 0)
         for (name, place), count in POOLS.items():
-            there = [n for c, n in map(asked.get, running) if place in ("", "site", c)]
+            there = [n for c, n in map(asked.__getitem__, running) if place in ("", "site", c)]
             held[name, place] = sum(needs.get(name, 0) for needs in there)
             assert held[name, place] <= count
         assert in_use(made) == held
