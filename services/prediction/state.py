@@ -9,17 +9,23 @@ from shared.streams.state.state import State
 
 # What a job has of a node that shares it where nobody says more.
 HALF: Final = 0.5
-# The version before knew no partitions.
+# The fields of the version before, in their order.
+_CLUSTERS_BEFORE: Final = (
+    *("name", "site", "node_model", "nodes", "cores_per_node", "pstates_ghz", "idle_power_w"),
+    *("peak_bandwidth_gbps", "memory_gib_per_node", "architecture", "node_names"),
+    *("declared_classes", "nameplate_power_w", "processors_tdp_w"),
+)
 _CLUSTERS: Final = RowCodec(
     Cluster,
     version=3,
-    previous=RowCodec(Cluster, version=2, without=("partitions",)).decode,
+    previous=RowCodec(Cluster, version=2, only=_CLUSTERS_BEFORE).decode,
 )
-# Nor when jobs may start, nor where.
-_WHEN: Final = ("begin_s", "deadline_s", "depends_on_any", "job_name", "sequence")
-_WHERE: Final = ("partitions", "features", "nodes_wanted", "nodes_excluded", "clusters")
-_NEW: Final = (*_WHEN, *_WHERE, "reservation", "licences")
-_JOBS: Final = RowCodec(Job, version=2, previous=RowCodec(Job, without=_NEW).decode)
+_JOBS_BEFORE: Final = (
+    *("job_id", "attempt", "app_id", "user", "account", "nodes", "walltime_s"),
+    *("reference_cluster", "shareable", "submit_s", "priority", "memory_gib", "architectures"),
+    *("cores_per_unit", "memory_gib_per_unit", "resources_per_unit", "units_per_node"),
+)
+_JOBS: Final = RowCodec(Job, version=2, previous=RowCodec(Job, only=_JOBS_BEFORE).decode)
 
 
 class MeanReading(NamedTuple):

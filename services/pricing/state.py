@@ -145,11 +145,16 @@ class Attempt:
         return bool(self.revision) and not (self.is_open or self.charge_due_us)
 
 
-# The version before did not know where attempts ran.
+# The fields of the version before, in their order: it did not know where attempts ran.
+_ATTEMPTS_BEFORE: Final = (
+    *("job_id", "attempt", "state", "submitted", "finished", "traceparent", "revision"),
+    *("charge_due_us", "forget_due_us", "is_open", "reserved_micro_su", "charged", "tariff"),
+    *("tariff_version", "node_failed", "requeued"),
+)
 _ATTEMPTS: Final = RowCodec(
     Attempt,
     version=2,
-    previous=RowCodec(Attempt, without=("ran", "requeues", "intervals")).decode,
+    previous=RowCodec(Attempt, only=_ATTEMPTS_BEFORE).decode,
     without=("intervals",),
 )
 

@@ -476,8 +476,8 @@ MUTANTS: Final = (
     Mutant(
         "of a name in several places the innermost alone counts",
         "placement/budgets/licence_budgets.py",
-        "                by_cluster[cluster][name] = under[cluster]\n",
-        "                by_cluster[cluster][name] = under[cluster][:1]\n",
+        "                by_cluster[cluster].setdefault(pool.name, []).append(budget)\n",
+        "                by_cluster[cluster].setdefault(pool.name, [budget])\n",
         soonest=6,
     ),
     Mutant(

@@ -89,9 +89,8 @@ def budgets(
             continue
         covered = Covered(cap.scope, cap.name)
         budget = PowerBudget(cap, base_mw(covered), is_shared=cap.scope is not Scope.CLUSTER)
-        for name, cluster in clusters.items():
-            if covered.covers(cluster):
-                found[name].append(budget)
+        for name in covered.among(clusters):
+            found[name].append(budget)
     return found
 
 

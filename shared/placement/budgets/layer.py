@@ -1,6 +1,6 @@
 """What caps of power leave for jobs, and what meters show of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from math import inf
 
 from coplace.v1.prediction_pb2 import NodeMetersRead, NodePowerPublished
@@ -76,10 +76,10 @@ class BudgetLayer:
         self.reserved.keep(budgets)
         return budgets
 
-    def licences_of_a_pass(self, now_s: float) -> Mapping[str, Licences]:
-        """Return the licences that jobs of each cluster may have in a pass."""
+    def licences_of_a_pass(self, needed: Set[str]) -> Mapping[str, Licences]:
+        """Return the licences that jobs of each cluster may have in a pass, of those needed."""
         pools, occupancy = self._state.licences, self._state.jobs.allocations.occupancy
-        return licences_of_a_pass(pools, self._state.models.clusters, occupancy, now_s)
+        return licences_of_a_pass(pools, self._state.models.clusters, occupancy, needed)
 
     def due_s(self) -> Iterator[float]:
         """Return when a cap changes, a meter may fall silent, or a time above a cap is over."""

@@ -161,7 +161,10 @@ class DecideLayer:
         budgets = self._budgets.of_a_pass(now_s)
         rules = self.waiting_jobs, neighbours, budgets, self.looks, self.passing
         windows = {name: self._state.reservations.windows(name) for name in occupancy}
-        licences = self._budgets.licences_of_a_pass(now_s)
+        needed = self.waiting_jobs.licences
+        if apart is not None:
+            needed = needed | apart.licences
+        licences = self._budgets.licences_of_a_pass(needed)
         return schedulers_of(occupancy, *rules, windows, licences, apart=apart)
 
     def pass_over_queue(self, now_s: float) -> Dispatch:

@@ -14,6 +14,8 @@ from shared.streams.state.state import State
 
 _SHARED: Final = "a cap of power is over it and other clusters"
 _IN_PARTS: Final = "a job has or wants parts of its nodes, or may run on some alone"
+_LICENSED: Final = "a job has or wants licences"
+_GANG: Final = "a gang has or wants nodes of it"
 _RESERVED: Final = "nodes of it are reserved or maintained"
 
 
@@ -88,5 +90,12 @@ def why_under_easy(scheduler: ClusterScheduler) -> str:
     """Return why a cluster is under EASY by requests though the policy chose another rule."""
     if has_shared(scheduler.budgets):
         return _SHARED
-    is_reserved = isinstance(scheduler, ConsumableScheduler) and scheduler.windows.any
-    return _RESERVED if is_reserved else _IN_PARTS
+    if not isinstance(scheduler, ConsumableScheduler):
+        return _IN_PARTS
+    if scheduler.windows.any:
+        return _RESERVED
+    kinds = [scheduler.kinds[entry.kind] for entry in scheduler.queue if entry.in_parts]
+    kinds += [each.kind for each in scheduler.allocated.values()]
+    if any(kind.licences for kind in kinds):
+        return _LICENSED
+    return _GANG if any(kind.shape.parts for kind in kinds) else _IN_PARTS

@@ -91,8 +91,7 @@ class PendingReasons:
             or self._hold(job)
             or self._silent(job)
             or self._unfit(job)
-            or (self._reserved(job) if job.job.reservation else None)
-            or (self._licensed(job) if job.job.licences else None)
+            or self._in_vain(job)
             or (self._misses_deadline(job) if job.job.deadline_s else None)
             or self._waits(job)
         )
@@ -183,9 +182,11 @@ class PendingReasons:
         down = [each.name for each in asked_of if each.down]
         return PartitionDown(name, down) if down else None
 
-    def _asked_for_in_vain(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
+    def _asked_for_in_vain(
+        self, job: JobRecord, candidate: Candidate
+    ) -> OwnReservation | LicencesLacking | None:
         """Return that a cluster has not the reservation or the licences that a job asks for."""
-        lacking: PendingReason | None = None
+        lacking: OwnReservation | LicencesLacking | None = None
         if job.job.reservation:
             lacking = self._in_reservation(job, candidate)
         if job.job.licences and lacking is None:
@@ -210,14 +211,22 @@ class PendingReasons:
         )
         return [each for each in found if each is not None]
 
-    def _reserved(self, job: JobRecord) -> PendingReason | None:
-        """Return why a job may run in its reservation on no cluster: what lacks least."""
-        lacking = [self._in_reservation(job, each) for each in job.evaluated.candidates]
+    def _in_vain(self, job: JobRecord) -> PendingReason | None:
+        """Return why no cluster on which a job fits has the reservation and the licences that it
+        asks for: of the one that lacks least, which has the reservation if any has."""
+        if not (job.job.reservation or job.job.licences):
+            return None
+        fitting = [each for each in job.evaluated.candidates if each.part_eff < inf]
+        lacking = [self._asked_for_in_vain(job, each) for each in fitting]
         if None in lacking:
+            return None
+        if licences := [each for each in lacking if isinstance(each, LicencesLacking)]:
+            return min(licences, key=_licences_short)
+        if not job.job.reservation:
             return None
         order = [*ReservationLacks]
         return min(
-            (each for each in lacking if each is not None),
+            (each for each in lacking if isinstance(each, OwnReservation)),
             key=lambda each: (order.index(each.lacks), each.at_s, each.cluster),
             default=OwnReservation(job.job.reservation, ReservationLacks.UNKNOWN),
         )
@@ -241,16 +250,6 @@ class PendingReasons:
         if not fits_when_empty(job.job, on, candidate.nodes, refused):
             return OwnReservation(name, ReservationLacks.TOO_FEW_NODES, cluster)
         return None
-
-    def _licensed(self, job: JobRecord) -> PendingReason | None:
-        """Return why no cluster on which a job fits can ever give it its licences: of the one that
-        lacks least."""
-        fitting = [each for each in job.evaluated.candidates if each.part_eff < inf]
-        lacking = [self._licences_lacking(job, each) for each in fitting]
-        if None in lacking:
-            return None
-        known = [each for each in lacking if each is not None]
-        return min(known, key=lambda each: (each.total is None, each.cluster), default=None)
 
     def _licences_lacking(self, job: JobRecord, candidate: Candidate) -> LicencesLacking | None:
         """Return the licences of which a job needs more than a cluster can ever give it."""
@@ -408,6 +407,11 @@ class PendingReasons:
         limits = self.models.limits
         found = ((subject, limits.get(subject.declared)) for subject in subjects_of(job.job))
         return [(subject, limit) for subject, limit in found if limit is not None]
+
+
+def _licences_short(lacking: LicencesLacking) -> tuple[bool, int, str]:
+    """Return by what a cluster comes before others that lack licences too."""
+    return lacking.total is None, lacking.needed - (lacking.total or 0), lacking.cluster
 
 
 def _deadline_missed(job: JobRecord, on: Candidate) -> MissesDeadline:

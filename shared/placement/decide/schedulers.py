@@ -1,6 +1,6 @@
 """The clusters of a region as a scheduling pass takes them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from shared.placement.decide.kinds import Kinds
@@ -27,6 +27,12 @@ class Arriving:
     kinds: Kinds
     entries: Mapping[str, Entry] = field(default_factory=dict)
     arrays: Sequence[ArrayAhead] = ()
+
+    @property
+    def licences(self) -> Set[str]:
+        """Return the names of the licences that the job needs."""
+        kinds = [self.kinds.on(name)[entry.kind] for name, entry in self.entries.items()]
+        return {name for kind in kinds for name, _ in kind.licences}
 
 
 def schedulers_of(

@@ -1,7 +1,7 @@
 """Which jobs have which entries in the queue."""
 
-from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf, nextafter
@@ -82,10 +82,17 @@ class WaitingJobs:
         self._plans = plans
         self._pending_reasons, self._times = pending_reasons, pending_reasons.times
         self._waiting: dict[str, _Waiting] = {}
+        # By how many of these each licence is needed.
+        self._licences = Counter[str]()
         self._refreshed: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def licences(self) -> Set[str]:
+        """Return the names of the licences that jobs which wait need."""
+        return self._licences.keys()
 
     def jobs(self) -> list[JobRecord]:
         """Return all jobs that wait."""
@@ -178,6 +185,7 @@ class WaitingJobs:
         """Drop a job that waits no more, or begins anew."""
         waiting = self._waiting.pop(job_id, None)
         if waiting is not None:
+            self._count_licences(waiting.job, -1)
             self.queues.remove([waiting.queued_as])
             self._times.note(job_id, inf)
             self._manager_order.leave(job_id)
@@ -222,6 +230,7 @@ class WaitingJobs:
                 entries[choice.cluster] = entry.of_arrival(task.arrival)
         rest = found.gone, found.evaluated, found.usual, found.choices, entries
         self._waiting[task.job.job_id] = _Waiting(task, *rest)
+        self._count_licences(task, 1)
 
     def _reordered(self, refreshed: Sequence[_Waiting]) -> list[_Waiting]:
         """Return the jobs whose places at their resource managers are others, but for those that
@@ -277,7 +286,15 @@ class WaitingJobs:
             waiting = None
         if waiting is None and job.waits:
             waiting = self._waiting[job_id] = _Waiting(job)
+            self._count_licences(job, 1)
         return waiting
+
+    def _count_licences(self, job: JobRecord, jobs: int) -> None:
+        """Count so many more jobs that wait with these licences."""
+        for name, _ in job.job.licences:
+            self._licences[name] += jobs
+            if not self._licences[name]:
+                del self._licences[name]
 
     def _enqueue(self, changed: list[_Waiting]) -> None:
         added: dict[str, list[Entry]] = defaultdict(list)

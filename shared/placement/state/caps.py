@@ -42,6 +42,12 @@ class Covered(NamedTuple):
             case Scope.REGION:
                 return True
 
+    def among(self, clusters: Mapping[str, Cluster]) -> list[str]:
+        """Return the names of those that are part of it."""
+        if self.scope is Scope.CLUSTER:
+            return [self.name] if self.name in clusters else []
+        return [name for name, cluster in clusters.items() if self.covers(cluster)]
+
 
 class Declared(NamedTuple):
     """A cap and when it was declared."""

@@ -261,8 +261,11 @@ _RECORDS: Final[Mapping[str, Form[Any]]] = {
     "guarantee": by_position(Guarantee),
     "notice": by_position(Notice),
 }
-# The version before did not say when a run started and ended.
-_RECORDS_BEFORE: Final = {**_RECORDS, "life": by_position(Life, without=("started_s", "stopped_s"))}
+# The version before did not say when a run started and ended: the fields of then, in their order.
+_LIFE_BEFORE: Final = (
+    *("state", "ended_s", "completed", "ran", "awaits", "requeues", "requeued_because"),
+)
+_RECORDS_BEFORE: Final = {**_RECORDS, "life": by_position(Life, only=_LIFE_BEFORE)}
 _named_tuple: Any = NamedTuple
 
 

@@ -193,6 +193,8 @@ class StateLayer:
         self.jobs.allocations.declare(cluster)
         if before != cluster:
             self._grant_again(cluster.name)
+        if before is not None and before.site != cluster.site:
+            self.licences.remove_gone()
         if before is not None and _rating(before) != _rating(cluster):
             self.jobs.estimate_anew(cluster.name)
         self.nodes.touch(message.cluster)
@@ -203,7 +205,7 @@ class StateLayer:
         if message.cluster in self.models.undeclared:
             self.nodes.forget(message.cluster)
             self.reservations.forget_cluster(message.cluster)
-            self.licences.forget_cluster(message.cluster)
+            self.licences.remove_gone()
             self.managers.forget(message.cluster)
             self.jobs.allocations.close(message.cluster, {})
 

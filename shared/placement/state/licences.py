@@ -27,7 +27,8 @@ from shared.streams.state.state import State
 
 _TABLE: Final = "licences"
 _SEPARATOR: Final = "|"
-# Names of one cluster, one site or the region; and these with those that were removed.
+# Names of one cluster, one site or the region; and these with those that were removed: as many rows
+# are kept of all places that were removed together.
 _MOST: Final = 256
 _MOST_ROWS: Final = 1024
 _MOST_TEXT: Final = 256
@@ -103,7 +104,8 @@ class LicencePools:
         before = self._rows.get(key)
         if before is not None:
             require_newer(event, before.declared)
-        self._require_known(scope, message)
+        if message.HasField("count") or key not in self._known:
+            self._require_known(scope, message)
         self._require_room(scope, message)
         row = LicencePool(
             declared=stamp_of(event),
@@ -127,11 +129,16 @@ class LicencePools:
                 self._save(key, replace(row, declared=set_back(row.declared, ended_us)))
         self._saved_now.clear()
 
-    def forget_cluster(self, cluster: str) -> None:
-        """Forget what was declared of a cluster that was undeclared."""
-        for key, row in list(self._rows.items()):
-            if row.covered == Covered(Scope.CLUSTER, cluster):
-                self._rows.drop(key)
+    def remove_gone(self) -> None:
+        """Remove what was declared of clusters and sites that are there no more."""
+        there = set(covered_by(self._clusters().values()))
+        gone = [(key, row) for key, row in self._rows.items() if row.covered not in there]
+        for key, row in gone:
+            if row.count is not None:
+                self._rows.put(key, replace(row, count=None))
+        oldest = sorted((row.declared, key) for key, row in gone)
+        for _, key in oldest[: max(0, len(oldest) - _MOST_ROWS)]:
+            self._rows.drop(key)
         self._refresh()
 
     def listed(self) -> Iterator[LicencePool]:

@@ -47,7 +47,7 @@ class RowCodec(Generic[Row]):
 
     A dataclass goes by the places of its fields, all but those named by `without`; what lies within
     it goes by their names. A `form` says otherwise. `previous` reads the bytes of the version
-    before.
+    before: it names the `only` fields of then, so that a field that comes later does not change it.
     """
 
     def __init__(
@@ -57,13 +57,14 @@ class RowCodec(Generic[Row]):
         version: int = 1,
         previous: Callable[[bytes], Row] | None = None,
         without: Collection[str] = (),
+        only: Collection[str] = (),
         form: Form[Row] | None = None,
     ) -> None:
         self.version = version
         self._previous = previous
         self._header = _MARK + bytes([version])
         self._pack = msgspec.msgpack.Encoder(enc_hook=_plain).encode
-        self._form = form or by_position(row, without)
+        self._form = form or by_position(row, without, only)
         self._unpack = msgspec.msgpack.Decoder(self._form.kept, dec_hook=_restored).decode
 
     def encode(self, row: Row) -> bytes:
@@ -126,12 +127,14 @@ def rows_of(row: type[Row]) -> RowCodec[Row]:
 _FIRST_VERSIONS: Final[dict[Any, RowCodec[Any]]] = {}
 
 
-def by_position(row: type[Row], without: Collection[str] = ()) -> Form[Row]:
+def by_position(
+    row: type[Row], without: Collection[str] = (), only: Collection[str] = ()
+) -> Form[Row]:
     """Return the form of a dataclass that goes by the places of its fields; others are kept as they
     are."""
     if not is_dataclass(row):
         return Form(row, _as_is, _as_is)
-    names = [field.name for field in fields(row) if field.name not in without]
+    names = [*only] or [field.name for field in fields(row) if field.name not in without]
     types = get_type_hints(row)
 
     def to_row(values: tuple[Any, ...]) -> Row:

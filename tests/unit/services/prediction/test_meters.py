@@ -1,6 +1,6 @@
 """Which meters are read, published about once a minute."""
 
-from typing import Any, cast
+from typing import Any
 
 from coplace.v1.control_pb2 import (
     POWER_SCOPE_CLUSTER,
@@ -11,12 +11,7 @@ from coplace.v1.control_pb2 import (
 from coplace.v1.prediction_pb2 import NodeMetersRead
 
 from services.prediction.processor import Prediction
-from services.prediction.state import Remembered
 from shared.catalogue.event import Event
-from shared.catalogue.payloads.domain_types import cluster_of
-from shared.domain.cluster import Cluster
-from shared.streams.state.rows import RowCodec
-from shared.streams.state.state import State, key_of
 from tests.unit.services.changelog import fold, state_of
 from tests.unit.services.prediction import support
 from tests.unit.services.prediction.support import SECOND_US, declared, read
@@ -127,10 +122,3 @@ def test_what_each_meter_showed_is_reported_in_the_order_of_the_names() -> None:
     [message] = told(Prediction({}), 100, of_nameplate(), sample(2, 92), first)
     assert list(message.nodes) == ["p1-[0000,0002]"]
     assert list(message.node_power_mw) == [250_500, 300_000]
-
-
-def test_clusters_of_the_release_before_are_read() -> None:
-    known = cluster_of(cast("ClusterDeclared", of_nameplate().payload))
-    before = RowCodec(Cluster, version=2, without=("partitions",)).encode(known)
-    state = State({key_of("cluster", "p1"): before})
-    assert Remembered(state).clusters["p1"] == known

@@ -351,3 +351,10 @@ def test_a_restored_placement_decides_gangs_as_one_that_ran_on() -> None:
     made.round_of(2, gang("b", *parts), job("c", nodes=4, walltime_s=100 * LIMIT_S))
     made.kill()
     assert "b" in starts(made.round_of(3, region.finished("a", end_us(2))))
+
+
+def test_a_cluster_on_which_a_gang_waits_is_under_easy() -> None:
+    made = placement(discipline=QueueDiscipline.SLURM)
+    round_of(made, 1, job("a", nodes=8))
+    round_of(made, 2, gang("b", Part(units=1, features="gpu"), Part(units=2)))
+    assert made.queries.policy().under_easy == {"p1": "a gang has or wants nodes of it"}

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from coplace.v1.control_pb2 import LICENCE_SCOPE_CLUSTER
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_LICENCES,
     CONSTRAINT_KIND_LICENCES_LACKING,
@@ -17,6 +18,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.queue_discipline import QueueDiscipline
 from shared.placement.processor.placement import Placement
+from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.forecast import forecast
 from shared.streams.stages.stage import AlreadyAppliedError, OvertakenError
 from tests.unit.shared.placement import region
@@ -153,6 +155,26 @@ def test_a_job_is_held_while_no_cluster_of_its_has_as_many_in_all(
     assert starts(round_of(made, 2, *enough)) == {"a"}
 
 
+def test_a_job_is_told_of_the_cluster_that_lacks_least() -> None:
+    made = region.placement(nodes=8)
+    there = licences("matlab", 2, "p1"), licences("matlab", 3, "p2")
+    [held] = round_of(made, 1, *there, job("a", clusters=["p1", "p2"], licences={"matlab": 4}))
+    assert held.reason.startswith("needs 4 matlab, and p2 can give a job 3 in all")
+
+
+@pytest.mark.parametrize("clusters", [["p1", "p2"], []])
+def test_a_job_is_held_whose_reservation_and_licences_are_on_unlike_clusters(
+    clusters: list[str],
+) -> None:
+    made = region.placement(nodes=8)
+    window = region.reserved("course", 0.0, 7200.0, nodes=["p1-0000"], users=["ada"])
+    asked = job("a", clusters=clusters, reservation="course", walltime_s=60.0)
+    [held] = round_of(made, 1, licences("matlab", 1, "p2"), window, asked)
+    assert held.verdict == VERDICT_HELD
+    assert "no licences of that name are declared for p1" in held.reason
+    assert starts(round_of(made, 2, licences("matlab", 1, "p1", later_us(2)))) == {"a"}
+
+
 def test_a_job_goes_to_the_cluster_that_has_what_it_names() -> None:
     made = region.placement(nodes=8)
     there = licences("matlab", 1, "p2")
@@ -213,6 +235,25 @@ def test_a_forecast_between_rounds_bears_that_a_name_was_removed() -> None:
     assert [made.layers.state.jobs.by_arrival[arrival] for arrival in found] == ["c"]
 
 
+def counted(made: Placement) -> set[str]:
+    """The clusters on which a pass counts licences."""
+    found = made.queries.snapshot().schedulers.items()
+    return {
+        name for name, each in found if isinstance(each, ConsumableScheduler) if each.licences.any
+    }
+
+
+def test_a_pass_counts_only_licences_that_a_waiting_job_needs() -> None:
+    made = region.placement(nodes=8)
+    there = licences("matlab", 1), licences("ansys", 1, "p2")
+    round_of(made, 1, *there, job("a"), on_p2("b", licences={}))
+    assert counted(made) == set()
+    round_of(made, 2, job("c", walltime_s=60.0))
+    assert counted(made) == {"p1"}
+    round_of(made, 3, region.cancelled("c", later_us(3)))
+    assert counted(made) == set()
+
+
 def test_a_list_says_how_many_there_are_and_who_holds_them() -> None:
     made = region.placement(nodes=8)
     there = [licences("matlab", 9, "site"), licences("ansys", 2, "p2"), licences("matlab", 4)]
@@ -252,10 +293,71 @@ def test_a_cluster_takes_its_licences_along_when_it_is_undeclared() -> None:
     assert list(made.queries.licences(ListLicencesRequest()).licences) == []
 
 
+def listed(made: Placement) -> list[tuple[str, str]]:
+    found = made.queries.licences(ListLicencesRequest()).licences
+    return [(each.licences.name, each.licences.place) for each in found]
+
+
+def moved(name: str, at_us: int, site: str = "other") -> Event:
+    return region.declared("p1", 8, time_us=at_us, site=site, cluster=name)
+
+
+def test_a_site_takes_its_licences_along_when_its_last_cluster_leaves_it() -> None:
+    twins = region.Twins(lambda: region.placement(nodes=8))
+    twins.round_of(1, licences("matlab", 5, "site"), licences("ansys", 1))
+    twins.round_of(2, moved("p1", later_us(2)))
+    assert listed(twins.lived) == [("ansys", ""), ("matlab", "site")]
+    twins.round_of(3, moved("p2", later_us(3)))
+    twins.kill()
+    assert [listed(each) for each in (twins.lived, twins.killed)] == [[("ansys", "")]] * 2
+    twins.round_of(4, moved("p2", later_us(4), "site"), job("a"), on_p2("b"))
+    assert [listed(each) for each in (twins.lived, twins.killed)] == [[("ansys", "")]] * 2
+
+
+@pytest.mark.parametrize("place", ["p1", "site"])
+def test_a_copy_of_a_declaration_counts_no_more_once_its_place_was_gone(place: str) -> None:
+    made = region.placement(nodes=8)
+    old, newer = licences("matlab", 5, place, T0_US + 5), licences("matlab", 4, place, T0_US + 6)
+    gone = [region.undeclared(name, T0_US + 7) for name in ("p1", "p2")]
+    region.feed(made, [old, newer, *gone, moved("p1", T0_US + 8, "site")])
+    with pytest.raises(OvertakenError):
+        made.handle(old)
+    with pytest.raises(AlreadyAppliedError):
+        made.handle(newer)
+    assert listed(made) == []
+    region.feed(made, [licences("matlab", 3, place, T0_US + 9)])
+    assert listed(made) == [("matlab", place)]
+
+
+def test_of_places_that_are_gone_the_newest_rows_are_kept() -> None:
+    """A cluster that comes and goes leaves a bounded number of rows."""
+    made = region.placement(nodes=8)
+    for number in range(5):
+        at_us = T0_US + 1000 * (number + 1)
+        name = f"c{number}"
+        there = [
+            licences(f"l{n}", 1, name, at_us + 1 + n, scope=LICENCE_SCOPE_CLUSTER)
+            for n in range(256)
+        ]
+        region.feed(made, [moved(name, at_us), *there, region.undeclared(name, at_us + 900)])
+    rows = made.layers.state.licences._rows.rows
+    assert len(rows) == 1024
+    assert {row.place for row in rows.values()} == {"c1", "c2", "c3", "c4"}
+
+
 def test_a_cluster_with_licensed_jobs_is_under_easy_whatever_is_chosen() -> None:
     made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM)
     round_of(made, 1, licences("matlab", 1), job("a"))
-    assert set(made.queries.policy().under_easy) == {"p1"}
+    assert made.queries.policy().under_easy == {"p1": "a job has or wants licences"}
+    round_of(made, 2, region.finished("a", later_us(2)), job("b", licences={"ansys": 1}))
+    assert made.queries.policy().under_easy == {}
+
+
+def test_a_cluster_on_which_a_licensed_job_waits_is_under_easy() -> None:
+    made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM)
+    round_of(made, 1, licences("matlab", 1), job("a", licences={}, nodes=4))
+    round_of(made, 2, job("b", nodes=4))
+    assert made.queries.policy().under_easy == {"p1": "a job has or wants licences"}
 
 
 def test_a_restart_decides_what_the_process_before_would_have() -> None:

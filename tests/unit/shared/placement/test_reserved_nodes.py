@@ -383,6 +383,13 @@ def test_a_restart_decides_what_the_process_before_would_have() -> None:
     twins.round_of(ahead + 1)
 
 
+def test_a_job_whose_reservation_is_on_a_cluster_that_it_does_not_name_is_held() -> None:
+    made = region.placement(nodes=4)
+    window = reserved("course", 0.0, HOUR_S, T0_US + 1, nodes=["p1-0000"], users=["ada"])
+    [held] = round_of(made, 1, window, job("a", clusters=["p2"], reservation="course"))
+    assert region.verdict(held) == "held"
+
+
 def test_a_cluster_with_reservations_is_under_easy_whatever_is_chosen() -> None:
     made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM)
     window = reserved("fans", 0.0, HOUR_S, T0_US + 1, nodes=["p1-0000"])
