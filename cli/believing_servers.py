@@ -135,4 +135,4 @@ def _wait_until(happens: Callable[[], bool], what: str) -> None:
         if happens():
             return
         time.sleep(_PAUSE_S)
-    raise RefusedError(f"waited in vain until {what}: see the log of kafka, then rotate again")
+    raise RefusedError(f"timed out before {what}: see the log of kafka, then rotate again")

@@ -11,6 +11,7 @@ from cli.slurm.orders import Release
 from coplace_client.errors import UnusableError
 
 _WITHIN_S: Final = 60.0
+_NEEDED: Final = "this needs Slurm 22.05 or newer, with its JSON plugin (docs/how-to/slurm.md)"
 _MOST_SAID: Final = 400
 _CLUSTER: Final = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 # As Slurm says that a job is unknown, or over.
@@ -55,7 +56,9 @@ class Slurm:
         """Return the name of the cluster in Slurm and in Coplace."""
         found = _CLUSTER.search(_said("scontrol", "show", "config"))
         if found is None:
-            raise SlurmError("scontrol show config names no cluster")
+            raise SlurmError(
+                "`scontrol show config` names no cluster: set ClusterName in slurm.conf"
+            )
         return found[1]
 
     def nodes(self) -> Sequence[Mapping[str, Any]]:
@@ -132,9 +135,9 @@ def _json(*command: str) -> Mapping[str, Any]:
     try:
         found = json.loads(said, strict=False)
     except (ValueError, RecursionError) as error:
-        raise SlurmError(f"{' '.join(command)} wrote no JSON: {error}") from None
+        raise SlurmError(f"{' '.join(command)} wrote no JSON: {error}: {_NEEDED}") from None
     if not isinstance(found, dict):
-        raise SlurmError(f"{' '.join(command)} wrote no JSON object")
+        raise SlurmError(f"{' '.join(command)} wrote JSON that is no object: {_NEEDED}")
     return found
 
 
@@ -142,7 +145,7 @@ def _objects(shown: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """What a list holds beside what is no object."""
     found = shown.get(name)
     if not isinstance(found, list):
-        raise SlurmError(f"Slurm's JSON has no list of {name}")
+        raise SlurmError(f"Slurm's JSON has no list of {name}: {_NEEDED}")
     return [each for each in found if isinstance(each, dict)]
 
 
