@@ -193,7 +193,7 @@ MUTANTS: Final = (
         "placement/state/model_store.py",
         "                self._caps = power_caps.in_order(self._caps)\n",
         "",
-        soonest=221,
+        soonest=1087,
     ),
     # Where jobs may run.
     Mutant(
