@@ -47,7 +47,7 @@ _SOONEST: Final = {
     "tariffs_hold_for_ever": 8,
     "empty_accounts_get_nodes": 9,
     "degradation_counts_once": 70,
-    "no_share_of_a_cap_is_kept_free": 29,
+    "no_share_of_a_cap_is_kept_free": 17,
     "what_was_under_way_when_all_stood_still_is_not_awaited": 8,
 }
 # What happens more often than usual: all has to stop for a day behind a fact.
