@@ -330,12 +330,12 @@ def test_a_silent_manager_and_a_limit_of_a_qos_are_why_jobs_wait(region: Region)
 
 def test_the_order_of_the_resource_manager_is_why_a_job_has_its_place(region: Region) -> None:
     """What managers said is kept over a kill, and a switch of the policy sorts what waits."""
-    region.tell(cluster_declared=cluster("phi", nodes=1))
-    region.until(lambda told: "| phi" in told, "nodes")
-    there: dict[str, Any] = {"reference_cluster": "phi", "clusters": ["phi"]}
+    region.tell(cluster_declared=cluster("psi", nodes=1))
+    region.until(lambda told: "| psi" in told, "nodes")
+    there: dict[str, Any] = {"reference_cluster": "psi", "clusters": ["psi"]}
     running, first, second, last = (
         job(number, 1, manager_priority=priority, **there)
-        for number, priority in ((90, 9), (91, 3), (92, 2), (93, 0))
+        for number, priority in ((61, 9), (62, 3), (63, 2), (64, 0))
     )
     region.tell(job_submitted=running)
     region.until(lambda told: "is to start" in told, "why", running.job_id)
@@ -348,7 +348,7 @@ def test_the_order_of_the_resource_manager_is_why_a_job_has_its_place(region: Re
     shown = region.until(lambda told: "priority, 3" in told, "why", first.job_id)
     assert "1 of 3" in shown
     now_us = time.time_ns() // 1000
-    [event] = facts.reordered("north", "slurm of phi", ["phi"], {second.job_id: 52_311}, now_us)
+    [event] = facts.reordered("north", "slurm of psi", ["psi"], {second.job_id: 52_311}, now_us)
     region.tell(jobs_reordered=event.jobs_reordered)
     shown = region.until(lambda told: "1 of 3" in told, "why", second.job_id)
     assert "order: by its resource manager's priority, 52,311" in shown
