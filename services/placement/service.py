@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 from coplace.v1.placement_pb2 import CONSTRAINT_KIND_BEGIN, CONSTRAINT_KIND_DEPENDENCY
@@ -34,7 +34,7 @@ from coplace.v1.placement_service_pb2 import (
     ShowPolicyResponse,
     ShowPowerResponse,
 )
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from grpc.aio import ServicerContext
 
 from coplace_client.errors import RejectedError
@@ -61,6 +61,7 @@ _GIVES_WAY_S: Final = 0.002
 _TIMED: Final = (CONSTRAINT_KIND_BEGIN, CONSTRAINT_KIND_DEPENDENCY)
 # A forecast serves later questions for a while: in an event time of rounds, s.
 _FRESH_S: Final = 5.0
+_Request = TypeVar("_Request", bound=Message)
 
 
 class Duty:
@@ -144,10 +145,7 @@ class PlacementService:
 
     async def explain(self, data: bytes, context: ServicerContext[Any, Any]) -> ExplainResponse:
         """Answer with the state of a job, and the reasons."""
-        try:
-            job_id = ExplainRequest.FromString(data).job_id
-        except DecodeError:
-            raise _not_parsed("ExplainRequest") from None
+        job_id = _parsed(ExplainRequest, data).job_id
         queries = self._on_duty()
         await self._require(context, "Explain", About(job=queries.owned(job_id)))
         answer = queries.answer(job_id)
@@ -239,10 +237,7 @@ class PlacementService:
 
     async def list_jobs(self, data: bytes, context: ServicerContext[Any, Any]) -> ListJobsResponse:
         """Answer with the jobs and their states."""
-        try:
-            request = ListJobsRequest.FromString(data)
-        except DecodeError:
-            raise _not_parsed("ListJobsRequest") from None
+        request = _parsed(ListJobsRequest, data)
         queries = self._on_duty()
         clusters = (queries.sited(request.cluster),) if request.cluster else ()
         about = About(clusters=clusters, user=request.user, account=request.account)
@@ -280,42 +275,27 @@ class PlacementService:
         self, data: bytes, context: ServicerContext[Any, Any]
     ) -> ListReservationsResponse:
         """Answer with which nodes are kept for whom."""
-        try:
-            request = ListReservationsRequest.FromString(data)
-        except DecodeError:
-            raise _not_parsed("ListReservationsRequest") from None
+        request = _parsed(ListReservationsRequest, data)
         queries = self._on_duty()
-        clusters = (queries.sited(request.cluster),) if request.cluster else ()
-        about = About(is_region=not request.cluster, clusters=clusters)
-        await self._require(context, "ListReservations", about)
+        await self._require(context, "ListReservations", _about_places(queries, request.cluster))
         return queries.reservations(request)
 
     async def list_licences(
         self, data: bytes, context: ServicerContext[Any, Any]
     ) -> ListLicencesResponse:
         """Answer with how many licences there are, of what, and which jobs hold them."""
-        try:
-            request = ListLicencesRequest.FromString(data)
-        except DecodeError:
-            raise _not_parsed("ListLicencesRequest") from None
+        request = _parsed(ListLicencesRequest, data)
         queries = self._on_duty()
-        clusters = (queries.sited(request.cluster),) if request.cluster else ()
-        about = About(is_region=not request.cluster, clusters=clusters)
-        await self._require(context, "ListLicences", about)
+        await self._require(context, "ListLicences", _about_places(queries, request.cluster))
         return queries.licences(request)
 
     async def show_nodes(
         self, data: bytes, context: ServicerContext[Any, Any]
     ) -> ShowNodesResponse:
         """Answer with the states of nodes."""
-        try:
-            cluster = ShowNodesRequest.FromString(data).cluster
-        except DecodeError:
-            raise _not_parsed("ShowNodesRequest") from None
+        cluster = _parsed(ShowNodesRequest, data).cluster
         queries = self._on_duty()
-        clusters = (queries.sited(cluster),) if cluster else ()
-        about = About(is_region=not cluster, clusters=clusters)
-        await self._require(context, "ShowNodes", about)
+        await self._require(context, "ShowNodes", _about_places(queries, cluster))
         answer = queries.nodes(cluster)
         if cluster and not answer.clusters:
             problem = f"{cluster[:80]!r} is not declared (`coplace nodes` shows which are)"
@@ -365,10 +345,7 @@ class PlacementService:
 
 def _read_quote(data: bytes) -> QuoteRequest:
     """The question, whose job is validated as ingest validates one that is submitted."""
-    try:
-        request = QuoteRequest.FromString(data)
-    except DecodeError:
-        raise _not_parsed("QuoteRequest") from None
+    request = _parsed(QuoteRequest, data)
     try:
         check_all_contents(request.job)
         job_of(request.job), dependencies_of(request.job)
@@ -396,9 +373,19 @@ def _begin_us(answer: ExplainResponse) -> int:
     return max(times_us, default=0)
 
 
-def _not_parsed(name: str) -> RefusedCallError:
-    problem = f"is not a valid {name}"
-    return RefusedCallError.invalid(RejectedError("request", problem), problem)
+def _about_places(queries: Queries, cluster: str) -> About:
+    """Return what a question about one cluster is about; of the region where none is named."""
+    clusters = (queries.sited(cluster),) if cluster else ()
+    return About(is_region=not cluster, clusters=clusters)
+
+
+def _parsed(kind: type[_Request], data: bytes) -> _Request:
+    """Return a request. Raises RefusedCallError."""
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        problem = f"is not a valid {kind.DESCRIPTOR.name}"
+        raise RefusedCallError.invalid(RejectedError("request", problem), problem) from None
 
 
 def _give_way(queries: Queries) -> None:
