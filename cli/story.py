@@ -19,7 +19,7 @@ from cli.notes import utc
 from cli.output import Row
 from coplace_client.errors import UnusableError
 from shared.catalogue.event import Event
-from shared.domain.hostlist import expand
+from shared.domain.hostlist import count_names
 from shared.streams.on_kafka.deployment import Deployment
 
 _DECISIONS: Final = "placement.decisions"
@@ -95,7 +95,7 @@ def _decided(message: PlacementDecided) -> tuple[str, str]:
 
 def _started(message: JobStarted) -> tuple[str, str]:
     clock = f" at {message.freq_ghz:g} GHz" if message.freq_ghz else ""
-    nodes = sum(len(expand(each)) for each in message.nodes)
+    nodes = sum(map(count_names, message.nodes))
     return "started", f"on {nodes} nodes of {message.cluster}{clock}"
 
 

@@ -73,7 +73,6 @@ from shared.domain.energy_tariff import Tariff
 from shared.domain.queue_order import QueueOrder
 from shared.domain.runtimes import Runtimes
 from shared.placement.processor.placement import Placement
-from shared.placement.state.job_record import JobRecord
 from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.region_order import RegionOrder, Scheduling
 from shared.planning.searches import Searches
@@ -361,11 +360,6 @@ class Rounds:
     @staticmethod
     def _now_us(number: int) -> int:
         return region.T0_US + (number + 1) * PERIOD_US
-
-
-def _older(job: JobRecord) -> int:
-    """Return the priority of a job that has got older by a round."""
-    return (job.manager_priority or 2 * 10**6 - job.arrival) + 30
 
 
 def play_by_turns(clusters_: int, count: int) -> None:

@@ -12,8 +12,8 @@ from lab.emulator.shapes import Share, unit_on
 from lab.emulator.truth.interference import slowdown_ratio
 from lab.emulator.truth.laws import Behaviour
 from lab.workloads.request import JobRequest
-from shared.domain.parts import total_resources
-from shared.domain.resources import Resources, resources_of
+from shared.domain.parts import asked_in_all
+from shared.domain.resources import Resources
 from shared.scheduling.progress import Progress, slowest
 
 ATTEMPT = 1  # the first of a job
@@ -102,10 +102,8 @@ class RunningJob:
     @property
     def resources(self) -> Resources:
         """Return what it has beside cores and memory, in all."""
-        if self.request.parts:
-            return total_resources(self.request.parts)
         units = sum(self.allocation.units)
-        return resources_of({name: n * units for name, n in self.request.resources_per_unit})
+        return asked_in_all(self.request.parts, self.request.resources_per_unit, units)
 
     @property
     def ends_at_us(self) -> int:

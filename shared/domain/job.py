@@ -21,7 +21,7 @@ from shared.domain.array_tasks import TaskIndices, parse_tasks, task_id
 from shared.domain.cluster import Cluster
 from shared.domain.features import parse_features
 from shared.domain.hostlist import count_names, expand
-from shared.domain.parts import JobPart, require_parts, total_resources
+from shared.domain.parts import JobPart, asked_in_all, require_parts
 from shared.domain.resources import Resources, require_licences, require_resources
 
 MOST_PRIORITY: Final = round(PRIORITY.most)
@@ -244,9 +244,7 @@ class Job:
 
     def resources(self, units: int) -> Resources:
         """Return what so many units ask for beside cores and memory: of a gang all its parts."""
-        if self.parts:
-            return total_resources(self.parts)
-        return tuple((name, count * units) for name, count in self.resources_per_unit)
+        return asked_in_all(self.parts, self.resources_per_unit, units)
 
     @property
     def tasks(self) -> TaskIndices | None:

@@ -74,6 +74,13 @@ def require_parts(parts: tuple[JobPart, ...], nodes: int) -> None:
         raise RejectedError("nodes", f"must be {total} as those of its parts, got {nodes}")
 
 
+def asked_in_all(parts: tuple[JobPart, ...], per_unit: Resources, units: int) -> Resources:
+    """Return what so many units ask for beside cores and memory: of a gang all its parts."""
+    if parts:
+        return total_resources(parts)
+    return tuple((name, count * units) for name, count in per_unit)
+
+
 def total_resources(parts: Iterable[JobPart]) -> Resources:
     """Return the resources of all units of parts."""
     counts: dict[str, int] = {}

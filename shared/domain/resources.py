@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from coplace_client.bounds import LENGTHS, LICENCES, RESOURCES, TDP_W
+from coplace_client.bounds import LENGTHS, LICENCES, RESOURCES, TDP_W, Bound, Length
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 
@@ -22,18 +22,19 @@ def resources_of(counts: Mapping[str, int]) -> Resources:
 
 def require_resources(field: str, resources: Resources) -> None:
     """Raise RejectedError for names or counts that no node has."""
-    LENGTHS["resources"].require(field, len(resources))
-    for name, count in resources:
-        require_text(field, name, limit=MOST_NAME)
-        RESOURCES.require(field, count)
+    _require(field, resources, LENGTHS["resources"], RESOURCES)
 
 
 def require_licences(field: str, licences: Resources) -> None:
     """Raise RejectedError for names or counts of licences that nobody has."""
-    LENGTHS["licences"].require(field, len(licences))
-    for name, count in licences:
+    _require(field, licences, LENGTHS["licences"], LICENCES)
+
+
+def _require(field: str, counts: Resources, names: Length, each: Bound) -> None:
+    names.require(field, len(counts))
+    for name, count in counts:
         require_text(field, name, limit=MOST_NAME)
-        LICENCES.require(field, count)
+        each.require(field, count)
 
 
 def design_powers_of(by_name: Mapping[str, float]) -> DesignPowers:

@@ -38,17 +38,17 @@ def match_parts(
     Each part has all nodes that it has `wanted`, a set of them: where some part lacks one, it lacks
     one at least in all.
     """
-    pins = [_pinned(wanted, group) for group in groups]
+    pins = [pins_of(wanted, group.first) for group in groups]
     order = sorted(
-        range(len(groups)), key=lambda at: (pins[at] < 0, groups[at].cost, groups[at].first)
+        range(len(groups)), key=lambda at: (not pins[at], groups[at].cost, groups[at].first)
     )
     lacking, masks = list(counts), [group.parts for group in groups]
     taken = [[0] * len(groups) for _ in counts]
     pinned = nodes = cost = 0
     for at in order:
         left = groups[at].nodes
-        if pins[at] >= 0:
-            masks[at] &= 1 << pins[at]
+        if pins[at]:
+            masks[at] &= pins[at] & -pins[at]  # the first part that wants it
             pinned += left if masks[at] else 0
         while left and (path := _path(masks, taken, lacking, at)):
             moved = min(left, _along(taken, lacking, path))
@@ -71,14 +71,6 @@ def pins_of(wanted: Sequence[int], node: int) -> int:
     for part, nodes in enumerate(wanted):
         found |= ((nodes >> node) & 1) << part
     return found
-
-
-def _pinned(wanted: Sequence[int], group: NodeGroup) -> int:
-    """Return the part that wants the nodes of a group, below 0 where none does."""
-    for part, nodes in enumerate(wanted):
-        if (nodes >> group.first) & 1:
-            return part
-    return -1
 
 
 def _path(

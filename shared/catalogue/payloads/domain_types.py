@@ -31,7 +31,7 @@ from shared.domain.cluster import Cluster, NodeClass
 from shared.domain.coefficients import Coefficients, Matrix, Uncertainty
 from shared.domain.job import Condition, Dependency, Job
 from shared.domain.partition import Partition
-from shared.domain.parts import JobPart, total_resources
+from shared.domain.parts import JobPart, asked_in_all
 from shared.domain.resources import design_powers_of, resources_of
 
 # `coefficients-{node_model}@{round}` and the like: a job that waits keeps those it was evaluated
@@ -140,9 +140,8 @@ def job_of(message: JobSubmitted) -> Job:
 def asked_resources(message: JobSubmitted, units: int) -> dict[str, int]:
     """Return what so many units of a job ask for beside cores and memory: of a gang all its
     parts."""
-    if message.parts:
-        return dict(total_resources(parts_of(message)))
-    return {name: units * count for name, count in message.resources_per_unit.items()}
+    per_unit = tuple(message.resources_per_unit.items())
+    return dict(asked_in_all(parts_of(message), per_unit, units))
 
 
 def asked_memory_gib(message: JobSubmitted, units: int) -> float:

@@ -104,9 +104,9 @@ _RESTARTED: Final = Constraint(
     CONSTRAINT_KIND_NOT_TRIED,
     "placement started anew and nothing happened since: it is known at the end of the next round",
 )
-# Rows of an answer: each reason is worked out, and no decision is made meanwhile.
 # What a round may work out of what lies ahead of an interactive job.
 _MOST_STARTS_AHEAD: Final = 1000
+# Rows of an answer: each reason is worked out, and no decision is made meanwhile.
 USUAL_LISTED: Final = 50
 MOST_LISTED: Final = 200
 _ENDED: Final = {
@@ -676,9 +676,7 @@ def _why_not_waiting(job: JobRecord) -> str:
 def _was_rejected(job: JobRecord) -> bool:
     """Return whether it fitted on no cluster from the start, or was to start too late: a
     cancellation takes no reason away."""
-    is_ended, lacks = (
-        job.life.state in (JobState.REJECTED, JobState.CANCELLED),
-        job.evaluated.misfits,
-    )
-    is_late = bool(lacks) and lacks[0].kind == MISFIT_KIND_STARTS_TOO_LATE
-    return is_ended and bool(lacks) and (is_late or not job.evaluated.admitted)
+    lacks = job.evaluated.misfits
+    if not lacks or job.life.state not in (JobState.REJECTED, JobState.CANCELLED):
+        return False
+    return lacks[0].kind == MISFIT_KIND_STARTS_TOO_LATE or not job.evaluated.admitted

@@ -22,6 +22,7 @@ from shared.scheduling.problem import (
     Allocation,
     Kind,
     NodeTable,
+    Shape,
     counts_nodes,
     held_kind,
     kind_on,
@@ -86,15 +87,18 @@ class Occupancy:
         kind = kind_on(job, self._cluster, self.names, refused)
         if kind is None:
             return 0
-        if kind not in self._most and kind.shape.parts:
+        if kind not in self._most:
+            self._most[kind] = self._most_when_empty(kind.shape)
+        return self._most[kind]
+
+    def _most_when_empty(self, shape: Shape) -> int:
+        if shape.parts:
             amounts = self.capacity.table.amounts.copy()
             amounts[:, self.never] = 0
-            self._most[kind] = most_of_gang(kind.shape, amounts)
-        elif kind not in self._most:
-            fitting = self.capacity.table.fitting(kind.shape)
-            fitting[self.never] = 0
-            self._most[kind] = most_of(fitting, kind.shape.where)
-        return self._most[kind]
+            return most_of_gang(shape, amounts)
+        fitting = self.capacity.table.fitting(shape)
+        fitting[self.never] = 0
+        return most_of(fitting, shape.where)
 
     def available(self, number: int, *, apart: bool) -> tuple[Capacity, list[AllocatedUnits]]:
         """Return what is free for a pass, and what is held of it: by jobs, and by drains that end.
