@@ -30,7 +30,7 @@ from cli.listing import ask_jobs, listed_jobs, require_cluster
 from cli.notes import note, utc
 from cli.outcomes import order, tell
 from cli.output import Output, OutputName, Row, write
-from cli.speaking import Source
+from cli.speaking import Reason, Source
 from cli.times import clock_us
 from cli.waiting import WAIT_S, Wait
 from coplace_client.bounds import PRIORITY
@@ -60,7 +60,6 @@ JobId = Annotated[
     str,
     typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
 ]
-Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]
 Limit = Annotated[int, typer.Option(min=1, max=100_000, help="How many at most.")]
 
 

@@ -8,6 +8,7 @@ from coplace.v1.control_pb2 import (
     LICENCE_SCOPE_CLUSTER,
     LICENCE_SCOPE_REGION,
     LICENCE_SCOPE_SITE,
+    CommandOutcome,
     LicenceScope,
     LicencesDeclared,
 )
@@ -26,7 +27,7 @@ from cli.completion import OneCluster
 from cli.listing import require_cluster
 from cli.outcomes import order, show_state, tell
 from cli.output import Output, OutputName, Row
-from cli.speaking import Source
+from cli.speaking import Reason, Source
 from cli.times import clock_us
 from cli.waiting import WAIT_S, Wait
 from coplace_client.bounds import LICENCES
@@ -48,7 +49,6 @@ OfSite = Annotated[
     str | None, typer.Option("--site", help="Jobs on all clusters of this site share them.")
 ]
 OfRegion = Annotated[bool, typer.Option("--region", help="Jobs on all clusters share them.")]
-Reason = Annotated[str, typer.Option(help="Why: it is recorded, and shown.")]
 
 
 class _Place(NamedTuple):
@@ -83,11 +83,9 @@ def set_licence(
     Jobs hold theirs from the decision to their end. Fewer than are in use stop new starts only.
     """
     place = _place(cluster, site, is_region=region)
-    event = _event(place, name, count, reason, source)
-    done = order(ingest, event, wait)
+    done = order(ingest, _event(place, name, count, reason, source), wait)
     typer.echo(f"declared {count} {name} of {place.words}")
-    tell(done)
-    show_state("placement", lambda: _state(ask(placement, name=name), place, name))
+    _tell(done, placement, place, name)
 
 
 @app.command()
@@ -106,8 +104,7 @@ def remove(
     place = _place(cluster, site, is_region=region)
     done = order(ingest, _event(place, name, None, reason, source), wait)
     typer.echo(f"removed {name} of {place.words}")
-    tell(done)
-    show_state("placement", lambda: _state(ask(placement, name=name), place, name))
+    _tell(done, placement, place, name)
 
 
 @app.command("list")
@@ -176,6 +173,12 @@ def _place(cluster: str | None, site: str | None, *, is_region: bool) -> _Place:
     if len(named) != 1:
         raise typer.BadParameter("give one of --cluster, --site and --region")
     return named[0]
+
+
+def _tell(done: CommandOutcome, placement: str, place: _Place, name: str) -> None:
+    """Say what came of an order, and how many placement has now."""
+    tell(done)
+    show_state("placement", lambda: _state(ask(placement, name=name), place, name))
 
 
 def _state(answer: ListLicencesResponse, place: _Place, name: str) -> str:

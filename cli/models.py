@@ -24,13 +24,12 @@ from coplace.v1.prediction_pb2 import (
 from google.protobuf.json_format import MessageToDict
 
 from cli.asking import Ingest
-from cli.jobs import Reason
 from cli.kafka_topics import KafkaTopics
 from cli.known import require_known
 from cli.notes import utc
 from cli.outcomes import order, tell
 from cli.output import Output, OutputName, Row, write
-from cli.speaking import Source
+from cli.speaking import Reason, Source
 from cli.times import clock_us
 from cli.waiting import WAIT_S, Wait
 from coplace_client.errors import UnusableError

@@ -25,7 +25,7 @@ from cli.asking import Ingest, Placement, asking
 from cli.known import require_known
 from cli.outcomes import order, tell
 from cli.output import Output, OutputName, Row
-from cli.speaking import Source
+from cli.speaking import Reason, Source
 from cli.times import clock_us, format_utc
 from cli.waiting import WAIT_S, Wait
 from coplace_client.calls import UnansweredError
@@ -43,8 +43,6 @@ _WIDTH: Final = 80
 _COLUMNS: Final = ("setting", "is", "started with", "declared by", "declared at", "reason")
 # As an empty value is shown.
 _NOTHING: Final = "nothing"
-
-Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]
 
 
 @app.command("set")

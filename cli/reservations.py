@@ -18,7 +18,7 @@ from cli.completion import ClusterName, OneCluster
 from cli.listing import require_cluster
 from cli.outcomes import order, show_state, tell
 from cli.output import Output, OutputName, Row
-from cli.speaking import Source
+from cli.speaking import Reason, Source
 from cli.times import clock_us, duration_us, format_utc, time_us
 from cli.waiting import WAIT_S, Wait
 from coplace_client.bounds import MOST_NODES
@@ -36,7 +36,6 @@ _COLUMNS: Final = (
 )
 
 ReservationName = Annotated[str, typer.Argument(metavar="NAME", help="As jobs name it.")]
-Reason = Annotated[str, typer.Option(help="Why: it is recorded, and shown.")]
 
 
 class UnknownReservationError(UnusableError):

@@ -1,4 +1,4 @@
-"""In whose name commands declare and order."""
+"""In whose name commands declare and order, and why."""
 
 import getpass
 import os
@@ -43,3 +43,4 @@ Source = Annotated[
         callback=who_does_it,
     ),
 ]
+Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]

@@ -23,7 +23,7 @@ from cli.asking import Ingest, Placement, asking
 from cli.kafka_topics import KafkaTopics
 from cli.outcomes import order, tell
 from cli.output import Output, OutputName, Row
-from cli.speaking import Source
+from cli.speaking import Reason, Source
 from cli.times import clock_us, format_utc, time_us
 from cli.waiting import WAIT_S, Wait
 from coplace_client.errors import RejectedError, UnusableError
@@ -48,7 +48,6 @@ _KNOWN: Final = (*_PLAIN, *_PAYERS, *_TIMES, "model", "points", "rates", "hour_f
 File = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="YAML, as the how-to says.")
 ]
-Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]
 
 
 @app.command("set")

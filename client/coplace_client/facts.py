@@ -69,16 +69,25 @@ def reordered(
 ) -> Iterator[Envelope]:
     """Yield the events that the resource manager of these clusters gives jobs, by their ids, other
     priorities: as many as it takes."""
+    messages = new_priorities(manager, clusters, priorities, now_us)
+    for number, payload in enumerate(messages):
+        yield fact(source, payload, f"{manager}/{now_us}/{number * MOST_REORDERED}", now_us)
+
+
+def new_priorities(
+    manager: str, clusters: Sequence[str], priorities: Mapping[str, int], now_us: int
+) -> Iterator[JobsReordered]:
+    """Yield the messages of other priorities, by the ids of the jobs: each of as many as it
+    takes."""
     named = sorted(priorities)
     for first in range(0, len(named), MOST_REORDERED):
-        payload = JobsReordered(
+        yield JobsReordered(
             manager=manager,
             clusters=clusters,
             job_ids=(job_ids := named[first : first + MOST_REORDERED]),
             manager_priorities=[priorities[job_id] for job_id in job_ids],
             reordered_at_us=now_us,
         )
-        yield fact(source, payload, f"{manager}/{now_us}/{first}", now_us)
 
 
 def job_fact(source: str, payload: _OfJob, number: int | str, time_us: int) -> Envelope:

@@ -10,12 +10,11 @@ from coplace.v1.control_pb2 import (
     PowerCapStep,
 )
 
-from lab.emulator.facts import COMMANDS, EPOCH_US
-from shared.catalogue.event import Event, Publish
-from shared.domain.cluster import EMULATED_SITE, Cluster
+from lab.emulator.facts import EPOCH_US
+from lab.emulator.operators import declaration
+from shared.catalogue.event import Publish
+from shared.domain.cluster import Cluster
 
-# Of the site whose resource managers are emulated too: one certificate speaks for all of them.
-OPERATOR: Final = f"{EMULATED_SITE}/operator"
 _HOUR_US: Final = 3_600_000_000
 # Watts a node beyond idle, and from which hour on; None is no cap: the last step of each, so that
 # every job starts, however large it is and at whichever clock.
@@ -56,15 +55,7 @@ def built_in_caps(clusters: Sequence[Cluster]) -> list[PowerCapDeclared]:
 
 def cap_event(cap: PowerCapDeclared) -> Publish:
     """Return the event that an operator declared it."""
-    subject = f"{cap.scope}/{cap.name}"
-    event = Event(
-        id=f"{OPERATOR}/{cap.DESCRIPTOR.full_name}/{subject}/{cap.declared_at_us}",
-        source=OPERATOR,
-        time_us=cap.declared_at_us,
-        key=cap.name,
-        payload=cap,
-    )
-    return Publish(COMMANDS, event)
+    return declaration(cap, f"{cap.scope}/{cap.name}", cap.name)
 
 
 def step_times_us(caps: Sequence[PowerCapDeclared]) -> list[int]:

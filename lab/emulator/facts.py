@@ -1,7 +1,7 @@
 """What resource managers and node agents publish about the emulated jobs."""
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,7 +13,6 @@ from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobOutcome,
     JobRequeued,
-    JobsReordered,
     JobStarted,
     JobSubmitted,
     RunInterval,
@@ -28,6 +27,7 @@ from coplace.v1.telemetry_pb2 import (
 )
 from google.protobuf.message import Message
 
+from coplace_client.facts import new_priorities
 from lab.emulator.machine import Machine
 from lab.emulator.running import ATTEMPT, RunningJob, TimeBeside
 from lab.emulator.scales import TpiScale
@@ -128,17 +128,12 @@ def submission(
     return _of_job(JOBS, cluster, job, time_us, payload)
 
 
-def reordered(cluster: Cluster, priorities: Mapping[str, int], now_us: int) -> Publish:
-    """Return the event that a resource manager gave jobs that wait other priorities."""
-    payload = JobsReordered(
-        manager=source(cluster),
-        clusters=[cluster.name],
-        job_ids=priorities.keys(),
-        manager_priorities=priorities.values(),
-        reordered_at_us=now_us,
-    )
-    first = next(iter(priorities))
-    return _of_job(JOBS, cluster, f"{now_us}/{first}", now_us, payload, key=source(cluster))
+def reordered(cluster: Cluster, priorities: Mapping[str, int], now_us: int) -> Iterator[Publish]:
+    """Yield the events that a resource manager gave jobs that wait other priorities."""
+    manager = source(cluster)
+    for payload in new_priorities(manager, [cluster.name], priorities, now_us):
+        subject = f"{now_us}/{payload.job_ids[0]}"
+        yield _of_job(JOBS, cluster, subject, now_us, payload, key=manager)
 
 
 def start(run: RunningJob) -> Publish:

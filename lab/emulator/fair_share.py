@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from coplace_client.facts import MOST_REORDERED
 from lab.emulator import facts
 from lab.emulator.running import RunningJob
 from lab.workloads.request import JobRequest
@@ -41,14 +40,10 @@ class FairShare:
             nodes[run.request.user] += len(run.allocation.nodes)
         self._nodes = nodes
         for cluster in self._clusters:
-            jobs = [
-                job
-                for job, request in sorted(queued.items())
+            priorities = {
+                job: self.priority(request)
+                for job, request in queued.items()
                 if request.reference_cluster == cluster.name
                 and before.get(request.user, 0) != nodes[request.user]
-            ]
-            for first in range(0, len(jobs), MOST_REORDERED):
-                part = jobs[first : first + MOST_REORDERED]
-                yield facts.reordered(
-                    cluster, {job: self.priority(queued[job]) for job in part}, now_us
-                )
+            }
+            yield from facts.reordered(cluster, priorities, now_us)

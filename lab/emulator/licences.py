@@ -11,13 +11,13 @@ from coplace.v1.control_pb2 import (
     LicencesDeclared,
 )
 
-from lab.emulator.caps import OPERATOR
-from lab.emulator.facts import COMMANDS, EPOCH_US
+from lab.emulator.facts import EPOCH_US
 from lab.emulator.machine import Machine
+from lab.emulator.operators import declaration
 from lab.emulator.running import RunningJob
 from lab.workloads.licensed import OF_CLUSTER, OF_REGION, OF_SITE
 from lab.workloads.request import JobRequest
-from shared.catalogue.event import Event, Publish
+from shared.catalogue.event import Publish
 from shared.domain.cluster import Cluster
 
 
@@ -34,14 +34,7 @@ def built_in_licences(clusters: Sequence[Cluster]) -> list[LicencesDeclared]:
 def licences_event(licences: LicencesDeclared) -> Publish:
     """Return the event that an operator declared them."""
     subject = f"{licences.scope}/{licences.place}/{licences.name}"
-    event = Event(
-        id=f"{OPERATOR}/{licences.DESCRIPTOR.full_name}/{subject}/{EPOCH_US}",
-        source=OPERATOR,
-        time_us=EPOCH_US,
-        key=licences.name,
-        payload=licences,
-    )
-    return Publish(COMMANDS, event)
+    return declaration(licences, subject, licences.name)
 
 
 def wrong_licences(

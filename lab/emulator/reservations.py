@@ -7,12 +7,12 @@ from typing import Final
 from coplace.v1.control_pb2 import ReservationDeclared
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from lab.emulator.caps import OPERATOR
-from lab.emulator.facts import COMMANDS, EPOCH_US
+from lab.emulator.facts import EPOCH_US
 from lab.emulator.machine import Machine
+from lab.emulator.operators import declaration
 from lab.workloads.request import JobRequest
 from lab.workloads.reserved import COURSE, nodes_of_course
-from shared.catalogue.event import Event, Publish
+from shared.catalogue.event import Publish
 from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
 from shared.domain.job import named_nodes
@@ -45,14 +45,7 @@ def built_in_reservations(
 def reservation_event(reservation: ReservationDeclared) -> Publish:
     """Return the event that an operator declared it."""
     subject = f"{reservation.cluster}/{reservation.name}"
-    event = Event(
-        id=f"{OPERATOR}/{reservation.DESCRIPTOR.full_name}/{subject}/{EPOCH_US}",
-        source=OPERATOR,
-        time_us=EPOCH_US,
-        key=reservation.cluster,
-        payload=reservation,
-    )
-    return Publish(COMMANDS, event)
+    return declaration(reservation, subject, reservation.cluster)
 
 
 def wrong_reservation(
