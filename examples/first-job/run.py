@@ -47,7 +47,7 @@ report(
         account="physics",
         nodes=4,
         cores_per_node=36,
-        node_model="gold-6254",
+        node_model="gold-6354",
         submitted_at_us=int(start.job_id.split("/")[-1]) * 1_000_000,
         ended_at_us=time.time_ns() // 1000,
         **run,

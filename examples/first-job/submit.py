@@ -25,13 +25,13 @@ if __name__ == "__main__":
     cluster = ClusterDeclared(
         cluster="alpha",
         site="north",
-        node_model="gold-6254",
+        node_model="gold-6354",
         nodes=64,
         cores_per_node=36,
-        pstates_ghz=[1.2, 2.0, 3.1],
+        pstates_ghz=[1.2, 2.0, 3.0],
         idle_power_w=110,
-        peak_bandwidth_gbps=281,
-        processors_tdp_w=400,
+        peak_bandwidth_gbps=410,
+        processors_tdp_w=410,
     )
     now_s = int(time.time())
     job = JobSubmitted(

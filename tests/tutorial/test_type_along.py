@@ -61,6 +61,8 @@ def test_the_story_holds_together(page: list[tuple[str, str]], printed: list[str
     assert "has ended" in ended
     assert "460 W left under the power cap of cluster alpha" in capped
     assert "a hot day" in capped
+    # Alpha is of a node model that no job of the sample ran on, whatever was placed where.
+    assert "nothing says what it draws: the nameplate of 520 W a node" in capped
     assert "is to start" in released
 
 
