@@ -1,6 +1,6 @@
 """What placement lists: its jobs and its clusters."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from coplace.v1.placement_service_pb2 import (
@@ -15,6 +15,7 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.asking import asking
 from cli.known import require_known
+from shared.clients.listing import pages_of_jobs
 
 _WITHIN_S: Final = 30.0
 
@@ -44,8 +45,9 @@ def ask_jobs(
     """Return at most `limit` of the jobs that are asked for as one answer, of which each part takes
     at most so many seconds. Raises UnansweredError."""
     found: list[ListedJob] = []
-    for answer in _answers(placement, request, limit, within_s):
-        found.extend(answer.jobs)
+    with asking(placement) as channel:
+        for answer in pages_of_jobs(channel, request, limit, within_s):
+            found.extend(answer.jobs)
     return ListJobsResponse(as_of_us=answer.as_of_us, jobs=found[:limit], in_all=answer.in_all)
 
 
@@ -56,18 +58,3 @@ def listed_jobs(
     UnansweredError."""
     answer = ask_jobs(placement, request, limit, within_s=within_s)
     return answer.jobs, answer.in_all
-
-
-def _answers(
-    placement: str, request: ListJobsRequest, limit: int, within_s: float
-) -> Iterator[ListJobsResponse]:
-    """One after the other, each with what the ones before left over."""
-    with asking(placement) as channel:
-        stub = PlacementServiceStub(channel)
-        while True:
-            request.most = limit - request.skip
-            answer: ListJobsResponse = stub.ListJobs(request, timeout=within_s)
-            yield answer
-            request.skip += len(answer.jobs)
-            if not answer.jobs or request.skip >= min(limit, answer.in_all):
-                return

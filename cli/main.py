@@ -78,7 +78,6 @@ app = typer.Typer(
             "profile": "cli.profile.cli:app",
             "reservation": "cli.reservations:app",
             "restore": "cli.restore.cli:app",
-            "slurm": "cli.slurm.cli:app",
             "tariff": "cli.tariff:app",
             "tokens": "cli.authority.tokens:app",
             "webhook": "cli.webhooks:app",

@@ -1,19 +1,14 @@
 """Settings of the Kubernetes resource manager, COPLACE_KUBERNETES_*, and its clusters' file."""
 
 from pathlib import Path
-from typing import Final
 
-from pydantic import ConfigDict, Field, FilePath, ValidationError
+from pydantic import Field, FilePath
 from pydantic_settings import SettingsConfigDict
 
-from coplace_client.errors import UnusableError, WrongSettingsError
 from services.kubernetes.model.facts import JobTerms
 from services.kubernetes.model.nodes import NodeTraits
 from shared.process.environment import EnvironmentSettings
-from shared.process.plain_numbers import PlainModel
-from shared.process.user_files import read_yaml
-
-_NAME: Final = r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$"
+from shared.process.node_entries import CLUSTER_NAME, NodesEntry, read_entries
 
 
 class KubernetesSettings(EnvironmentSettings):
@@ -21,16 +16,18 @@ class KubernetesSettings(EnvironmentSettings):
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_KUBERNETES_", frozen=True)
 
-    site: str = Field(pattern=_NAME, description="As in the ids of jobs")
+    site: str = Field(pattern=CLUSTER_NAME, description="As in the ids of jobs")
     clusters_file: FilePath = Field(description="YAML: the clusters, and what their nodes are")
     name: str = Field(
         "kubernetes",
-        pattern=_NAME,
+        pattern=CLUSTER_NAME,
         description="Of this process among the resource managers of the site: it reads decisions "
         "under it, and jobs stay among the clusters of one name",
     )
     queue: str = Field(
-        "coplace", pattern=_NAME, description="Jobs whose label coplace.io/queue-name says so"
+        "coplace",
+        pattern=CLUSTER_NAME,
+        description="Jobs whose label coplace.io/queue-name says so",
     )
     account_label: str = Field("", description="Label of a Job that says its account; namespace")
     user_label: str = Field("", description="Label of a Job that says its user; namespace")
@@ -63,29 +60,9 @@ class KubernetesSettings(EnvironmentSettings):
         )
 
 
-class ClusterEntry(PlainModel):
+class ClusterEntry(NodesEntry):
     """One cluster of the file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(pattern=_NAME, description="As Coplace knows it")
-    node_model: str = Field(min_length=1)
-    pstates_ghz: tuple[float, ...] = Field(min_length=1, description="Ascending")
-    idle_power_w: float
-    peak_bandwidth_gbps: float
-    tdp_w: dict[str, float] = Field(
-        {}, description="Thermal design power of one accelerator, by resource, W"
-    )
-    nameplate_power_w: float = Field(
-        0.0,
-        description="What a node draws at most: counts under caps where nothing says what a job "
-        "draws; 0: unknown",
-    )
-    processors_tdp_w: float = Field(
-        0.0,
-        description="Thermal design power of a node's processors together, which what it draws at "
-        "most follows from without `nameplate_power_w`; 0: unknown",
-    )
     kubeconfig: Path | None = Field(None, description="Else that of the pod's service account")
     context: str = Field("", description="Of the kubeconfig; its current one")
     node_selector: str = Field("", description="Labels of the nodes that Jobs may have; all")
@@ -106,23 +83,7 @@ class ClusterEntry(PlainModel):
         )
 
 
-class _ClustersFile(PlainModel):
-    model_config = ConfigDict(extra="forbid")
-    clusters: list[ClusterEntry] = Field(min_length=1)
-
-
 def clusters_of(path: Path) -> list[ClusterEntry]:
     """Read the clusters that a file names. Raises WrongSettingsError, which says what is wrong
     there."""
-    try:
-        found = _ClustersFile.model_validate(read_yaml(path) or {}).clusters
-    except (OSError, UnusableError) as error:
-        raise WrongSettingsError(f"{path}: {error}") from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise WrongSettingsError(f"{path}: {where}: {first['msg']}") from None
-    names = [each.name for each in found]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise WrongSettingsError(f"{path}: clusters: {', '.join(twice)} is listed twice")
-    return found
+    return read_entries(path, ClusterEntry)

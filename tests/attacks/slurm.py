@@ -7,14 +7,13 @@ between honest ones, in process. Nothing ends, no honest one is lost, and memory
 import argparse
 import asyncio
 import json
-import os
 import random
 import string
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, redirect_stderr
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,27 +26,32 @@ from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished, JobStarted, JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
-from coplace.v1.placement_service_pb2 import ShowNodesResponse
+from coplace.v1.placement_service_pb2 import ListedJob, ListJobsRequest, ShowNodesResponse
 
-from cli import nodes as commands
-from cli.slurm import nodes, slurm, tell
-from cli.slurm import obey as obeying
-from cli.slurm.jobs import NodeHardware, UnlikeNodesError, declared_cluster, uncounted_resources
-from cli.slurm.nodes import DrainPublisher
-from cli.slurm.obey import Obedience
-from cli.slurm.orders import Release
-from cli.slurm.slurm import Slurm, SlurmError
-from cli.slurm.tell import SlurmPublisher
 from coplace_client.calls import UnansweredError
 from coplace_client.errors import RejectedError
 from services.ingest.jobcomp.app import Jobcomp
 from services.ingest.model import Intake
+from services.slurm.adapters import drains, obedience, publisher
+from services.slurm.adapters.commands import Slurm, SlurmError
+from services.slurm.adapters.drains import DrainPublisher
+from services.slurm.adapters.obedience import Obedience
+from services.slurm.adapters.publisher import SlurmPublisher
+from services.slurm.model.clusters import (
+    NodeHardware,
+    UnlikeNodesError,
+    declared_cluster,
+    uncounted_resources,
+)
+from services.slurm.model.facts import SlurmTerms
+from services.slurm.processor.orders import Release
 from shared.catalogue.codec import Codec
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Publish
 from shared.catalogue.payloads.domain_types import cores_of, run_us
 from shared.catalogue.record import Record, TopicPartition
 from shared.catalogue.topics import Topics
+from shared.domain.hostlist import expand
 from shared.slurm.facts import Site
 from shared.streams.stages.dead_letters import QUARANTINED
 from shared.streams.stages.unit import EventTimeLimit
@@ -293,18 +297,16 @@ class _Ingest:
         self._intake = Intake(_TOPICS, ahead_us=ahead_us)
         self.taken: list[Any] = []
 
-    def publish_all(
-        self, _address: str, _settings: object, events: Sequence[Envelope]
-    ) -> Mapping[int, str]:
+    def publish_all(self, events: Sequence[Envelope]) -> Mapping[int, str]:
         refused: dict[int, str] = {}
         for at, event in enumerate(events):
             try:
-                self.publish(_address, event)
+                self.publish(event)
             except UnansweredError as error:
                 refused[at] = str(error)
         return refused
 
-    def publish(self, _address: str, event: Envelope) -> None:
+    def publish(self, event: Envelope) -> None:
         try:
             sent = Envelope.FromString(event.SerializeToString())
             self.taken.append(self._intake.accept(sent, _NOW_S).event.payload)
@@ -317,11 +319,21 @@ class _Ingest:
             )
             raise UnansweredError("ingest", why) from None
 
+    def clusters(self) -> Sequence[str]:
+        return ["alpha"]
+
+    def nodes(self, cluster: str) -> ShowNodesResponse:
+        return ShowNodesResponse()
+
+    def jobs(self, request: ListJobsRequest) -> Sequence[ListedJob]:
+        return ()
+
 
 class _Released(Slurm):
     """Reads as Slurm is read, and remembers what was released."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.released: set[int] = set()
 
     def release(self, job: int, release: Release) -> None:
@@ -329,10 +341,10 @@ class _Released(Slurm):
 
 
 def fuzz_squeue(records: int, seed: int) -> Course:
-    """Jobs of `squeue --json`, through `tell` and `obey`."""
+    """Jobs of `squeue --json`, through what publishes them and what obeys."""
     course, mutate = Course("squeue"), Mutator(random.Random(seed))
     with _patched() as (ingest, shown):
-        teller = SlurmPublisher("i", _SITE, "alpha")
+        telling = SlurmPublisher(ingest, SlurmTerms(_SITE, "alpha"))
         while course.records < records:
             kept: set[int] = set()
             jobs = [_squeue_job(course, mutate, kept) for _ in range(_BATCH)]
@@ -342,8 +354,8 @@ def fuzz_squeue(records: int, seed: int) -> Course:
             released = _Released()
             ingest.taken.clear()
             try:
-                teller.tell(released.jobs())
-                _obey(course, released, waits)
+                telling.tell(released.jobs())
+                _obey(course, released, ingest, waits)
             except SlurmError:
                 course.results["answers that are no JSON"] += 1
                 continue
@@ -390,13 +402,13 @@ def _answer(mutate: Mutator, name: str, found: Sequence[Any]) -> str:
     return data.decode(errors="replace")
 
 
-def _obey(course: Course, released: _Released, number: int) -> None:
+def _obey(course: Course, released: _Released, ingest: _Ingest, number: int) -> None:
     if not number:
         return
     decision = PlacementDecided(job_id=f"north/alpha/{number}/{_T_S}", verdict=VERDICT_START)
     decision.attempt = decision.grant = 1
     decision.cluster, decision.freq_ghz, decision.walltime_s = "alpha", 2.1, 60
-    Obedience(released, "i", _SITE).obey(decision)
+    Obedience(released, ingest, _SITE).obey(decision)
     course.require(released.released == {number}, f"job {number} was not released")
 
 
@@ -440,21 +452,22 @@ def fuzz_sinfo(records: int, seed: int) -> Course:
             shown(_answer(mutate, "nodes", found))
             ingest.taken.clear()
             try:
-                _tell_of_nodes(course, Slurm().nodes(), hardware)
+                _tell_of_nodes(course, ingest, hardware)
             except SlurmError:
                 course.results["answers that are no JSON"] += 1
                 continue
-            drained = {name for each in ingest.taken for name in nodes._named(each.nodes)}
+            drained = {
+                name for each in ingest.taken for host in each.nodes for name in expand(host)
+            }
             course.require(kept <= drained, f"nodes {kept - drained} were not drained")
             course.results["drained"] += len(drained)
             _note_memory(course, records)
     return course
 
 
-def _tell_of_nodes(
-    course: Course, found: Sequence[Mapping[str, Any]], hardware: NodeHardware
-) -> None:
-    DrainPublisher("p", "i", "north", "alpha").tell(found)
+def _tell_of_nodes(course: Course, ingest: _Ingest, hardware: NodeHardware) -> None:
+    found = Slurm().nodes()
+    DrainPublisher(ingest, "north", "alpha").tell(found)
     uncounted_resources(found)
     alike = [node for node in found if node.get("cpus") == 36]
     try:
@@ -472,19 +485,13 @@ class _patched:  # noqa: N801 it is used as a function
         said = [""]
         ingest, self._stack = _Ingest(), ExitStack()
         for module, name, new in (
-            (slurm, "_said", lambda *_command: said[0]),
-            (tell, "publish_all", ingest.publish_all),
-            (obeying, "publish", ingest.publish),
-            (nodes, "publish", ingest.publish),
-            (commands, "ask", lambda *_address: ShowNodesResponse()),
+            (Slurm, "_said", lambda _slurm, *_command: said[0]),
             *(
-                (module, "clock_us", lambda: round(_NOW_S * 1e6))
-                for module in (tell, obeying, nodes)
+                (module, "now_us", lambda: round(_NOW_S * 1e6))
+                for module in (publisher, obedience, drains)
             ),
         ):
             self._stack.enter_context(patch.object(module, name, new))
-        devnull = self._stack.enter_context(Path(os.devnull).open("w"))
-        self._stack.enter_context(redirect_stderr(devnull))
         return ingest, lambda text: said.__setitem__(0, text)
 
     def __exit__(self, *_error: object) -> None:

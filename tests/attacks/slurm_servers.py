@@ -1,10 +1,10 @@
 """`make fuzz ADAPTER=slurm SERVERS=1`: users of a real Slurm 24.11 with jobcomp/kafka submit,
-change, requeue and cancel jobs in every way that it takes, beside honest ones, through `coplace
-slurm tell`, `obey` and `ingest-jobcomp` on real Kafka.
+change, requeue and cancel jobs in every way that it takes, beside honest ones, through the
+service `slurm` and `ingest-jobcomp` on real Kafka.
 
 No process ends, each honest job is submitted and completes under a grant, and every run of which
 the plugin has a record has its end. Records are the submissions and changes that Slurm took, each
-of which `tell` sees in what Slurm shows then, and what the plugin sends.
+of which is seen in what Slurm shows then, and what the plugin sends.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from cli.kafka_topics import KafkaTopics
 from deploy.local.servers import LocalServers
 from shared.streams.on_kafka.clients import Reader
 from tests.support.slurm import LocalSlurm
-from tests.support.slurm_region import TELL, Region
+from tests.support.slurm_region import Region
 from tests.support.snippets import REPOSITORY
 
 _TOPIC: Final = "slurm.jobcomp"
@@ -210,8 +210,8 @@ class Watched:
     def pids(self) -> dict[str, int]:
         """Of those that live."""
         found = {name: self._servers.pid(name) for name in self._names}
-        beside = zip(("tell", "obey"), self._region.between(), strict=True)
-        return found | {name: each.pid for name, each in beside if each.poll() is None}
+        beside = self._region.between
+        return found | ({"slurm": beside.pid} if beside.poll() is None else {})
 
     def mib(self) -> dict[str, float]:
         """Resident memory."""
@@ -284,7 +284,7 @@ def attack(records: int, seed: int, folder: Path, root: Path, stack: ExitStack) 
     region = Region(servers, slurm)
     programs = [*region.programs(), region.jobcomp()]
     servers.start(programs)
-    region.start(TELL, ("obey",))
+    region.start()
     stack.callback(region.kill)
     region.until(lambda: "alpha" in region.ask("clusters"), "the cluster")
     watched, users = Watched(servers, [each.name for each in programs], region), Users(region, seed)

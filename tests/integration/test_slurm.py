@@ -19,10 +19,10 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
 )
 
-from cli.slurm.slurm import Slurm
 from deploy.local.servers import LocalServers
+from services.slurm.adapters.commands import Slurm
 from tests.support.slurm import LocalSlurm, is_installed
-from tests.support.slurm_region import TELL, Region
+from tests.support.slurm_region import Region
 
 # Beside the one of all nodes.
 PARTITIONS: Final = """\
@@ -44,7 +44,7 @@ def region(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> I
         programs = found.programs()
         servers.start(programs)
         stack.callback(servers.remove, programs)
-        found.start(TELL, ("obey",))
+        found.start()
         stack.callback(found.kill)
         found.until(lambda: "alpha" in found.ask("clusters"), "the cluster")
         yield found
@@ -140,9 +140,9 @@ def test_a_node_that_slurm_takes_out_is_drained_until_it_is_back(region: Region)
 
     change("State=DRAIN", "Reason=a fan is\tbroken")
     region.until(lambda: "a fan is_broken" in region.ask("nodes", "alpha"), "the drain")
-    programs = region.kill()
+    region.kill()
     change("State=RESUME")
-    region.start(*programs)
+    region.start()
     region.until(lambda: "drained" not in region.ask("nodes", "alpha"), "the resumption")
 
 
@@ -198,9 +198,9 @@ def test_a_requeue_by_coplace_is_refused_and_the_run_goes_on(region: Region) -> 
 def test_what_lies_between_may_be_killed_at_any_moment(region: Region) -> None:
     number = region.slurm.submit("sleep 4", "--nodes=1", "--time=5")
     region.until(lambda: region.job(number).word.is_started, "the release")
-    programs = region.kill()
+    region.kill()
     region.until(lambda: region.job(number).state == "COMPLETED", "the end in Slurm")
-    region.start(*programs)
+    region.start()
     job_id = region.id_of(number)
     region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
     [finished] = region.facts(JobFinished, job_id)

@@ -21,7 +21,10 @@ _PACKAGES: Final = {"services": _ROOT, _AGENT: _ROOT / "agent"}
 # They play resource managers and nodes: tests/e2e starts the one, tests/integration the other.
 ONE_SHOT: Final = frozenset({"lab.emulator", "lab.emulator.sample"})
 # What these wait for where nothing else runs: until then they have come as far as they can.
-WAITING: Final = {"services.kubernetes": "waiting for placement"}
+WAITING: Final = {
+    "services.kubernetes": "waiting for placement",
+    "services.slurm": "waiting for Slurm",
+}
 # The entry points that run stages, with the services that these are of.
 WITH_STAGES: Final = {f"services.{name}": name for name in (*SERVICES, PLANNER)}
 # A tenth of the time that ast takes, in each process that collects tests.

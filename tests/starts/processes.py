@@ -39,6 +39,14 @@ _SECOND_US: Final = 1_000_000
 # What a start has of its own, whatever else is tried: its values are tried in process.
 GIVEN: Final = frozenset({"COPLACE_KAFKA_PARTITIONS", "COPLACE_HTTP_PORT"})
 
+_CLUSTER: Final = {
+    "name": "k1",
+    "node_model": "skylake",
+    "pstates_ghz": [2.0],
+    "idle_power_w": 50.0,
+    "peak_bandwidth_gbps": 100.0,
+}
+
 _numbers = count()
 
 
@@ -78,6 +86,7 @@ class Namespaces:
             "COPLACE_NAMESPACE": name,
             "COPLACE_KAFKA_PARTITIONS": "1",
             **self._of_kubernetes(),
+            **self._of_slurm(name),
             **self._of_agent(name),
             "COPLACE_ARCHIVE_WHERE": str(self.folder / name / "archive"),
             "COPLACE_HISTORY_DATABASE": str(self.folder / f"{name}.history.db"),
@@ -103,6 +112,17 @@ class Namespaces:
             )
         )
 
+    def _of_slurm(self, name: str) -> Mapping[str, str]:
+        """A Slurm that does not answer."""
+        clusters = self.folder / "slurm.yaml"
+        clusters.write_text(yaml.safe_dump({"clusters": [_CLUSTER]}))
+        return {
+            "SLURM_CONF": str(self.folder / "no-slurm.conf"),
+            "COPLACE_SLURM_SITE": "north",
+            "COPLACE_SLURM_CLUSTERS_FILE": str(clusters),
+            "COPLACE_SLURM_CURSOR_FILE": str(self.folder / name / "cursor"),
+        }
+
     def _of_kubernetes(self) -> Mapping[str, str]:
         """One cluster without nodes and Jobs."""
         kubeconfig, clusters = self.folder / "kubeconfig.yaml", self.folder / "clusters.yaml"
@@ -114,14 +134,7 @@ class Namespaces:
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
             "current-context": "x",
         }
-        cluster = {
-            "name": "k1",
-            "node_model": "skylake",
-            "pstates_ghz": [2.0],
-            "idle_power_w": 50.0,
-            "peak_bandwidth_gbps": 100.0,
-            "kubeconfig": str(kubeconfig),
-        }
+        cluster = {**_CLUSTER, "kubeconfig": str(kubeconfig)}
         kubeconfig.write_text(yaml.safe_dump(of_server))
         clusters.write_text(yaml.safe_dump({"clusters": [cluster]}))
         return {

@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+import urllib.request
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,23 +13,29 @@ from typer.testing import CliRunner
 
 from cli.kafka_topics import KafkaTopics
 from cli.main import app
-from cli.slurm.jobs import SlurmJob
-from cli.slurm.slurm import Slurm
 from cli.stages import create_topics
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
+from services.slurm.adapters.commands import Slurm
+from services.slurm.model.jobs import SlurmJob
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
 from tests.support.slurm import LocalSlurm
 
 NAMESPACE: Final = "slurm"
-TELL: Final = (
-    *("tell", "--node-model", "gold-6254", "--pstates-ghz", "1.2,2.0,3.1"),
-    *("--idle-power-w", "110", "--peak-bandwidth-gbps", "140", "--period-s", "0.5"),
-    # A test takes a partition down that placement is to know as up.
-    *("--declares-every-s", "3600"),
-)
+CLUSTERS: Final = """\
+clusters:
+- {name: alpha, node_model: gold-6254, pstates_ghz: [1.2, 2.0, 3.1], idle_power_w: 110,
+   peak_bandwidth_gbps: 140}
+"""
+# A test takes a partition down that placement is to know as up.
+EVERY: Final = {
+    "COPLACE_SLURM_LOOKS_EVERY_S": "0.5",
+    "COPLACE_SLURM_IDLE_LOOKS_EVERY_S": "0.5",
+    "COPLACE_SLURM_NODES_EVERY_S": "0.5",
+    "COPLACE_SLURM_DECLARES_EVERY_S": "3600",
+}
 _WITHIN_S: Final = 60.0
 
 
@@ -43,14 +50,16 @@ class Region:
             )
         )
         create_topics(self.deployment)
-        self._ports = free_ports(5)
+        self._ports = free_ports(8)
+        self._between: subprocess.Popen[bytes] | None = None
         self.ingest, self.placement = (f"127.0.0.1:{port}" for port in self._ports[:2])
 
     def programs(self) -> list[Program]:
-        """Ingest and placement."""
+        """Ingest, placement and watch."""
         return [
             self._program("ingest", "INGEST", self._ports[0], self._ports[2]),
             self._program("placement", "PLACEMENT", self._ports[1], self._ports[3]),
+            self._program("watch", "WATCH", self._ports[5], self._ports[6]),
         ]
 
     def jobcomp(self) -> Program:
@@ -75,36 +84,46 @@ class Region:
             f"http://127.0.0.1:{http_port}/readyz",
         )
 
-    def start(self, *programs: Sequence[str]) -> None:
-        """`coplace slurm ...` beside this Slurm."""
-        self._between = {tuple(each): self._start(*each) for each in programs}
-
-    def between(self) -> Sequence[subprocess.Popen[bytes]]:
-        """The processes beside this Slurm."""
-        return list(self._between.values())
-
-    def kill(self) -> list[Sequence[str]]:
-        """End what lies between at once; what that was."""
-        for program in self._between.values():
-            program.kill()
-            program.wait(30)
-        return list(self._between)
-
-    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, clusters: str = CLUSTERS, **more: str) -> None:
+        """Start the resource manager of this Slurm."""
+        file = self.slurm.folder / "clusters.yaml"
+        file.write_text(clusters)
         environment = {
             **self.slurm.environment,
+            **EVERY,
             "PYTHONPATH": os.pathsep.join(sys.path),
-            "COPLACE_KAFKA_BOOTSTRAP": self.deployment.settings.kafka_bootstrap,
-            "COPLACE_NAMESPACE": NAMESPACE,
-            "COPLACE_KAFKA_PARTITIONS": "2",
-            "COPLACE_INGEST_ADDRESS": self.ingest,
-            "COPLACE_PLACEMENT_ADDRESS": self.placement,
+            # It has no Kafka.
+            "COPLACE_KAFKA_BOOTSTRAP": "127.0.0.1:1",
+            "COPLACE_HTTP_PORT": str(self._ports[7]),
+            "COPLACE_SLURM_SITE": "north",
+            "COPLACE_SLURM_CLUSTERS_FILE": str(file),
+            "COPLACE_SLURM_CURSOR_FILE": str(self.slurm.folder / "cursor"),
+            "COPLACE_SLURM_INGEST_ADDRESS": self.ingest,
+            "COPLACE_SLURM_PLACEMENT_ADDRESS": self.placement,
+            "COPLACE_SLURM_WATCH_ADDRESS": f"127.0.0.1:{self._ports[5]}",
+            **more,
         }
-        program = "from cli.main import app; app()"
-        command = [sys.executable, "-c", program, "slurm", *arguments, "--site", "north"]
-        log = (self.slurm.folder / f"{arguments[0]}.log").open("ab")
-        with log:
-            return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        command = [sys.executable, "-m", "services.slurm"]
+        with (self.slurm.folder / "service.log").open("ab") as log:
+            self._between = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    @property
+    def between(self) -> subprocess.Popen[bytes]:
+        """The process beside this Slurm."""
+        assert self._between is not None
+        return self._between
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._between is not None:
+            self._between.kill()
+            self._between.wait(30)
+
+    def page(self, name: str) -> str:
+        """What a page of it says, such as `metrics`."""
+        url = f"http://127.0.0.1:{self._ports[7]}/{name}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
 
     def job(self, number: int) -> SlurmJob:
         """A job as Slurm shows it."""

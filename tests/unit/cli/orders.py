@@ -75,13 +75,12 @@ AT_THE_DOOR: Final[Mapping[str, str]] = {
     "tokens issue": "tokens issue olga {folder}/token --source olga",
     "tokens revoke": "tokens revoke olga --source olga",
 }
-# These run on, or try a whole installation; `slurm` reports what its nodes and jobs are.
+# These run on, or try a whole installation.
 # `history` is asked in tests/unit/services/history, `webhook` in tests/unit/services/webhooks.
 # `login` waits for a person: tests/unit/cli/login.
 NOT_ONE_ANSWER: Final = (
     "smoke-test",
     "login",
-    *(f"slurm {verb}" for verb in ("obey", "tell")),
     *(f"history {verb}" for verb in ("accounts", "audit", "charges", "jobs", "statement", "story")),
     *(f"webhook {verb}" for verb in ("add", "failed", "list", "remove", "retry")),
     *(f"webhook {verb}" for verb in ("rotate-secret", "test")),

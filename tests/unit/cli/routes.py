@@ -67,16 +67,6 @@ ASKED: Final[Mapping[str, str]] = {
 PUBLISHED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(AT_THE_DOOR, ("AuthorityDeclared",)),
     "energy push": ("CoefficientsDeclared", "SignatureMeasured"),
-    **{
-        f"slurm {verb}": kinds
-        for verb, kinds in {
-            "tell": (
-                *("ClusterDeclared", "JobSubmitted", "JobStarted", "JobFinished"),
-                *("NodesDrained", "NodesResumed"),
-            ),
-            "obey": ("JobDeclined", "JobActionDone", "JobActionRefused"),
-        }.items()
-    },
 }
 WITHOUT: Final[Mapping[str, WithoutRoute]] = {
     **dict.fromkeys(

@@ -64,14 +64,6 @@ _HELD: Final = {
     ("restore rebuild", "model"): _OWN,
     ("smoke-test", "cluster"): _DECLARED,
     ("logs", "process"): _ASKED,
-    **{
-        (f"slurm {verb}", name): _DECLARED
-        for verb, names in (
-            ("tell", ("site", "node_model", "architecture", "account")),
-            ("obey", ("site", "account")),
-        )
-        for name in names
-    },
     **{("certificates issue", name): _DECLARED for name in ("name", "role")},
     **{(verb, "client"): _DECLARED for verb in ("topics create", "topics acls")},
     ("certificates hand-out", "client"): _OWN,

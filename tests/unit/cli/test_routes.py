@@ -91,8 +91,9 @@ def test_every_route_is_of_a_command_or_of_a_resource_manager() -> None:
     left = {route.operation for route in routes()} - of_commands
     # Facts of resource managers and agents, plans, and what watches them: no command sends those.
     assert left == {
-        *("ClusterLost", "ClusterReturned", "JobRequeued", "ManagerAlive"),
-        "JobsReordered",
+        *("ClusterDeclared", "ClusterLost", "ClusterReturned", "JobRequeued", "ManagerAlive"),
+        *("JobSubmitted", "JobStarted", "JobFinished", "JobDeclined"),
+        *("JobActionDone", "JobActionRefused", "JobsReordered"),
         *("NodeSamples", "ShuttersMeasured", "PlanProposed"),
         *("ShowAccount", "WatchDecisions"),
     }

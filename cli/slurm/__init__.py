@@ -1,1 +1,0 @@
-"""`coplace slurm`: what lies between a Slurm and Coplace."""

@@ -1,0 +1,1 @@
+"""A resource manager: the jobs of a Slurm that Coplace starts."""

@@ -1,0 +1,1 @@
+"""Slurm's commands, ingest, placement and the decisions over gRPC."""

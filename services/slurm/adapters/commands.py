@@ -1,0 +1,172 @@
+"""Slurm's own commands, of the Slurm that `SLURM_CONF` names or that is this host's."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from coplace_client.errors import UnusableError
+from services.slurm.model.jobs import GrantAnswer, SlurmJob
+from services.slurm.processor.orders import Release
+
+_WITHIN_S: Final = 60.0
+_NEEDED: Final = "this needs Slurm 22.05 or newer, with its JSON plugin (docs/how-to/slurm.md)"
+_MOST_SAID: Final = 400
+_CLUSTER: Final = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
+# As Slurm says that a job is unknown, or over.
+_UNKNOWN: Final = "Invalid job id"
+_OVER: Final = (
+    _UNKNOWN,
+    "already completed",
+    "already completing",
+    "Job/step already",
+    "no longer pending",
+)
+# As Slurm says that its controller is away, or has a job in hand: later it may do what it is asked.
+_LATER: Final = (
+    *("Unable to contact", "Connection refused", "Connection reset", "timed out", "Zero Bytes"),
+    *("standby mode", "in transition", "try again", "temporarily unavailable", "not responding"),
+    *("ommunication", "Protocol authentication", "Not primary controller", "ermission denied"),
+)
+
+
+class SlurmError(UnusableError):
+    """A command of Slurm failed, or is not there; the same may succeed later. `words` are what
+    Slurm said."""
+
+    def __init__(self, problem: str, words: str = "") -> None:
+        super().__init__(problem)
+        self.words = words
+
+
+class SlurmBusyError(SlurmError):
+    """Slurm does not change a job now."""
+
+
+class SlurmRefusedError(SlurmError):
+    """Slurm does not change a job as it was asked, and would not later."""
+
+
+class Slurm:
+    """One cluster's Slurm. Every method raises SlurmError; those that change a job leave one alone
+    that is over. `called` gets the program of each command, and whether it answered."""
+
+    def __init__(
+        self, called: Callable[[str, bool], object] = lambda _program, _answered: None
+    ) -> None:
+        self._called = called
+
+    def cluster(self) -> str:
+        """Return the name of the cluster in Slurm and in Coplace."""
+        found = _CLUSTER.search(self._said("scontrol", "show", "config"))
+        if found is None:
+            raise SlurmError(
+                "`scontrol show config` names no cluster: set ClusterName in slurm.conf"
+            )
+        return found[1]
+
+    def nodes(self) -> Sequence[Mapping[str, Any]]:
+        """Return its nodes, in its order."""
+        shown = self._json("sinfo", "--json")
+        if "nodes" not in shown:  # from 23.02 on it has groups of them
+            shown = self._json("scontrol", "show", "nodes", "--json")
+        return _objects(shown, "nodes")
+
+    def partitions(self) -> Sequence[Mapping[str, Any]]:
+        """Return what it shows of its partitions; nothing before 23.02."""
+        groups = self._json("sinfo", "--json").get("sinfo")
+        found = [each for each in groups if isinstance(each, dict)] if groups else []
+        return [each["partition"] for each in found if isinstance(each.get("partition"), dict)]
+
+    def jobs(self, number: int = 0) -> list[SlurmJob]:
+        """Return the jobs that it knows: those that ended for MinJobAge seconds. With a number
+        those of it at least: versions before 23.02 show all, which takes them longer."""
+        only = [f"--jobs={number}"] if number else []
+        try:
+            shown = self._json("squeue", "--states=all", *only, "--json")
+        except SlurmError as error:
+            if number and _UNKNOWN in error.words:
+                return []
+            raise
+        return [SlurmJob(fields) for fields in _objects(shown, "jobs")]
+
+    def release(self, job: int, release: Release) -> None:
+        """Start a held job as soon as its nodes are free. Slurm shall not requeue it by itself:
+        where it starts is not its to say."""
+        said = [f"AdminComment={release.word}", f"TimeLimit={release.limit_min}", "Requeue=0"]
+        if release.nodes:
+            said.append(f"ReqNodeList={','.join(release.nodes)}")
+        self._change("scontrol", "update", f"JobId={job}", *said)
+        self._change("scontrol", "release", str(job))
+
+    def hold(self, job: int) -> None:
+        """Let a job that waits not start before it is released."""
+        self._change("scontrol", "hold", str(job))
+
+    def leave(self, job: int, word: GrantAnswer) -> None:
+        """Leave the word on a grant with its job."""
+        self._change("scontrol", "update", f"JobId={job}", f"AdminComment={word}")
+
+    def suspend(self, job: int) -> None:
+        """Stop a job on its nodes."""
+        self._change("scontrol", "suspend", str(job))
+
+    def resume(self, job: int) -> None:
+        """Let a suspended job run on."""
+        self._change("scontrol", "resume", str(job))
+
+    def cancel(self, job: int) -> None:
+        """End a job, or take it out of the queue."""
+        self._change("scancel", str(job))
+
+    def _change(self, *command: str) -> None:
+        """Unless the job is over."""
+        try:
+            self._said(*command)
+        except SlurmError as error:
+            if any(words in error.words for words in _OVER):
+                return
+            if not error.words:
+                raise
+            if any(words in error.words for words in _LATER):
+                raise SlurmBusyError(str(error), error.words) from None
+            raise SlurmRefusedError(str(error), error.words) from None
+
+    def _json(self, *command: str) -> Mapping[str, Any]:
+        said = self._said(*command)
+        try:
+            found = json.loads(said, strict=False)
+        except (ValueError, RecursionError) as error:
+            raise SlurmError(f"{' '.join(command)} wrote no JSON: {error}: {_NEEDED}") from None
+        if not isinstance(found, dict):
+            raise SlurmError(f"{' '.join(command)} wrote JSON that is no object: {_NEEDED}")
+        return found
+
+    def _said(self, *command: str) -> str:
+        """What a command says. Users write what bytes they like into what it shows."""
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_WITHIN_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self._called(command[0], False)
+            raise SlurmError(f"{' '.join(command)}: {error}") from None
+        self._called(command[0], not done.returncode)
+        if done.returncode:
+            words = (done.stderr or done.stdout).strip()[:_MOST_SAID]
+            raise SlurmError(f"{' '.join(command)}: {words}", words)
+        return done.stdout
+
+
+def _objects(shown: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """What a list holds beside what is no object."""
+    found = shown.get(name)
+    if not isinstance(found, list):
+        raise SlurmError(f"Slurm's JSON has no list of {name}: {_NEEDED}")
+    return [each for each in found if isinstance(each, dict)]

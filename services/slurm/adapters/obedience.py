@@ -1,0 +1,127 @@
+"""Obeys decisions on the jobs of a Slurm."""
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
+
+from coplace_client.facts import action_done, action_refused, decline_event
+from services.slurm.adapters.commands import Slurm, SlurmRefusedError
+from services.slurm.adapters.region import AskedRegion
+from services.slurm.model.jobs import SlurmJob
+from services.slurm.processor.orders import (
+    Cancel,
+    Decline,
+    Done,
+    Hold,
+    Order,
+    Refuse,
+    Release,
+    Resume,
+    Suspend,
+    orders,
+    orders_of_refused,
+)
+from shared.domain.printable import printable
+from shared.process.clock import now_us
+from shared.slurm.facts import Site, identify
+
+# Placement waits for a word on these.
+ANSWERED: Final = frozenset({VERDICT_START, VERDICT_ACTION})
+# Slurm's number in an id, with what it says of a task or a part behind it.
+_NUMBER: Final = re.compile(r"/(\d{1,12})[^/]*/\d+$")
+
+
+class Obedience:
+    """Carries decisions out; what Slurm keeps of them lets each be carried out again."""
+
+    def __init__(self, slurm: Slurm, region: AskedRegion, site: Site) -> None:
+        self._slurm, self._region, self._site = slurm, region, site
+
+    def obey(self, decision: PlacementDecided) -> list[Order]:
+        """Do what is decided, and say what that was; a start or an action that Slurm refuses for
+        good is refused in Slurm's words. Raises SlurmError and UnansweredError: then it is to be
+        done again."""
+        job = self._job(decision.job_id)
+        found = orders(decision, job, now_us())
+        try:
+            return self._all_carried_out(found, decision, job)
+        except SlurmRefusedError as error:
+            if decision.verdict not in ANSWERED or job is None:
+                raise
+            return self.refuse(decision, error.words)
+
+    def refuse(self, decision: PlacementDecided, reason: str) -> list[Order]:
+        """Answer that a start or an action cannot be made, and say what that took. Raises as
+        `obey`."""
+        job = self._job(decision.job_id)
+        return self._all_carried_out(orders_of_refused(decision, job, reason), decision, job)
+
+    def _all_carried_out(
+        self, found: list[Order], decision: PlacementDecided, job: SlurmJob | None
+    ) -> list[Order]:
+        for order in found:
+            if not self._carry_out(order, decision, job):
+                return self.obey(decision)  # it started meanwhile
+        return found
+
+    def _job(self, job_id: str) -> SlurmJob | None:
+        """Return the job of an id, which Slurm may know no more."""
+        found = _NUMBER.search(job_id)
+        for job in self._slurm.jobs(int(found[1])) if found else ():
+            if _id_of(job, self._site) == job_id:
+                return job
+        return None
+
+    def _carry_out(self, order: Order, decision: PlacementDecided, job: SlurmJob | None) -> bool:
+        """Hold a job; return False where it is not held since it started before."""
+        match order:
+            case Done() | Decline() | Refuse():
+                self._region.publish(self._answer(order, decision))
+            case Hold() if job is not None:
+                return self._hold(job, order, decision.job_id)
+            case _ if job is not None:
+                self._change(job, order)
+        return True
+
+    def _answer(self, order: Done | Decline | Refuse, decision: PlacementDecided) -> Envelope:
+        source, at_us = self._site.name, now_us()
+        if isinstance(order, Done):
+            return action_done(source, decision, order.freq_ghz, at_us)
+        reason = printable(order.reason)
+        if isinstance(order, Refuse):
+            return action_refused(source, decision, reason, at_us)
+        of = (decision.job_id, decision.attempt, decision.grant)
+        return decline_event(source, *of, reason, at_us, order.refused)
+
+    def _change(self, job: SlurmJob, order: Order) -> None:
+        match order:
+            case Release(word=word):
+                about_it = word._replace(submit_s=job.submit_s, wanted=job.wanted)
+                self._slurm.release(job.job_id, replace(order, word=about_it))
+            case Cancel():
+                self._slurm.cancel(job.job_id)
+            case Suspend():
+                self._slurm.suspend(job.job_id)
+            case Resume():
+                self._slurm.resume(job.job_id)
+
+    def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
+        """Once it is held it starts no more: what is seen then is final."""
+        self._slurm.hold(job.job_id)
+        now = self._job(job_id)
+        if now is not None and now.has_nodes:
+            return False
+        word = order.word._replace(submit_s=job.submit_s, wanted=job.wanted)
+        self._slurm.leave(job.job_id, word)
+        return True
+
+
+def _id_of(job: SlurmJob, site: Site) -> str:
+    """Empty for one that has none, whatever keeps it from that: it is no decision's."""
+    try:
+        return identify(job.message(), site)
+    except Exception:  # noqa: BLE001 one job of Slurm's is no reason to obey nothing
+        return ""

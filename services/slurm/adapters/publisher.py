@@ -1,0 +1,207 @@
+"""Publishes what happens in a Slurm: the cluster, submissions, starts and ends."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import Final
+
+import grpc
+import structlog
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.ingest_service_pb2 import Envelope
+
+from coplace_client.calls import UnansweredError
+from coplace_client.facts import fact
+from services.slurm.adapters.region import AskedRegion
+from services.slurm.adapters.runs import RunsSeen
+from services.slurm.model.clusters import cluster_map
+from services.slurm.model.facts import SlurmTerms, facts_of
+from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.start_terms import ShownJobs, release
+from shared.domain.printable import printable
+from shared.process.clock import now_us
+from shared.streams.stages.unit import EventTimeLimit
+
+# What one event can cause for a whole call: alone it is refused, and the others are taken.
+_OF_ONE: Final = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+)
+_RESTART: Final = "not declared: restart this process when the cluster is idle"
+_AHEAD_US: Final = EventTimeLimit.from_wall_clock().ahead_us
+
+log = structlog.get_logger(__name__)
+
+
+class ShownState(StrEnum):
+    """A job of Slurm's, as Coplace has it: set aside where something about it fails."""
+
+    WAITS = "waits"
+    RUNS = "runs"
+    ENDED = "ended"
+    ASIDE = "aside"
+
+
+class SlurmPublisher:
+    """Sends each fact once: after a restart it is sent again, a copy that nobody counts.
+
+    A job whose facts fail is set aside with its reason, noted once, and holds up no other. It is
+    tried again with each look at Slurm.
+    """
+
+    def __init__(
+        self, region: AskedRegion, terms: SlurmTerms, runs: RunsSeen | None = None
+    ) -> None:
+        self._region, self._terms, self._site = region, terms, terms.site
+        self._runs = runs or RunsSeen()
+        self._sent: set[str] = set()
+        # Jobs that were held since something that Slurm says of their start was not understood.
+        self._kept_out: set[str] = set()
+        self._declared: dict[str, ClusterDeclared] = {}
+        # The nodes of clusters that were noted since they are not those that are declared.
+        self._unlike: dict[str, tuple[str, ...]] = {}
+        # What was noted of which job, or of which fact that was refused.
+        self._noted: dict[str, str] = {}
+        self._aside: set[str] = set()
+        self.states: Mapping[ShownState, int] = {}
+        """How many jobs were in which state at the last look."""
+
+    def declare(self, clusters: Sequence[ClusterDeclared]) -> None:
+        """Declare clusters that are not declared so, unless nodes have other places by now: what
+        runs is known by these. Raises UnansweredError, for what ingest refuses too."""
+        for cluster in clusters:
+            if not self._is_moved(cluster) and cluster != self._declared.get(cluster.cluster):
+                self._declare(cluster)
+        declared = [self._declared[each.cluster] for each in clusters]
+        self._terms = replace(self._terms, clusters=cluster_map(declared))
+
+    def _declare(self, cluster: ClusterDeclared) -> None:
+        at_us = now_us()
+        subject = f"{cluster.cluster}/{at_us}"
+        self._region.publish(fact(self._site.name, cluster, subject, at_us))
+        self._declared[cluster.cluster] = cluster
+        cores = cluster.cores_per_node
+        log.info("declared", cluster=cluster.cluster, nodes=cluster.nodes, cores_per_node=cores)
+
+    def _is_moved(self, cluster: ClusterDeclared) -> bool:
+        """Note once where a cluster that is declared has other nodes, or another order of them."""
+        name, nodes = cluster.cluster, tuple(cluster.node_names)
+        declared = self._declared.get(name)
+        if declared is None or nodes == tuple(declared.node_names):
+            self._unlike.pop(name, None)
+            return False
+        if self._unlike.get(name) != nodes:
+            log.warning("other nodes, or another order of them", cluster=name, problem=_RESTART)
+        self._unlike[name] = nodes
+        return True
+
+    def tell(self, jobs: Iterable[SlurmJob]) -> bool:
+        """Publish what is new of these jobs; return whether anything was. Raises UnansweredError:
+        then none of it counts as published."""
+        shown = list(jobs)
+        ended = self._runs.ended(shown)
+        self._kept_out |= self._runs.kept_out
+        before, self._noted, self._aside = self._noted, {}, set()
+        beside = ShownJobs(shown, self._site)
+        known = {
+            event.id: event
+            for job in [*ended, *shown]
+            for event in self._facts(job, beside, before)
+        }
+        fresh = [event for name, event in known.items() if name not in self._sent]
+        self._send(fresh, before)
+        self._sent = set(known)  # Slurm forgets jobs that ended, and so does this
+        self._kept_out &= {event.job_submitted.job_id for event in known.values()}
+        self._runs.remember(shown)
+        self.states = Counter(self._state(job) for job in shown)
+        return bool(fresh)
+
+    def _state(self, job: SlurmJob) -> ShownState:
+        if _name(job) in self._aside:
+            return ShownState.ASIDE
+        if job.is_pending:
+            return ShownState.WAITS
+        return ShownState.RUNS if job.has_nodes else ShownState.ENDED
+
+    def _facts(
+        self, job: SlurmJob, beside: ShownJobs, before: Mapping[str, str]
+    ) -> Sequence[Envelope]:
+        latest_us = now_us() + _AHEAD_US
+        try:
+            if not job.is_placed:
+                return ()
+            found = facts_of(job, self._terms, latest_us)
+            told = self._with_terms(job, beside, found.told)
+            for event in told:
+                event.SerializeToString()
+        except Exception as error:  # noqa: BLE001 one job of Slurm's is no reason to end
+            problem = f"is not published: {_shown(error)}"
+            self._aside.add(_name(job))
+            self._note(_name(job), problem, before)
+            return ()
+        if found.repaired:
+            left_out = ", ".join(sorted(found.repaired))
+            self._note(f"job {job.job_id}", f"is published with less of its {left_out}", before)
+        if held_because := told[0].job_submitted.held_because:
+            self._note(f"job {job.job_id}:", f"held. {held_because}", before)
+        return told
+
+    def _with_terms(
+        self, job: SlurmJob, beside: ShownJobs, told: Sequence[Envelope]
+    ) -> Sequence[Envelope]:
+        """Return the facts of a job with when it may start; it is released once what it was held
+        for is met. One that asks for what Coplace can't follow stays held."""
+        if not job.is_pending or job.unmapped:
+            return told
+        submitted = told[0].job_submitted
+        beside.put_terms(job, submitted)
+        if submitted.held_because:
+            self._kept_out.add(submitted.job_id)
+        if submitted.job_id in self._kept_out and beside.is_met(job, time.time()):
+            return [*told, release(submitted, self._site)]
+        return told
+
+    def _note(self, name: str, what: str, before: Mapping[str, str]) -> None:
+        """Say it once, as long as it stays so."""
+        self._noted[name] = what
+        if before.get(name) != what:
+            log.warning("noted", problem=printable(f"{name} {what}", 1_000))
+
+    def _send(self, events: Sequence[Envelope], before: Mapping[str, str]) -> None:
+        if not events:
+            return
+        try:
+            refused = self._region.publish_all(events)
+        except UnansweredError as error:
+            if error.code not in _OF_ONE:
+                raise
+            refused = self._one_by_one(events)
+        for at, why in refused.items():
+            self._note(f"ingest refused {events[at].id}:", why, before)
+
+    def _one_by_one(self, events: Sequence[Envelope]) -> Mapping[int, str]:
+        """Why some are refused, by their position. Raises UnansweredError where it is no fault of
+        one of them."""
+        refused: dict[int, str] = {}
+        for at, event in enumerate(events):
+            try:
+                found = self._region.publish_all([event])
+            except UnansweredError as error:
+                if error.code not in _OF_ONE:
+                    raise
+                found = {0: str(error)}
+            refused.update((at, why) for why in found.values())
+        return refused
+
+
+def _name(job: SlurmJob) -> str:
+    return f"job {job.fields.get('job_id')!r:.40}"
+
+
+def _shown(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else repr(error)

@@ -1,0 +1,82 @@
+"""What is said to Coplace and asked of it, over gRPC."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+import grpc
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_service_pb2 import (
+    ListClustersRequest,
+    ListedJob,
+    ListJobsRequest,
+    ShowNodesRequest,
+    ShowNodesResponse,
+)
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+
+from coplace_client import ingest
+from coplace_client.calls import calling
+from coplace_client.channels import GrpcSettings
+from shared.clients.listing import pages_of_jobs
+
+_WITHIN_S: Final = 30.0
+_MOST_JOBS: Final = 1_000_000
+
+
+class AskedRegion(Protocol):
+    """Ingest and placement. Every method raises UnansweredError."""
+
+    def publish(self, event: Envelope) -> None:
+        """Hand over a fact."""
+
+    def publish_all(self, events: Sequence[Envelope]) -> Mapping[int, str]:
+        """Hand over facts in order: why some were refused, by their position."""
+
+    def clusters(self) -> Iterable[str]:
+        """Return the clusters that placement knows."""
+
+    def nodes(self, cluster: str) -> ShowNodesResponse:
+        """Return the states of the nodes of a cluster."""
+
+    def jobs(self, request: ListJobsRequest) -> Sequence[ListedJob]:
+        """Return all jobs that are asked for."""
+
+
+class RegionOverGrpc:
+    """They are called anew each time: the certificate that is shown may have been renewed."""
+
+    def __init__(self, ingest_address: str, placement_address: str, settings: GrpcSettings) -> None:
+        self._ingest, self._placement, self._settings = ingest_address, placement_address, settings
+
+    def publish(self, event: Envelope) -> None:
+        """Hand over a fact."""
+        ingest.publish(self._ingest, self._settings, event)
+
+    def publish_all(self, events: Sequence[Envelope]) -> Mapping[int, str]:
+        """Hand over facts in order: why some were refused, by their position."""
+        return ingest.publish_all(self._ingest, self._settings, events)
+
+    def clusters(self) -> Iterable[str]:
+        """Return the clusters that placement knows."""
+        with self._calling() as channel:
+            stub = PlacementServiceStub(channel)
+            answer = stub.ListClusters(ListClustersRequest(), timeout=_WITHIN_S)
+        return [each.name for each in answer.clusters]
+
+    def nodes(self, cluster: str) -> ShowNodesResponse:
+        """Return the states of the nodes of a cluster."""
+        with self._calling() as channel:
+            stub = PlacementServiceStub(channel)
+            request = ShowNodesRequest(cluster=cluster)
+            answer: ShowNodesResponse = stub.ShowNodes(request, timeout=_WITHIN_S)
+        return answer
+
+    def jobs(self, request: ListJobsRequest) -> Sequence[ListedJob]:
+        """Return all jobs that are asked for."""
+        with self._calling() as channel:
+            pages = pages_of_jobs(channel, request, _MOST_JOBS, _WITHIN_S)
+            return [job for page in pages for job in page.jobs]
+
+    def _calling(self) -> AbstractContextManager[grpc.Channel]:
+        return calling(self._placement, self._settings)

@@ -1,0 +1,114 @@
+"""Which runs a requeue ended: Slurm shows a requeued job with a new submit time, and nothing of the
+run before."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_DECIDED,
+    JOB_STANDING_HELD,
+    JOB_STANDING_RESERVED,
+    JOB_STANDING_RUNNING,
+    JOB_STANDING_WAITING,
+    ListedJob,
+    ListJobsRequest,
+)
+
+from coplace_client.errors import RejectedError
+from services.slurm.adapters.region import AskedRegion
+from services.slurm.model.jobs import GrantAnswer, SlurmJob
+from services.slurm.model.start_terms import MARK
+from shared.slurm.facts import Site, identify
+
+_NOT_OVER: Final = (
+    *(JOB_STANDING_WAITING, JOB_STANDING_HELD, JOB_STANDING_RESERVED, JOB_STANDING_DECIDED),
+    JOB_STANDING_RUNNING,
+)
+_KEPT_OUT: Final = f"held: {MARK}"
+# In place of the nodes of a run, of which Slurm shows nothing any more.
+_SOME_NODES: Final = "unknown"
+# Id of a job, without its submit time.
+_Stem = str
+
+
+class RunsSeen:
+    """Remembers the jobs that were not over at the last look at Slurm; asks placement at the first
+    look, when there is none to remember."""
+
+    def __init__(
+        self,
+        site: Site | None = None,
+        listed: Callable[[], Iterable[ListedJob]] = lambda: (),
+    ) -> None:
+        self._site = site or Site("", "", "")
+        self._listed = listed
+        self._last: Mapping[int, SlurmJob] | None = None
+        # Jobs that a process before held for what it did not understand of their start.
+        self.kept_out: frozenset[str] = frozenset()
+
+    @classmethod
+    def beside(cls, region: AskedRegion, site: Site, clusters: Iterable[str]) -> "RunsSeen":
+        """Return what a process that was started remembers: what placement knows."""
+
+        def listed() -> Sequence[ListedJob]:
+            requests = (
+                ListJobsRequest(cluster=cluster, standings=_NOT_OVER) for cluster in clusters
+            )
+            found = [job for request in requests for job in region.jobs(request)]
+            return list({job.job_id: job for job in found}.values())
+
+        return cls(site, listed)
+
+    def ended(self, shown: Sequence[SlurmJob]) -> list[SlurmJob]:
+        """Return the jobs whose run a requeue ended since, as it ended. Raises UnansweredError."""
+        if self._last is None:
+            return list(self._ended_before(shown))
+        last = self._last
+        return [
+            last[job.job_id].ended_by_requeue(job.submit_s)
+            for job in shown
+            if job.job_id in last and 0 < last[job.job_id].submit_s < job.submit_s
+        ]
+
+    def remember(self, shown: Iterable[SlurmJob]) -> None:
+        """Remember what is shown now."""
+        self._last = {job.job_id: job for job in shown if job.is_pending or job.has_nodes}
+
+    def _ended_before(self, shown: Iterable[SlurmJob]) -> Iterator[SlurmJob]:
+        """What placement takes for not over, and Slurm shows as requeued since."""
+        by_stem = dict(self._stems(shown))
+        known = list(self._listed()) if by_stem else []
+        self.kept_out = frozenset(job.job_id for job in known if _KEPT_OUT in job.reason)
+        for listed in known:
+            stem, _, submit = listed.job_id.rpartition("/")
+            job = by_stem.get(stem)
+            if job is not None and submit.isdecimal() and int(submit) < job.submit_s:
+                yield _run_of(listed, int(submit), job)
+
+    def _stems(self, shown: Iterable[SlurmJob]) -> Iterator[tuple[_Stem, SlurmJob]]:
+        for job in shown:
+            try:
+                yield identify(job.message(), self._site).rpartition("/")[0], job
+            except RejectedError:
+                continue
+
+
+def _run_of(listed: ListedJob, submit_s: int, requeued: SlurmJob) -> SlurmJob:
+    """The run that placement knows of a job, as Slurm would show it; it had what was asked for. Of
+    whom it was says placement, since Slurm may have used the number again."""
+    has_run = listed.standing == JOB_STANDING_RUNNING
+    allocation, of = listed.allocation, requeued.fields
+    word = GrantAnswer(allocation.grant, is_started=True, freq_ghz=allocation.freq_ghz)
+    run = {
+        "user_name": listed.user,
+        "account": listed.account,
+        "name": listed.app_id,
+        "comment": "",
+        "submit_time": submit_s,
+        "start_time": allocation.since_us // 1_000_000 if has_run else 0,
+        "nodes": _SOME_NODES if has_run else "",
+        "node_count": allocation.nodes if has_run else of.get("node_count"),
+        "tres_alloc_str": of.get("tres_req_str") if has_run else "",
+        "admin_comment": str(word) if allocation.grant else "",
+    }
+    return SlurmJob({**of, **run}).ended_by_requeue(requeued.submit_s)

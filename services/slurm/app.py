@@ -1,0 +1,201 @@
+"""Composition root of the resource manager of a Slurm."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import structlog
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.watch_service_pb2 import WatchDecisionsRequest
+
+from coplace_client.decisions import AsyncDecisionWatcher
+from coplace_client.errors import UnusableError
+from services.slurm.adapters.commands import Slurm
+from services.slurm.adapters.cursor import CursorFile
+from services.slurm.adapters.decisions import DecisionsInHand
+from services.slurm.adapters.drains import DrainPublisher
+from services.slurm.adapters.heartbeat import SlurmHeartbeat
+from services.slurm.adapters.meter import SlurmMeter
+from services.slurm.adapters.obedience import Obedience
+from services.slurm.adapters.publisher import SlurmPublisher
+from services.slurm.adapters.region import AskedRegion, RegionOverGrpc
+from services.slurm.adapters.runs import RunsSeen
+from services.slurm.adapters.tries import Tries, shown_error
+from services.slurm.model.clusters import (
+    ClusterShare,
+    declared_clusters,
+    shared_out,
+    uncounted_resources,
+    undeclared,
+)
+from services.slurm.model.facts import SlurmTerms
+from services.slurm.settings import SlurmSettings, shares_of
+from shared.process.crash import end_process
+from shared.process.life import Process, run_process
+from shared.slurm.facts import Site
+
+NAME: Final = "slurm"
+_AGAIN_S: Final = 5.0
+# For so long behind a change Slurm is looked at as often as while there are some.
+_BUSY_S: Final = 30.0
+# A look takes no more than this part of the time: slurmctld has others to answer.
+_MOST_OF_TIME: Final = 0.2
+
+log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+
+async def serve(process: Process) -> None:
+    """Connect Slurm and Coplace until the process shall stop."""
+    own = SlurmSettings()
+    shares = shares_of(own.clusters_file)
+    running = asyncio.create_task(_run(process, own, shares))
+    running.add_done_callback(_ended)
+    await process.stop.wait()
+    running.cancel()
+
+
+def _ended(running: asyncio.Task[None]) -> None:
+    """What nobody expected ends the process: it goes on where it was."""
+    if not running.cancelled() and (error := running.exception()):
+        end_process(NAME, error)
+
+
+async def _run(process: Process, own: SlurmSettings, shares: Sequence[ClusterShare]) -> None:
+    """Declare the clusters, then publish what happens, and do what is decided."""
+    meter = SlurmMeter(process.telemetry.meter)
+    slurm = Slurm(meter.called)
+    region = RegionOverGrpc(own.ingest_address, own.placement_address, process.settings)
+    until = _Until(process)
+    name = await until.done("Slurm", slurm.cluster)
+    nodes = await until.done("Slurm", slurm.nodes)
+    uncounted = uncounted_resources(nodes)
+    if uncounted:
+        log.warning("not declared of nodes, nor asked of them", resources=sorted(uncounted))
+    clusters = [share.cluster for share in shares]
+    site = Site(own.site, own.account, shares[0].hardware.node_model, name)
+    terms = SlurmTerms(site, own.architecture or name, uncounted)
+    declarer = _Declarer(slurm, own.site, terms.architecture, shares)
+    publisher = SlurmPublisher(region, terms, RunsSeen.beside(region, site, clusters))
+    declared = await until.done("Slurm and ingest", lambda: declarer.declare(publisher))
+    declarer.note_left_out(declared)
+    # Before that it rejects their jobs.
+    await until.done("placement", lambda: _require_known(region, clusters))
+    process.readiness.ready()
+
+    def watch(request: WatchDecisionsRequest) -> AsyncDecisionWatcher:
+        return AsyncDecisionWatcher(own.watch_address, process.settings, request)
+
+    reader = DecisionsInHand(watch, own.site, {name, *clusters}, CursorFile(own.cursor_file))
+    meter.watch(lambda: publisher.states, lambda: reader.waiting)
+    looks = _Looks(slurm, publisher, SlurmHeartbeat(region, own.site, name, clusters), own)
+    drains = {each: DrainPublisher(region, own.site, each, own.drains_every_s) for each in clusters}
+
+    def tell_nodes() -> None:
+        for cluster, shown in shared_out(slurm.nodes(), shares).items():
+            drains[cluster].tell(shown)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(looks.run())
+        tasks.create_task(_every(own.nodes_every_s, tell_nodes))
+        tasks.create_task(_every(own.declares_every_s, lambda: declarer.declare(publisher)))
+        tasks.create_task(reader.run(Tries(Obedience(slurm, region, site)).obey))
+
+
+class _Until:
+    """Does something until it succeeds, and says meanwhile what keeps the process from its work."""
+
+    def __init__(self, process: Process) -> None:
+        self._readiness = process.readiness
+
+    async def done(self, whom: str, act: Callable[[], _T]) -> _T:
+        """Return what it returns."""
+        self._readiness.wait_for(whom)
+        while True:
+            try:
+                return await asyncio.to_thread(act)
+            except UnusableError as error:
+                self._readiness.wait_for(f"{whom}: {error}")
+            await asyncio.sleep(_AGAIN_S)
+
+
+class _NotKnownYetError(UnusableError):
+    """Placement has not taken in a declaration yet."""
+
+
+def _require_known(region: AskedRegion, clusters: Sequence[str]) -> None:
+    if missing := set(clusters) - set(region.clusters()):
+        raise _NotKnownYetError(f"it does not know {', '.join(sorted(missing))} yet")
+
+
+class _Declarer:
+    """Declares the clusters that a Slurm is, as it shows them now."""
+
+    def __init__(
+        self, slurm: Slurm, site: str, architecture: str, shares: Sequence[ClusterShare]
+    ) -> None:
+        self._slurm, self._shares = slurm, shares
+        self._of = site, architecture
+        self._nodes: Sequence[Mapping[str, Any]] = ()
+        self._partitions: Sequence[Mapping[str, Any]] = ()
+
+    def declare(self, publisher: SlurmPublisher) -> Sequence[ClusterDeclared]:
+        """Declare what is not declared so. Raises UnusableError."""
+        self._nodes, self._partitions = self._slurm.nodes(), self._slurm.partitions()
+        found = declared_clusters(self._nodes, *self._of, self._shares, self._partitions)
+        publisher.declare(found)
+        return found
+
+    def note_left_out(self, declared: Sequence[ClusterDeclared]) -> None:
+        """Note what there is too much of, and which nodes are of no cluster."""
+        placed = shared_out(self._nodes, self._shares)
+        for cluster in declared:
+            for each in undeclared(placed[cluster.cluster], self._partitions, cluster):
+                log.warning("not declared", cluster=cluster.cluster, what=each)
+        if left := len(self._nodes) - sum(map(len, placed.values())):
+            log.warning("nodes are of no cluster in the file of clusters", nodes=left)
+
+
+class _Looks:
+    """Looks at jobs: more often while some come, start or end."""
+
+    def __init__(
+        self, slurm: Slurm, publisher: SlurmPublisher, heartbeat: SlurmHeartbeat, own: SlurmSettings
+    ) -> None:
+        self._slurm, self._publisher, self._heartbeat, self._own = slurm, publisher, heartbeat, own
+        self._busy_until_s = 0.0
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        while True:
+            began_s = time.monotonic()
+            await _tried(self._look)
+            ended_s = time.monotonic()
+            is_busy = ended_s < self._busy_until_s
+            pause_s = self._own.looks_every_s if is_busy else self._own.idle_looks_every_s
+            await asyncio.sleep(max(pause_s, (ended_s - began_s) / _MOST_OF_TIME))
+
+    def _look(self) -> None:
+        if self._publisher.tell(self._slurm.jobs()):
+            self._busy_until_s = time.monotonic() + _BUSY_S
+        self._heartbeat.beat()
+
+
+async def _every(period_s: float, act: Callable[[], object]) -> None:
+    while True:
+        await _tried(act)
+        await asyncio.sleep(period_s)
+
+
+async def _tried(act: Callable[[], object]) -> None:
+    """Do it; what fails is tried at the next time, and keeps nothing else from being done."""
+    try:
+        await asyncio.to_thread(act)
+    except Exception as error:  # noqa: BLE001 no answer of Slurm's is a reason to end
+        log.warning("tried again", problem=shown_error(error))
+
+
+def main() -> None:
+    """Run the process of the resource manager of a Slurm."""
+    run_process(NAME, serve)

@@ -1,0 +1,1 @@
+"""Jobs and nodes as Slurm shows them, and what they are to Coplace: pure."""

@@ -1,0 +1,127 @@
+"""Slurm's jobs as facts: pure.
+
+They have the ids that `ingest-jobcomp` gives them, so that either may publish them, or both.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted, RunInterval
+
+from services.slurm.model.jobs import GrantAnswer, SlurmJob
+from services.slurm.model.shown import number, text
+from shared.domain.printable import printable
+from shared.slurm.facts import Site, envelopes, submission
+
+# The characters of the reason that a job is held for.
+MOST_REASON: Final = 256
+_SECOND_US: Final = 1_000_000
+_OF_SUSPENSION: Final = ("pre_sus_time", "suspend_time")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMap:
+    """Which clusters of Coplace a Slurm is: by the names of nodes and of partitions, and their node
+    models; what it does not know is of the `first`, which is the Slurm itself where that is
+    empty."""
+
+    first: str = ""
+    of_node: Mapping[str, str] = field(default_factory=dict)
+    of_partition: Mapping[str, str] = field(default_factory=dict)
+    node_models: Mapping[str, str] = field(default_factory=dict)
+
+    def where_asked(self, partitions: Iterable[str]) -> str:
+        """Return the first cluster that a job may run on."""
+        known = (self.of_partition[name] for name in partitions if name in self.of_partition)
+        return next(known, self.first)
+
+    def where_run(self, nodes: Iterable[str]) -> str:
+        """Return the cluster that nodes are of."""
+        known = (self.of_node[name] for name in nodes if name in self.of_node)
+        return next(known, self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmTerms:
+    """What its jobs do not say: whose they are, the architecture that they ask for, what is
+    `uncounted` of their nodes and not asked of them, and the clusters that these are."""
+
+    site: Site
+    architecture: str
+    uncounted: Set[str] = frozenset()
+    clusters: ClusterMap = ClusterMap()
+
+
+class RepairedFacts(NamedTuple):
+    """The facts of a job, in order, and the fields of which something was left out."""
+
+    told: Sequence[Envelope]
+    repaired: Set[str]
+
+
+def facts_of(job: SlurmJob, terms: SlurmTerms, latest_us: int | None = None) -> RepairedFacts:
+    """Return the facts of a job for Coplace, in order; times behind `latest_us` are not believed.
+    Raises RejectedError, which names the field."""
+    message, word = job.message(), job.word
+    is_pending, site = job.is_pending, terms.site
+    told = [submission(message, site)] if is_pending else envelopes(message, site, latest_us)
+    submitted, unmapped = told[0].job_submitted, job.unmapped
+    if not unmapped:
+        _say_where(submitted, job)
+    elif is_pending:
+        submitted.held_because = printable(unmapped, MOST_REASON)
+    submitted.architectures.append(printable(terms.architecture))
+    if first := terms.clusters.where_asked(job.partitions):
+        submitted.reference_cluster = submitted.home_cluster = first
+    for name in terms.uncounted & submitted.resources_per_unit.keys():
+        del submitted.resources_per_unit[name]
+        message.repaired.add("tres_req")
+    where = terms.clusters.where_run(job.node_names)
+    later = [_under(word, fact, job) for fact in told[1:]]
+    for fact in later:
+        _run_on(fact, where, terms.clusters.node_models.get(where, ""))
+    return RepairedFacts([told[0], *later], message.repaired)
+
+
+def _run_on(later: Envelope, cluster: str, node_model: str) -> None:
+    """Say of a start or an end which cluster it was on, where the Slurm is several."""
+    run = later.job_started if later.HasField("job_started") else later.job_finished
+    run.cluster = cluster or run.cluster
+    if node_model and isinstance(run, JobFinished):
+        run.node_model = printable(node_model)
+
+
+def _say_where(submitted: JobSubmitted, job: SlurmJob) -> None:
+    """Add where a job may run, as its user asked."""
+    of = job.fields
+    submitted.partitions.extend(job.partitions)
+    submitted.features = text(of.get("features"))
+    submitted.nodes_wanted.extend([job.wanted] if job.wanted else [])
+    excluded = text(of.get("excluded_nodes"))
+    submitted.nodes_excluded.extend([excluded] if excluded else [])
+
+
+def _under(word: GrantAnswer, later: Envelope, job: SlurmJob) -> Envelope:
+    """A start or an end, with the grant and the clock that it is of."""
+    if later.HasField("job_started"):
+        later.job_started.grant, later.job_started.freq_ghz = word.grant, word.freq_ghz
+    else:
+        later.job_finished.grant, later.job_finished.freq_ghz = word.grant, word.freq_ghz
+        later.job_finished.intervals.extend(_intervals(job, later.job_finished))
+    return later
+
+
+def _intervals(job: SlurmJob, run: JobFinished) -> Sequence[RunInterval]:
+    """Of a run that was suspended: Slurm keeps how long it ran before it was the last time, and
+    when it went on. None where the clock is unknown: time without one is time suspended."""
+    ran_s, resumed_s = (number(job.fields.get(name)) or 0 for name in _OF_SUSPENSION)
+    stopped_us, resumed_us = run.started_at_us + ran_s * _SECOND_US, resumed_s * _SECOND_US
+    if not (run.freq_ghz and run.started_at_us <= stopped_us < resumed_us <= run.ended_at_us):
+        return ()
+    return (
+        RunInterval(began_at_us=run.started_at_us, freq_ghz=run.freq_ghz),
+        RunInterval(began_at_us=stopped_us),
+        RunInterval(began_at_us=resumed_us, freq_ghz=run.freq_ghz),
+    )

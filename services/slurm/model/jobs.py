@@ -1,0 +1,209 @@
+"""A job as Slurm's JSON has it, and the word on a grant that is kept in it: pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self
+
+from coplace_client.errors import RejectedError
+from services.slurm.model.shown import iso_time, number, text
+from shared.domain.features import parse_features
+from shared.domain.hostlist import expand
+from shared.slurm.facts import OUTCOMES
+from shared.slurm.message import Message
+
+_HOLDS_NODES: Final = frozenset(
+    {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"}
+)
+_MINUTE_S: Final = 60
+# What is left in a job's AdminComment: Slurm keeps it over crashes of all processes involved.
+_WORD: Final = re.compile(
+    r"coplace grant=(\d{1,16}) (started|declined)"
+    r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: wanted=(\S{1,4096}))?"
+)
+# Why Slurm does not start a job on the nodes that it was released on, though they are free.
+_NEVER_THERE: Final = frozenset(
+    {
+        *("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown"),
+        *("PartitionInactive", "ReqNodeNotAvail", "NodeDown", "InvalidAccount", "InvalidQOS"),
+        *("Constraints", "Reservation", "ReservationDeleted", "AccountNotAllowed"),
+    }
+)
+
+
+class GrantAnswer(NamedTuple):
+    """The word that was given on a grant of a job: it was started at a clock, or declined.
+
+    `submit_s` is the submit time of the job that it is about, 0 where it does not say: Slurm gives
+    a requeued job another one, and keeps its comments. `wanted` are the nodes that its user asked
+    for, since those that it is released on take their place in Slurm.
+    """
+
+    grant: int = 0
+    is_started: bool = False
+    freq_ghz: float = 0.0
+    submit_s: int = 0
+    wanted: str = ""
+
+    @classmethod
+    def parse(cls, admin_comment: str) -> Self:
+        """Parse the word in a comment; that of grant 0 where there is none."""
+        found = _WORD.search(admin_comment)
+        if found is None:
+            return cls()
+        started, submit_s = found[2] == "started", int(found[4] or 0)
+        return cls(int(found[1]), started, float(found[3] or 0), submit_s, found[5] or "")
+
+    def __str__(self) -> str:
+        said = f"started freq_ghz={self.freq_ghz:g}" if self.is_started else "declined"
+        submit = f" submit={self.submit_s}" if self.submit_s else ""
+        wanted = f" wanted={self.wanted}" if self.wanted else ""
+        return f"coplace grant={self.grant} {said}{submit}{wanted}"
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """A job as `squeue --json` shows it. `job_id` is Slurm's number."""
+
+    fields: Mapping[str, Any]
+
+    @property
+    def job_id(self) -> int:
+        """Return the number of the job in Slurm; 0 where it has none."""
+        return number(self.fields.get("job_id")) or 0
+
+    @property
+    def submit_s(self) -> int:
+        """Return when it was submitted, or requeued the last time; 0: nobody knows."""
+        return number(self.fields.get("submit_time")) or 0
+
+    @property
+    def state(self) -> str:
+        """Return its state; later versions give it as a list, with flags behind it."""
+        state = self.fields.get("job_state")
+        return str(state[0] if isinstance(state, list) and state else state)
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether it waits, and has nothing of any node."""
+        return self.state not in _HOLDS_NODES and self.state not in OUTCOMES
+
+    @property
+    def has_nodes(self) -> bool:
+        """Return whether it runs, or is about to."""
+        return self.state in _HOLDS_NODES
+
+    @property
+    def is_suspended(self) -> bool:
+        """Return whether it is stopped on its nodes."""
+        return self.state == "SUSPENDED"
+
+    @property
+    def word(self) -> GrantAnswer:
+        """Return the word that was left on it; that of grant 0 where it was written before it
+        was requeued."""
+        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        is_about_it = said.submit_s in (0, self.submit_s)
+        return said._replace(submit_s=0, wanted="") if is_about_it else GrantAnswer()
+
+    @property
+    def wanted(self) -> str:
+        """Return the nodes that its user asked for, as a host list."""
+        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        return said.wanted if said.grant else text(self.fields.get("required_nodes"))
+
+    @property
+    def released_on(self) -> str:
+        """Return the nodes that it is to start on, as a host list."""
+        return text(self.fields.get("required_nodes"))
+
+    @property
+    def partitions(self) -> list[str]:
+        """Return the partitions that it may run in, by their names."""
+        return [name for name in text(self.fields.get("partition")).split(",") if name]
+
+    @property
+    def node_names(self) -> list[str]:
+        """Return the nodes that it has or had; none where they are no host list."""
+        try:
+            return expand(text(self.fields.get("nodes")))
+        except RejectedError:
+            return []
+
+    @property
+    def never_starts_for(self) -> str:
+        """Return why Slurm will not start it on those nodes; empty where it may."""
+        reason = text(self.fields.get("state_reason"))
+        return reason if reason in _NEVER_THERE else ""
+
+    @property
+    def unmapped(self) -> str:
+        """Return what it asks for that Coplace can't follow, in words; empty where that is
+        nothing."""
+        if reservation := text(self.fields.get("reservation")) or text(
+            self.fields.get("resv_name")
+        ):
+            return f"reservation {reservation} is not mapped to Coplace yet"
+        if licences := text(self.fields.get("licenses")):
+            return f"licences {licences} are not mapped to Coplace yet"
+        try:
+            if features := text(self.fields.get("features")):
+                parse_features(features)
+            for name in ("excluded_nodes", "required_nodes"):
+                if hosts := text(self.fields.get(name)):
+                    expand(hosts)
+        except RejectedError as error:
+            return f"Coplace can't follow it: {error}"
+        return ""
+
+    @property
+    def is_placed(self) -> bool:
+        """Return whether Coplace is to know of it: arrays and parts of heterogeneous jobs that wait
+        are Slurm's own, since it starts them together."""
+        array, leader = self.fields.get("array_task_string"), self.fields.get("het_job_id")
+        return not (self.is_pending and (array or number(leader)))
+
+    def ended_by_requeue(self, requeued_s: int) -> "SlurmJob":
+        """Return the job as its run ended, of which Slurm shows nothing any more: it was requeued
+        at that time."""
+        ended = {"job_state": "REQUEUED", "end_time": requeued_s}
+        return SlurmJob({**self.fields, **ended})
+
+    def message(self) -> Message:
+        """Return what jobcomp/kafka would send of it now."""
+        of, given = self.fields, {name: number(self.fields.get(name)) for name in _NUMBERS}
+        has_run = bool(of.get("nodes"))
+        limit_min = given["time_limit"]
+        nodes = given["node_count"] or 1
+        return Message(
+            {
+                "jobid": given["job_id"],
+                "array_job_id": given["array_job_id"],
+                "array_task_id": given["array_task_id"],
+                "het_job_id": given["het_job_id"],
+                "het_job_offset": given["het_job_offset"] if given["het_job_id"] else None,
+                "cluster": of.get("cluster"),
+                "username": of.get("user_name"),
+                "user_id": given["user_id"],
+                "account": of.get("account"),
+                "job_name": of.get("name"),
+                "comment": text(of.get("comment")),
+                "@submit": iso_time(given["submit_time"]),
+                "@start": iso_time(given["start_time"]) if has_run else None,
+                "@end": iso_time(given["end_time"]),
+                "time_limit": limit_min * _MINUTE_S if limit_min else None,
+                "nodes": of.get("nodes"),
+                "total_nodes": nodes,
+                "total_cpus": given["cpus"] or nodes,
+                "tres_req": of.get("tres_req_str"),
+                "tres_alloc": of.get("tres_alloc_str"),
+                "failed_node": of.get("failed_node"),
+                "state": self.state if self.state in OUTCOMES else None,
+            }
+        )
+
+
+_NUMBERS: Final = (
+    *("job_id", "array_job_id", "array_task_id", "het_job_id", "het_job_offset", "submit_time"),
+    *("start_time", "end_time", "time_limit", "node_count", "cpus", "user_id"),
+)

@@ -1,0 +1,252 @@
+"""What Slurm says of when a job may start, as `squeue --json` has it, as Coplace takes it: pure.
+
+What has no equal holds the job, until the states of all jobs that Slurm shows say that it is met:
+Slurm itself does not look at what a held job depends on. What is not understood holds it for good.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import (
+    DEPENDENCY_CONDITION_AFTER,
+    DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_NOT_OK,
+    DEPENDENCY_CONDITION_AFTER_OK,
+    DEPENDENCY_CONDITION_SINGLETON,
+    Dependency,
+    JobReleased,
+    JobSubmitted,
+)
+
+from coplace_client.errors import RejectedError
+from coplace_client.facts import fact
+from services.slurm.model.facts import MOST_REASON
+from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.shown import number
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.payloads.domain_types import dependencies_of, job_of
+from shared.domain.printable import printable
+from shared.slurm.facts import OUTCOMES, Site, identify
+
+# Begins each reason that a job is held for, so that a later process knows its own.
+MARK: Final = "Slurm: "
+_MOST_SHOWN: Final = 200
+_SECOND_US: Final = 1_000_000
+_MINUTE_S: Final = 60
+# The end of the year 9999.
+_LATEST_S: Final = 253_402_300_799
+_CONDITIONS: Final = {
+    "after": DEPENDENCY_CONDITION_AFTER,
+    "afterany": DEPENDENCY_CONDITION_AFTER_ANY,
+    "afterok": DEPENDENCY_CONDITION_AFTER_OK,
+    "afternotok": DEPENDENCY_CONDITION_AFTER_NOT_OK,
+    # Of the task of the same number, or of a job that is no array.
+    "aftercorr": DEPENDENCY_CONDITION_AFTER_OK,
+}
+# When Slurm lets a job begin, and when it must have ended.
+_TIMES: Final = ("eligible_time", "deadline")
+_OF_START, _OF_TASK, _SINGLETON = "after", "aftercorr", "singleton"
+# What is met by a job that ended so long ago that Slurm shows it no more.
+_AFTER_PURGED: Final = frozenset({_OF_START, "afterany"})
+_COMPLETED: Final = "COMPLETED"
+_ONLY_ONE: Final = re.compile(r"singleton(?:\(\w+\))?")
+_AFTER: Final = re.compile(
+    r"([a-z]+)((?::\d{1,12}(?:_(?:\d{1,12}|\*))?(?:\+\d{1,12})?(?:\(\w+\))?)+)"
+)
+_JOB: Final = re.compile(r":(\d+)(?:_(\d+|\*))?(?:\+(\d+))?(?:\(\w+\))?")
+_When = Literal["begin_at_us", "deadline_at_us", "depends_on", "depends_on_any"]
+_PLANNED: Final[tuple[_When, ...]] = ("begin_at_us", "deadline_at_us")
+_AWAITED: Final[tuple[_When, ...]] = ("depends_on", "depends_on_any")
+
+
+class NotUnderstoodError(ValueError):
+    """Something that Slurm says has no equal in Coplace; says what."""
+
+
+class _Item(NamedTuple):
+    """A job that a dependency names: a task of an array by its number, or "*" for all of them."""
+
+    text: str
+    kind: str
+    number: int
+    task: str
+    delay_s: int
+
+
+class ShownJobs:
+    """The jobs of one look at Slurm, by what dependencies call them."""
+
+    def __init__(self, jobs: Iterable[SlurmJob], site: Site) -> None:
+        self._site = site
+        self._by_number: dict[int, SlurmJob] = {}
+        self._tasks: dict[tuple[int, int], SlurmJob] = {}
+        self._arrays: dict[int, list[SlurmJob]] = {}
+        self._same_name: dict[tuple[str, str], list[SlurmJob]] = {}
+        for job in jobs:
+            self._add(job)
+
+    def put_terms(self, job: SlurmJob, submitted: JobSubmitted) -> None:
+        """Write when a job that waits may start into its submission: held for what is not
+        understood."""
+        for names, put in ((_PLANNED, self._put_times), (_AWAITED, self._put_dependencies)):
+            try:
+                put(job, submitted)
+                if any(getattr(submitted, name) for name in names):
+                    check_contents(submitted)
+                    job_of(submitted), dependencies_of(submitted)
+            except (NotUnderstoodError, RejectedError) as error:
+                for name in names:
+                    submitted.ClearField(name)
+                submitted.held_because = printable(f"{MARK}{error}", MOST_REASON)
+                return
+
+    def is_met(self, job: SlurmJob, now_s: float) -> bool:
+        """Return whether all that a job depends on has happened, or what is enough of it, as far as
+        Slurm shows the jobs that it names, and its begin is over."""
+        try:
+            items, (begin_s, _) = _items(job), [_time_s(job, field) for field in _TIMES]
+        except NotUnderstoodError:
+            return False
+        if now_s < begin_s:
+            return False
+        met = (self._has_happened(job, item, now_s) for item in items)
+        return any(met) if "?" in shown_dependency(job) else all(met)
+
+    def _add(self, job: SlurmJob) -> None:
+        array = number(job.fields.get("array_job_id")) or 0
+        task = number(job.fields.get("array_task_id")) if array else None
+        if array:
+            self._arrays.setdefault(array, []).append(job)
+        if job.job_id and job.job_id != array:
+            self._by_number[job.job_id] = job
+        if task is not None:
+            self._tasks[array, task] = job
+        if job.state not in OUTCOMES:
+            self._same_name.setdefault(_name(job), []).append(job)
+
+    def _put_times(self, job: SlurmJob, submitted: JobSubmitted) -> None:
+        begin_s, deadline_s = (_time_s(job, field) for field in _TIMES)
+        if begin_s > job.submit_s:
+            submitted.begin_at_us = begin_s * _SECOND_US
+        submitted.deadline_at_us = deadline_s * _SECOND_US
+
+    def _put_dependencies(self, job: SlurmJob, submitted: JobSubmitted) -> None:
+        submitted.depends_on.extend(self._dependencies(job))
+        submitted.depends_on_any = "?" in shown_dependency(job)
+
+    def _account(self, job: SlurmJob) -> str:
+        return job.message().text("account") or self._site.default_account
+
+    def _dependencies(self, job: SlurmJob) -> Iterator[Dependency]:
+        for item in _items(job):
+            if item.kind == _SINGLETON:
+                self._require_one_account(job)
+                yield Dependency(condition=DEPENDENCY_CONDITION_SINGLETON)
+            else:
+                awaited, condition = self._awaited(job, item), _CONDITIONS[item.kind]
+                yield Dependency(job_id=awaited, condition=condition, delay_s=item.delay_s)
+
+    def _awaited(self, job: SlurmJob, item: _Item) -> str:
+        """Return the id of the job that a dependency names."""
+        named = self._named(job, item)
+        if named is None:
+            raise NotUnderstoodError(
+                f"dependency {item.text!r} is of a job that Slurm shows no more"
+            )
+        if named is self._arrays.get(item.number):
+            raise NotUnderstoodError(f"dependency {item.text!r} is of all tasks of an array")
+        if self._account(named[0]) != self._account(job):
+            raise NotUnderstoodError(f"dependency {item.text!r} is of a job of another account")
+        return identify(named[0].message(), self._site)
+
+    def _named(self, job: SlurmJob, item: _Item) -> Sequence[SlurmJob] | None:
+        """Return the jobs that a dependency names, None where Slurm does not show them."""
+        own = number(job.fields.get("array_task_id"))
+        is_all = item.task in ("", "*")
+        if item.kind == _OF_TASK and is_all and own is not None:
+            corresponding = self._tasks.get((item.number, own))
+            return None if corresponding is None else [corresponding]
+        if not is_all:
+            task = self._tasks.get((item.number, int(item.task)))
+            return None if task is None else [task]
+        one = self._by_number.get(item.number)
+        return [one] if one is not None else self._arrays.get(item.number)
+
+    def _require_one_account(self, job: SlurmJob) -> None:
+        """Placement sees the jobs of one account: to Slurm a singleton waits for all of a user."""
+        if len({self._account(other) for other in self._same_name.get(_name(job), ())}) > 1:
+            raise NotUnderstoodError("singleton waits for jobs of other accounts too")
+
+    def _has_happened(self, job: SlurmJob, item: _Item, now_s: float) -> bool:
+        if item.kind == _SINGLETON:
+            others = self._same_name.get(_name(job), ())
+            return not any(
+                other.has_nodes or other.job_id < job.job_id
+                for other in others
+                if other.job_id != job.job_id
+            )
+        named = self._named(job, item)
+        if not named:
+            return item.kind in _AFTER_PURGED and not self._waits_in_array(item)
+        if item.kind == _OF_START:
+            return all(_started_by(other, now_s - item.delay_s) for other in named)
+        is_ok = all(other.state == _COMPLETED for other in named)
+        has_ended = all(other.state in OUTCOMES for other in named)
+        return {"afterany": has_ended, "afternotok": has_ended and not is_ok}.get(item.kind, is_ok)
+
+    def _waits_in_array(self, item: _Item) -> bool:
+        """Return whether a job that is not shown by itself may be one of an array's tasks that wait
+        together."""
+        return any(other.is_pending for other in self._arrays.get(item.number, ()))
+
+
+def _name(job: SlurmJob) -> tuple[str, str]:
+    return str(job.fields.get("user_name")), str(job.fields.get("name"))
+
+
+def _started_by(job: SlurmJob, time_s: float) -> bool:
+    """Return whether a job had started by then, or was cancelled before it did."""
+    return not job.is_pending and (number(job.fields.get("start_time")) or 0) <= time_s
+
+
+def _items(job: SlurmJob) -> list[_Item]:
+    """Return what a job depends on. Raises NotUnderstoodError."""
+    found: list[_Item] = []
+    for text in re.split("[,?]", shown_dependency(job)) if shown_dependency(job) else ():
+        after = _AFTER.fullmatch(text)
+        if _ONLY_ONE.fullmatch(text):
+            found.append(_Item(text, _SINGLETON, 0, "", 0))
+        elif after is not None and after[1] in _CONDITIONS:
+            for number_, task, minutes in _JOB.findall(after[2]):
+                delay_s = int(minutes or 0) * _MINUTE_S
+                found.append(_Item(text, after[1], int(number_), task, delay_s))
+        else:
+            raise NotUnderstoodError(f"dependency {text[:_MOST_SHOWN]!r} has an unknown form")
+    return found
+
+
+def _time_s(job: SlurmJob, field: str) -> int:
+    """Return a time that Slurm shows; 0 where it shows none."""
+    value = job.fields.get(field)
+    if not value or (isinstance(value, Mapping) and not value.get("set", True)):
+        return 0
+    time_s = number(value)
+    if time_s is None or not 0 <= time_s <= _LATEST_S:
+        raise NotUnderstoodError(f"{field} {str(value)[:_MOST_SHOWN]!r} is not a time")
+    return time_s
+
+
+def shown_dependency(job: SlurmJob) -> str:
+    """Return the dependencies that Slurm shows: those that are not met."""
+    shown = job.fields.get("dependency")
+    return shown if isinstance(shown, str) else ""
+
+
+def release(submitted: JobSubmitted, site: Site) -> Envelope:
+    """Return the event that lets a job in that was held for what has no equal, and is met. It is as
+    old as the submission, so that whatever somebody asked since is newer."""
+    at_us = submitted.submitted_at_us + 1
+    payload = JobReleased(job_id=submitted.job_id, released_at_us=at_us)
+    return fact(site.name, payload, f"{submitted.job_id}/dependency", at_us)

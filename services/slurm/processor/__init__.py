@@ -1,0 +1,1 @@
+"""Orders to Slurm for a decision: pure."""

@@ -1,0 +1,185 @@
+"""Orders to Slurm for a decision: pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from coplace.v1 import placement_pb2
+from coplace.v1.placement_pb2 import PlacementDecided
+
+from services.slurm.model.jobs import GrantAnswer, SlurmJob
+
+_MINUTE_S: Final = 60
+_GONE: Final = "Slurm does not have the job any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Start a held job on these nodes (host lists), within a limit, under a word."""
+
+    nodes: Sequence[str]
+    limit_min: int
+    word: GrantAnswer
+
+    def __str__(self) -> str:
+        where = ",".join(self.nodes) or "any nodes"
+        return f"released on {where} at {self.word.freq_ghz:g} GHz for {self.limit_min} min"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Start a job no more, if it did not start, and leave this word on it."""
+
+    word: GrantAnswer
+
+    def __str__(self) -> str:
+        return "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End a job, or take it out of the queue."""
+
+    def __str__(self) -> str:
+        return "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Stop a job where it is."""
+
+    def __str__(self) -> str:
+        return "suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let a suspended job run on."""
+
+    def __str__(self) -> str:
+        return "resumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Report to Coplace that an action is done, and the clock at which the job runs now; 0: it is
+    suspended, or nobody knows."""
+
+    freq_ghz: float = 0.0
+
+    def __str__(self) -> str:
+        return f"runs at {self.freq_ghz:g} GHz" if self.freq_ghz else "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    """Report to Coplace that a grant did not start, and will not; `refused` are the nodes on which
+    Slurm never starts it (host lists)."""
+
+    reason: str
+    refused: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        return f"declined: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Report to Coplace that an action on a running job is not done."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"refused: {self.reason}"
+
+
+Order = Release | Hold | Cancel | Suspend | Resume | Done | Decline | Refuse
+
+
+def orders(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
+    """Return the orders for a decision on a job of this cluster, which Slurm shows as `job` (None:
+    not any more). Again for the same decision, they have no further effect."""
+    match decision.verdict:
+        case placement_pb2.VERDICT_START:
+            return _start(decision, job, now_us)
+        case placement_pb2.VERDICT_WITHDRAWN:
+            return _withdraw(decision, job)
+        case placement_pb2.VERDICT_CANCELLED | placement_pb2.VERDICT_REJECTED:
+            return _drop(decision, job)
+        case placement_pb2.VERDICT_ACTION:
+            return _act(decision, job)
+    return []
+
+
+def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
+    if job is None or not (job.is_pending or job.has_nodes):
+        return [Decline(_GONE)]
+    if job.has_nodes or job.word.grant > decision.grant:
+        return []
+    if job.word == GrantAnswer(decision.grant):
+        return [Decline("declined before")]
+    if 0 < decision.start_by_us < now_us:
+        return [Hold(GrantAnswer(decision.grant)), Decline("too late")]
+    word = GrantAnswer(decision.grant, is_started=True, freq_ghz=decision.freq_ghz)
+    return [Release(tuple(decision.node_names), ceil(decision.walltime_s / _MINUTE_S), word)]
+
+
+def orders_of_refused(decision: PlacementDecided, job: SlurmJob | None, reason: str) -> list[Order]:
+    """Return the orders for an action or a start that Slurm refuses, in its words: the job is not
+    to start under this grant later."""
+    if decision.verdict == placement_pb2.VERDICT_ACTION:
+        return [Refuse(reason)]
+    if job is not None and job.has_nodes:
+        return []
+    if job is None or not job.is_pending:
+        return [Decline(_GONE)]
+    if job.word.grant > decision.grant:
+        return [Decline(reason)]
+    return [Hold(GrantAnswer(decision.grant)), Decline(reason)]
+
+
+def _withdraw(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
+    """A start that took place has crossed the question, and counts unless it is void."""
+    if job is None or not (job.is_pending or job.has_nodes):
+        return [Decline(_GONE)]
+    if job.is_pending and job.word.grant > decision.grant:
+        return [Decline("as asked")]
+    if job.is_pending:
+        return [Hold(GrantAnswer(decision.grant)), _not_started(job)]
+    return [Cancel()] if decision.is_void and job.word.grant == decision.grant else []
+
+
+def _not_started(job: SlurmJob) -> Decline:
+    """Return the answer for a start that did not take place: where Slurm would never start the job
+    on its nodes, it is not to be granted them again."""
+    if why := job.never_starts_for:
+        refused = [job.released_on] if job.released_on else []
+        return Decline(f"as asked, Slurm says {why}", refused)
+    return Decline("as asked")
+
+
+def _drop(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
+    """It is not to start any more: its end is then seen."""
+    if job is not None and (job.is_pending or job.has_nodes):
+        return [Cancel()]
+    return [Decline(_GONE)] if job is None and decision.grant else []
+
+
+def _act(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
+    if job is None or not job.has_nodes:
+        return []
+    action, clock_ghz = decision.action, job.word.freq_ghz
+    has_clock = action.freq_ghz in (0, clock_ghz)
+    match action.kind:
+        case placement_pb2.ACTION_KIND_END:
+            return [Cancel()]
+        case placement_pb2.ACTION_KIND_SUSPEND:
+            return [Done()] if job.is_suspended else [Suspend(), Done()]
+        case placement_pb2.ACTION_KIND_RESUME if has_clock:
+            return [Resume(), Done(clock_ghz)] if job.is_suspended else [Done(clock_ghz)]
+        case placement_pb2.ACTION_KIND_REQUEUE:
+            return [Refuse("requeue it in Slurm itself: scontrol requeue")]
+        case placement_pb2.ACTION_KIND_SET_PSTATE if has_clock and not job.is_suspended:
+            return [Done(clock_ghz)]
+    return [Refuse("Slurm sets the clock of a job at its start")]

@@ -1,0 +1,85 @@
+"""What Slurm's commands write is read, whatever its users typed, and their failures are
+distinguished."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from services.slurm.adapters.commands import Slurm, SlurmBusyError, SlurmError, SlurmRefusedError
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose programs come before all others."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path
+
+
+def write(folder: Path, name: str, said: bytes, status: int = 0) -> None:
+    (folder / "said").write_bytes(said)
+    program = folder / name
+    out = "" if not status else ">&2"
+    program.write_text(f"#!/bin/sh\ncat {folder / 'said'} {out}\nexit {status}\n")
+    program.chmod(0o755)
+
+
+def test_bytes_that_are_not_utf_8_lose_no_job(commands: Path) -> None:
+    write(commands, "squeue", b'{"jobs": [{"job_id": 1, "name": "na\xefve\t"}, 7, {"job_id": 2}]}')
+    assert [(job.job_id, job.fields.get("name")) for job in Slurm().jobs()] == [
+        (1, "na\ufffdve\t"),
+        (2, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"[]", b"null", b'{"jobs": 7}', b"[" * 99_999, b'{"jobs"', b"\xff"]
+)
+def test_what_is_no_list_of_jobs_is_an_error_of_slurms(commands: Path, said: bytes) -> None:
+    write(commands, "squeue", said)
+    with pytest.raises(SlurmError):
+        Slurm().jobs()
+
+
+def test_a_job_is_asked_for_by_its_number_and_none_where_slurm_does_not_know_it(
+    commands: Path,
+) -> None:
+    (commands / "squeue").write_text('#!/bin/sh\necho "{\\"jobs\\": [{\\"said\\": \\"$*\\"}]}"\n')
+    (commands / "squeue").chmod(0o755)
+    assert [job.fields["said"] for job in Slurm().jobs(17)] == ["--states=all --jobs=17 --json"]
+    write(commands, "squeue", b"slurm_load_jobs error: Invalid job id specified", 1)
+    assert Slurm().jobs(17) == []
+    with pytest.raises(SlurmError):
+        Slurm().jobs()
+
+
+def test_later_versions_show_nodes_elsewhere(commands: Path) -> None:
+    write(commands, "scontrol", b'{"nodes": [{"name": "n1"}]}')
+    (commands / "sinfo").write_text("#!/bin/sh\necho '{\"sinfo\": []}'\n")
+    (commands / "sinfo").chmod(0o755)
+    assert Slurm().nodes() == [{"name": "n1"}]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("slurm_update error: Invalid node name specified", SlurmRefusedError),
+        ("Requested node configuration is not available", SlurmRefusedError),
+        ("Job can not be altered now, try again later for job 7", SlurmBusyError),
+        ("Unable to contact slurm controller (connect failure)", SlurmBusyError),
+        ("", SlurmError),
+    ],
+)
+def test_what_slurm_refuses_for_good_is_told_from_what_it_may_do_later(
+    commands: Path, said: str, kind: type[SlurmError]
+) -> None:
+    write(commands, "scontrol", said.encode(), 1)
+    with pytest.raises(SlurmError) as caught:
+        Slurm().hold(7)
+    assert type(caught.value) is kind
+    assert caught.value.words == said
+
+
+def test_a_job_that_is_over_is_left_alone(commands: Path) -> None:
+    write(commands, "scontrol", b"slurm_suspend error: Job/step already completing", 1)
+    Slurm().hold(7)

@@ -1,0 +1,136 @@
+"""Each fact is published once, and it is said which of them ingest refuses."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import grpc
+from coplace.v1.control_pb2 import ClusterDeclared, Partition
+from coplace.v1.ingest_service_pb2 import Envelope
+from structlog.testing import capture_logs
+
+from services.slurm.adapters.publisher import ShownState, SlurmPublisher
+from services.slurm.model.jobs import SlurmJob
+from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
+from tests.unit.services.slurm.region import TERMS, PlayedRegion, unanswered
+
+# What no Slurm should show: each would be a job.
+ODD: list[Any] = [
+    {},
+    {"job_id": 3},
+    {**JOB, "job_id": 4, "submit_time": "today"},
+    {**JOB, "job_id": 5, "submit_time": -1},
+    {**JOB, **RUNS, "job_id": 6, "nodes": "n[1-"},
+    {**JOB, "job_id": 7, "het_job_id": {"number": "x"}, "job_state": []},
+]
+
+
+class Refusing(PlayedRegion):
+    """Refuses a call of many where one of them is of job 18, as ingest does for what is too big."""
+
+    def publish_all(self, events: Sequence[Envelope]) -> Mapping[int, str]:
+        if any("/18/" in event.id for event in events):
+            raise unanswered(grpc.StatusCode.RESOURCE_EXHAUSTED, "big")
+        return super().publish_all(events)
+
+
+class RefusingTheLast(PlayedRegion):
+    """Refuses the last of each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[list[str]] = []
+
+    def publish_all(self, events: Sequence[Envelope]) -> Mapping[int, str]:
+        self.calls.append([str(event.WhichOneof("payload")) for event in events])
+        return {len(events) - 1: "it is bad"}
+
+
+def problems(logs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What was noted."""
+    return [each["problem"] for each in logs if each["log_level"] == "warning"]
+
+
+def test_what_is_new_is_reported_and_what_is_refused_is_noted_by_its_id() -> None:
+    region = RefusingTheLast()
+    publisher = SlurmPublisher(region, TERMS)
+    with capture_logs() as logs:
+        found = [publisher.tell([SlurmJob(of)]) for of in (JOB, JOB, {**JOB, **RUNS})]
+    assert found == [True, False, True]
+    assert region.calls == [["job_submitted"], ["job_started"]]
+    noted = problems(logs)
+    assert len(noted) == 2
+    assert "ingest refused north/coplace.v1.JobStarted/north/alpha/17/" in noted[1]
+    assert noted[1].endswith(": it is bad")
+
+
+def test_a_job_that_fails_is_set_aside_and_noted_once() -> None:
+    region = Refusing()
+    publisher = SlurmPublisher(region, TERMS)
+    honest = [{**JOB, "job_id": number} for number in (16, 17, 18, 19)]
+    with capture_logs() as logs:
+        for _ in range(3):
+            publisher.tell([SlurmJob(fields) for fields in [*ODD, *honest]])
+    told = [event.job_submitted.job_id.split("/")[2] for event in region.told]
+    assert [each for each in told if each in {"16", "17", "19"}] == ["16", "17", "19"]
+    noted = problems(logs)
+    assert len(noted) == len(set(noted))
+    assert [line for line in noted if "job 6 " in line and "nodes" in line]
+    assert [line for line in noted if "/18/" in line and "big" in line]
+    assert publisher.states[ShownState.WAITS] == 5
+    assert publisher.states[ShownState.ASIDE] == 5
+
+
+def test_a_requeue_ends_the_run_before_which_is_charged() -> None:
+    region = PlayedRegion()
+    publisher = SlurmPublisher(region, TERMS)
+    word = {"admin_comment": f"coplace grant=2 started freq_ghz=2.1 submit={SUBMIT_S}"}
+    again = {**JOB, **word, "submit_time": SUBMIT_S + 62}
+    for fields in ({**JOB, **RUNS, **word}, again, again, {**again, **RUNS, **word}):
+        publisher.tell([SlurmJob(fields)])
+    assert [event.WhichOneof("payload") for event in region.told] == [
+        *("job_submitted", "job_started", "job_finished", "job_submitted", "job_started")
+    ]
+    ended, anew = region.told[2].job_finished, region.told[4].job_started
+    assert (ended.job_id, ended.grant) == (region.told[1].job_started.job_id, 2)
+    assert ended.ended_at_us - ended.started_at_us == 60_000_000
+    assert (anew.job_id, anew.grant) == (region.told[3].job_submitted.job_id, 0)
+
+
+def test_partitions_are_declared_anew_and_nodes_in_other_places_are_noted_once() -> None:
+    """What runs is known by the places of its nodes."""
+    region = PlayedRegion()
+    publisher = SlurmPublisher(region, TERMS)
+    first = ClusterDeclared(cluster="alpha", node_names=["n1", "n2"])
+    down = ClusterDeclared(
+        cluster="alpha", node_names=["n1", "n2"], partitions=[Partition(name="all", down=True)]
+    )
+    moved = ClusterDeclared(cluster="alpha", node_names=["n2", "n1"])
+    with capture_logs() as logs:
+        for found in (first, first, down, moved, moved, first):
+            publisher.declare([found])
+    assert [event.cluster_declared for event in region.told] == [first, down, first]
+    [noted] = problems(logs)
+    assert "restart this process when the cluster is idle" in noted
+
+
+def test_a_run_is_on_the_cluster_that_its_nodes_are_of() -> None:
+    region = PlayedRegion()
+    publisher = SlurmPublisher(region, TERMS)
+    big = Partition(name="big", nodes=["n[3-4]"])
+    publisher.declare(
+        [
+            ClusterDeclared(cluster="gold", node_names=["n[1-2]"], node_model="gold-6254"),
+            ClusterDeclared(
+                cluster="rome", node_names=["n[3-4]"], node_model="rome-7742", partitions=[big]
+            ),
+        ]
+    )
+    ended = {**JOB, **RUNS, "nodes": "n3", "job_state": "COMPLETED", "partition": "big"}
+    publisher.tell([SlurmJob(JOB), SlurmJob({**ended, "job_id": 18})])
+    waits, asked, ran = (
+        *(event.job_submitted for event in region.told[2:4]),
+        region.told[4].job_finished,
+    )
+    assert (waits.reference_cluster, waits.home_cluster) == ("gold", "gold")
+    assert (asked.reference_cluster, *asked.architectures) == ("rome", "alpha")
+    assert (ran.cluster, ran.node_model) == ("rome", "rome-7742")

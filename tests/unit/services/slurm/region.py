@@ -1,0 +1,55 @@
+"""Ingest and placement as the adapter of a Slurm meets them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
+
+import grpc
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_service_pb2 import ListedJob, ListJobsRequest, ShowNodesResponse
+
+from coplace_client.calls import UnansweredError
+from services.slurm.model.facts import SlurmTerms
+from shared.slurm.facts import Site
+
+SITE = Site("north", "none", "gold-6254")
+TERMS = SlurmTerms(SITE, "alpha")
+
+
+def unanswered(code: grpc.StatusCode, why: str) -> UnansweredError:
+    """A failure as a call has it."""
+    error = SimpleNamespace(code=lambda: code, details=lambda: why, trailing_metadata=tuple)
+    return UnansweredError("127.0.0.1:1", error)
+
+
+class PlayedRegion:
+    """Takes what is published, and knows what is set."""
+
+    def __init__(self) -> None:
+        self.told: list[Envelope] = []
+        self.listed: list[ListedJob] = []
+        self.known: list[str] = []
+        self.failures: list[Exception] = []
+
+    def publish(self, event: Envelope) -> None:
+        """Take it, unless a failure is set."""
+        if self.failures:
+            raise self.failures.pop(0)
+        self.told.append(event)
+
+    def publish_all(self, events: Sequence[Envelope]) -> Mapping[int, str]:
+        """Take them one by one."""
+        for event in events:
+            self.publish(event)
+        return {}
+
+    def clusters(self) -> Iterable[str]:
+        """What is declared."""
+        return self.known
+
+    def nodes(self, cluster: str) -> ShowNodesResponse:
+        """None is shown."""
+        return ShowNodesResponse()
+
+    def jobs(self, request: ListJobsRequest) -> Sequence[ListedJob]:
+        """What is listed, whatever is asked for."""
+        return self.listed
