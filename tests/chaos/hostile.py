@@ -139,10 +139,7 @@ def _distorted(world: "World") -> tuple[Envelope, Message]:
 
 def _distort(message: Message, world: "World") -> None:
     rng = world.rng
-    kept = (frozenset() if world.scale.timed else START_TERMS) | (
-        frozenset() if world.scale.has_places else OF_PLACES
-    )
-    field: Any = rng.choice([f for f in message.DESCRIPTOR.fields if f.name not in kept])
+    field: Any = rng.choice([f for f in message.DESCRIPTOR.fields if not is_later(f, world)])
     value = _extreme(field, rng)
     if value is None:
         return
@@ -154,6 +151,13 @@ def _distort(message: Message, world: "World") -> None:
             setattr(message, field.name, value)
     except (ValueError, TypeError):
         return  # protobuf itself does not hold it
+
+
+def is_later(field: FieldDescriptor, world: "World") -> bool:
+    """Whether it came after seeds that are recorded, which distort the fields of before alone."""
+    of = f"{field.containing_type.name}.{field.name}"
+    is_of_starts, is_of_places = of in START_TERMS, field.name in OF_PLACES
+    return (is_of_starts and not world.scale.timed) or (is_of_places and not world.scale.has_places)
 
 
 def _extreme(field: FieldDescriptor, rng: Random) -> Any:
