@@ -39,7 +39,12 @@ _TOPICS: Final = (
     "prediction.readings",
     "prices.charges",
 )
-_OF_MONEY: Final = ("tariff_declared", "allocation_declared", "period_closed", "reprice_asked")
+# Of these nobody could know that it is not meant: tariffs and accounts of others, and what managers
+# say of the clusters and jobs of a list.
+_OF_OTHERS: Final = (
+    *("tariff_declared", "allocation_declared", "period_closed", "reprice_asked"),
+    *("manager_alive", "jobs_reordered"),
+)
 _POISON: Final = "poison of "
 _DEADLY: Final = "death of "
 _FAILING: Final = ("placement.sequencer", "placement", "pricing", "prediction", "energy.advisor")
@@ -121,9 +126,8 @@ def past_the_door(world: "World") -> None:
 
 
 def _distortable(world: "World") -> list[Envelope]:
-    """What was sent, but of tariffs and accounts: of what is said of money of others nobody could
-    know that it is not meant."""
-    return [sent for sent in world.network.sent if sent.WhichOneof("payload") not in _OF_MONEY]
+    """What was sent, but for what is said of others by no subject."""
+    return [sent for sent in world.network.sent if sent.WhichOneof("payload") not in _OF_OTHERS]
 
 
 def _distorted(world: "World") -> tuple[Envelope, Message]:
