@@ -18,6 +18,8 @@ from coplace.v1.jobs_pb2 import (
     JobDeclined,
     JobHeld,
     JobReleased,
+    JobRequeued,
+    JobSeized,
     JobSubmitted,
 )
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
@@ -85,7 +87,7 @@ class _Refused:
                     named = granted & {*expand(",".join(told.refused_nodes))}
                     of = self.nodes.setdefault(told.job_id, {})
                     of.setdefault(start.cluster, set()).update(named)
-            case JobSubmitted() | JobReleased() as told:
+            case JobSubmitted() | JobReleased() | JobRequeued() | JobSeized() as told:
                 for job_id in [one for one in self.nodes if _is_of(one, told.job_id)]:
                     del self.nodes[job_id]
             case (
