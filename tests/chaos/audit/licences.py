@@ -65,7 +65,7 @@ def no_licence_is_given_twice(evidence: Evidence) -> Iterator[str]:
     pools, holders = _Pools(), Holders()
     for ended in evidence.ends_of_rounds(pools.learn, holders.learn):
         for start in holders.decide(evidence, ended.round):
-            if not is_hostile(start.job_id):
+            if not (is_hostile(start.job_id) or is_hostile(start.cluster)):
                 yield from _overdrawn(evidence, pools, holders, start)
 
 
