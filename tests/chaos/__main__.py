@@ -6,7 +6,7 @@ import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from tests.chaos.episode import EVENTS_AN_EPISODE, Episode, Report
@@ -20,9 +20,9 @@ _REPEAT_EVERY = 20
 class Simulation:
     """Episodes of consecutive seeds, and their results."""
 
-    def __init__(self, first_seed: int, events: int, *, planned: bool, timed: bool) -> None:
+    def __init__(self, first_seed: int, events: int, kind: Mapping[str, bool]) -> None:
         self._seed, self._events_an_episode = first_seed, events
-        self._kind = {"planned": planned, "timed": timed}
+        self._kind = kind
         self._began_s = self._told_s = time.monotonic()
         self._began_cpu_s = time.process_time()
         self.episodes = self.events = 0
@@ -70,11 +70,11 @@ class Simulation:
             print(self.summary, flush=True)
 
 
-def _played(seed: int, events: int, *, planned: bool, timed: bool) -> Report:
+def _played(seed: int, events: int, **kind: bool) -> Report:
     """One episode, and no trace of its world: whose parts know each other, so that only the
     collector of cycles ends it. It has nothing to find before, and need not look again at what is
     left."""
-    report = Episode(seed, events, planned=planned, timed=timed).play()
+    report = Episode(seed, events, **kind).play()  # type: ignore[arg-type]
     gc.collect()
     gc.freeze()
     return report
@@ -91,13 +91,14 @@ def main() -> None:
     parser.add_argument("--trace", action="store_true", help="print the faults of a violation")
     parser.add_argument("--planned", action="store_true", help="with planners at work")
     parser.add_argument("--timed", action="store_true", help="jobs say when they may start")
+    parser.add_argument("--asking", action="store_true", help="and ask for all that a job can")
     arguments = parser.parse_args()
     first = arguments.seed or time.time_ns() // 1_000_000_000
     print(f"seed {first}", flush=True)
     gc.disable()
     gc.freeze()
-    kind = {"planned": arguments.planned, "timed": arguments.timed}
-    simulation = Simulation(first, arguments.events, **kind)
+    kind = {name: getattr(arguments, name) for name in ("planned", "timed", "asking")}
+    simulation = Simulation(first, arguments.events, kind)
     violated = []
     for found in simulation.run(
         arguments.minutes, arguments.episodes, goes_on=arguments.keep_going
@@ -109,7 +110,7 @@ def main() -> None:
         print(f"  {count:8d} {name.replace('_', ' ')}")
     if violated:
         of = violated[0].seed
-        play = partial(_played, of, planned=arguments.planned, timed=arguments.timed)
+        play = partial(_played, of, **kind)
         found = shortest(play(arguments.events), play, least=1)
         _fail(found, [name for name, is_so in kind.items() if is_so], is_traced=arguments.trace)
 

@@ -18,6 +18,7 @@ from coplace.v1.control_pb2 import (
 )
 from coplace.v1.jobs_pb2 import JobReleased, JobResumed
 
+from tests.chaos import words
 from tests.chaos.audit import violations
 from tests.chaos.audit.evidence import Evidence
 from tests.chaos.billing import BILLING, fund_all
@@ -28,6 +29,7 @@ from tests.chaos.faults import ARMING, FAULTS, Fault
 from tests.chaos.managers import Temper
 from tests.chaos.neighbours import NEIGHBOURS
 from tests.chaos.reservations import KEPT, remove_all
+from tests.chaos.words import CAPPING, WORDS
 from tests.chaos.world import Scale, World
 
 EVENTS_AN_EPISODE: Final = 1_000
@@ -36,6 +38,11 @@ _PERIOD_US: Final = 120 * SECOND_US
 _QUIET_PERIODS: Final = 4
 _MOST_SETTLING: Final = 200
 _MOST_VIOLATIONS: Final = 20
+# In each so many episodes with all that nobody has a limit or a cap, so that whoever waits does so
+# for nodes.
+_WITHOUT_CAPS: Final = 3
+# Of each name, for all jobs, until somebody says otherwise.
+_LICENCES: Final = 4
 # Of ten seeds in so many operators declare rules and coefficients, and put jobs back. Another kind
 # of event moves all that is drawn behind it: the other seeds show the planted bugs that they
 # showed.
@@ -62,8 +69,8 @@ class Report:
 
 class Episode:
     """Plays one seed, where it is `planned` with planners at work, where it is `timed` with jobs
-    that say when they may start, and nodes that are reserved; `faults` happen with other weights
-    than they usually do."""
+    that say when they may start, and nodes that are reserved, where it is `asking` with jobs that
+    ask for all that a job can too; `faults` happen with other weights than they usually do."""
 
     def __init__(
         self,
@@ -72,13 +79,15 @@ class Episode:
         *,
         planned: bool = False,
         timed: bool = False,
+        asking: bool = False,
         faults: Mapping[Fault, float] = MappingProxyType({}),
     ) -> None:
         self.seed = seed
         self._most_events = events
         self._rng = Random(seed)
         size = self._rng.choice([1, 2, 3]), self._rng.choice([1, 2, 2, 3])
-        scale = Scale(*size, planned, timed, has_places=seed > _WITHOUT_PLACES)
+        has_places = asking or seed > _WITHOUT_PLACES
+        scale = Scale(*size, planned, timed or asking, has_places, asking)
         self.world = World(self._rng, scale)
         self._ill_will = self._rng.choice([0.1, 0.2, 0.3])
         self._faults = {**FAULTS, **faults}
@@ -90,8 +99,13 @@ class Episode:
             **(DECLARATIONS if declares else {}),
             **(BILLING if bills else {}),
             **(NEIGHBOURS if shares else {}),
-            **(KEPT if timed else {}),
+            **(KEPT if timed or asking else {}),
+            **(WORDS if asking else {}),
         }
+        if asking and seed % _WITHOUT_CAPS == 0:
+            self._events = {
+                event: each for event, each in self._events.items() if event not in CAPPING
+            }
 
     def play(self) -> Report:
         """The whole of it."""
@@ -109,6 +123,8 @@ class Episode:
         for _ in range(self._rng.randint(1, 4)):
             self.world.events += 1
             declare(self.world)
+        if self.world.scale.asking:
+            words.license_all(self.world, _LICENCES)
 
     def _turn(self) -> None:
         """A burst of events, some faults, and some time."""
@@ -142,12 +158,13 @@ class Episode:
         self._declare_again()
         for event in list(world.journal.events.values()):
             if isinstance(event.payload, LimitsDeclared):
-                lifted = LimitsDeclared(subject=event.payload.subject, name=event.payload.name)
-                publish(world, lifted.name, f"{lifted.subject}-calm", limits_declared=lifted)
+                self._lift_limits(event.payload)
             if isinstance(event.payload, PowerCapDeclared):
                 self._lift(event.payload)
         fund_all(world)
         remove_all(world)
+        if world.scale.asking:
+            words.calm(world)
         self._be_patient()
 
     def _declare_again(self) -> None:
@@ -166,6 +183,11 @@ class Episode:
         if any(isinstance(event.payload, PolicyDeclared) for event in events):
             as_started = PolicyDeclared(reset=["start_timeout_s"], declared_at_us=now_us)
             publish(self.world, "policy", "calm", policy_declared=as_started)
+
+    def _lift_limits(self, declared: LimitsDeclared) -> None:
+        lifted = LimitsDeclared(subject=declared.subject, name=declared.name, each=declared.each)
+        of = f"{lifted.subject}-{lifted.each}" if lifted.each else f"{lifted.subject}"
+        publish(self.world, lifted.name, f"{of}-calm", limits_declared=lifted)
 
     def _lift(self, cap: PowerCapDeclared) -> None:
         now_us = self.world.clock.now_us
@@ -208,6 +230,8 @@ class Episode:
 
     def _release(self) -> None:
         world, now_us = self.world, self.world.clock.now_us
+        if world.scale.asking:
+            words.stay_alive(world)
         ended = {job_id for job_id, _ in world.journal.finishes}
         for name in sorted(world.clusters):
             resumed = NodesResumed(cluster=name, resumed_at_us=now_us)

@@ -44,6 +44,7 @@ from coplace.v1.telemetry_pb2 import (
 
 from shared.domain.hostlist import expand
 from shared.domain.node import node_name
+from tests.chaos.asks import SITES, ask
 from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
 from tests.chaos.journal import Run
 from tests.chaos.places import add_partitions, wishes
@@ -113,6 +114,8 @@ def declare(world: World) -> None:
                 declared.node_names.append(f"{name}-n[01-{nodes:02d}]")
     if world.scale.has_places:
         add_partitions(declared, world.clock.now_us)
+    if world.scale.asking:
+        declared.site = SITES[name]
     world.clusters[name] = declared
     world.undeclared.discard(name)
     world.journal.cores[name] = declared.cores_per_node
@@ -271,6 +274,8 @@ def submit(world: World) -> None:
     if world.scale.has_places:
         asked = wishes(job_id, submitted.nodes, world.clusters[reference])
         submitted.MergeFrom(JobSubmitted(**asked))
+    if world.scale.asking:
+        ask(world, submitted)
     publish(world, job_id, 1, job_submitted=submitted)
     return None
 

@@ -39,7 +39,12 @@ _TOPICS: Final = (
     "prediction.readings",
     "prices.charges",
 )
-_OF_MONEY: Final = ("tariff_declared", "allocation_declared", "period_closed", "reprice_asked")
+# Of these nobody could know that it is not meant: tariffs and accounts of others, and what managers
+# say of the clusters and jobs of a list.
+_OF_OTHERS: Final = (
+    *("tariff_declared", "allocation_declared", "period_closed", "reprice_asked"),
+    *("manager_alive", "jobs_reordered"),
+)
 _POISON: Final = "poison of "
 _DEADLY: Final = "death of "
 _FAILING: Final = ("placement.sequencer", "placement", "pricing", "prediction", "energy.advisor")
@@ -121,9 +126,8 @@ def past_the_door(world: "World") -> None:
 
 
 def _distortable(world: "World") -> list[Envelope]:
-    """What was sent, but of tariffs and accounts: of what is said of money of others nobody could
-    know that it is not meant."""
-    return [sent for sent in world.network.sent if sent.WhichOneof("payload") not in _OF_MONEY]
+    """What was sent, but for what is said of others by no subject."""
+    return [sent for sent in world.network.sent if sent.WhichOneof("payload") not in _OF_OTHERS]
 
 
 def _distorted(world: "World") -> tuple[Envelope, Message]:
@@ -139,10 +143,7 @@ def _distorted(world: "World") -> tuple[Envelope, Message]:
 
 def _distort(message: Message, world: "World") -> None:
     rng = world.rng
-    kept = (frozenset() if world.scale.timed else START_TERMS) | (
-        frozenset() if world.scale.has_places else OF_PLACES
-    )
-    field: Any = rng.choice([f for f in message.DESCRIPTOR.fields if f.name not in kept])
+    field: Any = rng.choice([f for f in message.DESCRIPTOR.fields if not is_later(f, world)])
     value = _extreme(field, rng)
     if value is None:
         return
@@ -154,6 +155,13 @@ def _distort(message: Message, world: "World") -> None:
             setattr(message, field.name, value)
     except (ValueError, TypeError):
         return  # protobuf itself does not hold it
+
+
+def is_later(field: FieldDescriptor, world: "World") -> bool:
+    """Whether it came after seeds that are recorded, which distort the fields of before alone."""
+    of = f"{field.containing_type.name}.{field.name}"
+    is_of_starts, is_of_places = of in START_TERMS, field.name in OF_PLACES
+    return (is_of_starts and not world.scale.timed) or (is_of_places and not world.scale.has_places)
 
 
 def _extreme(field: FieldDescriptor, rng: Random) -> Any:

@@ -102,6 +102,13 @@ class Journal:
     violations: list[str] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
 
+    def submission(self, job_id: str) -> JobSubmitted | None:
+        """What was submitted as a job; of a task that is its array."""
+        array_id, _, index = job_id.rpartition("_")
+        array = self.submissions.get(array_id)
+        is_task = array is not None and array.array and index.isdecimal()
+        return self.submissions.get(job_id) or (array if is_task else None)
+
     def acknowledge(self, event: Event) -> None:
         """Ingest answered that it has this."""
         self.acknowledged[event.id] += 1

@@ -12,6 +12,9 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_COMPLETED,
     JOB_OUTCOME_FAILED,
     JOB_OUTCOME_TIMED_OUT,
+    REFUSED_KIND_FEATURE,
+    REFUSED_KIND_PARTITION,
+    REFUSED_KIND_RESERVATION,
     JobActionDone,
     JobActionRefused,
     JobDeclined,
@@ -53,17 +56,25 @@ _NOBODYS: Final = JobSubmitted(user="nobody", account="nobody", submitted_at_us=
 class Temper:
     """How a resource manager behaves: how long it takes to start what was decided, how long its
     reports are on their way, until when it is silent, and the shares of starts that it declines, of
-    runs that go back into the queue and of actions that it refuses."""
+    runs that go back into the queue and of actions that it refuses; `names_refused` is the share of
+    declines that name nodes or something that the job asked for."""
 
     start_within_us: int = 20 * SECOND_US
     report_within_us: int = 5 * SECOND_US
     silent_until_us: int = 0
     declines: float = 0.03
+    names_refused: float = 0.0
     requeues: float = 0.1
     refuses: float = 0.1
 
 
 Grant = tuple[str, int, int]
+
+
+def node_names_of(decided: PlacementDecided, cluster: str) -> tuple[str, ...]:
+    """The names of the nodes that a start gives."""
+    names = expand(",".join(decided.node_names)) if decided.node_names else ()
+    return tuple(names) or tuple(node_name(cluster, index) for index in decided.node_indices)
 
 
 @dataclass(slots=True)
@@ -206,10 +217,10 @@ class Manager:
     def _start(self, grant: Grant, decided: PlacementDecided) -> None:
         is_late = 0 < decided.start_by_us < self._clock.now_us
         if is_late or (decided.grant and self._rng.random() < self.temper.declines):
-            self._decline(grant, "too late" if is_late else "a node is drained")
+            refused = {} if is_late else self._refused(decided)
+            self._decline(grant, "too late" if is_late else "a node is drained", **refused)
             return
-        names = expand(",".join(decided.node_names)) if decided.node_names else ()
-        nodes = tuple(names) or tuple(node_name(self.cluster, i) for i in decided.node_indices)
+        nodes = node_names_of(decided, self.cluster)
         if any(key[2] == 0 and {*nodes} & {*run.nodes} for key, run in self._runs.items()):
             self._decline(grant, "a job of the resource manager's own runs there")
             return
@@ -274,7 +285,24 @@ class Manager:
         done = JobActionDone(**of, done_at_us=now_us, freq_ghz=action.freq_ghz)
         self._report(subject, action.number, job_action_done=done)
 
-    def _decline(self, grant: Grant, reason: str) -> None:
+    def _refused(self, decided: PlacementDecided) -> dict[str, Any]:
+        """What of a start it can't give, where it says so."""
+        rng, job = self._rng, self._journal.submission(decided.job_id)
+        if not self.temper.names_refused or rng.random() >= self.temper.names_refused:
+            return {}
+        kinds = {
+            REFUSED_KIND_PARTITION: decided.partition,
+            REFUSED_KIND_FEATURE: job.features if job is not None else "",
+            REFUSED_KIND_RESERVATION: job.reservation if job is not None else "",
+        }
+        named = [(kind, name) for kind, name in kinds.items() if name]
+        if named and rng.random() < 0.5:
+            kind, name = rng.choice(named)
+            return {"refused_kind": kind, "refused_name": name}
+        nodes = node_names_of(decided, self.cluster)
+        return {"refused_nodes": rng.sample(nodes, rng.randint(1, len(nodes)))}
+
+    def _decline(self, grant: Grant, reason: str, **refused: Any) -> None:
         self._pending.pop(grant, None)
         self._claimed.add(grant)
         job_id, attempt, number = grant
@@ -286,6 +314,7 @@ class Manager:
                 grant=number,
                 reason=reason,
                 declined_at_us=self._clock.now_us,
+                **refused,
             )
             self._report(f"{job_id}/{attempt}", number, job_declined=declined)
 
@@ -320,7 +349,7 @@ class Manager:
     def _finish(self, grant: Grant, outcome: JobOutcome.ValueType) -> None:
         run = self._close(grant, End.FINISHED)
         own = self._journal.own.get(run.job_id, _NOBODYS)
-        submitted = self._journal.submissions.get(run.job_id, own)
+        submitted = self._journal.submission(run.job_id) or own
         finished = JobFinished(
             job_id=run.job_id,
             attempt=run.attempt,

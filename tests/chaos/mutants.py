@@ -62,7 +62,7 @@ def _sometimes(every: int) -> Callable[[], bool]:
 
 
 @contextmanager
-def _unwritten(tables: Collection[str], is_due: Callable[[], bool]) -> Iterator[None]:
+def unwritten(tables: Collection[str], is_due: Callable[[], bool]) -> Iterator[None]:
     """What changed in tables of placement is not written, whenever it is due."""
     right = Layers.changes
 
@@ -185,7 +185,7 @@ def a_copy_of_a_submission_queues_up_again() -> Iterator[None]:
 
 def jobs_are_lost_by_a_restart() -> AbstractContextManager[Any]:
     """One change of placement's job table in ten is not written."""
-    return _unwritten({"job", "candidates"}, _sometimes(10))
+    return unwritten({"job", "candidates"}, _sometimes(10))
 
 
 @contextmanager
@@ -533,7 +533,7 @@ def the_undecided_is_read() -> AbstractContextManager[Any]:
 
 def declared_policies_are_forgotten_by_a_restart() -> AbstractContextManager[Any]:
     """Whoever starts anew decides as it was started."""
-    return _unwritten({"policy", "policy-earlier"}, _sometimes(1))
+    return unwritten({"policy", "policy-earlier"}, _sometimes(1))
 
 
 def nobody_is_put_back() -> AbstractContextManager[Any]:

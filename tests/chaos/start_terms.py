@@ -18,14 +18,18 @@ from tests.chaos.clock import HOUR_US, SECOND_US, some_time_us
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-# The fields that say so, and others that came with them or later: only where jobs are timed does
-# somebody hostile distort them. So the seeds of the other episodes stay what they are.
+# The fields that say so, and others that came with them or later, as "Message.field": only where
+# jobs are timed does somebody hostile distort them. So the seeds of the other episodes stay what
+# they are. A finish and a tariff had their QOS before a submission had one.
 START_TERMS: Final = frozenset(
     {
-        *("begin_at_us", "deadline_at_us", "depends_on_any", "job_name", "sequence"),
-        *("held_because", "delay_s", "reservation", "array", "array_at_most", "parts", "licences"),
-        *("home_cluster", "qos", "manager_priority", "is_interactive", "starts_within_s"),
-        *("each", "most_cores", "most_resources", "most_node_hours"),
+        *(f"JobSubmitted.{name}" for name in ("begin_at_us", "deadline_at_us", "depends_on_any")),
+        *(f"JobSubmitted.{name}" for name in ("job_name", "sequence", "held_because")),
+        *(f"JobSubmitted.{name}" for name in ("reservation", "array", "array_at_most", "parts")),
+        *(f"JobSubmitted.{name}" for name in ("licences", "home_cluster", "qos")),
+        *(f"JobSubmitted.{name}" for name in ("manager_priority", "is_interactive")),
+        *("JobSubmitted.starts_within_s", "LimitsDeclared.each", "LimitsDeclared.most_cores"),
+        *("LimitsDeclared.most_resources", "LimitsDeclared.most_node_hours"),
     }
 )
 # Names of reservations, of which jobs ask for some.

@@ -59,14 +59,15 @@ def _silence(_logger: object, _name: str, _line: MutableMapping[str, Any]) -> st
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large a simulated region is, if planners are at work, and if jobs say when they may start
-    and must have ended."""
+    """How large a simulated region is, if planners are at work, if jobs say when they may start and
+    must have ended, where they may run, and all else that a job can ask for."""
 
     kafka_partitions: int = 2
     workers: int = 2
     planned: bool = False
     timed: bool = False
     has_places: bool = False
+    asking: bool = False
 
 
 class World:
@@ -204,7 +205,10 @@ class World:
 
     def _new_manager(self, cluster: str) -> Manager:
         rng = Random(f"{cluster}/{self.rng.random()}")
-        return Manager(cluster, rng, self.clock, self.network, self.journal)
+        manager = Manager(cluster, rng, self.clock, self.network, self.journal)
+        if self.scale.asking:
+            manager.temper.declines, manager.temper.names_refused = 0.1, 0.7
+        return manager
 
     def _deploy(self, kafka_partitions: int) -> None:
         settings = self._settings(kafka_partitions)

@@ -146,7 +146,9 @@ def singletons_see_only_what_runs() -> Iterator[None]:
     def awaited(names: SameNames, job: JobRecord) -> str | None:
         known = names._known.items()
         mine = (job.job.account, job.job.user, job.job.job_name)
-        started = (j for j, (name, place) in known if name == mine and place is None)
+        started = (
+            j for j, of in known if of.name == mine and of.place is None and not of.waits_again
+        )
         return min((each for each in started if each != job.job.job_id), default=None)
 
     with _patched(SameNames, "awaited", awaited):

@@ -85,6 +85,12 @@ class Dependencies:
             return min(self._conditions.unmet_together(job), key=is_lasting, default=None)
         return (min if is_any else max)(found, key=is_lasting, default=None)
 
+    def has_met(self, job: JobRecord) -> bool:
+        """Return whether a condition is met that all of a job waits for, tasks and all: none of
+        those of tasks on tasks."""
+        whole = (each for each in job.life.awaits if not each.is_of_tasks)
+        return any(self._conditions.unmet(job, each) is None for each in whole)
+
     def due_s(self, job: JobRecord) -> float:
         """Return when the next delay ends that a job waits for; infinite without any."""
         if not job.life.awaits:

@@ -100,8 +100,11 @@ class PendingReasons:
         return reason or (self._too_many_jobs(job) if self.models.limits else None)
 
     def tasks_left(self, array: JobRecord) -> Iterable[RunOfOrdinals]:
-        """Return the tasks that are left in an array and wait for no task of another one."""
+        """Return the tasks that are left in an array and wait for no task of another one: all,
+        where one condition is enough, and one is met that is not of tasks."""
         assert array.progress is not None
+        if array.job.depends_on_any and self.dependencies.has_met(array):
+            return array.progress.left
         awaited = (each.job_id for each in array.life.awaits if each.is_of_tasks)
         return array.progress.eligible(awaited, is_any=array.job.depends_on_any)
 

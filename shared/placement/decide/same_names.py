@@ -29,14 +29,25 @@ class NamedJob(NamedTuple):
     job_id: str
 
 
+class Situation(NamedTuple):
+    """The name of a job that has not ended, and its place among those that wait: without one where
+    it started. A task that waits again has started with its array."""
+
+    name: SharedName
+    place: NamedJob | None
+    waits_again: bool = False
+
+
 class SameNames:
-    """Which jobs of each name wait, in order, and which hold nodes or may start at any moment."""
+    """Which jobs of each name wait, in order, and which hold nodes or may start at any moment; and
+    which tasks wait again."""
 
     def __init__(self, get: Callable[[str], JobRecord | None]) -> None:
         self._get = get
         self._waiting: dict[SharedName, list[NamedJob]] = defaultdict(list)
         self._started: dict[SharedName, set[str]] = defaultdict(set)
-        self._known: dict[str, tuple[SharedName, NamedJob | None]] = {}
+        self._again: dict[SharedName, set[str]] = defaultdict(set)
+        self._known: dict[str, Situation] = {}
 
     def note(self, job_ids: Iterable[str]) -> set[str]:
         """Note what became of these jobs; return the ids of the singletons that may wait for
@@ -48,49 +59,51 @@ class SameNames:
             if now != before:
                 self._leave(job_id, before)
                 affected |= self._enter(job_id, now)
-                names = {known[0] for known in (before, now) if known is not None}
-                affected |= {first for name in names for first in self._first(name)}
+                names = {known.name for known in (before, now) if known is not None}
+                for name in names:
+                    affected.update(self._first(name), self._again.get(name, ()))
         return affected
 
     def awaited(self, job: JobRecord) -> str | None:
         """Return the job before this one that a singleton waits for: the one right before it that
-        waits, else one that has started; None where it may start."""
-        name, place = name_of(job.job), _place(job)
+        waits, else one that has started; None where it may start. A task that waits again is behind
+        none that waits."""
+        name, array_id = name_of(job.job), job.job.array_id
         waiting = self._waiting.get(name, [])
-        at = bisect_left(waiting, place)
+        at = 0 if array_id else bisect_left(waiting, _place(job))
         if at:
             return waiting[at - 1].job_id
-        own = job.job.job_id
+        own = array_id or job.job.job_id
         others = self._started.get(name, set()) - {own}
         # Tasks of one array do not wait for each other.
-        if job.progress is not None:
+        if array_id or job.progress is not None:
             others = {each for each in others if not _is_task_of(each, own)}
         return min(others, default=None)
 
-    def _enter(self, job_id: str, now: tuple[SharedName, NamedJob | None] | None) -> set[str]:
+    def _enter(self, job_id: str, now: Situation | None) -> set[str]:
         """Add a job; return the one right behind it, which has another one before it now."""
         if now is None:
             return set()
         self._known[job_id] = now
-        name, place = now
+        name, place, waits_again = now
         if place is None:
-            self._started[name].add(job_id)
+            (self._again if waits_again else self._started)[name].add(job_id)
             return set()
         waiting = self._waiting[name]
         insort(waiting, place)
         at = bisect_left(waiting, place)
         return {each.job_id for each in waiting[at : at + 2]}
 
-    def _leave(self, job_id: str, before: tuple[SharedName, NamedJob | None] | None) -> None:
+    def _leave(self, job_id: str, before: Situation | None) -> None:
         if before is None:
             return
         del self._known[job_id]
-        name, place = before
+        name, place, waits_again = before
         if place is None:
-            self._started[name].discard(job_id)
+            (self._again if waits_again else self._started)[name].discard(job_id)
         else:
             del self._waiting[name][bisect_left(self._waiting[name], place)]
-        for table in (self._started, self._waiting):
+        for table in (self._started, self._waiting, self._again):
             if not table[name]:
                 del table[name]
 
@@ -104,13 +117,14 @@ def name_of(job: Job) -> SharedName:
     return SharedName(job.account, job.user, job.job_name)
 
 
-def _situation(job: JobRecord) -> tuple[SharedName, NamedJob | None] | None:
-    """Return the name of a job and its place among those that wait; without one where it started,
-    None where it has no name or no start of it is expected. The place of a task that waits is that
-    of its array."""
-    if job.ended or not job.job.job_name or (job.job.array_id and job.waits):
+def _situation(job: JobRecord) -> Situation | None:
+    """Return None where a job has no name or no start of it is expected. The place of a task that
+    waits again is that of its array."""
+    if job.ended or not job.job.job_name:
         return None
-    return name_of(job.job), _place(job) if job.waits else None
+    waits_again = bool(job.job.array_id) and job.waits
+    place = _place(job) if job.waits and not waits_again else None
+    return Situation(name_of(job.job), place, waits_again)
 
 
 def _is_task_of(job_id: str, array_id: str) -> bool:

@@ -681,7 +681,7 @@ def _awaits_of_task(
     array: JobRecord, progress: ArrayProgress, ordinal: int
 ) -> tuple[Dependency, ...]:
     """Return what a task that is left in an array waits for, but for what is met for it."""
-    left, awaits = [each for each in array.life.awaits if not each.is_singleton], list[Dependency]()
+    left, awaits = array.life.awaits, list[Dependency]()
     for each in left:
         met = progress.met.get(each.job_id, NO_ORDINALS) if each.is_of_tasks else NO_ORDINALS
         if not has_ordinal(met, ordinal):

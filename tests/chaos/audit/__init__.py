@@ -5,12 +5,18 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tests.chaos.audit import (
+    arrays,
     billing,
     decisions,
     delivery,
     eligibility,
+    gangs,
+    interactive,
+    licences,
+    limits,
     money,
     nodes,
+    order,
     power,
     rejections,
     reservations,
@@ -18,6 +24,7 @@ from tests.chaos.audit import (
     starts,
     surcharges,
     suspensions,
+    wills,
 )
 from tests.chaos.audit.evidence import Evidence
 
@@ -62,6 +69,19 @@ CHECKS: Final[tuple[Check, ...]] = (
     rejections.every_job_that_waits_knows_the_clusters_that_are_there,
     nodes.no_job_starts_on_a_drained_node,
     reservations.no_start_runs_into_reserved_nodes,
+    arrays.each_task_is_one_of_its_array,
+    arrays.no_more_tasks_run_at_once_than_may,
+    gangs.every_gang_starts_whole,
+    gangs.every_gang_runs_whole,
+    licences.no_licence_is_given_twice,
+    limits.nobody_has_more_than_he_may,
+    wills.no_job_starts_that_somebody_cancelled_or_holds,
+    wills.no_job_gets_again_what_it_was_refused,
+    wills.nothing_starts_where_the_manager_is_silent,
+    order.no_job_passes_one_that_needs_no_more,
+    order.no_node_is_idle_that_a_job_waits_for,
+    interactive.every_interactive_job_is_answered_at_once,
+    interactive.nobody_is_rejected_as_late_who_is_not,
     decisions.every_job_ends_or_waits_with_a_reason,
 )
 

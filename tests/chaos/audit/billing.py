@@ -100,7 +100,7 @@ def no_job_of_an_empty_account_starts(found: Evidence) -> Iterator[str]:
 
     for ended in found.ends_of_rounds(learn):
         for decided in found.by_round.get(ended.round, []):
-            job = found.world.journal.submissions.get(decided.job_id)
+            job = found.world.journal.submission(decided.job_id)
             if job is None or is_hostile(decided.job_id):
                 continue
             if decided.verdict == VERDICT_START and refused.get(job.account, (0, False))[1]:

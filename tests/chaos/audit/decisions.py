@@ -16,6 +16,7 @@ from coplace.v1.placement_pb2 import (
     Verdict,
 )
 
+from tests.chaos.audit.arrays import array_of, tasks_of
 from tests.chaos.audit.evidence import Evidence, is_hostile
 from tests.support.typed import untyped
 
@@ -57,10 +58,16 @@ def every_job_ends_or_waits_with_a_reason(evidence: Evidence) -> Iterator[str]:
     ended = {job_id for job_id, _ in evidence.world.journal.finishes}
     over = (VERDICT_CANCELLED, VERDICT_REJECTED)
     ended |= {name for name, decided in last.items() if decided.verdict in over}
-    for job_id in evidence.world.journal.submissions:
-        if job_id in ended or is_hostile(job_id) or _is_refused(evidence, job_id):
+    submissions = evidence.world.journal.submissions
+    tasks = {job_id: tasks_of(job) for job_id, job in submissions.items() if job.array}
+    ended |= {name for name, of in tasks.items() if ended.issuperset(of)}
+    for job_id in [each for name in submissions for each in tasks.get(name, [name])]:
+        array_id = array_of(job_id)
+        is_left = job_id not in last and array_id in ended
+        is_refused = any(_is_refused(evidence, each) for each in (job_id, array_id))
+        if job_id in ended or is_left or is_hostile(job_id) or is_refused:
             continue
-        decided = last.get(job_id)
+        decided = last.get(job_id) or last.get(array_id)
         if decided is None:
             yield f"{job_id} was submitted and nothing was ever decided on it"
         elif not (
@@ -98,7 +105,7 @@ def no_start_delays_a_reservation(evidence: Evidence) -> Iterator[str]:
 def _takes_whole_nodes(evidence: Evidence, job_id: str) -> bool:
     """Of a hostile id the journal may have another submission than placement, to whose topic one
     came past the door."""
-    job = evidence.world.journal.submissions.get(job_id)
+    job = evidence.world.journal.submission(job_id)
     if job is None or is_hostile(job_id):
         return False
     return not (job.shareable or job.cores_per_unit)

@@ -2,13 +2,15 @@
 had taken in at the end of the round that decided."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER,
     DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_CORR,
     DEPENDENCY_CONDITION_AFTER_NOT_OK,
     DEPENDENCY_CONDITION_AFTER_OK,
     DEPENDENCY_CONDITION_SINGLETON,
@@ -25,6 +27,7 @@ from coplace.v1.jobs_pb2 import (
 from coplace.v1.placement_pb2 import VERDICT_REJECTED, VERDICT_START, PlacementDecided
 
 from shared.catalogue.event import Event
+from tests.chaos.audit.arrays import array_of, tasks_of
 from tests.chaos.audit.evidence import Evidence, is_hostile
 
 _STARTED, _COMPLETED, _FAILED = "started", "completed", "failed"
@@ -33,6 +36,7 @@ _MEETS: Final = {
     DEPENDENCY_CONDITION_AFTER: (_STARTED, _COMPLETED, _FAILED),
     DEPENDENCY_CONDITION_AFTER_ANY: (_COMPLETED, _FAILED),
     DEPENDENCY_CONDITION_AFTER_OK: (_COMPLETED,),
+    DEPENDENCY_CONDITION_AFTER_CORR: (_COMPLETED,),
     DEPENDENCY_CONDITION_AFTER_NOT_OK: (_FAILED,),
 }
 
@@ -46,10 +50,14 @@ class _Happened:
     first_us: defaultdict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     open_starts: set[str] = field(default_factory=set)
     had_a_start: set[str] = field(default_factory=set)
+    latest_us: int = 0
 
     def read(self, event: Event) -> None:
         """Fold an event."""
         match event.payload:
+            case RoundEnded() as ended if "/forged/" not in event.id:
+                # By a clock that was ahead a delay was over that is not yet by the right one.
+                self.latest_us = max(self.latest_us, ended.ended_at_us)
             case JobSubmitted() as told:
                 self.submitted.setdefault(told.job_id, told)
                 self.open_starts -= {told.job_id} if told.attempt > 1 else set()
@@ -71,17 +79,49 @@ class _Happened:
         known = self.first_us[job_id]
         known[what] = min(at_us, known.get(what, at_us))
 
-    def is_met(self, job: JobSubmitted, dependency: Dependency, ended_us: int) -> bool:
-        """Whether a dependency can be met at the end of a round."""
+    def job_of(self, decided: PlacementDecided) -> JobSubmitted | None:
+        """What was submitted as the job of a decision: of a task its array."""
+        return self.submitted.get(decided.array_job_id or decided.job_id)
+
+    def is_met(self, job: JobSubmitted, dependency: Dependency, start: PlacementDecided) -> bool:
+        """Whether a dependency can be met at the end of a round that starts the job."""
         if dependency.condition == DEPENDENCY_CONDITION_SINGLETON:
             return True
         other = self.submitted.get(dependency.job_id)
         if other is None or other.account != job.account:
             return False
-        known = self.first_us[dependency.job_id]
-        times_us = [known[what] for what in _MEETS[dependency.condition] if what in known]
         delay_us = round(dependency.delay_s * 1e6)
-        return any(not delay_us or at_us + delay_us <= ended_us for at_us in times_us)
+        return any(
+            not delay_us or at_us + delay_us <= self.latest_us
+            for at_us in self._met_us(other, dependency, start)
+        )
+
+    def _met_us(
+        self, other: JobSubmitted, dependency: Dependency, start: PlacementDecided
+    ) -> list[int]:
+        """When it may have been met; empty where it is not."""
+        condition, meets = dependency.condition, _MEETS[dependency.condition]
+        if not other.array:
+            return self._times_us(other.job_id, "", meets)
+        tasks = tasks_of(other)
+        own = f"{other.job_id}_{start.array_index}"
+        if condition == DEPENDENCY_CONDITION_AFTER_CORR and start.array_job_id and own in tasks:
+            tasks = [own]
+        if condition == DEPENDENCY_CONDITION_AFTER_NOT_OK:
+            # All have ended, and one of them failed.
+            meets = _COMPLETED, _FAILED
+            if not any(self._times_us(task, other.job_id, (_FAILED,)) for task in tasks):
+                return []
+        met = [self._times_us(task, other.job_id, meets) for task in tasks]
+        return [max(min(times_us) for times_us in met)] if all(met) else []
+
+    def _times_us(self, job_id: str, array_id: str, meets: Collection[str]) -> list[int]:
+        """When any of this happened first to a job, or to a task, which fails with its array."""
+        known = self.first_us[job_id]
+        failed_us = self.first_us[array_id].get(_FAILED) if array_id else None
+        if failed_us is not None and _COMPLETED not in known:
+            known = {_FAILED: failed_us, **known}
+        return [known[what] for what in meets if what in known]
 
 
 def no_job_starts_before_it_may(evidence: Evidence) -> Iterator[str]:
@@ -94,7 +134,7 @@ def no_job_starts_before_it_may(evidence: Evidence) -> Iterator[str]:
             if decided.verdict == VERDICT_REJECTED:
                 happened.note(decided.job_id, _FAILED, decided.decided_at_us)
         for decided in decisions:
-            job = happened.submitted.get(decided.job_id)
+            job = happened.job_of(decided)
             if decided.verdict != VERDICT_START or job is None or is_hostile(decided.job_id):
                 continue
             yield from _too_early_or_late(job, decided)
@@ -109,13 +149,14 @@ def no_singleton_starts_beside_a_job_of_its_name(evidence: Evidence) -> Iterator
     happened = _Happened()
     for barrier in evidence.ends_of_rounds(happened.read):
         for decided in evidence.by_round.get(barrier.round, []):
-            job = happened.submitted.get(decided.job_id)
+            job = happened.job_of(decided)
             if decided.verdict != VERDICT_START or job is None or is_hostile(decided.job_id):
                 continue
             is_singleton = [d.condition for d in job.depends_on] == [DEPENDENCY_CONDITION_SINGLETON]
-            others = happened.open_starts - {decided.job_id} if is_singleton else ()
+            others = happened.open_starts if is_singleton else ()
             for other in sorted(others):
-                if _name(happened.submitted[other]) == _name(job):
+                named = happened.submitted.get(other) or happened.submitted[array_of(other)]
+                if named.job_id != job.job_id and _name(named) == _name(job):
                     yield f"{decided.job_id} in round {decided.round} while {other} may run"
             happened.open_starts.add(decided.job_id)
 
@@ -130,7 +171,7 @@ def _too_early_or_late(job: JobSubmitted, decided: PlacementDecided) -> Iterator
 
 
 def _unmet(happened: _Happened, job: JobSubmitted, decided: PlacementDecided) -> Iterator[str]:
-    unmet = [d for d in job.depends_on if not happened.is_met(job, d, decided.decided_at_us)]
+    unmet = [d for d in job.depends_on if not happened.is_met(job, d, decided)]
     is_enough = job.depends_on_any and len(unmet) < len(job.depends_on)
     if unmet and not is_enough:
         of = f"{decided.job_id} in round {decided.round}"

@@ -15,8 +15,8 @@ from shared.catalogue.event import Event
 from shared.domain.hostlist import expand
 from shared.domain.node import node_name
 from shared.placement.state.announcements import SOURCE
+from tests.chaos.audit.declared import Declared, Stamp
 from tests.chaos.audit.evidence import Evidence, events_of
-from tests.chaos.audit.rejections import Declared, Stamp
 
 
 def no_job_starts_on_a_drained_node(evidence: Evidence) -> Iterator[str]:

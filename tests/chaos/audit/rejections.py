@@ -1,14 +1,10 @@
 """A rejection is final, and right: worked out from what was declared, node by node."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from math import ceil
 
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
-    ClusterLost,
-    ClusterReturned,
-    ClusterUndeclared,
     NodeClass,
 )
 from coplace.v1.jobs_pb2 import JobSubmitted
@@ -20,14 +16,15 @@ from coplace.v1.placement_pb2 import (
 )
 from coplace.v1.placement_service_pb2 import JOB_STANDING_HELD, JOB_STANDING_WAITING
 
-from shared.catalogue.event import Event
 from tests.chaos.audit.decisions import UNLESS_HOSTILE
+from tests.chaos.audit.declared import Declared
 from tests.chaos.audit.evidence import Evidence, is_hostile
+from tests.chaos.audit.gangs import holds_gang
+from tests.chaos.audit.interactive import is_too_late
 from tests.chaos.places import allowed, has_wishes, names_of
 
 _MIB_PER_GIB = 1024
 _MANY = 1 << 40
-Stamp = tuple[int, str]
 
 
 def no_rejected_job_starts(evidence: Evidence) -> Iterator[str]:
@@ -46,7 +43,8 @@ def no_job_is_rejected_that_a_cluster_could_hold(evidence: Evidence) -> Iterator
     back with more."""
     rejected: dict[int, list[str]] = {}
     for decided in evidence.decisions:
-        if decided.verdict == VERDICT_REJECTED and not is_hostile(decided.job_id):
+        is_rejected = decided.verdict == VERDICT_REJECTED and not is_too_late(decided)
+        if is_rejected and not is_hostile(decided.job_id):
             rejected.setdefault(decided.round, []).append(decided.job_id)
     declared = Declared()
     for ended in evidence.ends_of_rounds(declared.learn):
@@ -88,7 +86,7 @@ def every_job_that_waits_knows_the_clusters_that_are_there(evidence: Evidence) -
 
 def _submission(evidence: Evidence, job_id: str) -> JobSubmitted:
     journal = evidence.world.journal
-    return journal.submissions.get(job_id) or journal.own[job_id]
+    return journal.submission(job_id) or journal.own[job_id]
 
 
 def _wrong(
@@ -104,48 +102,16 @@ def _wrong(
     return next((f"{name} holds it" for name, c in clusters.items() if holds(c, job)), "")
 
 
-@dataclass(slots=True)
-class Declared:
-    """The clusters as they were declared and lost last."""
-
-    clusters: dict[str, ClusterDeclared] = field(default_factory=dict)
-    _newest: dict[tuple[str, str], Stamp] = field(default_factory=dict)
-    _lost: set[str] = field(default_factory=set)
-
-    @property
-    def lost(self) -> set[str]:
-        return self._lost & self.clusters.keys()
-
-    def learn(self, event: Event) -> None:
-        match event.payload:
-            case ClusterDeclared() as told if self._is_news("declared", told.cluster, event):
-                self.clusters[told.cluster] = told
-            case ClusterUndeclared() as told if self._is_news("declared", told.cluster, event):
-                self.clusters.pop(told.cluster, None)
-                self._lost.discard(told.cluster)
-                # What was said of it before comes late from now on.
-                self._newest["lost", told.cluster] = event.time_us, event.id
-            case ClusterLost() as told if self._is_news("lost", told.cluster, event):
-                self._lost.add(told.cluster)
-            case ClusterReturned() as told if self._is_news("lost", told.cluster, event):
-                self._lost.discard(told.cluster)
-
-    def _is_news(self, kind: str, cluster: str, event: Event) -> bool:
-        stamp = event.time_us, event.id
-        if stamp <= self._newest.get((kind, cluster), (0, "")):
-            return False
-        self._newest[kind, cluster] = stamp
-        return True
-
-
 def holds(cluster: ClusterDeclared, job: JobSubmitted) -> bool:
-    """Whether all units of a job fit on the empty cluster."""
+    """Whether all units of a job, or all parts of a gang, fit on the empty cluster."""
     if job.architectures and cluster.architecture not in job.architectures:
         return False
     if job.shareable and cluster.cores_per_node < 2:
         return False
     if job.clusters and cluster.cluster not in job.clusters:
         return False
+    if job.parts:
+        return holds_gang(cluster, job)
     alike = NodeClass(nodes=cluster.nodes, memory_gib=cluster.memory_gib_per_node)
     classes = list(cluster.node_classes) or [alike]
     units = _units(job, classes)
@@ -198,7 +164,7 @@ def no_start_is_where_the_job_may_not_be(evidence: Evidence) -> Iterator[str]:
                 if is_hostile(decided.job_id):
                     continue
                 job = _submission(evidence, decided.job_id)
-                if not (has_wishes(job, cluster) or job.clusters):
+                if job.parts or not (has_wishes(job, cluster) or job.clusters):
                     continue
                 units = sum(decided.node_units) or len(decided.node_indices)
                 cores = job.cores_per_unit * units

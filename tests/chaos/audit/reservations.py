@@ -13,9 +13,9 @@ from coplace.v1.placement_pb2 import PlacementDecided
 
 from shared.catalogue.event import Event
 from shared.domain.hostlist import expand
+from tests.chaos.audit.declared import Declared, Stamp
 from tests.chaos.audit.evidence import Evidence, is_hostile
 from tests.chaos.audit.nodes import names_of
-from tests.chaos.audit.rejections import Declared, Stamp
 
 
 def no_start_runs_into_reserved_nodes(evidence: Evidence) -> Iterator[str]:
@@ -28,7 +28,7 @@ def no_start_runs_into_reserved_nodes(evidence: Evidence) -> Iterator[str]:
             names = names_of(cluster)
             for decided in evidence.starts.get((ended.round, name), []):
                 if not is_hostile(decided.job_id):
-                    asked = evidence.world.journal.submissions.get(decided.job_id)
+                    asked = evidence.world.journal.submission(decided.job_id)
                     own = asked.reservation if asked is not None else ""
                     yield from _broken(words, decided, own, names)
 

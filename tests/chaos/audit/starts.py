@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from tests.chaos.audit.evidence import Evidence, is_hostile
-from tests.chaos.journal import Run
+from tests.chaos.journal import Journal, Run
 
 
 def no_attempt_is_started_twice(evidence: Evidence) -> Iterator[str]:
@@ -50,12 +50,17 @@ def nobody_is_beside_one_who_is_to_be_alone(evidence: Evidence) -> Iterator[str]
     by_node: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in journal.runs:
         # What somebody hostile published of his jobs came from several sources.
-        if run.job_id in journal.submissions and not is_hostile(run.job_id):
+        if journal.submission(run.job_id) is not None and not is_hostile(run.job_id):
             for node in run.nodes:
                 by_node[run.cluster, node].append(run)
     for (cluster, node), runs in by_node.items():
         if cluster in journal.cores:
             for one, other in combinations(runs, 2):
-                alone = [r for r in (one, other) if not journal.submissions[r.job_id].shareable]
+                alone = [r for r in (one, other) if not _shares(journal, r)]
                 if alone and one.overlaps(other):
                     yield f"{node} runs {one.key} and {other.key} at once"
+
+
+def _shares(journal: Journal, run: Run) -> bool:
+    submitted = journal.submission(run.job_id)
+    return submitted is not None and submitted.shareable

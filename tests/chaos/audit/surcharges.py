@@ -27,7 +27,7 @@ def each_aggressor_is_whose_job_slowed_the_run_down(found: Evidence) -> Iterator
     """The account of its submission, and of nobody else."""
     for charge in found.charges:
         for row in charge.evidence:
-            job = found.world.journal.submissions.get(row.co_runner_job_id)
+            job = found.world.journal.submission(row.co_runner_job_id)
             if row.co_runner_account and not is_hostile(row.co_runner_job_id):
                 account = job.account if job else ""
                 if row.co_runner_account != account:

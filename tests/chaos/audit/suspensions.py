@@ -24,6 +24,7 @@ from coplace.v1.placement_pb2 import (
 )
 
 from shared.catalogue.event import Event
+from tests.chaos.audit.arrays import array_of
 from tests.chaos.audit.evidence import Evidence
 
 _MAY_END = (
@@ -78,7 +79,14 @@ class _Known:
             case JobStarted() if run and (payload.attempt, payload.grant) == run.start:
                 run.is_confirmed = payload.cluster == run.cluster
             case _ if isinstance(payload, _MAY_END):
-                self.runs.pop(job_id, None)
+                self._end(job_id, with_tasks=isinstance(payload, JobCancelled))
+
+    def _end(self, job_id: str, *, with_tasks: bool) -> None:
+        ended = {job_id}
+        if with_tasks:
+            ended |= {one for one in self.runs if array_of(one) == job_id}
+        for one in ended & self.runs.keys():
+            del self.runs[one]
 
 
 def whoever_an_operator_suspends_is_asked_to_stand_still(evidence: Evidence) -> Iterator[str]:

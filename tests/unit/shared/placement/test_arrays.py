@@ -426,6 +426,41 @@ def test_a_singleton_waits_for_tasks_of_its_name_that_run_and_tasks_for_none_of_
     assert starts(round_of(processor, 4, *ends)) == ["t"]
 
 
+def test_a_singletons_task_that_is_requeued_waits_for_a_job_of_its_name_that_started_since() -> (
+    None
+):
+    processor = placement()
+    singleton = [Dependency(condition=SINGLETON)]
+    array = submitted("a", job_name="n", array="0-1", depends_on=singleton, nodes=1)
+    assert starts(round_of(processor, 0, array)) == ["a_0", "a_1"]
+    other = submitted("s", end_us(0), job_name="n", nodes=1)
+    ends = [finished("a_1", end_us(0)), requeued("a_0", end_us(0)), held("a_0", end_us(0))]
+    assert starts(round_of(processor, 1, other, *ends)) == ["s"]
+    round_of(processor, 2, released("a_0", end_us(1)))
+    assert "s: it goes first" in answered(processor, "a_0").reason
+    assert starts(round_of(processor, 3, finished("s", end_us(2)))) == ["a_0"]
+
+
+def test_requeued_tasks_of_a_singleton_wait_for_none_of_their_array() -> None:
+    processor = placement()
+    singleton = [Dependency(condition=SINGLETON)]
+    array = submitted("a", job_name="n", array="0-3", depends_on=singleton, nodes=4)
+    assert starts(round_of(processor, 0, array)) == ["a_0", "a_1"]
+    assert starts(round_of(processor, 1, requeued("a_0", end_us(0)))) == ["a_2"]
+    ends = [finished("a_1", end_us(1)), finished("a_2", end_us(1))]
+    assert starts(round_of(processor, 2, *ends)) == ["a_3", "a_0"]
+
+
+def test_all_tasks_start_where_one_condition_is_enough_and_their_name_is_free() -> None:
+    processor = placement()
+    other = submitted("o", array="0-1", nodes=4, reservation="none")
+    either = [Dependency(condition=SINGLETON), *after(AFTER_CORR, "o")]
+    array = submitted(
+        "a", job_name="n", array="0-1", depends_on=either, depends_on_any=True, nodes=4
+    )
+    assert starts(round_of(processor, 0, other, array)) == ["a_0", "a_1"]
+
+
 def test_a_task_that_is_requeued_after_its_array_was_cancelled_is_cancelled() -> None:
     processor = placement()
     round_of(processor, 0, submitted("a", array="0-9", nodes=4))

@@ -1,0 +1,143 @@
+"""Planted bugs in what jobs can ask for: each replaces right code by a realistic mistake, which an
+audit must find by what was published alone."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+from shared.placement.decide import pending_reasons
+from shared.placement.decide.interactive_jobs import InteractiveJobs
+from shared.placement.decide.pending_reasons import PendingReasons
+from shared.placement.explain import pass_decisions
+from shared.placement.state.job_table import JobTable
+from shared.placement.state.licences import LicencePools
+from shared.placement.state.manager_priorities import ManagerPriorities
+from shared.placement.state.reservations import Reservations
+from shared.placement.state.silent_managers import SilentManagers
+from shared.scheduling.windows import NO_WINDOWS
+from tests.chaos.mutants import unwritten
+from tests.eligibility.array_mutants import (
+    a_cancelled_array_drops_nobody_left,
+    a_hold_is_on_what_is_left_alone,
+    one_more_than_the_limit,
+    tasks_wait_for_no_task_of_the_same_index,
+)
+from tests.eligibility.licence_mutants import (
+    the_region_alone_counts,
+    what_has_nodes_holds_no_licences,
+)
+
+Mutant = Callable[[], AbstractContextManager[Any]]
+
+
+@contextmanager
+def parts_are_cut_from_the_nodes_in_order() -> Iterator[None]:
+    """Each part of a gang gets the next nodes, whatever they have."""
+    right = pass_decisions.nodes_of_parts
+
+    def in_order(job: Any, cluster: Any, nodes: Any, refused: Any) -> list[list[int]]:
+        left = sorted(nodes)
+        counts = [len(own) for own in right(job, cluster, nodes, refused)]
+        return [[left.pop(0) for _ in range(count)] for count in counts]
+
+    with patch.object(pass_decisions, "nodes_of_parts", in_order):
+        yield
+
+
+def amounts_are_not_limited() -> AbstractContextManager[Any]:
+    """Limits count jobs alone."""
+    return patch.object(pending_reasons, "beyond", lambda *_: None)
+
+
+@contextmanager
+def limits_are_of_users_and_accounts_alone() -> Iterator[None]:
+    """Nobody looks at those of a QOS, or of each within one."""
+    right = pending_reasons.subjects_of
+
+    def subjects_of(job: Any) -> tuple[Any, ...]:
+        return tuple(each for each in right(job) if each.kind != "qos")
+
+    with patch.object(pending_reasons, "subjects_of", subjects_of):
+        yield
+
+
+def nothing_is_kept_for_others() -> AbstractContextManager[Any]:
+    """Reservations shut no node."""
+    return patch.object(Reservations, "windows", lambda _reservations, _cluster: NO_WINDOWS)
+
+
+def nobody_orders_anew() -> AbstractContextManager[Any]:
+    """What managers say of the order after a submission is not heard."""
+    return patch.object(ManagerPriorities, "reorder", lambda *_: True)
+
+
+def nobody_answers_who_waits_for_it() -> AbstractContextManager[Any]:
+    """Interactive jobs wait as all others do."""
+    return patch.object(InteractiveJobs, "are_to_answer", lambda *_: [])
+
+
+def what_is_refused_is_granted_again() -> AbstractContextManager[Any]:
+    """What a decline names is not kept."""
+    return patch.object(JobTable, "refuse", lambda *_: None)
+
+
+def what_is_refused_is_forgotten_by_a_restart() -> AbstractContextManager[Any]:
+    """What a decline names is kept in memory alone."""
+    return unwritten({"declined"}, lambda: True)
+
+
+@contextmanager
+def silence_is_not_heard() -> Iterator[None]:
+    """No manager is ever silent."""
+    right = SilentManagers.begin_round
+
+    def begin_round(managers: SilentManagers, now_s: float) -> bool:
+        right(managers, now_s)
+        managers.silent = {}
+        return False
+
+    with patch.object(SilentManagers, "begin_round", begin_round):
+        yield
+
+
+def the_home_of_a_job_is_not_asked() -> AbstractContextManager[Any]:
+    """A job of a silent manager's queue starts elsewhere."""
+    return patch.object(PendingReasons, "_silent", lambda *_: None)
+
+
+@contextmanager
+def fewer_licences_count_after_a_restart() -> Iterator[None]:
+    """A number that replaces another one is only stored."""
+
+    def save(pools: LicencePools, key: str, row: Any) -> None:
+        known = key in pools._rows.rows
+        pools._rows.put(key, row)
+        pools._saved_now.add(key)
+        if not known:
+            pools._refresh()
+
+    with patch.object(LicencePools, "_save", save):
+        yield
+
+
+# Each with the words of the audits that may find it.
+ASKING_MUTANTS: Final[tuple[tuple[Mutant, str], ...]] = (
+    (one_more_than_the_limit, "no more tasks run at once"),
+    (a_cancelled_array_drops_nobody_left, "somebody cancelled or holds"),
+    (a_hold_is_on_what_is_left_alone, "somebody cancelled or holds"),
+    (tasks_wait_for_no_task_of_the_same_index, "no job starts before it may"),
+    (parts_are_cut_from_the_nodes_in_order, "every gang starts whole"),
+    (what_has_nodes_holds_no_licences, "no licence is given twice"),
+    (the_region_alone_counts, "no licence is given twice"),
+    (fewer_licences_count_after_a_restart, "no licence is given twice"),
+    (amounts_are_not_limited, "nobody has more than he may"),
+    (limits_are_of_users_and_accounts_alone, "nobody has more than he may"),
+    (nothing_is_kept_for_others, "no start runs into reserved nodes"),
+    (nobody_orders_anew, "no job passes one that needs no more"),
+    (nobody_answers_who_waits_for_it, "every interactive job is answered"),
+    (what_is_refused_is_granted_again, "no job gets again"),
+    (what_is_refused_is_forgotten_by_a_restart, "no job gets again"),
+    (silence_is_not_heard, "nothing starts where the manager is silent"),
+    (the_home_of_a_job_is_not_asked, "nothing starts where the manager is silent"),
+)
