@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from shared.scheduling.capacity import AllocatedUnits, Capacity
 from shared.scheduling.load import Soonest
-from shared.scheduling.node_states import KnownStates, NodeState
+from shared.scheduling.node_states import KnownStates, NodeState, Place, UnitsOfJob
 from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts, pins_of
 from shared.scheduling.problem import Allocation, Kind, NodeTable, PartShape, wanted_of
 
@@ -23,8 +23,7 @@ class Part(NamedTuple):
     """The units of a job on each node of a class, until it is expected to leave."""
 
     release_s: float
-    kind: Kind
-    units: int
+    of_job: UnitsOfJob
 
 
 class EqualNodes:
@@ -75,7 +74,8 @@ class NodeClasses:
                     before, units = of[node], counts[place]
                     number = numbers.setdefault((before, units), len(parts))
                     if number == len(parts):
-                        parts.append([*parts[before], Part(each.release_s, each.kind, units)])
+                        of_job = self._states.units_of_job(each.kind, units)
+                        parts.append([*parts[before], Part(each.release_s, of_job)])
                 of[node] = number
         self._gather(parts)
 
@@ -110,18 +110,17 @@ class NodeClasses:
         found: list[TakenUnits] = []
         for (number, units), nodes in self._by_class(allocation).items():
             each = self.all[self._split(number, nodes)]
-            before = each.now
-            each.parts = [*each.parts, Part(release_s, kind, units)]
-            each.now = self._states.add_units(before, kind, units)
+            before, of_job = each.now, self._states.units_of_job(kind, units)
+            each.parts = [*each.parts, Part(release_s, of_job)]
+            each.now = self._states.add_units(before, of_job)
             found.append(TakenUnits(each, units, before))
         return found
 
-    def within(self, kind: Kind) -> list[EqualNodes]:
-        """Return the classes that a kind of one place may be on."""
-        where = kind.shape.where
-        if not where:
+    def within(self, place: Place) -> list[EqualNodes]:
+        """Return the classes that are in a place."""
+        nodes = place.nodes
+        if nodes < 0:
             return self.all
-        nodes = where[0].nodes
         found = self._within.get(nodes)
         if found is None:
             found = [each for each in self.all if (nodes >> each.nodes[0]) & 1]
@@ -156,12 +155,12 @@ class NodeClasses:
                 within.append(split)
         return len(self.all) - 1
 
-    def total(self, kind: Kind) -> int:
-        """Return how many units of a kind of one place fit now, beside the neighbours that it may
-        have: none where a wanted node takes none."""
-        if kind.shape.parts:
-            return self.matched(kind.shape.parts).nodes
-        total, lacking = self._totals(kind)
+    def total(self, place: Place) -> int:
+        """Return how many units fit in a place now, beside the neighbours that they may have: none
+        where a wanted node takes none."""
+        if place.parts:
+            return self.matched(place.parts).nodes
+        total, lacking = self._totals(place)
         return 0 if lacking else total
 
     def matched(self, parts: Sequence[PartShape]) -> MatchedParts:
@@ -176,58 +175,49 @@ class NodeClasses:
             for each, state in zip(self.all, states, strict=True)
         ]
 
-    def _totals(self, kind: Kind) -> tuple[int, int]:
-        """Return how many units of a kind fit now, and how many wanted nodes take none."""
-        known, total, lacking = self._states.units(kind), 0, 0
-        where = kind.shape.where
-        wanted = where[0].wanted if where else 0
-        for each in self.within(kind):
+    def _totals(self, place: Place) -> tuple[int, int]:
+        """Return how many units fit in a place now, and how many wanted nodes take none."""
+        known, wanted, total, lacking = place.fitting, place.wanted, 0, 0
+        for each in self.within(place):
             units = known.get(each.now, -1)
             if units < 0:
-                units = self._states.find_units(kind, each.now)
+                units = self._states.units_in(place, each.now)
             total += units * len(each.nodes)
             if wanted and not units and (wanted >> each.nodes[0]) & 1:
                 lacking += len(each.nodes)
         return total, lacking
 
-    def units(self, kind: Kind, state: int) -> int:
-        """Return how many units of a kind fit on a node in a state."""
-        units = self._states.units(kind).get(state, -1)
-        return units if units >= 0 else self._states.find_units(kind, state)
-
-    def earliest(self, kind: Kind, count: int, from_s: float) -> Soonest:
-        """Return when, from a time on, so many units of a kind will fit, or all jobs have left:
+    def earliest(self, place: Place, count: int, from_s: float) -> Soonest:
+        """Return when, from a time on, so many units will fit in a place, or all jobs have left:
         what is overdue is expected back at any moment."""
-        if kind.shape.parts:
-            return self.earliest_of_gang([kind.shape.parts], from_s)
-        return self._earliest_of_units(kind, count, from_s)
+        if place.parts:
+            return self.earliest_of_gang([place.parts], from_s)
+        return self._earliest_of_units(place, count, from_s)
 
-    def _earliest_of_units(self, kind: Kind, count: int, from_s: float) -> Soonest:
-        states, known = self._states, self._states.units(kind)
-        then, (total, lacking) = [each.now for each in self.all], self._totals(kind)
-        where = kind.shape.where
-        wanted, nodes = (where[0].wanted, where[0].nodes) if where else (0, -1)
-        releases, place, time_s = self._in_order(), 0, from_s
+    def _earliest_of_units(self, place: Place, count: int, from_s: float) -> Soonest:
+        states, known, wanted = self._states, place.fitting, place.wanted
+        then, (total, lacking) = [each.now for each in self.all], self._totals(place)
+        is_there = [place.has(each.nodes[0]) for each in self.all]
+        releases, gone, time_s = self._in_order(), 0, from_s
         while True:
-            while place < len(releases):
-                release_s, number, at = releases[place]
+            while gone < len(releases):
+                release_s, number, at = releases[gone]
                 if release_s > time_s:
                     break
                 each, before = self.all[number], then[number]
-                part = each.parts[at]
-                after = then[number] = states.remove_units(before, part.kind, part.units)
-                place += 1
-                if where and not (nodes >> each.nodes[0]) & 1:
+                after = then[number] = states.remove_units(before, each.parts[at].of_job)
+                gone += 1
+                if not is_there[number]:
                     continue
                 if after not in known:
-                    states.find_units(kind, after)
+                    states.units_in(place, after)
                 total += len(each.nodes) * (known[after] - known[before])
                 if wanted and (wanted >> each.nodes[0]) & 1:
                     lacking += len(each.nodes) * (int(not known[after]) - int(not known[before]))
             fits = total >= count and not lacking
-            if fits or place == len(releases):
+            if fits or gone == len(releases):
                 return Soonest(time_s, total, then, fits=fits)
-            time_s, _, _ = releases[place]
+            time_s, _, _ = releases[gone]
 
     def earliest_of_gang(self, choices: Sequence[Sequence[PartShape]], from_s: float) -> Soonest:
         """Return when, from a time on, all parts of a gang will fit at once, or all jobs have left;
@@ -329,8 +319,8 @@ class _Leaving:
     def _leave(self, gone: int) -> None:
         for _, number, place in self._releases[len(self._changes) : gone]:
             each, before = self._classes[number], self._then[number]
-            part = each.parts[place]
-            after = self._then[number] = self._states.remove_units(before, part.kind, part.units)
+            of_job = each.parts[place].of_job
+            after = self._then[number] = self._states.remove_units(before, of_job)
             self.first.setdefault(after, each.nodes[0])
             self._changes.append((number, before, after))
 
