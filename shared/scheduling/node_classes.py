@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from shared.scheduling.capacity import AllocatedUnits, Capacity
+from shared.scheduling.eligibility import NodeBits
 from shared.scheduling.load import Soonest
 from shared.scheduling.node_states import KnownStates, NodeState, Place, UnitsOfJob
 from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts, pins_of
@@ -17,6 +18,8 @@ from shared.scheduling.problem import Allocation, Kind, NodeTable, PartShape, wa
 
 # The state of a class at the shadow time while there is none.
 NO_STATE: Final = -1
+# The nodes of a place where any will do.
+_ANYWHERE: Final = -1
 
 
 class Part(NamedTuple):
@@ -53,10 +56,11 @@ class NodeClasses:
         # The number of the class of each node.
         self._class_of = _alike(capacity.table, states.likeness.first)
         self.all: list[EqualNodes] = []
-        # The classes of each place that was asked about.
-        self._within: dict[int, list[EqualNodes]] = {}
+        # Of each place that was asked about those classes that take more jobs.
+        self._open: dict[NodeBits, list[EqualNodes]] = {}
         self._build(allocated)
         self._set_states(capacity)
+        self._open[_ANYWHERE] = [each for each in self.all if self._is_open(each)]
         # When jobs leave their classes, by time: (release_s, class, place among its parts).
         self._releases: list[tuple[float, int, int]] | None = None
         self._leaving: _Leaving | None = None
@@ -118,14 +122,21 @@ class NodeClasses:
 
     def within(self, place: Place) -> list[EqualNodes]:
         """Return the classes that are in a place."""
+        return [each for each in self.all if place.has(each.nodes[0])]
+
+    def open_within(self, place: Place) -> list[EqualNodes]:
+        """Return the classes that are in a place and took more jobs when this was first asked: on
+        most nodes of a busy cluster is a job that accepts no neighbour."""
         nodes = place.nodes
-        if nodes < 0:
-            return self.all
-        found = self._within.get(nodes)
+        found = self._open.get(nodes)
         if found is None:
-            found = [each for each in self.all if (nodes >> each.nodes[0]) & 1]
-            self._within[nodes] = found
+            found = self._open[nodes] = [
+                each for each in self._open[_ANYWHERE] if (nodes >> each.nodes[0]) & 1
+            ]
         return found
+
+    def _is_open(self, each: EqualNodes) -> bool:
+        return not self._states.by_number[each.now].closed
 
     def _by_class(self, allocation: Allocation) -> dict[tuple[int, int], list[int]]:
         found: dict[tuple[int, int], list[int]] = {}
@@ -150,8 +161,8 @@ class NodeClasses:
             self._class_of[node] = len(self.all)
         split = EqualNodes(nodes, before.parts, before.now, before.then)
         self.all.append(split)
-        for place, within in self._within.items():
-            if (place >> nodes[0]) & 1:
+        for place, within in self._open.items():
+            if (place < 0 or (place >> nodes[0]) & 1) and self._is_open(split):
                 within.append(split)
         return len(self.all) - 1
 
@@ -178,12 +189,13 @@ class NodeClasses:
     def _totals(self, place: Place) -> tuple[int, int]:
         """Return how many units fit in a place now, and how many wanted nodes take none."""
         known, wanted, total, lacking = place.fitting, place.wanted, 0, 0
-        for each in self.within(place):
+        for each in self.open_within(place):
             units = known.get(each.now, -1)
             if units < 0:
                 units = self._states.units_in(place, each.now)
             total += units * len(each.nodes)
-            if wanted and not units and (wanted >> each.nodes[0]) & 1:
+        for each in self.all if wanted else ():
+            if (wanted >> each.nodes[0]) & 1 and not self._states.units_in(place, each.now):
                 lacking += len(each.nodes)
         return total, lacking
 
@@ -195,7 +207,7 @@ class NodeClasses:
         return self._earliest_of_units(place, count, from_s)
 
     def _earliest_of_units(self, place: Place, count: int, from_s: float) -> Soonest:
-        states, known, wanted = self._states, place.fitting, place.wanted
+        states, wanted = self._states, place.wanted
         then, (total, lacking) = [each.now for each in self.all], self._totals(place)
         is_there = [place.has(each.nodes[0]) for each in self.all]
         releases, gone, time_s = self._in_order(), 0, from_s
@@ -209,14 +221,13 @@ class NodeClasses:
                 gone += 1
                 if not is_there[number]:
                     continue
-                if after not in known:
-                    states.units_in(place, after)
-                total += len(each.nodes) * (known[after] - known[before])
+                had, fits = states.units_in(place, before), states.units_in(place, after)
+                total += len(each.nodes) * (fits - had)
                 if wanted and (wanted >> each.nodes[0]) & 1:
-                    lacking += len(each.nodes) * (int(not known[after]) - int(not known[before]))
-            fits = total >= count and not lacking
-            if fits or gone == len(releases):
-                return Soonest(time_s, total, then, fits=fits)
+                    lacking += len(each.nodes) * (int(not fits) - int(not had))
+            is_enough = total >= count and not lacking
+            if is_enough or gone == len(releases):
+                return Soonest(time_s, total, then, fits=is_enough)
             time_s, _, _ = releases[gone]
 
     def earliest_of_gang(self, choices: Sequence[Sequence[PartShape]], from_s: float) -> Soonest:

@@ -282,11 +282,12 @@ class NodeSelection:
             if place.parts:  # which shares no nodes
                 most = max(most, self.classes.total(place))
                 continue
-            total, lacks, shape = 0, False, place.anywhere.shape
-            for each in self.classes.within(place):
+            shape, wanted = place.anywhere.shape, place.wanted
+            total, lacks = 0, False
+            for each in self.classes.all if wanted else self.classes.open_within(place):
                 units = states.units_beside_anyone(shape, states.by_number[each.now])
-                total += len(each.nodes) * units
-                lacks |= not units and bool((place.wanted >> each.nodes[0]) & 1)
+                total += len(each.nodes) * units if place.has(each.nodes[0]) else 0
+                lacks |= not units and bool((wanted >> each.nodes[0]) & 1)
             most = most if lacks else max(most, total)
         return most
 
@@ -507,7 +508,7 @@ class NodeSelection:
     def _ordered(self, place: Place, shadow: Shadow | None) -> list[list[_Option]]:
         found: dict[_Preference, list[_Option]] = {}
         states, kind, shape = self._states, place.anywhere, place.anywhere.shape
-        for each in self.classes.within(place):
+        for each in self.classes.open_within(place):
             units = states.units_in(place, each.now)
             if units and not (place.wanted and (place.wanted >> each.nodes[0]) & 1):
                 lost = 0 if shadow is None else self._lost(place, each, units, shadow)
