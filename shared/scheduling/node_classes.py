@@ -135,6 +135,12 @@ class NodeClasses:
             ]
         return found
 
+    def idle_within(self, place: Place) -> int:
+        """Return how many nodes of a place have no job."""
+        states = self._states.by_number
+        idle = [len(each.nodes) for each in self.open_within(place) if not states[each.now].holders]
+        return sum(idle)
+
     def _is_open(self, each: EqualNodes) -> bool:
         return not self._states.by_number[each.now].closed
 

@@ -181,9 +181,15 @@ class NodeSelection:
             each.then = state
 
     def may_fit(self, number: int, units: int) -> bool:
-        """Return False when even before the last changes, which only took, there was no room."""
+        """Return False when even before the last changes, which only took, there was no room; of a
+        gang also when too few nodes have no job, which no matching need find out."""
         counted = self.known.get(number)
-        return counted is None or units <= counted.total
+        if counted is not None:
+            return units <= counted.total
+        places = self.places(number)
+        return not places[0].parts or any(
+            units <= self.classes.idle_within(place) for place in places
+        )
 
     def may_fit_somewhere(self, number: int, units: int) -> bool:
         """Return False when there is no room for so many units of a kind, on nodes that windows
