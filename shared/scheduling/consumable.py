@@ -67,8 +67,10 @@ class ConsumableScheduler(BackfillScheduler):
         self.windows, self._has_windows = windows, windows.any
         self.licences, self._has_licences = licences, licences.any
         self._is_capped |= licences.any
-        # What kinds are in the present pass, by how many windows begin before an entry ends.
-        self._numbers: dict[tuple[int, int], int] = {}
+        # In the present pass, by how many windows begin before an entry ends: what kinds are then,
+        # and the nodes that are shut to jobs of no reservation.
+        self._numbers: dict[int, dict[int, int]] = {}
+        self._shut_to_all: dict[int, NodeBits] = {}
         self.kinds, self.neighbours = kinds, neighbours
         self.allocated = {each.holder: each for each in allocated}
         # The reservation once it was asked for, and as of when.
@@ -79,7 +81,7 @@ class ConsumableScheduler(BackfillScheduler):
             capacity, self.allocated, kinds, neighbours, factors, states, windows
         )
         self._most: dict[int, int] = {}
-        self._beside_anyone: dict[Shape, tuple[int, int]] = {}
+        self._beside_anyone: dict[int, tuple[int, int]] = {}
         self._may_allocate_for_ever = False
         for each in allocated:
             self._may_allocate_for_ever |= each.release_s == inf
@@ -93,6 +95,7 @@ class ConsumableScheduler(BackfillScheduler):
         self._nodes.forget_choices()
         if self._has_windows:
             self._numbers.clear()
+            self._shut_to_all.clear()
             if self.windows.turns_within(self._now_s, now_s):
                 self._unsettle()
         if self._has_licences and self.licences.begin(now_s):
@@ -194,11 +197,11 @@ class ConsumableScheduler(BackfillScheduler):
 
     def units_beside_anyone(self, entry: Entry) -> int:
         """Return how many units would fit if every job accepted every neighbour."""
-        shape, changes = self._nodes.shape_of(self._number(entry)), self._nodes.changes
-        as_of, units = self._beside_anyone.get(shape, (-1, 0))
+        number, changes = self._number(entry), self._nodes.changes
+        as_of, units = self._beside_anyone.get(number, (-1, 0))
         if as_of != changes:
-            units = self._nodes.units_beside_anyone(shape)
-            self._beside_anyone[shape] = changes, units
+            units = self._nodes.units_beside_anyone(number)
+            self._beside_anyone[number] = changes, units
         return units
 
     def why_no_neighbour(self, entry: Entry) -> str:
@@ -215,15 +218,22 @@ class ConsumableScheduler(BackfillScheduler):
         return any(allocated.release_s == inf for allocated in self.allocated.values())
 
     def _starting(self, entry: Entry) -> Entry | None:
-        if not self._nodes.may_fit(self._number(entry), entry.nodes):
+        number = self._number(entry)
+        if not self._nodes.may_fit(number, entry.nodes):
             return None
         is_affordable = self._is_affordable(entry)  # sooner asked for than nodes
         if not is_affordable and not entry.others:
             return None
-        if not self.leaves_reservation(entry) or entry.nodes > self.units_now(entry):
+        beyond = self._beyond(entry.limit_s)
+        if beyond is not None and not self._nodes.fits_beyond(number, entry.nodes, beyond):
             return None
-        if is_affordable:
-            return entry
+        if entry.nodes > self._nodes.counted(number).total:
+            return None
+        return entry if is_affordable else self._affordable_mode(entry)
+
+    def _affordable_mode(self, entry: Entry) -> Entry | None:
+        """Return the entry in the first of its other modes in which it starts now; None where there
+        is none."""
         for mode in entry.others:
             other = entry.in_mode(mode)
             if not (self._is_affordable(other) and self.leaves_reservation(other)):
@@ -276,7 +286,7 @@ class ConsumableScheduler(BackfillScheduler):
     def _shadow_of(self, entry: Entry, soonest: Soonest) -> Shadow:
         self._nodes.reserve(soonest.states)
         extra = soonest.units - entry.nodes
-        return Shadow(soonest.start_s, self._nodes.ways(soonest.kind)[soonest.way].kind, extra)
+        return Shadow(soonest.start_s, self._nodes.places(soonest.kind)[soonest.way], extra)
 
     def _earliest(self, entry: Entry, from_s: float) -> Soonest:
         """Return when it fits in the place where it does first; of places where it never does none
@@ -303,21 +313,21 @@ class ConsumableScheduler(BackfillScheduler):
 
     def _earliest_of(self, number: int, units: int, from_s: float) -> Soonest:
         """Return when so many units of a kind fit, whatever windows follow."""
-        ways = self._nodes.ways(number)
+        places = self._nodes.places(number)
         classes = self._nodes.classes
         best: Soonest | None = None
-        if ways[0].kind.shape.parts:
-            best = classes.earliest_of_gang([way.kind.shape.parts for way in ways], from_s)
+        if places[0].parts:
+            best = classes.earliest_of_gang([place.parts for place in places], from_s)
             best.kind = number
             return best
-        for at, way in enumerate(ways if len(ways) > 1 else ()):
-            if units > self._nodes.most_units_of(way):
+        for at, place in enumerate(places if len(places) > 1 else ()):
+            if units > self._nodes.most_units_of(place):
                 continue
-            soonest = classes.earliest(way.kind, units, from_s)
+            soonest = classes.earliest(place, units, from_s)
             if best is None or soonest.start_s < best.start_s:
                 best = soonest
                 best.way = at
-        best = best or classes.earliest(ways[0].kind, units, from_s)
+        best = best or classes.earliest(places[0], units, from_s)
         best.kind = number
         return best
 
@@ -370,12 +380,16 @@ class ConsumableScheduler(BackfillScheduler):
         such a limit. With a longer one there are no more nodes."""
         if not self._has_windows:
             return kind
-        key = kind, self.windows.begun_by(self._now_s + limit_s)
-        number = self._numbers.get(key)
+        begun = self.windows.begun_by(self._now_s + limit_s)
+        numbers = self._numbers.get(begun)
+        if numbers is None:
+            numbers = self._numbers[begun] = {}
+            self._shut_to_all[begun] = self.windows.shut("", self._now_s, self._now_s + limit_s)
+        number = numbers.get(kind)
         if number is None:
-            number = self._nodes.without(kind, self._shut(kind, self._now_s, limit_s))
-            if not _reservation(self.kinds[kind].shape):  # of one its end makes a difference too
-                self._numbers[key] = number
+            if _reservation(self.kinds[kind].shape):  # of one its end makes a difference too
+                return self._nodes.without(kind, self._shut(kind, self._now_s, limit_s))
+            number = numbers[kind] = self._nodes.without(kind, self._shut_to_all[begun])
         return number
 
     def _shut(self, kind: int, start_s: float, limit_s: float) -> NodeBits:
@@ -411,7 +425,7 @@ class ConsumableScheduler(BackfillScheduler):
     def _has_room_for_any(self, block: Block) -> bool:
         """Return False when there are units for no entry of a block."""
         for kind, (units, limit_s) in block.least_by_kind().items():
-            if self._was_refused(self._number_of(kind, limit_s), units, limit_s):
+            if self._was_refused(kind, units, limit_s):
                 continue
             if not (self._has_licences and self._lacks_licences(block, kind, limit_s)):
                 return True
@@ -425,13 +439,11 @@ class ConsumableScheduler(BackfillScheduler):
         if least is not None and not self._powered.has_for_any(block, least):
             kept = self._powered.reserved_entries(block, order, least)
             return next((entry for entry in kept if self._starting(entry) is not None), None)
-        entries, known, now_s = block.entries, self._nodes.known, self._now_s
-        has_windows = self._has_windows
+        entries, now_s = block.entries, self._now_s
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
             # As in starting, but there are thousands of them.
-            counted = known.get(self._number(entry) if has_windows else entry.kind)
-            if counted is not None and entry.nodes > counted.total:
+            if self._was_refused(entry.kind, entry.nodes, entry.limit_s):
                 continue
             if (
                 least is not None
@@ -446,6 +458,8 @@ class ConsumableScheduler(BackfillScheduler):
     def _may_any_start(self) -> bool:
         """Return False when no kind has free units for the least that its entries ask for."""
         for kind, (units, limit_s) in self.queue.least_by_kind().items():
+            if self._has_windows and not self._nodes.may_fit_somewhere(kind, units):
+                continue
             number = self._number_of(kind, limit_s)
             if not self._nodes.may_fit(number, units):
                 continue
@@ -456,12 +470,17 @@ class ConsumableScheduler(BackfillScheduler):
                 return True
         return False
 
-    def _was_refused(self, number: int, units: int, limit_s: float) -> bool:
-        """Return True when so many units of a kind did not fit, or not beside the reservation:
-        since then there is only less."""
-        if not self._nodes.may_fit(number, units):
+    def _was_refused(self, kind: int, units: int, limit_s: float) -> bool:
+        """Return True when so many units of a kind with such a limit did not fit, or not beside the
+        reservation: since then there is only less."""
+        nodes, number = self._nodes, kind
+        if self._has_windows:
+            if not nodes.may_fit_somewhere(kind, units):
+                return True
+            number = self._number_of(kind, limit_s)
+        if not nodes.may_fit(number, units):
             return True
-        return self._beyond(limit_s) is not None and not self._nodes.may_fit_beyond(number, units)
+        return self._now_s + limit_s > self.shadow_s and not nodes.may_fit_beyond(number, units)
 
 
 def _reservation(shape: Shape) -> str:

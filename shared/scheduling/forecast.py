@@ -4,6 +4,7 @@ limit was used up."""
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from sys import maxsize
 from typing import Final, NamedTuple
 
 from shared.scheduling.backfill import Backfill, ClusterScheduler
@@ -86,15 +87,9 @@ def _first(tasks: HeldBackTasks) -> int:
     return tasks.first
 
 
-def forecast(
-    now_s: float,
-    schedulers: Mapping[str, ClusterScheduler],
-    share: float = 1.0,
-    expected_s: Mapping[int, float] = _NOT_KNOWN,
-    held_back: Sequence[HeldBackTasks] = (),
-) -> Iterator[tuple[int, Expected]]:
-    """Yield the arrival numbers of the jobs in the queue with their expected starts, soonest first:
-    as far as it is asked for. The schedulers, numbered by their place, are used up.
+class Forecast:
+    """Plays what lies ahead, instant by instant. The schedulers, numbered by their place, are used
+    up; `now_s` is the last instant, and `instants` is how many were played.
 
     An entry that starts takes a `share` of its limit; a running job ends when it is expected to, by
     its holder, or else at its limit. By the whole limits, jobs end before them and others arrive:
@@ -102,18 +97,35 @@ def forecast(
     left out that fit nowhere as the clusters are, or under no cap. Tasks that are held back
     wait until others of their array end.
     """
-    names, played = list(schedulers), list(schedulers.values())
-    ends = [
-        (max(expected_s.get(holder, end_s), now_s), scheduler.number, holder)
-        for scheduler in played
-        for end_s, holder in scheduler.expected_ends()
-    ]
 
-    def runs_s(served: Served) -> float:
+    def __init__(
+        self,
+        now_s: float,
+        schedulers: Mapping[str, ClusterScheduler],
+        share: float = 1.0,
+        expected_s: Mapping[int, float] = _NOT_KNOWN,
+        held_back: Sequence[HeldBackTasks] = (),
+    ) -> None:
+        self.now_s, self.instants = now_s, 0
+        self._names, self._share = list(schedulers), share
+        ends = [
+            (max(expected_s.get(holder, end_s), now_s), scheduler.number, holder)
+            for scheduler in schedulers.values()
+            for end_s, holder in scheduler.expected_ends()
+        ]
+        dispatcher = _HoldingBack(schedulers, held_back)
+        self._engine = Engine(dispatcher, (), self._runs_s, now_s, ends)
+
+    def starts(self, most_instants: int = maxsize) -> Iterator[tuple[int, Expected]]:
+        """Yield the arrival numbers of the jobs in the queue with their expected starts, soonest
+        first: as far as it is asked for, and of so many instants at most."""
+        engine = self._engine
+        while self.instants < most_instants and not engine.is_over:
+            started = engine.step()
+            self.now_s, self.instants = engine.now_s, self.instants + 1
+            for number, entry, _, _ in started:
+                yield entry.arrival, Expected(self._names[number], engine.now_s)
+
+    def _runs_s(self, served: Served) -> float:
         _, entry, _, _ = served
-        return share * entry.limit_s
-
-    engine = Engine(_HoldingBack(schedulers, held_back), (), runs_s, now_s, ends)
-    while not engine.is_over:
-        for number, entry, _, _ in engine.step():
-            yield entry.arrival, Expected(names[number], engine.now_s)
+        return self._share * entry.limit_s

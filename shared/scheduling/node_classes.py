@@ -10,21 +10,23 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from shared.scheduling.capacity import AllocatedUnits, Capacity
+from shared.scheduling.eligibility import NodeBits
 from shared.scheduling.load import Soonest
-from shared.scheduling.node_states import KnownStates, NodeState
+from shared.scheduling.node_states import KnownStates, NodeState, Place, UnitsOfJob
 from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts, pins_of
 from shared.scheduling.problem import Allocation, Kind, NodeTable, PartShape, wanted_of
 
 # The state of a class at the shadow time while there is none.
 NO_STATE: Final = -1
+# The nodes of a place where any will do.
+_ANYWHERE: Final = -1
 
 
 class Part(NamedTuple):
     """The units of a job on each node of a class, until it is expected to leave."""
 
     release_s: float
-    kind: Kind
-    units: int
+    of_job: UnitsOfJob
 
 
 class EqualNodes:
@@ -54,10 +56,11 @@ class NodeClasses:
         # The number of the class of each node.
         self._class_of = _alike(capacity.table, states.likeness.first)
         self.all: list[EqualNodes] = []
-        # The classes of each place that was asked about.
-        self._within: dict[int, list[EqualNodes]] = {}
+        # Of each place that was asked about those classes that take more jobs.
+        self._open: dict[NodeBits, list[EqualNodes]] = {}
         self._build(allocated)
         self._set_states(capacity)
+        self._open[_ANYWHERE] = [each for each in self.all if self._is_open(each)]
         # When jobs leave their classes, by time: (release_s, class, place among its parts).
         self._releases: list[tuple[float, int, int]] | None = None
         self._leaving: _Leaving | None = None
@@ -75,7 +78,8 @@ class NodeClasses:
                     before, units = of[node], counts[place]
                     number = numbers.setdefault((before, units), len(parts))
                     if number == len(parts):
-                        parts.append([*parts[before], Part(each.release_s, each.kind, units)])
+                        of_job = self._states.units_of_job(each.kind, units)
+                        parts.append([*parts[before], Part(each.release_s, of_job)])
                 of[node] = number
         self._gather(parts)
 
@@ -110,23 +114,35 @@ class NodeClasses:
         found: list[TakenUnits] = []
         for (number, units), nodes in self._by_class(allocation).items():
             each = self.all[self._split(number, nodes)]
-            before = each.now
-            each.parts = [*each.parts, Part(release_s, kind, units)]
-            each.now = self._states.add_units(before, kind, units)
+            before, of_job = each.now, self._states.units_of_job(kind, units)
+            each.parts = [*each.parts, Part(release_s, of_job)]
+            each.now = self._states.add_units(before, of_job)
             found.append(TakenUnits(each, units, before))
         return found
 
-    def within(self, kind: Kind) -> list[EqualNodes]:
-        """Return the classes that a kind of one place may be on."""
-        where = kind.shape.where
-        if not where:
-            return self.all
-        nodes = where[0].nodes
-        found = self._within.get(nodes)
+    def within(self, place: Place) -> list[EqualNodes]:
+        """Return the classes that are in a place."""
+        return [each for each in self.all if place.has(each.nodes[0])]
+
+    def open_within(self, place: Place) -> list[EqualNodes]:
+        """Return the classes that are in a place and took more jobs when this was first asked: on
+        most nodes of a busy cluster is a job that accepts no neighbour."""
+        nodes = place.nodes
+        found = self._open.get(nodes)
         if found is None:
-            found = [each for each in self.all if (nodes >> each.nodes[0]) & 1]
-            self._within[nodes] = found
+            found = self._open[nodes] = [
+                each for each in self._open[_ANYWHERE] if (nodes >> each.nodes[0]) & 1
+            ]
         return found
+
+    def idle_within(self, place: Place) -> int:
+        """Return how many nodes of a place have no job."""
+        states = self._states.by_number
+        idle = [len(each.nodes) for each in self.open_within(place) if not states[each.now].holders]
+        return sum(idle)
+
+    def _is_open(self, each: EqualNodes) -> bool:
+        return not self._states.by_number[each.now].closed
 
     def _by_class(self, allocation: Allocation) -> dict[tuple[int, int], list[int]]:
         found: dict[tuple[int, int], list[int]] = {}
@@ -151,17 +167,17 @@ class NodeClasses:
             self._class_of[node] = len(self.all)
         split = EqualNodes(nodes, before.parts, before.now, before.then)
         self.all.append(split)
-        for place, within in self._within.items():
-            if (place >> nodes[0]) & 1:
+        for place, within in self._open.items():
+            if (place < 0 or (place >> nodes[0]) & 1) and self._is_open(split):
                 within.append(split)
         return len(self.all) - 1
 
-    def total(self, kind: Kind) -> int:
-        """Return how many units of a kind of one place fit now, beside the neighbours that it may
-        have: none where a wanted node takes none."""
-        if kind.shape.parts:
-            return self.matched(kind.shape.parts).nodes
-        total, lacking = self._totals(kind)
+    def total(self, place: Place) -> int:
+        """Return how many units fit in a place now, beside the neighbours that they may have: none
+        where a wanted node takes none."""
+        if place.parts:
+            return self.matched(place.parts).nodes
+        total, lacking = self._totals(place)
         return 0 if lacking else total
 
     def matched(self, parts: Sequence[PartShape]) -> MatchedParts:
@@ -176,58 +192,49 @@ class NodeClasses:
             for each, state in zip(self.all, states, strict=True)
         ]
 
-    def _totals(self, kind: Kind) -> tuple[int, int]:
-        """Return how many units of a kind fit now, and how many wanted nodes take none."""
-        known, total, lacking = self._states.units(kind), 0, 0
-        where = kind.shape.where
-        wanted = where[0].wanted if where else 0
-        for each in self.within(kind):
+    def _totals(self, place: Place) -> tuple[int, int]:
+        """Return how many units fit in a place now, and how many wanted nodes take none."""
+        known, wanted, total, lacking = place.fitting, place.wanted, 0, 0
+        for each in self.open_within(place):
             units = known.get(each.now, -1)
             if units < 0:
-                units = self._states.find_units(kind, each.now)
+                units = self._states.units_in(place, each.now)
             total += units * len(each.nodes)
-            if wanted and not units and (wanted >> each.nodes[0]) & 1:
+        for each in self.all if wanted else ():
+            if (wanted >> each.nodes[0]) & 1 and not self._states.units_in(place, each.now):
                 lacking += len(each.nodes)
         return total, lacking
 
-    def units(self, kind: Kind, state: int) -> int:
-        """Return how many units of a kind fit on a node in a state."""
-        units = self._states.units(kind).get(state, -1)
-        return units if units >= 0 else self._states.find_units(kind, state)
-
-    def earliest(self, kind: Kind, count: int, from_s: float) -> Soonest:
-        """Return when, from a time on, so many units of a kind will fit, or all jobs have left:
+    def earliest(self, place: Place, count: int, from_s: float) -> Soonest:
+        """Return when, from a time on, so many units will fit in a place, or all jobs have left:
         what is overdue is expected back at any moment."""
-        if kind.shape.parts:
-            return self.earliest_of_gang([kind.shape.parts], from_s)
-        return self._earliest_of_units(kind, count, from_s)
+        if place.parts:
+            return self.earliest_of_gang([place.parts], from_s)
+        return self._earliest_of_units(place, count, from_s)
 
-    def _earliest_of_units(self, kind: Kind, count: int, from_s: float) -> Soonest:
-        states, known = self._states, self._states.units(kind)
-        then, (total, lacking) = [each.now for each in self.all], self._totals(kind)
-        where = kind.shape.where
-        wanted, nodes = (where[0].wanted, where[0].nodes) if where else (0, -1)
-        releases, place, time_s = self._in_order(), 0, from_s
+    def _earliest_of_units(self, place: Place, count: int, from_s: float) -> Soonest:
+        states, wanted = self._states, place.wanted
+        then, (total, lacking) = [each.now for each in self.all], self._totals(place)
+        is_there = [place.has(each.nodes[0]) for each in self.all]
+        releases, gone, time_s = self._in_order(), 0, from_s
         while True:
-            while place < len(releases):
-                release_s, number, at = releases[place]
+            while gone < len(releases):
+                release_s, number, at = releases[gone]
                 if release_s > time_s:
                     break
                 each, before = self.all[number], then[number]
-                part = each.parts[at]
-                after = then[number] = states.remove_units(before, part.kind, part.units)
-                place += 1
-                if where and not (nodes >> each.nodes[0]) & 1:
+                after = then[number] = states.remove_units(before, each.parts[at].of_job)
+                gone += 1
+                if not is_there[number]:
                     continue
-                if after not in known:
-                    states.find_units(kind, after)
-                total += len(each.nodes) * (known[after] - known[before])
+                had, fits = states.units_in(place, before), states.units_in(place, after)
+                total += len(each.nodes) * (fits - had)
                 if wanted and (wanted >> each.nodes[0]) & 1:
-                    lacking += len(each.nodes) * (int(not known[after]) - int(not known[before]))
-            fits = total >= count and not lacking
-            if fits or place == len(releases):
-                return Soonest(time_s, total, then, fits=fits)
-            time_s, _, _ = releases[place]
+                    lacking += len(each.nodes) * (int(not fits) - int(not had))
+            is_enough = total >= count and not lacking
+            if is_enough or gone == len(releases):
+                return Soonest(time_s, total, then, fits=is_enough)
+            time_s, _, _ = releases[gone]
 
     def earliest_of_gang(self, choices: Sequence[Sequence[PartShape]], from_s: float) -> Soonest:
         """Return when, from a time on, all parts of a gang will fit at once, or all jobs have left;
@@ -329,8 +336,8 @@ class _Leaving:
     def _leave(self, gone: int) -> None:
         for _, number, place in self._releases[len(self._changes) : gone]:
             each, before = self._classes[number], self._then[number]
-            part = each.parts[place]
-            after = self._then[number] = self._states.remove_units(before, part.kind, part.units)
+            of_job = each.parts[place].of_job
+            after = self._then[number] = self._states.remove_units(before, of_job)
             self.first.setdefault(after, each.nodes[0])
             self._changes.append((number, before, after))
 

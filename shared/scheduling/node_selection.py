@@ -14,18 +14,16 @@ from shared.scheduling.capacity import NOBODY, AllocatedUnits, Capacity, Group
 from shared.scheduling.eligibility import NodeBits, Where
 from shared.scheduling.gangs import GangChoice, beside_gang, of_gang
 from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses, TakenUnits
-from shared.scheduling.node_states import KnownStates, surplus, units_of
+from shared.scheduling.node_states import KnownStates, Place, surplus, units_of
 from shared.scheduling.problem import (
     UNKNOWN,
     Allocation,
     Kind,
     NodeTable,
     Shape,
-    Way,
     gang_without,
     held_by,
     most_of_gang,
-    ways_of,
     without,
 )
 from shared.scheduling.sharing import Neighbours
@@ -43,10 +41,10 @@ class CountedUnits:
 
 @dataclass(slots=True)
 class Shadow:
-    """Units of a kind reserved at a time; `extra` more fit then than are reserved."""
+    """Units in a place that are reserved at a time; `extra` more fit then than are reserved."""
 
     start_s: float
-    kind: Kind
+    place: Place
     extra: int
 
 
@@ -83,14 +81,16 @@ class NodeSelection:
         self._capacity, self._allocated, self._kinds = capacity, allocated, kinds
         self._taken: list[AllocatedUnits] = []  # what the capacity does not have yet
         self._states = states or KnownStates(neighbours, capacity.groups)
-        self._states.likeness.distinguish(kinds, capacity.table.nodes)
+        self._states.distinguish(kinds, capacity.table.nodes)
         if windows.any:
             kept = [window.nodes for window in windows.all]
             self._states.likeness.distinguish_sets(kept, capacity.table.nodes)
         # Kinds without the nodes that windows shut to them, and their numbers, below 0.
-        self._less: list[Kind] = []
-        self._numbers_less: dict[tuple[int, int], int] = {}
-        self._ways: dict[int, list[Way]] = {}
+        self._less: list[tuple[int, NodeBits]] = []
+        self._numbers_less: dict[tuple[int, NodeBits], int] = {}
+        self._shapes_less: dict[int, Shape] = {}
+        self._places: dict[int, list[Place]] = {}
+        self._everywhere = (1 << capacity.table.nodes) - 1
         self._is_even = not len(factors) or bool((factors == factors[0]).all())
         self._factors: list[float] = [] if self._is_even else factors.tolist()
         self._classes: NodeClasses | None = None
@@ -128,34 +128,35 @@ class NodeSelection:
         free then too."""
         self.changes += 1
         _, _, kind, allocation, _ = allocated
-        classes, taken = self.classes, self.classes.take(kind, allocation, allocated.release_s)
+        taken = self.classes.take(kind, allocation, allocated.release_s)
         self._taken.append(allocated)
         self._count_less(taken)
         for each, units, _ in taken if shadow is not None else ():
             assert shadow is not None
-            if shadow.kind.shape.parts:  # what starts beside a gang was chosen to leave it all
-                each.then = self._states.add_units(each.then, kind, units)
-                continue
-            before = classes.units(shadow.kind, each.then)
-            each.then = self._states.add_units(each.then, kind, units)
-            after = classes.units(shadow.kind, each.then)
-            shadow.extra -= len(each.nodes) * (before - after)
+            before, place = each.then, shadow.place
+            of_job = self._states.units_of_job(kind, units)
+            each.then = self._states.add_units(before, of_job)
+            # What starts beside a gang was chosen to leave it all.
+            if not place.parts and place.has(each.nodes[0]):
+                left = self._states.units_in(place, each.then)
+                less = self._states.units_in(place, before) - left
+                shadow.extra -= len(each.nodes) * less
 
     def _count_less(self, taken: list[TakenUnits]) -> None:
         """Bring the counts of all kinds up to date that were so before units were taken. Kinds that
         want nodes are counted anew: without one of these none fits."""
         changes = self.changes
         for number, counted in self.known.items():
-            ways = self._ways[number]
-            if counted.changes != changes - 1 or ways[0].wanted or ways[0].kind.shape.parts:
+            places = self._places[number]
+            if counted.changes != changes - 1 or places[0].wanted or places[0].parts:
                 continue
             totals = counted.totals
-            for at in range(len(ways)):
-                way = ways[at]
+            for at in range(len(places)):
+                place = places[at]
                 for each, _, before in taken:
-                    if way.nodes < 0 or (way.nodes >> each.nodes[0]) & 1:
-                        units = self.classes.units(way.kind, before)
-                        less = units - self.classes.units(way.kind, each.now)
+                    if place.has(each.nodes[0]):
+                        left = self._states.units_in(place, each.now)
+                        less = self._states.units_in(place, before) - left
                         totals[at] -= len(each.nodes) * less
             counted.changes, counted.total = changes, max(totals)
 
@@ -180,9 +181,21 @@ class NodeSelection:
             each.then = state
 
     def may_fit(self, number: int, units: int) -> bool:
-        """Return False when even before the last changes, which only took, there was no room."""
+        """Return False when even before the last changes, which only took, there was no room; of a
+        gang also when too few nodes have no job, which no matching need find out."""
         counted = self.known.get(number)
-        return counted is None or units <= counted.total
+        if counted is not None:
+            return units <= counted.total
+        places = self.places(number)
+        return not places[0].parts or any(
+            units <= self.classes.idle_within(place) for place in places
+        )
+
+    def may_fit_somewhere(self, number: int, units: int) -> bool:
+        """Return False when there is no room for so many units of a kind, on nodes that windows
+        shut to it neither. Counted once, since until something is released there is only less."""
+        counted = self.known.get(number)
+        return units <= (self.counted(number) if counted is None else counted).total
 
     def may_fit_beyond(self, number: int, units: int) -> bool:
         """Return False when the present reservation has refused as many: see `fits_beyond`."""
@@ -192,26 +205,38 @@ class NodeSelection:
         """Return how many units of a kind fit now: counted anew where something changed since."""
         counted = self.known.get(number)
         if counted is None or counted.changes != self.changes:
-            totals = [self.classes.total(way.kind) for way in self.ways(number)]
+            totals = [self.classes.total(place) for place in self.places(number)]
             counted = self.known[number] = CountedUnits(self.changes, totals)
         return counted
 
-    def ways(self, number: int) -> list[Way]:
+    def places(self, number: int) -> list[Place]:
         """Return the places of a kind. One that came later may distinguish nodes that were
         alike."""
-        found = self._ways.get(number)
-        if found is None and number < 0:
-            found = self._ways[number] = ways_of(self._less[-1 - number])
-        elif found is None:
-            kind = self._kinds[number]
-            if self._states.likeness.distinguish((kind,), self._capacity.table.nodes):
-                self.regroup()
-            found = self._ways[number] = ways_of(kind)
+        found = self._places.get(number)
+        if found is None:
+            found = self._places[number] = self._find_places(number)
         return found
+
+    def _find_places(self, number: int) -> list[Place]:
+        if number >= 0:
+            if self._states.distinguish(self._kinds, self.table.nodes):
+                self.regroup()
+            return self._states.places_of(number)
+        of, shut = self._less[-1 - number]
+        kind, whole = self._kinds[of], self.places(of)
+        if kind.shape.parts:
+            return self._states.places(self._kind_without(kind, shut))
+        return [self._states.without(place, shut, self._everywhere) for place in whole]
 
     def shape_of(self, number: int) -> Shape:
         """Return the shape of a kind."""
-        return self._kinds[number].shape if number >= 0 else self._less[-1 - number].shape
+        if number >= 0:
+            return self._kinds[number].shape
+        found = self._shapes_less.get(number)
+        if found is None:
+            of, shut = self._less[-1 - number]
+            found = self._shapes_less[number] = self._kind_without(self._kinds[of], shut).shape
+        return found
 
     def without(self, number: int, shut: NodeBits) -> int:
         """Return the number of a kind without some nodes. The sets of windows and those of the kind
@@ -221,51 +246,54 @@ class NodeSelection:
         key = number, shut
         found = self._numbers_less.get(key)
         if found is None:
-            self.ways(number)
-            kind, less = self._kinds[number], number
-            left = self._kind_without(kind, shut)
-            if left != kind:
-                self._less.append(left)
-                less = -len(self._less)
-            found = self._numbers_less[key] = less
+            found = number
+            if any(place.nodes < 0 or place.nodes & shut for place in self.places(number)):
+                self._less.append(key)
+                found = -len(self._less)
+            self._numbers_less[key] = found
         return found
 
     def _kind_without(self, kind: Kind, shut: NodeBits) -> Kind:
         if kind.shape.parts:
             return gang_without(kind, shut, self.table.nodes)
-        places = kind.shape.where or (Where((1 << self.table.nodes) - 1),)
+        places = kind.shape.where or (Where(self._everywhere),)
         left = tuple([without(each, shut) for each in places])
-        return kind if left == places else kind._replace(shape=kind.shape._replace(where=left))
+        return kind._replace(shape=kind.shape._replace(where=left))
 
     def most_units(self, number: int) -> int:
         """Return how many units of a kind fit when nothing runs, in the place where most do."""
-        return max([self.most_units_of(way) for way in self.ways(number)])
+        return max([self.most_units_of(place) for place in self.places(number)])
 
-    def most_units_of(self, way: Way) -> int:
+    def most_units_of(self, place: Place) -> int:
         """Return how many units fit in one place when nothing runs."""
-        if way.kind.shape.parts:
-            return most_of_gang(way.kind.shape, self.table.amounts)
-        states, shape, total = self._states, way.kind.shape, 0
-        for each in self.classes.within(way.kind):
+        if place.most_on is not self.table:
+            place.most, place.most_on = self._most_when_empty(place), self.table
+        return place.most
+
+    def _most_when_empty(self, place: Place) -> int:
+        if place.parts:
+            return most_of_gang(place.kind.shape, self.table.amounts)
+        states, shape, total = self._states, place.anywhere.shape, 0
+        for each in self.classes.within(place):
             units = units_of(states.by_number[each.now].amounts, shape)
-            if not units and (way.wanted >> each.nodes[0]) & 1:
+            if not units and (place.wanted >> each.nodes[0]) & 1:
                 return 0
             total += len(each.nodes) * units
         return total
 
-    def units_beside_anyone(self, shape: Shape) -> int:
-        """Return how many units of a shape would fit if every job accepted every neighbour."""
+    def units_beside_anyone(self, number: int) -> int:
+        """Return how many units of a kind would fit if every job accepted every neighbour."""
         states, most = self._states, 0
-        for way in ways_of(Kind("", shape)):
-            if shape.parts:  # which shares no nodes
-                most = max(most, self.classes.total(way.kind))
+        for place in self.places(number):
+            if place.parts:  # which shares no nodes
+                most = max(most, self.classes.total(place))
                 continue
+            shape, wanted = place.anywhere.shape, place.wanted
             total, lacks = 0, False
-            for each in self.classes.within(way.kind):
-                state = states.by_number[each.now]
-                units = states.units_beside_anyone(way.kind.shape, state)
-                total += len(each.nodes) * units
-                lacks |= not units and bool((way.wanted >> each.nodes[0]) & 1)
+            for each in self.classes.all if wanted else self.classes.open_within(place):
+                units = states.units_beside_anyone(shape, states.by_number[each.now])
+                total += len(each.nodes) * units if place.has(each.nodes[0]) else 0
+                lacks |= not units and bool((wanted >> each.nodes[0]) & 1)
             most = most if lacks else max(most, total)
         return most
 
@@ -297,36 +325,38 @@ class NodeSelection:
     def _least_lost(self, number: int, count: int, shadow: Shadow) -> int:
         """Return how many reserved units are lost where a kind takes the nodes that cost fewest, in
         the place where that is least."""
-        ways = self.ways(number)
-        if len(ways) == 1:
-            return self._least_lost_in(ways[0], number, 0, count, shadow)
-        lost = [self._least_lost_in(w, number, at, count, shadow) for at, w in enumerate(ways)]
-        return min(lost)
+        places = self.places(number)
+        if len(places) == 1:
+            return self._least_lost_in(places[0], number, 0, count, shadow)
+        counted = enumerate(places)
+        return min([self._least_lost_in(each, number, at, count, shadow) for at, each in counted])
 
-    def _least_lost_in(self, way: Way, number: int, at: int, count: int, shadow: Shadow) -> int:
+    def _least_lost_in(self, place: Place, number: int, at: int, count: int, shadow: Shadow) -> int:
         """Return how many reserved units are lost in one place of a kind; more than there are where
         it does not fit."""
-        if way.kind.shape.parts or shadow.kind.shape.parts:
-            choice = self._choice_with_gangs(way, number, at, count, shadow)
+        if place.parts or shadow.place.parts:
+            choice = self._choice_with_gangs(place, number, at, count, shadow)
             return maxsize if choice is None else choice.lost
-        lost, kind = 0, way.kind
-        if way.wanted:
-            if self.classes.total(kind) < count:
+        lost = 0
+        if place.wanted:
+            if self.classes.total(place) < count:
                 return maxsize
-            for _, option, units in self._on_wanted(way, count):
-                lost += self._lost(way, option, units, shadow)
+            for _, option, units in self._on_wanted(place, count):
+                lost += self._lost(place, option, units, shadow)
                 count -= units
             if not count:
                 return lost
         for options in self._choice(number, at, shadow):
             fitting = sum([len(each.node_class.nodes) * each.units for each in options])
             if fitting >= count:
-                return lost + self._least_lost_of(options, way, count, shadow)
+                return lost + self._least_lost_of(options, place, count, shadow)
             lost += sum([len(each.node_class.nodes) * each.lost for each in options])
             count -= fitting
         return maxsize
 
-    def _least_lost_of(self, options: list[_Option], way: Way, count: int, shadow: Shadow) -> int:
+    def _least_lost_of(
+        self, options: list[_Option], place: Place, count: int, shadow: Shadow
+    ) -> int:
         """Return how many reserved units are lost where all options are as good, so that the order
         of nodes matters."""
         lost = 0
@@ -334,10 +364,10 @@ class NodeSelection:
             option = options[0]
             full = (count - 1) // option.units
             rest = count - full * option.units
-            return full * option.lost + self._lost(way, option.node_class, rest, shadow)
+            return full * option.lost + self._lost(place, option.node_class, rest, shadow)
         for _, option in self._in_order(options, count):
             if option.units >= count:
-                return lost + self._lost(way, option.node_class, count, shadow)
+                return lost + self._lost(place, option.node_class, count, shadow)
             lost += option.lost
             count -= option.units
         return maxsize
@@ -346,36 +376,36 @@ class NodeSelection:
         """Return the nodes for so many units of a kind, and what the job is on them; where they
         last beyond the shadow time, those that cost its reservation least. Of places that are as
         good it is the first."""
-        ways = self.ways(number)
-        at = 0 if len(ways) == 1 else self._best_way(ways, number, count, shadow)
+        places = self.places(number)
+        at = 0 if len(places) == 1 else self._best_way(places, number, count, shadow)
         taken: list[tuple[int, int]] = []
-        if ways[at].kind.shape.parts or (shadow is not None and shadow.kind.shape.parts):
-            taken, count = self._with_gangs(ways[at], number, at, count, shadow), 0
-        elif ways[at].wanted:
-            taken = [(node, units) for node, _, units in self._on_wanted(ways[at], count)]
+        if places[at].parts or (shadow is not None and shadow.place.parts):
+            taken, count = self._with_gangs(places[at], number, at, count, shadow), 0
+        elif places[at].wanted:
+            taken = [(node, units) for node, _, units in self._on_wanted(places[at], count)]
             count -= sum([units for _, units in taken])
         if count > 0:
             taken += self._on_best(number, at, count, shadow)
         taken.sort()
         nodes = tuple([node for node, _ in taken])
-        return held_by(ways, nodes), Allocation(nodes, tuple([units for _, units in taken]))
+        return held_by(places, nodes), Allocation(nodes, tuple([units for _, units in taken]))
 
     def _choice_with_gangs(
-        self, way: Way, number: int, at: int, count: int, shadow: Shadow | None
+        self, place: Place, number: int, at: int, count: int, shadow: Shadow | None
     ) -> GangChoice | None:
         """Return the classes of which a gang takes nodes in one of its places, or a job beside a
         gang that nodes are reserved for; None where it does not fit so."""
         classes = self.classes
-        reserved = shadow.kind.shape.parts if shadow is not None else ()
-        if way.kind.shape.parts:
+        reserved = shadow.place.parts if shadow is not None else ()
+        if place.parts:
             lost = [
-                0 if shadow is None or reserved else self._lost(way, each, 1, shadow)
+                0 if shadow is None or reserved else self._lost(place, each, 1, shadow)
                 for each in classes.all
             ]
-            return of_gang(classes, self._states, way.kind.shape.parts, reserved, lost)
-        if way.wanted and classes.total(way.kind) < count:
+            return of_gang(classes, self._states, place.parts, reserved, lost)
+        if place.wanted and classes.total(place) < count:
             return None
-        wanted = [(each, u) for _, each, u in self._on_wanted(way, count)] if way.wanted else []
+        wanted = [(each, u) for _, each, u in self._on_wanted(place, count)] if place.wanted else []
         order = [
             (place, option.node_class, option.units)
             for place, options in enumerate(self._choice(number, at, shadow))
@@ -384,15 +414,15 @@ class NodeSelection:
         return beside_gang(classes, wanted, order, reserved, count)
 
     def _with_gangs(
-        self, way: Way, number: int, at: int, count: int, shadow: Shadow | None
+        self, place: Place, number: int, at: int, count: int, shadow: Shadow | None
     ) -> list[tuple[int, int]]:
         """Return the nodes of such a choice, with the units on each."""
-        choice = self._choice_with_gangs(way, number, at, count, shadow)
+        choice = self._choice_with_gangs(place, number, at, count, shadow)
         if choice is None:
             raise ValueError("so many units do not fit")
         taken: list[tuple[int, int]] = []
-        if way.wanted:
-            taken = [(node, units) for node, _, units in self._on_wanted(way, count)]
+        if place.wanted:
+            taken = [(node, units) for node, _, units in self._on_wanted(place, count)]
             count -= sum([units for _, units in taken])
         for nodes, spare, units in choice.taken:
             for node in self._best_of(nodes)[:spare]:
@@ -414,28 +444,28 @@ class NodeSelection:
                     return taken
         raise ValueError("so many units do not fit")
 
-    def _best_way(self, ways: list[Way], number: int, count: int, shadow: Shadow | None) -> int:
+    def _best_way(self, places: list[Place], number: int, count: int, shadow: Shadow | None) -> int:
         """Return the place in which so many units fit and cost the reservation least."""
         best, least = -1, maxsize
-        for at, way in enumerate(ways):
-            if self.classes.total(way.kind) >= count:
+        for at, place in enumerate(places):
+            if self.classes.total(place) >= count:
                 lost = 0
                 if shadow is not None:
-                    lost = self._least_lost_in(way, number, at, count, shadow)
+                    lost = self._least_lost_in(place, number, at, count, shadow)
                 if lost < least:
                     best, least = at, lost
         if best < 0:
             raise ValueError("so many units do not fit")
         return best
 
-    def _on_wanted(self, way: Way, count: int) -> list[tuple[int, EqualNodes, int]]:
+    def _on_wanted(self, place: Place, count: int) -> list[tuple[int, EqualNodes, int]]:
         """Return the wanted nodes of a place, ascending, with what so many units take of each: as
         many as fit, and one at least on each that follows."""
         found = sorted(
             [
                 (node, number)
                 for number, each in enumerate(self.classes.all)
-                if (way.wanted >> each.nodes[0]) & 1
+                if (place.wanted >> each.nodes[0]) & 1
                 for node in each.nodes
             ]
         )
@@ -443,7 +473,7 @@ class NodeSelection:
         for node, number in found:
             left -= 1
             each = self.classes.all[number]
-            units = min(self.classes.units(way.kind, each.now), count - left)
+            units = min(self._states.units_in(place, each.now), count - left)
             taken.append((node, each, units))
             count -= units
         return taken
@@ -477,32 +507,35 @@ class NodeSelection:
         key = number, at, shadow is not None
         changes, choice = self._choices.get(key, (-1, []))
         if changes != self.changes:
-            choice = self._ordered(self.ways(number)[at], shadow)
+            choice = self._ordered(self.places(number)[at], shadow)
             self._choices[key] = self.changes, choice
         return choice
 
-    def _ordered(self, way: Way, shadow: Shadow | None) -> list[list[_Option]]:
+    def _ordered(self, place: Place, shadow: Shadow | None) -> list[list[_Option]]:
         found: dict[_Preference, list[_Option]] = {}
-        kind = way.kind
-        for each in self.classes.within(kind):
-            units = self.classes.units(kind, each.now)
-            if units and not (way.wanted and (way.wanted >> each.nodes[0]) & 1):
-                lost = 0 if shadow is None else self._lost(way, each, units, shadow)
-                state = self._states.by_number[each.now]
-                cost = self._states.cost(kind, units, state.group)
-                preference = lost / units, surplus(state, kind.shape), cost
+        states, kind, shape = self._states, place.anywhere, place.anywhere.shape
+        for each in self.classes.open_within(place):
+            units = states.units_in(place, each.now)
+            if units and not (place.wanted and (place.wanted >> each.nodes[0]) & 1):
+                lost = 0 if shadow is None else self._lost(place, each, units, shadow)
+                state = states.by_number[each.now]
+                cost = states.cost(kind, units, state.group)
+                preference = lost / units, surplus(state, shape), cost
                 found.setdefault(preference, []).append(_Option(each, units, lost))
         return [found[preference] for preference in sorted(found)]
 
-    def _lost(self, way: Way, on: EqualNodes, units: int, shadow: Shadow) -> int:
+    def _lost(self, place: Place, on: EqualNodes, units: int, shadow: Shadow) -> int:
         """Return the units of the reserved shape that are lost at its time where these are taken
         beyond it."""
         assert on.then != NO_STATE
-        before = self.classes.units(shadow.kind, on.then)
+        states, reserved = self._states, shadow.place
+        if not reserved.has(on.nodes[0]):
+            return 0
+        before = states.units_in(reserved, on.then)
         if not before:
             return 0
-        after = self.classes.units(shadow.kind, self._states.add_units(on.then, way.held, units))
-        where = shadow.kind.shape.where
-        if where and not after and (where[0].wanted >> on.nodes[0]) & 1:
+        then = states.add_units(on.then, states.taken(place, units))
+        after = states.units_in(reserved, then)
+        if not after and (reserved.wanted >> on.nodes[0]) & 1:
             return UNKNOWN  # the reserved job needs this very node
         return max(0, before - after)

@@ -2,21 +2,24 @@
 that it is worked out once for all of them."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from shared.scheduling.capacity import NOBODY, Groups
-from shared.scheduling.eligibility import members
-from shared.scheduling.problem import UNKNOWN, Kind, Shape
+from shared.scheduling.eligibility import NodeBits, members
+from shared.scheduling.problem import UNKNOWN, Kind, NodeTable, Shape, Way, ways_of
 from shared.scheduling.sharing import Neighbours
 
 # What is kept of one cluster: some 4 MiB.
 MOST_KEPT: Final = 20_000
+# A place is worth so many of these.
+_PLACE: Final = 3
 # Sets of nodes that jobs named; most of these jobs may have ended.
 _MOST_SETS: Final = 4_000
+_NO_TABLE: Final = NodeTable((), np.zeros((0, 0), dtype=np.int64))
 
 
 class NodeState(NamedTuple):
@@ -99,9 +102,43 @@ def _sets_of(shape: Shape) -> list[int]:
     return sets
 
 
+class UnitsOfJob:
+    """So many units of a kind, of one job, on a node; and the states of nodes with and without
+    them, as far as somebody asked, by the number of the state before."""
+
+    def __init__(self, kind: Kind, units: int) -> None:
+        self.kind, self.units = kind, units
+        self.added: dict[int, int] = {}
+        self.removed: dict[int, int] = {}
+
+
+class Place(Way):
+    """One of the places where jobs of a kind may be, with what is kept of it.
+
+    `anywhere` is its kind without the place, and `fitting` how many units of that fit on a node, by
+    the number of its state, as far as somebody asked: all places of such units share it.
+    """
+
+    def __init__(self, way: Way, anywhere: Kind, fitting: dict[int, int]) -> None:
+        super().__init__(way.kind, way.held, way.nodes, way.wanted)
+        self.parts = way.kind.shape.parts
+        self.anywhere, self.fitting = anywhere, fitting
+        # What jobs have of a node there, by units.
+        self.taken: dict[int, UnitsOfJob] = {}
+        # What is left of it without some nodes, by these.
+        self.less: dict[NodeBits, Place] = {}
+        # How many units fit when nothing runs, on nodes of this table.
+        self.most, self.most_on = 0, _NO_TABLE
+
+    def has(self, node: int) -> bool:
+        """Return whether a node is there."""
+        return self.nodes < 0 or bool((self.nodes >> node) & 1)
+
+
 class KnownStates:
     """Numbers of states. What fits in each, and the state after a job started or ended, is kept: it
-    is the same as long as the policy of neighbours is, from pass to pass."""
+    is the same as long as the policy of neighbours is, from pass to pass. So are the places of
+    jobs: jobs that ask for the same share one."""
 
     def __init__(self, neighbours: Neighbours, groups: Groups) -> None:
         self.by_number: list[NodeState] = []
@@ -110,16 +147,19 @@ class KnownStates:
         self._found = 0
         self._numbers: dict[NodeState, int] = {}
         self._units: dict[Kind, dict[int, int]] = {}
-        self._costs: dict[tuple[Kind, int, int], float] = {}
-        self._added: dict[tuple[int, Kind, int], int] = {}
-        self._removed: dict[tuple[int, Kind, int], int] = {}
+        self._costs: dict[tuple[str, int, int], float] = {}
+        self._units_of_jobs: dict[tuple[Kind, int], UnitsOfJob] = {}
+        self._places: dict[Kind, list[Place]] = {}
+        # The kinds by whose numbers these are, and how many of them distinguish nodes.
+        self._kinds: Sequence[Kind] = ()
+        self._distinguished = 0
+        self._by_kind: dict[int, list[Place]] = {}
 
     @property
     def is_full(self) -> bool:
         """Return True when more is kept than it is worth: begin anew."""
-        changes = len(self._added) + len(self._removed)
         is_fine = self.likeness.sets > _MOST_SETS
-        return is_fine or self._found + changes + len(self._costs) > MOST_KEPT
+        return is_fine or self._found + len(self._costs) > MOST_KEPT
 
     def number(self, state: NodeState) -> int:
         """Return the number of a state, a new one where it was not seen before."""
@@ -128,25 +168,89 @@ class KnownStates:
             self.by_number.append(state)
         return number
 
-    def add_units(self, number: int, kind: Kind, units: int) -> int:
-        """Return the state with so many more units of a kind, of one job."""
-        key = number, kind, units
-        found = self._added.get(key)
+    def units_of_job(self, kind: Kind, units: int) -> UnitsOfJob:
+        """Return so many units of a kind, of one job: the same ones whoever asks."""
+        key = kind, units
+        found = self._units_of_jobs.get(key)
         if found is None:
-            found = self._added[key] = self.number(
-                self._changed(self.by_number[number], kind, units, 1)
-            )
+            found = self._units_of_jobs[key] = UnitsOfJob(kind, units)
+            self._found += 1
         return found
 
-    def remove_units(self, number: int, kind: Kind, units: int) -> int:
-        """Return the state without so many units of a kind, of one job."""
-        key = number, kind, units
-        found = self._removed.get(key)
+    def taken(self, place: Place, units: int) -> UnitsOfJob:
+        """Return so many units of a job in a place."""
+        found = place.taken.get(units)
         if found is None:
-            found = self._removed[key] = self.number(
-                self._changed(self.by_number[number], kind, units, -1)
-            )
+            found = place.taken[units] = self.units_of_job(place.held, units)
         return found
+
+    def add_units(self, number: int, of_job: UnitsOfJob) -> int:
+        """Return the state with the units of one more job."""
+        found = of_job.added.get(number, -1)
+        if found < 0:
+            changed = self._changed(self.by_number[number], of_job.kind, of_job.units, 1)
+            found = of_job.added[number] = self.number(changed)
+            self._found += 1
+        return found
+
+    def remove_units(self, number: int, of_job: UnitsOfJob) -> int:
+        """Return the state without the units of a job."""
+        found = of_job.removed.get(number, -1)
+        if found < 0:
+            changed = self._changed(self.by_number[number], of_job.kind, of_job.units, -1)
+            found = of_job.removed[number] = self.number(changed)
+            self._found += 1
+        return found
+
+    def distinguish(self, kinds: Sequence[Kind], nodes: int) -> bool:
+        """Distinguish nodes as kinds do, of which there are ever more; True where that changed
+        something."""
+        if kinds is not self._kinds:
+            self._kinds, self._distinguished = kinds, 0
+            self._by_kind.clear()
+        if self._distinguished == len(kinds):
+            return False
+        unseen, self._distinguished = kinds[self._distinguished :], len(kinds)
+        return self.likeness.distinguish(unseen, nodes)
+
+    def places_of(self, number: int) -> list[Place]:
+        """Return the places of the kind of a number, of those that distinguish nodes."""
+        found = self._by_kind.get(number)
+        if found is None:
+            found = self._by_kind[number] = self.places(self._kinds[number])
+        return found
+
+    def places(self, kind: Kind) -> list[Place]:
+        """Return the places of a kind."""
+        found = self._places.get(kind)
+        if found is None:
+            found = self._places[kind] = [self._place(way) for way in ways_of(kind)]
+        return found
+
+    def without(self, place: Place, shut: NodeBits, everywhere: NodeBits) -> Place:
+        """Return a place without some nodes: empty where one of them is wanted. The same one where
+        none of them is there."""
+        if not (place.nodes < 0 or place.nodes & shut):
+            return place
+        found = place.less.get(shut)
+        if found is None:
+            nodes = (everywhere if place.nodes < 0 else place.nodes) & ~shut
+            nodes = 0 if place.wanted & ~nodes else nodes
+            way = Way(place.kind, place.held, nodes, place.wanted)
+            found = place.less[shut] = Place(way, place.anywhere, place.fitting)
+            self._found += _PLACE
+        return found
+
+    def _place(self, way: Way) -> Place:
+        self._found += _PLACE
+        shape = way.kind.shape
+        anywhere = way.kind._replace(shape=shape._replace(where=())) if shape.where else way.kind
+        return Place(way, anywhere, self.units(anywhere))
+
+    def units_in(self, place: Place, number: int) -> int:
+        """Return how many units fit on a node of a place that is in a state."""
+        units = place.fitting.get(number, -1)
+        return units if units >= 0 else self.find_units(place.anywhere, number)
 
     def _changed(self, state: NodeState, kind: Kind, units: int, sign: int) -> NodeState:
         free, amounts, holders, closed, group, like = state
@@ -202,9 +306,9 @@ class KnownStates:
         must not, and on an empty node, which is the last choice."""
         if kind.shape.exclusive or group == NOBODY:
             return inf
-        key = kind, units, group
+        newcomer = kind.app, units * kind.shape.cores
+        key = *newcomer, group
         found = self._costs.get(key)
         if found is None:
-            newcomer = kind.app, units * kind.shape.cores
             found = self._costs[key] = self.neighbours.cost(newcomer, self.groups.by_number[group])
         return found

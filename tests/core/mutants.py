@@ -93,9 +93,9 @@ MUTANTS: Final = (
     Mutant(
         "a start beside others may crowd out what is reserved there",
         "scheduling/node_selection.py",
-        "self.classes.units(shadow.kind, self._states.add_units(on.then, way.held, units))",
-        "self._states.units_beside_anyone(shadow.kind.shape, "
-        "self._states.by_number[self._states.add_units(on.then, way.held, units)])",
+        "        after = states.units_in(reserved, then)\n",
+        "        shape = reserved.anywhere.shape\n"
+        "        after = states.units_beside_anyone(shape, states.by_number[then])\n",
         soonest=17,
     ),
     Mutant(
@@ -198,16 +198,16 @@ MUTANTS: Final = (
     # Where jobs may run.
     Mutant(
         "a job starts on nodes where it may not be",
-        "scheduling/node_states.py",
-        "        if shape.where and not may_be_on(shape, state.like):\n            return 0\n",
-        "",
+        "scheduling/node_classes.py",
+        "for each in self._open[_ANYWHERE] if (nodes >> each.nodes[0]) & 1\n",
+        "for each in self._open[_ANYWHERE]\n",
         soonest=3,
     ),
     Mutant(
         "a reservation counts nodes where its job may not be",
         "scheduling/consumable.py",
-        "self._nodes.ways(soonest.kind)[soonest.way].kind, extra)",
-        "self._nodes.ways(soonest.kind)[soonest.way].held, extra)",
+        "self._nodes.places(soonest.kind)[soonest.way], extra)",
+        "self._nodes._states.places(self._nodes.places(soonest.kind)[soonest.way].held)[0], extra)",
         soonest=5,
     ),
     Mutant(
@@ -321,8 +321,8 @@ MUTANTS: Final = (
     Mutant(
         "what is promised is counted on nodes that are kept for others",
         "scheduling/consumable.py",
-        "self._nodes.ways(soonest.kind)[soonest.way].kind",
-        "self._nodes.ways(self._blocked.kind if self._blocked else 0)[soonest.way].kind",
+        "self._nodes.places(soonest.kind)[soonest.way]",
+        "self._nodes.places(self._blocked.kind if self._blocked else 0)[soonest.way]",
         soonest=166,
     ),
     Mutant(
@@ -391,15 +391,15 @@ MUTANTS: Final = (
     Mutant(
         "what is reserved for a gang is counted as nodes of any kind",
         "scheduling/node_selection.py",
-        "        if way.kind.shape.parts or shadow.kind.shape.parts:\n",
-        "        if way.kind.shape.parts:\n",
+        "        if place.parts or shadow.place.parts:\n",
+        "        if place.parts:\n",
         soonest=20,
     ),
     Mutant(
         "what fits of a gang is brought up to date as that of equal units",
         "scheduling/node_selection.py",
-        "ways[0].wanted or ways[0].kind.shape.parts:\n",
-        "ways[0].wanted:\n",
+        "places[0].wanted or places[0].parts:\n",
+        "places[0].wanted:\n",
         soonest=62,
     ),
     Mutant(

@@ -86,7 +86,7 @@ class DecideLayer:
         self.withdrawals = Withdrawals(self._jobs, models)
         self.passing = Passing(kept, models.rules, self._jobs)
         self.published = PublishedDecisions(kept, self._jobs, models, self.passing)
-        self.interactive_jobs = InteractiveJobs(self._jobs, self.waiting_jobs)
+        self.interactive_jobs = InteractiveJobs(kept, self._jobs, self.waiting_jobs)
         self.planning = Planning(
             self._jobs, self.waiting_jobs, models, evaluation.clusters, budgets.margin
         )

@@ -8,7 +8,6 @@ rejected or is asked but what was.
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from math import inf
 from typing import Final
 
 from coplace.v1.jobs_pb2 import (
@@ -32,7 +31,7 @@ from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
 from shared.domain.job import JobFact, JobState, next_state
-from shared.placement.decide.interactive_jobs import too_late
+from shared.placement.decide.interactive_jobs import NEVER, too_late
 from shared.placement.decide.passing import Passing
 from shared.placement.evaluate.misfits import misfits
 from shared.placement.state.actions import KINDS, Action, ActionCause, ActionKind, CauseKind
@@ -235,7 +234,7 @@ class PublishedDecisions:
         if job.waits:
             lacks = misfits(job.job, self._models.declared.values())
             if job.job.starts_within_s and job.evaluated.admitted:
-                lacks = (too_late(job, inf),)
+                lacks = (too_late(job, NEVER),)
             self._job_table.reject(job, lacks)
 
     def _act(self, job: JobRecord, decided: PlacementDecided) -> None:

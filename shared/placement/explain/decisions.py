@@ -1,7 +1,6 @@
 """The decisions of a round, as events."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import Final
 
 from coplace.v1.placement_pb2 import (
@@ -14,7 +13,7 @@ from coplace.v1.placement_pb2 import (
 )
 
 from shared.catalogue.event import Event, Publish
-from shared.domain.times import in_utc
+from shared.placement.decide.interactive_jobs import ExpectedStart
 from shared.placement.decide.outcomes import ActionAsked, Cancelled, Withdrawn
 from shared.placement.explain.constraints import MOST_CANDIDATES
 from shared.placement.explain.pending_words import misfit_words
@@ -123,10 +122,8 @@ class Decisions:
         )
 
 
-def write_expected(decided: PlacementDecided, start_s: float) -> None:
+def write_expected(decided: PlacementDecided, expected: ExpectedStart) -> None:
     """Write when an interactive job is expected to start that does not start now."""
-    is_known = start_s < inf
-    decided.expected_start_us = round(start_s * 1e6) if is_known else 0
+    decided.expected_start_us = round(expected.start_s * 1e6) if expected.is_known else 0
     if decided.verdict != VERDICT_REJECTED:
-        words = f"expected to start {in_utc(start_s)}" if is_known else "no start is expected"
-        decided.reason = f"{decided.reason}; interactive: {words}"
+        decided.reason = f"{decided.reason}; interactive: {expected.words}"

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from math import inf
 from typing import Final
 
 from coplace.v1.placement_pb2 import (
@@ -57,6 +56,7 @@ from shared.domain.job import Dependency, Job, JobState
 from shared.placement.budgets.layer import BudgetLayer
 from shared.placement.budgets.overshoots import UnderCap
 from shared.placement.decide.choices import Choice
+from shared.placement.decide.interactive_jobs import NEVER, ExpectedStart
 from shared.placement.decide.layer import DecideLayer
 from shared.placement.decide.pending_reason import is_lasting
 from shared.placement.decide.schedulers import Arriving
@@ -104,8 +104,6 @@ _RESTARTED: Final = Constraint(
     CONSTRAINT_KIND_NOT_TRIED,
     "placement started anew and nothing happened since: it is known at the end of the next round",
 )
-# What a round may work out of what lies ahead of an interactive job.
-_MOST_STARTS_AHEAD: Final = 1000
 # Rows of an answer: each reason is worked out, and no decision is made meanwhile.
 USUAL_LISTED: Final = 50
 MOST_LISTED: Final = 200
@@ -270,18 +268,17 @@ class Queries:
         now_s = self._last.refusals.refusals.plan.now_s if self._last else 0.0
         return self._snapshot_at(now_s, arriving)
 
-    def expected_starts(self, now_s: float) -> Callable[[JobRecord], float]:
-        """Return what says when a job that waits is expected to start, as of a pass at this time:
-        never where that lies too far ahead. Several jobs cost one forecast."""
+    def expected_starts(self, now_s: float, most: int) -> Callable[[JobRecord], ExpectedStart]:
+        """Return what says when a job that waits is expected to start, as of a pass at this time,
+        so many starts and instants ahead at most. Several jobs cost one forecast."""
         snapshot = self._snapshot_at(now_s, Arriving(self._waiting_jobs.kinds.copy()))
-        estimates = StartEstimates(snapshot, _MOST_STARTS_AHEAD)
+        estimates = StartEstimates(snapshot, most, most_instants=most)
 
-        def expected_s(job: JobRecord) -> float:
+        def expected(job: JobRecord) -> ExpectedStart:
             arrival = self.arrival(job.job.job_id)
-            estimate = None if arrival is None else estimates.of(arrival)
-            return estimate.expected.start_s if estimate and estimate.expected else inf
+            return NEVER if arrival is None else estimates.start_of(arrival)
 
-        return expected_s
+        return expected
 
     def _snapshot_at(self, now_s: float, arriving: Arriving) -> Snapshot:
         arrays = self._waiting_jobs.arrays_ahead(arriving.kinds)

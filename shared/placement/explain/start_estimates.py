@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
+from sys import maxsize
 from typing import NamedTuple
 
+from shared.placement.decide.interactive_jobs import NEVER, ExpectedStart
 from shared.scheduling.backfill import ClusterScheduler
-from shared.scheduling.forecast import Expected, HeldBackTasks, forecast
+from shared.scheduling.forecast import Expected, Forecast, HeldBackTasks
 from shared.scheduling.wait_queue import Entry
 
 
@@ -37,15 +40,20 @@ class StartEstimate(NamedTuple):
 
 
 class StartEstimates:
-    """One forecast, continued as far as its questions need, and no further than `most_starts`: what
-    a question costs is bounded, and questions about several jobs cost one forecast.
+    """One forecast, continued as far as its questions need, and no further than `most_starts` and
+    `most_instants`: what a question costs is bounded, and questions about several jobs cost one
+    forecast.
 
     It is used by one thread at a time, which need not be that of the decisions: `give_way` is
     called between steps, and returns when there is time.
     """
 
     def __init__(
-        self, snapshot: Snapshot, most_starts: int, give_way: Callable[[], None] = lambda: None
+        self,
+        snapshot: Snapshot,
+        most_starts: int,
+        give_way: Callable[[], None] = lambda: None,
+        most_instants: int = maxsize,
     ) -> None:
         self.now_s = snapshot.now_s
         self._give_way = give_way
@@ -54,11 +62,11 @@ class StartEstimates:
             for name, queue in snapshot.queues.items()
         }
         played = snapshot.share, snapshot.expected_s, snapshot.held_back
-        ahead = forecast(self.now_s, snapshot.schedulers, *played)
-        self._ahead = islice(ahead, most_starts)
-        self._most_starts = most_starts
+        self._forecast = Forecast(self.now_s, snapshot.schedulers, *played)
+        self._ahead = islice(self._forecast.starts(most_instants), most_starts)
+        self._most_starts, self._most_instants = most_starts, most_instants
+        self._schedulers = snapshot.schedulers
         self._found: dict[int, Expected] = {}
-        self._last_s = self.now_s
 
     def of(self, arrival: int) -> StartEstimate | None:
         """Return what comes before the job of this arrival number; None when it did not wait."""
@@ -71,8 +79,27 @@ class StartEstimates:
         if not own:
             return None
         expected, before = self._expected(arrival), self._jobs_before(own)
+        return StartEstimate(before, expected, None if expected else self._not_before_s)
+
+    def start_of(self, arrival: int) -> ExpectedStart:
+        """Return when the job of this arrival number is expected to start."""
+        if arrival not in self._found and not self._waits(arrival):
+            return NEVER
+        expected = self._expected(arrival)
+        if expected is not None:
+            return ExpectedStart(expected.start_s, expected.start_s)
+        from_s = self._not_before_s
+        return NEVER if from_s is None else ExpectedStart(inf, from_s)
+
+    @property
+    def _not_before_s(self) -> float | None:
+        """Return until when was played; None where that was to the end."""
         is_cut = len(self._found) == self._most_starts
-        return StartEstimate(before, expected, self._last_s if is_cut and not expected else None)
+        is_cut |= self._forecast.instants == self._most_instants
+        return self._forecast.now_s if is_cut else None
+
+    def _waits(self, arrival: int) -> bool:
+        return any(arrival in scheduler.queue for scheduler in self._schedulers.values())
 
     def _expected(self, arrival: int) -> Expected | None:
         while arrival not in self._found:
@@ -82,7 +109,6 @@ class StartEstimates:
                 return None
             started, expected = start
             self._found[started] = expected
-            self._last_s = expected.start_s
         return self._found[arrival]
 
     def _jobs_before(self, orders: Mapping[str, int]) -> int:

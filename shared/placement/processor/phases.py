@@ -11,6 +11,7 @@ from typing import Final
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from shared.catalogue.event import Publish
+from shared.placement.decide.interactive_jobs import ExpectedStart
 from shared.placement.decide.refusals import Refusals
 from shared.placement.explain.decisions import Decisions, write_expected
 from shared.placement.explain.pass_decisions import PassDecisions
@@ -33,8 +34,8 @@ class RoundInHand:
     touched: list[JobRecord] = field(default_factory=list)
     changed: list[JobRecord] = field(default_factory=list)
     last_pass: PassDecisions | None = None
-    # When interactive jobs are expected to start, by id; infinite where nobody knows.
-    expected_s: Mapping[str, float] = field(default_factory=dict)
+    # When interactive jobs are expected to start, by id.
+    expected: Mapping[str, ExpectedStart] = field(default_factory=dict)
 
 
 class EndlessPassesError(RuntimeError):
@@ -152,8 +153,9 @@ def answer_interactive(layers: Layers, round_: RoundInHand) -> Iterable[Publish]
     jobs = interactive.are_to_answer(round_.touched, now_s)
     if not jobs:
         return
-    expected_s = layers.explain.queries.expected_starts(now_s)
-    round_.expected_s = interactive.answer(jobs, now_s, expected_s)
+    most = interactive.take_allowance(now_s)
+    expected = layers.explain.queries.expected_starts(now_s, most)
+    round_.expected = interactive.answer(jobs, now_s, expected)
     if not all(job.waits for job in jobs):
         yield from start_jobs(layers, round_)
 
@@ -163,8 +165,8 @@ def publish_waiting(layers: Layers, round_: RoundInHand) -> Iterable[Publish]:
     assert round_.last_pass is not None
     for publish in layers.explain.of_waiting(round_.last_pass):
         decided = publish.event.payload
-        if isinstance(decided, PlacementDecided) and decided.job_id in round_.expected_s:
-            write_expected(decided, round_.expected_s[decided.job_id])
+        if isinstance(decided, PlacementDecided) and decided.job_id in round_.expected:
+            write_expected(decided, round_.expected[decided.job_id])
         yield publish
 
 

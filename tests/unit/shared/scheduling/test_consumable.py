@@ -149,10 +149,11 @@ def test_why_nobody_is_a_neighbour_is_asked_of_those_beside_whom_there_is_room()
 def test_what_is_known_of_states_is_full_once_more_is_kept_than_it_is_worth() -> None:
     known = KnownStates(Pairs(), Capacity(table(1)).groups)
     empty = known.number(NodeState((CORES, MEMORY, 0), (CORES, MEMORY, 0), 0, 0, NOBODY))
-    for app in range(MOST_KEPT // 4):
+    for app in range(MOST_KEPT // 5):
         kind = part(1, app=app)
-        joined = known.add_units(empty, kind, 1)
-        assert known.remove_units(joined, kind, 1) == empty
+        of_job = known.units_of_job(kind, 1)
+        joined = known.add_units(empty, of_job)
+        assert known.remove_units(joined, of_job) == empty
         assert known.find_units(kind, empty) == CORES
         known.cost(kind, 1, known.by_number[joined].group)
     assert not known.is_full

@@ -6,7 +6,7 @@ import numpy as np
 from lab.simulation.eurora import Anybody
 from shared.scheduling.capacity import AllocatedUnits, Capacity, Group
 from shared.scheduling.node_classes import NodeClasses
-from shared.scheduling.node_states import KnownStates
+from shared.scheduling.node_states import KnownStates, Place
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
 from shared.scheduling.sharing import Member
 from tests.support.seeds import of_each_seed
@@ -61,15 +61,21 @@ def a_cluster(rng: Random) -> tuple[Capacity, list[AllocatedUnits]]:
     return capacity, some_jobs(rng, capacity, 6)
 
 
-def classes_of(capacity: Capacity, held: list[AllocatedUnits]) -> NodeClasses:
-    return NodeClasses(capacity, held, KnownStates(Differing(), capacity.groups))
+def states_of(capacity: Capacity) -> KnownStates:
+    return KnownStates(Differing(), capacity.groups)
+
+
+def place_of(states: KnownStates, kind: Kind) -> Place:
+    [found] = states.places(kind)
+    return found
 
 
 @of_each_seed(range(60))
 def test_as_many_units_fit_as_node_by_node_whoever_came_before_or_since(seed: int) -> None:
     rng = Random(seed)
     capacity, held = a_cluster(rng)
-    classes = classes_of(capacity, held)
+    states = states_of(capacity)
+    classes = NodeClasses(capacity, held, states)
     for job in [None, *some_jobs(rng, capacity.copy(), 3)]:
         if job is not None:
             capacity.take(job.kind, job.allocation)
@@ -79,19 +85,22 @@ def test_as_many_units_fit_as_node_by_node_whoever_came_before_or_since(seed: in
         )
         for kind in KINDS:
             on = units_on(capacity, kind)
-            assert classes.total(kind) == sum(on)
+            assert classes.total(place_of(states, kind)) == sum(on)
             for each in classes.all:
-                assert {on[node] for node in each.nodes} == {classes.units(kind, each.now)}
+                assert {on[node] for node in each.nodes} == {
+                    states.units_in(place_of(states, kind), each.now)
+                }
 
 
 @of_each_seed(range(60))
 def test_units_are_there_as_soon_as_enough_jobs_have_left(seed: int) -> None:
     rng = Random(seed)
     capacity, held = a_cluster(rng)
-    classes = classes_of(capacity, held)
+    states = states_of(capacity)
+    classes = NodeClasses(capacity, held, states)
     for kind in KINDS:
         for count in (1, 5, 1000):
-            found = classes.earliest(kind, count, 1.0)
+            found = classes.earliest(place_of(states, kind), count, 1.0)
             left, time_s = capacity.copy(), 1.0
             waiting = sorted(held, key=lambda job: job.release_s)
             while True:
@@ -103,14 +112,16 @@ def test_units_are_there_as_soon_as_enough_jobs_have_left(seed: int) -> None:
                 time_s = waiting[0].release_s
             assert (found.start_s, found.units) == (time_s, sum(on))
             for each, state in zip(classes.all, found.states, strict=True):
-                assert {on[node] for node in each.nodes} == {classes.units(kind, state)}
+                assert {on[node] for node in each.nodes} == {
+                    states.units_in(place_of(states, kind), state)
+                }
 
 
 def test_nodes_of_one_job_are_one_class_until_another_takes_some_of_them() -> None:
     capacity = Capacity(NodeTable(NAMES, np.array([[8] * 6, [64] * 6, [0] * 6])))
     job = AllocatedUnits(9.0, 1, KINDS[1], Allocation((0, 1, 2, 3), (1, 1, 1, 1)))
     capacity.take(job.kind, job.allocation)
-    classes = classes_of(capacity, [job])
+    classes = NodeClasses(capacity, [job], states_of(capacity))
     assert sorted(each.nodes for each in classes.all) == [[0, 1, 2, 3], [4, 5]]
     classes.take(KINDS[2], Allocation((2, 3, 4), (1, 2, 1)), 5.0)
     assert sorted(each.nodes for each in classes.all) == [[0, 1], [2], [3], [4], [5]]
