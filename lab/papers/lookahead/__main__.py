@@ -1,7 +1,7 @@
 """`python -m lab.papers.lookahead`: what look-ahead and its parts gain over PriorityInc-V."""
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -32,6 +32,9 @@ def bench(
     only: Annotated[
         list[str] | None, typer.Option(help="These variants alone; may be said again.")
     ] = None,
+    workload: Annotated[
+        list[str] | None, typer.Option(help="These workloads alone; may be said again.")
+    ] = None,
     out: Out = Path("out/look-ahead"),
     into: Into = None,
     plays: Annotated[
@@ -39,13 +42,13 @@ def bench(
     ] = True,
 ) -> None:
     """Play what was not played yet, and make the table of what is there."""
-    if unknown := sorted({*(only or ())} - {*VARIANTS}):
-        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(VARIANTS)}")
+    _require_known(only, VARIANTS)
+    _require_known(workload, SOURCES)
     wanted = [
-        Play(workload, seed, variant)
+        Play(name, seed, variant)
         for variant in (BASE, *(only or VARIANTS))
         for seed in range(first_seed, first_seed + seeds)
-        for workload in SOURCES
+        for name in workload or SOURCES
     ]
     known = _kept(out / "plays.csv", jobs)
     missing = [play for play in wanted if play not in known] if plays else []
@@ -56,6 +59,12 @@ def bench(
             _keep(out / "plays.csv", play, jobs, known[play])
     name = f"{_TABLE}, some variants" if only else _TABLE
     typer.echo(write_tables({name: _table(known, wanted)}, out, into))
+
+
+def _require_known(wanted: Sequence[str] | None, known: Iterable[str]) -> None:
+    """Raises typer.BadParameter."""
+    if unknown := sorted({*(wanted or ())} - {*known}):
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(known)}")
 
 
 def _kept(path: Path, jobs: int) -> Known:
